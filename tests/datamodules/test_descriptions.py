@@ -1,4 +1,4 @@
-"""Checks how model cards describe data and their terms of use."""
+"""Tests how model cards describe data and their terms of use."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Checks by name which matrices `optimizer: muon` updates in each kind of model: the hidden matrices."""
+"""Tests by name which matrices `optimizer: muon` updates in each kind of model: the hidden matrices."""
 
 from types import SimpleNamespace
 

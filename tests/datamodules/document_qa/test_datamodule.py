@@ -1,4 +1,4 @@
-"""The settings of documents and questions, from the command line to the batches."""
+"""Tests the settings of documents and questions, from the command line to the batches."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checks the metrics, predictions and reports of evaluated answers."""
+"""Tests the metrics, predictions and reports of evaluated answers."""
 
 import json
 from pathlib import Path

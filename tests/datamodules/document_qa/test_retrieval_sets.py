@@ -1,4 +1,4 @@
-"""Checks the samples of a dense retriever: they depend on seed, epoch and sample, and not on the batches."""
+"""Tests that samples of a dense retriever depend on seed, epoch and sample, and not on the batches."""
 
 import json
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""Checks splits of the user's files: which document is in which split, and the messages on unusable files."""
+"""Tests splits of the user's files: which document is in which split, and the messages on invalid files."""
 
 import json
 import logging

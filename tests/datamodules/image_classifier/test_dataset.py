@@ -1,4 +1,4 @@
-"""Checks that augmentation depends on seed, epoch and sample alone, and what crops, flips and mixup do."""
+"""Tests that augmentation depends on seed, epoch and sample alone, and what crops, flips and mixup do."""
 
 import numpy as np
 import pytest

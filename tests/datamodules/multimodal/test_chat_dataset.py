@@ -1,4 +1,4 @@
-"""Samples become batches: every sample once, its modality beside it, the same sample in any batch."""
+"""Tests that samples become batches: every sample once, with its modality, the same in any batch."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Chats of a stream are batched as those of a data set are, and the same on any number of processes and workers."""
+"""Tests that chats of a stream are batched as those of a data set, on any number of processes and workers."""
 
 import pickle
 from functools import partial

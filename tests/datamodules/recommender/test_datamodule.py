@@ -1,4 +1,4 @@
-"""The data module: one scale for a history, splits, and what they leave for an evaluation."""
+"""Tests the DataModule: the time scale of a history, splits, and the size of evaluations."""
 
 import json
 import logging

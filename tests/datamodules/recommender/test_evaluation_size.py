@@ -1,4 +1,4 @@
-"""Evaluations whose metrics are not reliable are named, with their numbers."""
+"""Tests that evaluations whose metrics are not reliable are reported with their numbers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A corrupt sequence is reported with user and event before a kernel fails; its neighbours are not affected."""
+"""Tests that a corrupt sequence is reported with user and event before a kernel fails."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Compares negatives by popularity and of the batch with plain draws, and with how often each item is expected."""
+"""Compares negatives by popularity and of the batch with plain draws and expected counts."""
 
 from collections import Counter
 

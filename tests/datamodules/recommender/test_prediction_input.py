@@ -1,4 +1,4 @@
-"""The time of the request: of the target in training and evaluation, given by the user in a prediction."""
+"""Tests the time of the request: of the target in training and evaluation, given by the user in predict."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Events without times: the order of the file is their order, and whatever reads times refuses them."""
+"""Tests events without times: the order of the file counts, and options that read times refuse them."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The user's files: all formats train alike, training and validation rows are disjoint, and predict works."""
+"""Tests the user's files: all formats train alike, training and validation rows are disjoint, predict works."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tar shards through ImageChats: as a stream, exact on any number of processes and workers, or at random."""
+"""Tests tar shards through ImageChats: as an exact stream on any number of processes, or at random."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Twenty thousand rows: how many row groups are read, and how much of them is kept."""
+"""Tests on twenty thousand rows how many row groups are read, and how much of them is cached."""
 
 import multiprocessing
 

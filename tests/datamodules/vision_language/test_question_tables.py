@@ -1,4 +1,4 @@
-"""Tables of questions: rows as public benchmarks publish them, letters and references, tests from the command line."""
+"""Tests tables of questions in the formats of public benchmarks, from rows to the command line."""
 
 import base64
 import csv

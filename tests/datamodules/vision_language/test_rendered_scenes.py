@@ -1,4 +1,4 @@
-"""The embedded scenes as a DataModule."""
+"""Tests the DataModule of rendered scenes."""
 
 import logging
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Embedded scenes: questions, answers and images are consistent, and questions alone do not reveal answers."""
+"""Tests rendered scenes: questions, answers and images agree, and questions alone do not reveal answers."""
 
 import colorsys
 import re

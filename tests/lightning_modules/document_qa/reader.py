@@ -1,4 +1,4 @@
-"""A small DocumentReader with its data, as a run builds them, without a run."""
+"""Builds a small DocumentReader with its data, as a run builds them, without a run."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A run as a user has it: what is trained, asked, shown, predicted, exported, and named when it cannot be used."""
+"""Tests the commands of the document-QA family: fit, test, predict, export, previews, and errors on bad samples."""
 
 import json
 

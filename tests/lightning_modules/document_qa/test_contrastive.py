@@ -1,4 +1,4 @@
-"""InfoNCE: against probabilities written out, and on several processes against one."""
+"""Tests InfoNCE against explicit probabilities, and several processes against one."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each loss against plain arithmetic: values, gradients, any split of a batch, chats in rows of their own or shared."""
+"""Tests each loss against plain arithmetic: values, gradients, any split of a batch, packed or separate rows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Trains a reader: it memorizes a document, and every weight takes part whatever is in a batch."""
+"""Trains a reader: it memorizes a document, and every weight gets a gradient from any batch."""
 
 import numpy as np
 import pytest

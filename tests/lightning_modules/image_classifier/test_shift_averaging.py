@@ -1,4 +1,4 @@
-"""Class probabilities are the mean over shifted copies of an image."""
+"""Tests that class probabilities are the mean over shifted copies of an image."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Tiny language models of three architectures."""
+"""Provides tiny language models of three architectures."""
 
 from collections.abc import Callable
 from pathlib import Path

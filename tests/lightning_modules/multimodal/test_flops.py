@@ -1,4 +1,4 @@
-"""Compares operations counted from shapes and settings with those that torch counts while a tiny model runs."""
+"""Compares FLOPs counted from shapes and settings with those that torch counts while a tiny model runs."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The hooks of a language model's module that concern the files of a run."""
+"""Tests the hooks of LanguageModule that read and write a run's files."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Checks optimizer groups: a rate for each part, every trained weight in one group, and a correct table."""
+"""Tests optimizer groups: a learning rate per part, every trained weight in one group, a correct table."""
 
 import re
 

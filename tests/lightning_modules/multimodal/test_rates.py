@@ -1,4 +1,4 @@
-"""Each part's rate reaches the optimizer and the table, scaled to the batch size as the engine scales the only one."""
+"""Tests that the learning rate of each part reaches the optimizer and the table, scaled to the batch size."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Coverage, novelty and popularity of recommendations, against loops over users."""
+"""Tests coverage, novelty and popularity of recommendations against loops over users."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Features of events from the command line: learned, asked for through every way to ask, exported."""
+"""Tests event features from the command line: training, predictions and exports."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Compares ranks and best items over blocks of any size with those of all scores at once."""
+"""Compares ranks and best items over blocks of any size with those over all scores at once."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""ItemKNN and EASE against plain loops, and as baselines of a run."""
+"""Tests ItemKNN and EASE against plain loops, and as baselines of a run."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Lists of items restrict recommendations, and change nothing else: the best of all items, without those excluded."""
+"""Tests that lists of items restrict recommendations and change nothing else."""
 
 import json
 

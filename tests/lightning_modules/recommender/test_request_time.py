@@ -1,4 +1,4 @@
-"""Request time from the command line: metrics with names of their own, predictions for a moment, exports."""
+"""Tests request time from the command line: metric names, predictions for a time, exports."""
 
 import json
 

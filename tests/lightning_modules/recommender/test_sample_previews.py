@@ -1,4 +1,4 @@
-"""Checks that the preview of a user agrees with the metrics over all users."""
+"""Tests that the preview of a user agrees with the metrics over all users."""
 
 import pytest
 import torch

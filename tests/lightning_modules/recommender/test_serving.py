@@ -1,4 +1,4 @@
-"""A final model, trained on all events, gives a history the same answer through every way to ask it."""
+"""Tests that a final model, trained on all events, gives a history the same answer through every interface."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Item vectors by rows: the same loss and gradients as with the whole table, and what cannot be trained by rows."""
+"""Tests sparse item vectors: loss and gradients equal the whole table's; unsuitable options are refused."""
 
 import pytest
 import torch

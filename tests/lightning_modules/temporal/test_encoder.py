@@ -1,4 +1,4 @@
-"""Checks that a series has the same features alone and in any batch, and as many as its layout has."""
+"""Tests that a series has the same features alone and in any batch, and their number."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Adapters beside a quantized language model train, resume to the bit, and are saved without the weights."""
+"""Tests adapters beside a quantized language model: training, bit-identical resume, small checkpoints."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Questions about the user's series, from files to metrics, reports and predictions; options against a plain loop."""
+"""Tests questions about the user's series, from files to metrics, reports and predictions."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A pretrained language model trains frozen, with adapters and whole; each goes on to the bit where it stopped."""
+"""Trains a pretrained language model frozen, with adapters and whole; each resumes bit-identically."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Checks the counts of a micro-batch: as many tokens and operations as are computed."""
+"""Tests the counts of a micro-batch: its tokens and its FLOPs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A stage begins with what an earlier one has learned: every weight is taken or refused by name."""
+"""Tests that a stage starts from an earlier stage: every weight is loaded or refused by name."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The vision-language model: features replace their placeholders, whatever the number of images."""
+"""Tests the vision-language model: features replace placeholders for any number of images."""
 
 import numpy as np
 import pytest

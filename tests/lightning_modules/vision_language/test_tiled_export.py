@@ -1,4 +1,4 @@
-"""A run with tiles answers in transformers as `predict` does, and its export is fine-tuned as an existing model."""
+"""Tests that a run with tiles answers the same in transformers, and that its export can be fine-tuned."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""One sample of a training, altered."""
+"""Tests the augmentation of a training sample."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Further pages that do not answer the question."""
+"""Tests added pages that do not answer the question."""
 
 from typing import Any
 

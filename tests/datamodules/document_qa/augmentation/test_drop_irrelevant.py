@@ -1,4 +1,4 @@
-"""Samples without what their questions do not rest on."""
+"""Tests the removal of content that is irrelevant to the questions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Figures in a mirror, and the words of their questions with them."""
+"""Tests mirrored figures and the direction words of their questions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Options in another order."""
+"""Tests the shuffling of options."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The same question in other words."""
+"""Tests paraphrases of questions."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Pictures as a scanner makes them."""
+"""Tests scan artefacts in page images."""
 
 from dataclasses import replace
 

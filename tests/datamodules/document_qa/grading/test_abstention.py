@@ -1,4 +1,4 @@
-"""Checks which answers count as abstentions."""
+"""Tests which answers count as abstentions."""
 
 import pytest
 

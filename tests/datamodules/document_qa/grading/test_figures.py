@@ -1,4 +1,4 @@
-"""Figures over several answers: intervals, calibration, letters, pages."""
+"""Tests metrics over several answers: intervals, calibration, balanced accuracy, page recall."""
 
 import pytest
 from hypothesis import given

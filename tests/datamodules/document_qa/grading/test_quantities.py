@@ -1,4 +1,4 @@
-"""Numbers with units."""
+"""Tests numbers with units."""
 
 import math
 

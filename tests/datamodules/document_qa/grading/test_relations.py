@@ -1,4 +1,4 @@
-"""Parses relations between two parts."""
+"""Tests relations between two parts."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Checks all metrics of an evaluation."""
+"""Tests all metrics of an evaluation."""
 
 import math
 

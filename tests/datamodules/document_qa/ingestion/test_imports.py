@@ -1,4 +1,4 @@
-"""Checks the imports of a worker of the ingestion: each worker pays for them in memory and seconds."""
+"""Tests the imports of an ingestion worker, which cost each worker memory and seconds."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Documents are ingested once, whoever does it, however often it is stopped; a broken one harms no other."""
+"""Tests that documents are ingested once, across processes and kills, and that a broken document harms no other."""
 
 import json
 import logging

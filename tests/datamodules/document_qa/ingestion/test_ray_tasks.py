@@ -1,4 +1,4 @@
-"""Ray's tasks write the cache that worker processes write, however they are stopped, and leave no process."""
+"""Tests that Ray's tasks write the same cache as worker processes, survive kills, and leave no process."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Page images and Markdown files as documents; nothing is read that a document has no business with."""
+"""Tests page images and Markdown files as documents, and that no file outside the document is read."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Checks the texts that train the built-in tokenizer."""
+"""Tests the texts that train the built-in tokenizer."""
 
 from datamodules.document_qa.manuals.config import Split
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals

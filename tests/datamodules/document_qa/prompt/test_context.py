@@ -1,4 +1,4 @@
-"""Checks which pages precede a question, and in which form."""
+"""Tests which pages precede a question, and in which form."""
 
 from collections.abc import Sequence
 from functools import cache

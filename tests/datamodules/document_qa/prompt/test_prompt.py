@@ -1,4 +1,4 @@
-"""Checks the text of prompts."""
+"""Tests the text of prompts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Folders of page images hold the images of the user, also after these were replaced."""
+"""Tests folders of page images that link to the user's images, also after these are replaced."""
 
 import os
 from pathlib import Path

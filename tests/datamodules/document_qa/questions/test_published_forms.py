@@ -1,4 +1,4 @@
-"""MP-DocVQA and MMLongBench-Doc, as their files are."""
+"""Tests MP-DocVQA and MMLongBench-Doc in their published formats."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Lines as the competition has them, and everything that can be wrong with one."""
+"""Tests question files in the competition's format, and the errors of invalid lines."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Tests with something taken from the documents, side by side."""
+"""Tests the report that compares ablations."""
 
 import json
 

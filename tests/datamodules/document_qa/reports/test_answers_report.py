@@ -1,4 +1,4 @@
-"""Answers with their pages, in a real browser."""
+"""Tests the report of answers with their pages, in a real browser."""
 
 import json
 

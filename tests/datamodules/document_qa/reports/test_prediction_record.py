@@ -1,4 +1,4 @@
-"""Answers as predictions.jsonl has them."""
+"""Tests the lines of predictions.jsonl."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A cross-encoder orders the best pages as a plain loop over its logits does."""
+"""Tests that a cross-encoder orders the best pages as a plain loop over its logits."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""BM25 looks for the subject of a question and not for its question words."""
+"""Tests that BM25 searches for the subject of a question and not for its function words."""
 
 import pytest
 

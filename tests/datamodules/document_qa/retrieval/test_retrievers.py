@@ -1,4 +1,4 @@
-"""Pages are found by their words, by their numbers, by a file, or by several of these together."""
+"""Tests that pages are found by words, by page mentions, by a file of rankings, or by several of these."""
 
 import json
 import pickle

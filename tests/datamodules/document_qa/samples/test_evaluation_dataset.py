@@ -1,4 +1,4 @@
-"""Questions about documents as an evaluation asks them."""
+"""Tests prompts of an evaluation."""
 
 import logging
 import pickle

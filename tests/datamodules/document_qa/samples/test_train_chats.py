@@ -1,4 +1,4 @@
-"""Questions about documents as they are trained on: answers to learn, or options to compare."""
+"""Tests training chats about documents: answers to learn, or options to compare."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Documents without something."""
+"""Tests documents with removed content."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""CIFAR's binary version: downloaded, checked, unpacked by name, read as records."""
+"""Tests CIFAR's binary version: download, checks, unpacking by name, records."""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Files in folders of classes."""
+"""Tests files in folders of classes."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Decodes image files of many kinds: each becomes the RGB that people see, or is refused by name."""
+"""Tests image files of many kinds: each becomes the RGB that people see, or is refused by name."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""Images of the tilings of transformers' classes: views, placeholders, and the order of features."""
+"""Tests the tilings of transformers' classes: views, placeholders, and the order of features."""
 
 import numpy as np
 import pytest

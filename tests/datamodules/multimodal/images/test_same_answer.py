@@ -1,4 +1,4 @@
-"""An image file has one answer: the same in training and in predict, whatever the family."""
+"""Tests that an image file is accepted or refused alike in training and in predict, in every family."""
 
 import io
 import json

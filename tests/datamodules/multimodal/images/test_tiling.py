@@ -1,4 +1,4 @@
-"""Images become views of one size with their positions, and no pixel is lost."""
+"""Tests that images become views of the same size with their positions, without losing a pixel."""
 
 import itertools
 

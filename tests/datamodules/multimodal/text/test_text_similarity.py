@@ -1,4 +1,4 @@
-"""Answers compared as words."""
+"""Tests the similarity of answers as text."""
 
 import pytest
 from hypothesis import given

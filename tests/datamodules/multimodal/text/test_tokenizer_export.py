@@ -1,4 +1,4 @@
-"""An exported tokenizer gives a chat the tokens of training, however a program asks for them."""
+"""Tests that an exported tokenizer gives a chat the tokens of training through every call."""
 
 import pytest
 from tokenizers import Tokenizer

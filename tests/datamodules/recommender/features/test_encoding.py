@@ -1,4 +1,4 @@
-"""Encoded features against a plain computation item by item."""
+"""Tests encoded features against a plain computation item by item."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Features of events from files to batches: the store, the coding, and what a history has of them."""
+"""Tests features of events from files to batches: store, coding, histories."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Tables of items: what is read, and that every invalid row is refused with its line, what was found and expected."""
+"""Tests tables of items: every row is read, or the file is refused with the line."""
 
 import numpy as np
 import polars as pl

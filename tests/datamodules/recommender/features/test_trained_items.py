@@ -1,4 +1,4 @@
-"""Which items are trained, and negatives among them alone."""
+"""Tests which items are trained, and negatives among them alone."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A file that is not lines of UTF-8 text is recognised before it is parsed, as a table and as histories."""
+"""Tests that a file that is not UTF-8 text is recognised before it is parsed, as a table and as histories."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""The filters keep what plain loops keep, count what they drop, and read ratings exactly or refuse them."""
+"""Tests the filters against plain loops: kept rows, counts of dropped rows, exact ratings."""
 
 from collections import Counter
 from pathlib import Path

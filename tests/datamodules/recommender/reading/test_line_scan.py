@@ -1,4 +1,4 @@
-"""The vectorised count of rows agrees with the plain reference on any bytes, for any size of its blocks."""
+"""Tests the vectorised count of rows against a plain reference, on any bytes and block sizes."""
 
 from pathlib import Path
 

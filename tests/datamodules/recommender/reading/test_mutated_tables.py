@@ -1,4 +1,4 @@
-"""A table with a fault of its structure gives all its rows, or one message: it never gives fewer rows in silence."""
+"""Tests that a table with a structural error gives all its rows or a message, never fewer rows silently."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A Parquet table of several files is read in the order of their names, and not mistaken for several tables."""
+"""Tests that a Parquet table of several files is read in the order of their names."""
 
 import shutil
 from pathlib import Path

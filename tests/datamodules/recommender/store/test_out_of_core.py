@@ -1,4 +1,4 @@
-"""The conversion on disk writes the same store, to the byte, as the conversion in memory."""
+"""Tests that the conversion on disk writes the same store, to the byte, as the conversion in memory."""
 
 import filecmp
 import itertools

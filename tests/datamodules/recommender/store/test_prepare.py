@@ -1,4 +1,4 @@
-"""A store belongs to the content and the path of its source: no other data are trained on."""
+"""Tests that a store belongs to the content and the path of its source."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A store with a flipped bit is never read by a training."""
+"""Tests that a store with a flipped bit is never read by a training."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Every row of a CSV file is read, or one message names the file and the line."""
+"""Tests that every row of a CSV file is read, or a message names the file and the line."""
 
 import gzip
 import math

@@ -1,4 +1,4 @@
-"""Questions about the user's timelines are read completely or rejected with file and line."""
+"""Tests that questions about the user's timelines are read completely or refused with file and line."""
 
 import json
 

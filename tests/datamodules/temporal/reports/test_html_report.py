@@ -1,4 +1,4 @@
-"""Reports: statistics are correct, and content is displayed unchanged, even if it is hostile."""
+"""Tests reports: statistics are correct, and content is displayed unchanged, even if it is hostile."""
 
 import json
 import time

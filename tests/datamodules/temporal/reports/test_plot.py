@@ -1,4 +1,4 @@
-"""A plot shows the measurements and the queried, true and predicted points."""
+"""Tests that a plot shows the measurements and the queried, true and predicted points."""
 
 import numpy as np
 import pytest

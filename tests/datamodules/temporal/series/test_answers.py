@@ -1,4 +1,4 @@
-"""Forms and grades of answers."""
+"""Tests forms and grades of answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Normalisation loses nothing: the numbers in the text give the values back."""
+"""Tests that normalisation is lossless: the numbers in the text restore the values."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The resampling rule, on any stamps, against a plain loop."""
+"""Tests the resampling rule on any stamps against a plain loop."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Timelines get longer and fuller from epoch to epoch, and then are the synthesis's."""
+"""Tests that timelines get longer and fuller from epoch to epoch, up to the configured synthesis."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Generated questions: each answer is right equally often whatever the texts say, and true of its series."""
+"""Tests generated questions: each option is right equally often, and each answer is true of its series."""
 
 from collections import Counter
 

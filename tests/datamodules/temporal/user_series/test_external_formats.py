@@ -1,4 +1,4 @@
-"""Records of ChatTS and TimeSeriesExam."""
+"""Tests records of ChatTS and TimeSeriesExam."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The same records from JSONL, JSON, CSV and Parquet."""
+"""Tests that JSONL, JSON, CSV and Parquet give the same records."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Records of the user's files: what they mean, and what is refused with its key."""
+"""Tests records of the user's files: their meaning, and refused keys."""
 
 import json
 

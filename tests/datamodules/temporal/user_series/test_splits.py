@@ -1,4 +1,4 @@
-"""Splits by file, and by a hash of the record."""
+"""Tests splits by file, and by a hash of the record."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A processor is refused where a package that it alone needs is not installed."""
+"""Tests that a processor is refused if a package that it needs is not installed."""
 
 import sys
 

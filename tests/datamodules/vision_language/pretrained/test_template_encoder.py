@@ -1,4 +1,4 @@
-"""Loss masks of chats that a processor encodes: what the model has to generate, and nothing else."""
+"""Tests loss masks of chats that a processor encodes: what the model has to generate, and nothing else."""
 
 import shutil
 

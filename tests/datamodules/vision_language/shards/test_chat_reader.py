@@ -1,4 +1,4 @@
-"""Samples in the layout of WebDataset: grouping, order of images, chats in every format, captions."""
+"""Tests samples in WebDataset's layout: grouping, order of images, chats in every format, captions."""
 
 import pytest
 

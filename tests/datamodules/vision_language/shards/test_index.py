@@ -1,4 +1,4 @@
-"""Shards are indexed once; a changed shard is indexed again or rejected."""
+"""Tests that shards are indexed once; a changed shard is indexed again or refused."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Random access to shards returns the same samples as sequential reading."""
+"""Tests that random access to shards returns the same samples as sequential reading."""
 
 import pytest
 

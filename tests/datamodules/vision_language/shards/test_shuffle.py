@@ -1,4 +1,4 @@
-"""A stream of shards: each sample once, in the same order from anywhere, other shards unopened, little in memory."""
+"""Tests a stream of shards: each sample once, a fixed order from any start, few open shards, bounded memory."""
 
 import weakref
 

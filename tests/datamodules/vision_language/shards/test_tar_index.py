@@ -1,4 +1,4 @@
-"""Archives of Python's tarfile are read in each format; corruption is reported, never ignored."""
+"""Tests that archives of Python's tarfile are read in each format, and that corruption is reported."""
 
 import gzip
 import io

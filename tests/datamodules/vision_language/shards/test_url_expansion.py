@@ -1,4 +1,4 @@
-"""Shards are named singly, by a range, a choice or a pattern; missing shards are reported."""
+"""Tests names of shards: single, by a range, a choice or a pattern; missing shards are reported."""
 
 import pytest
 

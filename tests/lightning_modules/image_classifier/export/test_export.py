@@ -1,4 +1,4 @@
-"""An exported classifier names the classes that `predict` names, with Lockstep and without."""
+"""Tests that an exported classifier predicts the classes of `predict`, with Lockstep and without."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The networks and the moving average, without a Trainer."""
+"""Tests the networks and the moving average, without a Trainer."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A checkpoint knows the model it was trained on."""
+"""Tests that a checkpoint is refused over another base model than it was trained on."""
 
 import hashlib
 import json

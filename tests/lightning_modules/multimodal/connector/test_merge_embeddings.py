@@ -1,4 +1,4 @@
-"""Features stand where their placeholders stood; another number of them is refused."""
+"""Tests that features replace their placeholders, and that another number of features is refused."""
 
 import pytest
 import torch

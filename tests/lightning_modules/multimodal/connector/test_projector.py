@@ -1,4 +1,4 @@
-"""The projectors: sizes, pixel shuffle, the norm at the end."""
+"""Tests the projectors: sizes, pixel shuffle, the final norm."""
 
 import pytest
 import torch

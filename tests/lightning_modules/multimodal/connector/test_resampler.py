@@ -1,4 +1,4 @@
-"""The resampler: as many features as there are queries, made of all that it is given, in whatever order."""
+"""Tests the resampler: one feature per query, from all input features, in any order."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Shares of what was right, by name."""
+"""Tests the rates of named outcomes."""
 
 import pytest
 

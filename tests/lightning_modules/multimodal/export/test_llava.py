@@ -1,4 +1,4 @@
-"""Checks that an exported Llava has in transformers the features and answers that it has here."""
+"""Tests that an exported Llava computes the same features and answers in transformers."""
 
 import json
 from dataclasses import replace

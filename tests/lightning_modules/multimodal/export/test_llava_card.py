@@ -1,4 +1,4 @@
-"""The code on an exported Llava's card answers as `predict` does: the same tokens, the same pixels, the same answer."""
+"""Tests the code on a Llava's model card: the tokens, pixels and answer equal those of `predict`."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""lmms-eval's tasks get the answers of `predict` and the losses of Lockstep from an exported Llava."""
+"""Tests that lmms-eval gets the answers of `predict` and Lockstep's losses from an exported Llava."""
 
 import configparser
 import json

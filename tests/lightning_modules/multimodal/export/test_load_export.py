@@ -1,4 +1,4 @@
-"""Checks that a module which reads an export computes what the exported one did, whatever the export holds."""
+"""Tests that a module that loads an export computes the same as the exported model."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Checks that a card describes a pretrained model by the model's own files."""
+"""Tests that a card describes a pretrained model by the model's own files."""
 
 import pytest
 

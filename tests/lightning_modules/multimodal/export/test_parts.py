@@ -1,4 +1,4 @@
-"""Checks that an export works without this project: plain transformers and peft compute the same."""
+"""Tests that an export works without this project: plain transformers and peft compute the same."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The code on the card of an export with tiles answers as `predict` does: the same texts, pixels and answer."""
+"""Tests the code on the card of an export with tiles: texts, pixels and answer equal those of `predict`."""
 
 import io
 import json

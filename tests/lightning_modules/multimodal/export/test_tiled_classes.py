@@ -1,4 +1,4 @@
-"""Checks that models with tiles or pixel shuffle compute and answer in transformers as they do here."""
+"""Tests that models with tiles or pixel shuffle compute and answer the same in transformers."""
 
 import pytest
 import torch

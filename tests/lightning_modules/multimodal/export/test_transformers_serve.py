@@ -1,4 +1,4 @@
-"""`transformers serve` answers with an exported Llava as `predict` does."""
+"""Tests that `transformers serve` answers with an exported Llava as `predict` does."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Compiled layers do the same, for any length, and are not compiled for each anew."""
+"""Tests that compiled layers compute the same for any length, without a compilation for each length."""
 
 from functools import partial
 

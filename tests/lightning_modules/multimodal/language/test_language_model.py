@@ -1,4 +1,4 @@
-"""The language model: chats in a row keep apart, the loss is at supervised tokens, answers do not know the batch."""
+"""Tests the language model: document mask, loss at supervised tokens, answers independent of the batch."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Checks which models are built, which weights train in which format, and which settings are refused."""
+"""Tests which models are built, which weights train in which dtype, and which settings are refused."""
 
 import json
 

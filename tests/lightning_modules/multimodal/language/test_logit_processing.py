@@ -1,4 +1,4 @@
-"""Scores, likelihoods and answers are those of transformers' model, also where it scales or caps its scores."""
+"""Tests that scores, likelihoods and answers equal transformers', also with scaled or capped logits."""
 
 import pytest
 import torch

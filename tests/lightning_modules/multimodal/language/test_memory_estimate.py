@@ -1,4 +1,4 @@
-"""Compares the predicted memory with that of models that are built, and with what a step allocates."""
+"""Compares the predicted memory with models that are built, and with what a step allocates."""
 
 import pytest
 import torch

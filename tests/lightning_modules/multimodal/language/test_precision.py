@@ -1,4 +1,4 @@
-"""Formats of a language model's weights under each precision of Lightning."""
+"""Tests the dtypes of a language model's weights under each precision of Lightning."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Checks that scores and answers after cached prompts equal those of whole chats."""
+"""Tests that scores and answers after cached prompts equal those of whole chats."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Checks quantized weights against bitsandbytes, and quantized layers against plain ones with the same weights."""
+"""Tests quantized weights against bitsandbytes, and quantized layers against plain layers."""
 
 import json
 import shutil

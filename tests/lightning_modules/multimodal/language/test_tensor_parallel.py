@@ -1,4 +1,4 @@
-"""Which layers of a language model tensor parallelism divides."""
+"""Tests which layers of a language model tensor parallelism divides."""
 
 from dataclasses import replace
 

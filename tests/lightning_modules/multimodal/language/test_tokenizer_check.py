@@ -1,4 +1,4 @@
-"""Checks that a pretrained language model is not trained on the tokens of another model."""
+"""Tests that a pretrained language model is not trained on the tokens of another model."""
 
 import json
 

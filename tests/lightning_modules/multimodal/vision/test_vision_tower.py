@@ -1,4 +1,4 @@
-"""Vision towers of all kinds: all patches and nothing else, and only what is to train trains."""
+"""Tests vision towers of all kinds: a feature per patch, and gradients for the trained layers only."""
 
 import json
 

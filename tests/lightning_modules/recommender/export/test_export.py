@@ -1,4 +1,4 @@
-"""The graph of plain operations is the encoder, onnxruntime computes it, and what is loaded recommends the same."""
+"""Tests that the ONNX graph equals the encoder in onnxruntime, and that a loaded export recommends the same."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The files of vectors give the model's own ranking, and the recall of an index is that of a plain count."""
+"""Tests that exported vectors give the model's ranking, and an index's recall against a plain count."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Items without a training event: ranked, recommended and exported by their features, which other items taught."""
+"""Tests items without a training event: ranked, recommended and exported by their features."""
 
 import json
 

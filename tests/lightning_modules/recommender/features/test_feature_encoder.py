@@ -1,4 +1,4 @@
-"""Vectors of items from features against a plain loop, and item dropout against its definition."""
+"""Tests vectors of items from features against a plain loop, and item dropout against its definition."""
 
 import numpy as np
 import pytest

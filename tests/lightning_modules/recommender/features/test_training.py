@@ -1,4 +1,4 @@
-"""Loss and gradients with item features are those of a plain encoder whose item vectors are the sums."""
+"""Tests loss and gradients with item features against a plain encoder with summed item vectors."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Gated residuals and SwiGLU are what LiGR's layers are, in values and gradients."""
+"""Tests gated residuals and SwiGLU against LiGR's formulas, in values and gradients."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Dropout masks as hashes: independent bits, and the same mask of a sample in any batch."""
+"""Tests dropout masks from hashes: independent bits, and the same mask of a sample in any batch."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Vectors of events from their features against a plain loop, and what they change in the encoder."""
+"""Tests vectors of events from their features against a plain loop, and their effect in the encoder."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""FuXi-alpha's attention is the paper's, of all positions or of one, in values and gradients."""
+"""Tests FuXi-alpha's attention against the paper's formula, for all positions and the last, with gradients."""
 
 import pytest
 import torch

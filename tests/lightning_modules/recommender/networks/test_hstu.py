@@ -1,4 +1,4 @@
-"""HSTU is the paper's layer, tiled or one query at a time, in values and gradients."""
+"""Tests HSTU against the paper's formula, tiled or for a single query, in values and gradients."""
 
 import pytest
 import torch

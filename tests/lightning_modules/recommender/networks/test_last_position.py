@@ -1,4 +1,4 @@
-"""Ranking computes the last states alone, in groups: they are those of the whole encoder."""
+"""Tests that the states at the last positions, computed in groups, equal the whole encoder's."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""With request time, each position knows the time of the event that it predicts, and nothing else of the future."""
+"""Tests that a position reads the time of the event that it predicts, and nothing else of the future."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Logarithmic buckets are those of plain float64 arithmetic, at every border, in torch and in an exported graph."""
+"""Tests logarithmic buckets against plain float64 arithmetic at every border, in torch and in ONNX."""
 
 import math
 from decimal import Decimal, localcontext

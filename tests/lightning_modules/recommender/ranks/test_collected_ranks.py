@@ -1,4 +1,4 @@
-"""Checks the ranks that an evaluation keeps of each user, and when it writes them."""
+"""Tests the ranks that an evaluation collects for each user, and when it writes them."""
 
 import json
 

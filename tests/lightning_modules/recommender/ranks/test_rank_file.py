@@ -1,4 +1,4 @@
-"""The file of ranks: what is written is read, and what has changed is refused."""
+"""Tests the file of ranks: it is read as written, and refused if it has changed."""
 
 import io
 import json

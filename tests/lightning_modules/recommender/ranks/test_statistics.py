@@ -1,4 +1,4 @@
-"""Metrics, intervals and tests on ranks, against loops over users and closed forms."""
+"""Tests metrics, intervals and significance tests on ranks against loops and closed forms."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Each supported class trains as a plain loop of transformers, resumes to the bit, and is exported in its class."""
+"""Tests that each class trains as a plain loop of transformers, resumes bit-identically, and is exported."""
 
 import json
 

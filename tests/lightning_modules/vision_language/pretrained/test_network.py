@@ -1,4 +1,4 @@
-"""Packed chats, black images and batches without an image, for every class."""
+"""Tests packed chats, black images and batches without an image, for every class."""
 
 import numpy as np
 import pytest

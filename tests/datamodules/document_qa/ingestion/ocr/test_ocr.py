@@ -1,4 +1,4 @@
-"""Pages without text: their text is recognised, or a message names the option."""
+"""Tests OCR of pages without text, and the message that names the option."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""A folder of page images: every page has its place, or the document is refused with the name of the file."""
+"""Tests folders of page images: the order of pages, and documents that are refused with a file's name."""
 
 import io
 import logging

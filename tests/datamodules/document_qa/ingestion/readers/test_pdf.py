@@ -1,4 +1,4 @@
-"""Reads pages of PDFs: text in reading order, exact tables, and positions of figures."""
+"""Tests pages of PDFs: text in reading order, exact tables, and positions of figures."""
 
 import io
 

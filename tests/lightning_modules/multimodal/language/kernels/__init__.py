@@ -1,1 +1,1 @@
-"""Kernels that train on CUDA alone, without a GPU."""
+"""Tests of kernels that train on CUDA only, without a GPU."""

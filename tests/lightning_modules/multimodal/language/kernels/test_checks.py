@@ -1,4 +1,4 @@
-"""Trainings that cannot use a kernel are refused, with what to set instead."""
+"""Tests that a training that cannot use a kernel is refused, with the setting to use instead."""
 
 from types import SimpleNamespace
 

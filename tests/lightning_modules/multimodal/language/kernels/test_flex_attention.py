@@ -1,4 +1,4 @@
-"""Flex attention of packed chats, which torch computes on a CPU without gradients alone."""
+"""Tests flex attention of packed chats, which torch computes on a CPU without gradients only."""
 
 import pytest
 import torch

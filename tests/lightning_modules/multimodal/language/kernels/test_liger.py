@@ -1,4 +1,4 @@
-"""Liger's cross-entropy, interpreted by Triton, beside torch's; and when a model uses it."""
+"""Tests Liger's cross-entropy, interpreted by Triton, against torch's, and when a model uses it."""
 
 import importlib.util
 import json
