@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
-from tests.fuzz.mutations.octets import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_octets
 
 PLACE = re.compile(r"\b(line|row|record|sample|byte|position|page|turn|key|column|group)s?\b|:\d+:", re.IGNORECASE)
 """How a message names a place in a file."""

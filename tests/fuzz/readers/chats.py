@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz import plain_json
-from tests.fuzz.mutations.octets import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_octets
 from tests.fuzz.mutations.records import line_record_mutation, record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from tests.fuzz.mutations.octets import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_octets
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 
 

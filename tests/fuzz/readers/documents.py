@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from tests.fuzz.mutations.octets import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_octets
 from tests.fuzz.mutations.tables import mutate_lines
 from tests.fuzz.reader import Input, Reader, Unknown
 

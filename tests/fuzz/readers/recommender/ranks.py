@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz import plain_json
-from tests.fuzz.mutations.octets import MOST, mutate_octets
+from tests.fuzz.mutations.byte_strings import MOST, mutate_octets
 from tests.fuzz.mutations.records import record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader
 
