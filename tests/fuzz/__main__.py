@@ -1,4 +1,4 @@
-"""Feeds mutated inputs to the readers of user input and counts what becomes of them.
+"""Feeds mutated inputs to the readers of user input and counts the outcomes.
 
 A reader has to return what an independent plain reference returns, or refuse the input with one message of at most
 three lines that names the file and, where there are lines, the line. An input that fails is written to

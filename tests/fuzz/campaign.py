@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.outcome import GOOD, Kind, Outcome
+from tests.fuzz.outcome import GOOD, Outcome, OutcomeKind
 from tests.fuzz.pool import Worker
 from tests.fuzz.reader import Input
 from tests.fuzz.readers import reader
@@ -22,7 +22,7 @@ KEPT = Path(".fuzz")
 CASES = Path(__file__).with_name("cases")
 """Inputs that failed once, in the same form; the fast tier replays them."""
 
-COLUMNS = ("inputs", *(kind.value for kind in Kind), "slowest (s)", "peak (MB)")
+COLUMNS = ("inputs", *(kind.value for kind in OutcomeKind), "slowest (s)", "peak (MB)")
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Tally:
     """Counted outcomes of a reader."""
 
     name: str
-    counts: Counter[Kind] = field(default_factory=Counter)
+    counts: Counter[OutcomeKind] = field(default_factory=Counter)
     slowest: float = 0.0
     peak: float = 0.0
     failures: dict[str, tuple[Path, Outcome]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Tally:
 
     def row(self) -> str:
         """Return the row of the table."""
-        counts = [self.counts.total(), *(self.counts[kind] for kind in Kind)]
+        counts = [self.counts.total(), *(self.counts[kind] for kind in OutcomeKind)]
         return (
             f"{self.name:22}"
             + "".join(f"{number:>11,}" for number in counts)
@@ -68,7 +68,7 @@ def run(name: str, number: int, seed: int, kept: Path = KEPT) -> Tally:
     with Worker(name) as worker:
         for place, found in enumerate(inputs(name, number, seed)):
             outcome = worker.read(found)
-            if place < number_of_seeds and outcome.kind is not Kind.RIGHT:
+            if place < number_of_seeds and outcome.kind is not OutcomeKind.RIGHT:
                 raise RuntimeError(
                     f"{name}: the seed {found.path} is valid, but {outcome.kind.value}: {outcome.detail}"
                 )

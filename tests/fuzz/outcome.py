@@ -13,17 +13,17 @@ WIDEST = 2000
 """Most characters of a message: a message of three lines is of no use if a line is a whole file."""
 
 
-class Kind(str, Enum):
+class OutcomeKind(str, Enum):
     """Outcome of an input."""
 
     RIGHT = "right"
-    """The rows are those of the reference."""
+    """The rows equal the reference's rows."""
     REFUSED = "refused"
     """An error of the user's input with a message that names file and place: exit code 2."""
     TRACEBACK = "traceback"
     """Another exception, or a process that a signal ended."""
     SILENT = "silent"
-    """Accepted with other rows than those of the reference."""
+    """Accepted with other rows than the reference's."""
     MESSAGE = "message"
     """An error of the user's input whose message is too long, or does not name file and place."""
     TIME = "time"
@@ -32,29 +32,29 @@ class Kind(str, Enum):
     """Too much memory."""
 
 
-GOOD = (Kind.RIGHT, Kind.REFUSED)
+GOOD = (OutcomeKind.RIGHT, OutcomeKind.REFUSED)
 
 
 class Outcome(NamedTuple):
     """The outcome of an input."""
 
-    kind: Kind
+    kind: OutcomeKind
     detail: str = ""
     seconds: float = 0.0
     megabytes: float = 0.0
 
 
-def classify(error: BaseException, reader: Reader, path: Path) -> tuple[Kind, str]:
+def classify(error: BaseException, reader: Reader, path: Path) -> tuple[OutcomeKind, str]:
     """Return the outcome of an error that a reader raised, and why."""
     from engine.distributed.errors import is_user_error
 
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SystemExit):
-        return (Kind.REFUSED, text) if error.code == 2 else (Kind.TRACEBACK, text)
+        return (OutcomeKind.REFUSED, text) if error.code == 2 else (OutcomeKind.TRACEBACK, text)
     if isinstance(error, MemoryError):
-        return Kind.MEMORY, text
+        return OutcomeKind.MEMORY, text
     if not is_user_error(error):
-        return Kind.TRACEBACK, text
+        return OutcomeKind.TRACEBACK, text
     message = str(error)
     problems = []
     if len(message.splitlines()) > LONGEST or len(message) > WIDEST:
@@ -63,4 +63,4 @@ def classify(error: BaseException, reader: Reader, path: Path) -> tuple[Kind, st
         problems.append("does not name the file")
     if not reader.names_place(message.replace(str(path), ""), path.read_bytes()):
         problems.append("does not name the place")
-    return (Kind.MESSAGE, f"{'; '.join(problems)}: {text[:WIDEST]}") if problems else (Kind.REFUSED, text)
+    return (OutcomeKind.MESSAGE, f"{'; '.join(problems)}: {text[:WIDEST]}") if problems else (OutcomeKind.REFUSED, text)

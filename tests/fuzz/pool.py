@@ -5,7 +5,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 
-from tests.fuzz.outcome import Kind, Outcome
+from tests.fuzz.outcome import Outcome, OutcomeKind
 from tests.fuzz.reader import Input
 from tests.fuzz.readers import reader
 from tests.fuzz.worker import READY, Compared, Read, work
@@ -51,12 +51,12 @@ class Worker:
             return Outcome(second.kind, second.detail, first.seconds, first.megabytes)
         assert isinstance(second, Outcome)
         # The reader has accepted the input; a reference that dies at it compares nothing.
-        return Outcome(Kind.RIGHT, f"not compared: the reference ended: {second.detail}", first.seconds)
+        return Outcome(OutcomeKind.RIGHT, f"not compared: the reference ended: {second.detail}", first.seconds)
 
     def _receive(self, connection: Connection) -> Read | Compared | Outcome:
         if not connection.poll(self.wall):
             self._end()
-            return Outcome(Kind.TIME, f"no end within {self.wall:g} s", self.wall)
+            return Outcome(OutcomeKind.TIME, f"no end within {self.wall:g} s", self.wall)
         try:
             received: Read | Compared = connection.recv()
         except (EOFError, OSError):
@@ -64,7 +64,9 @@ class Worker:
             self._process.join()
             code = self._process.exitcode or 0
             self._end()
-            return Outcome(Kind.TRACEBACK, f"the process was ended by signal {-code}" if code < 0 else f"exit {code}")
+            return Outcome(
+                OutcomeKind.TRACEBACK, f"the process was ended by signal {-code}" if code < 0 else f"exit {code}"
+            )
         return received
 
     def _started(self) -> Connection:

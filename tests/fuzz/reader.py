@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
-from tests.fuzz.mutations.byte_strings import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_bytes
 
 PLACE = re.compile(r"\b(line|row|record|sample|byte|position|page|turn|key|column|group)s?\b|:\d+:", re.IGNORECASE)
 """How a message names a place in a file."""
@@ -65,12 +65,12 @@ class Reader(ABC):
         """Return a mutation of an input: by structure, by byte, or both."""
         data = seed.data
         for _ in range(random.choice((1, 1, 1, 2, 3))):
-            data = self.restructure(random, data) if random.random() < 0.6 else mutate_octets(random, data)
+            data = self.restructure(random, data) if random.random() < 0.6 else mutate_bytes(random, data)
         return seed._replace(data=data)
 
     def restructure(self, random: Random, data: bytes) -> bytes:
         """Return the data with a mutation of their structure."""
-        return mutate_octets(random, data)
+        return mutate_bytes(random, data)
 
     @abstractmethod
     def read(self, path: Path) -> Any:

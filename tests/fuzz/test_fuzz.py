@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz import campaign
 from tests.fuzz.__main__ import main
-from tests.fuzz.outcome import GOOD, Kind
+from tests.fuzz.outcome import GOOD, OutcomeKind
 from tests.fuzz.pool import Worker
 from tests.fuzz.reader import Input
 from tests.fuzz.readers import MODULES, PLANTED, reader
@@ -19,10 +19,20 @@ DEAR = ("config", "command_line")
 """Their parser is built for seconds, which the slow tier does once for all inputs."""
 
 FAULTS = {
-    "right one": Kind.RIGHT, "refused": Kind.REFUSED, "silent one": Kind.SILENT, "right invalid": Kind.SILENT,
-    "key": Kind.TRACEBACK, "exit": Kind.TRACEBACK, "killed": Kind.TRACEBACK, "nameless": Kind.MESSAGE,
-    "placeless": Kind.MESSAGE, "long": Kind.MESSAGE, "busy": Kind.TIME, "asleep": Kind.TIME, "large": Kind.MEMORY,
-}  # fmt: skip
+    "right one": OutcomeKind.RIGHT,
+    "refused": OutcomeKind.REFUSED,
+    "silent one": OutcomeKind.SILENT,
+    "right invalid": OutcomeKind.SILENT,
+    "key": OutcomeKind.TRACEBACK,
+    "exit": OutcomeKind.TRACEBACK,
+    "killed": OutcomeKind.TRACEBACK,
+    "nameless": OutcomeKind.MESSAGE,
+    "placeless": OutcomeKind.MESSAGE,
+    "long": OutcomeKind.MESSAGE,
+    "busy": OutcomeKind.TIME,
+    "asleep": OutcomeKind.TIME,
+    "large": OutcomeKind.MEMORY,
+}
 
 
 @pytest.mark.parametrize("path", [path for path in KEPT if path.parent.name not in DEAR], ids=lambda path: path.name)
@@ -41,7 +51,7 @@ def test_seeds_are_read_as_the_reference_reads_them(name):
     seeds = reader(name).seeds()
     examine(reader(name), seeds[0])  # imports what a read needs
     outcomes = {seed.path: examine(reader(name), seed) for seed in seeds}
-    assert {path: outcome.detail for path, outcome in outcomes.items() if outcome.kind is not Kind.RIGHT} == {}
+    assert {path: outcome.detail for path, outcome in outcomes.items() if outcome.kind is not OutcomeKind.RIGHT} == {}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -57,7 +67,7 @@ def test_each_outcome_is_counted(tmp_path):
     with Worker(PLANTED) as worker:
         found = {text: worker.read(Input("words.txt", text.encode())).kind for text in FAULTS}
     # A busy machine may need longer to provide the memory than an input may take.
-    assert found.pop("large") in (Kind.MEMORY, Kind.TIME)
+    assert found.pop("large") in (OutcomeKind.MEMORY, OutcomeKind.TIME)
     assert found == {text: kind for text, kind in FAULTS.items() if text != "large"}
 
 

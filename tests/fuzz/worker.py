@@ -1,4 +1,4 @@
-"""Process that reads inputs, one after the other: a hang or a crash of a native library ends it and nothing else."""
+"""Reads inputs in a child process, which a hang or a crash of a native library ends without further effects."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.fuzz.outcome import Kind, Outcome, classify
+from tests.fuzz.outcome import Outcome, OutcomeKind, classify
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 from tests.fuzz.readers import reader
 
@@ -31,7 +31,7 @@ READY = "ready"
 class Read(NamedTuple):
     """First report on an input: how the read ended."""
 
-    kind: Kind | None  # None: accepted; a comparison with the reference follows
+    kind: OutcomeKind | None  # None: accepted; a comparison with the reference follows
     detail: str
     seconds: float
     megabytes: float
@@ -40,7 +40,7 @@ class Read(NamedTuple):
 class Compared(NamedTuple):
     """Second report on an input that was accepted."""
 
-    kind: Kind
+    kind: OutcomeKind
     detail: str
 
 
@@ -100,14 +100,14 @@ def _read(chosen: Reader, path: Path) -> tuple[Read, Any]:
     except BaseException as error:  # noqa: BLE001  (a panic of polars is no Exception)
         seconds, megabytes = time.process_time() - begun, _peak() - before
         kind, detail = classify(error, chosen, path)
-        if kind is Kind.TRACEBACK:
+        if kind is OutcomeKind.TRACEBACK:
             detail = f"{detail[:_SHOWN]} ({_raised_at(error)})"
     else:
         seconds, megabytes = time.process_time() - begun, _peak() - before
     if seconds > chosen.seconds:
-        kind, detail = Kind.TIME, f"{seconds:.1f} CPU s; {detail}"
+        kind, detail = OutcomeKind.TIME, f"{seconds:.1f} CPU s; {detail}"
     elif megabytes > chosen.megabytes:
-        kind, detail = Kind.MEMORY, f"{megabytes:.0f} MB; {detail}"
+        kind, detail = OutcomeKind.MEMORY, f"{megabytes:.0f} MB; {detail}"
     return Read(kind, detail, seconds, megabytes), rows
 
 
@@ -115,12 +115,12 @@ def _compare(chosen: Reader, path: Path, rows: Any) -> Compared:
     try:
         expected = chosen.reference(path)
     except Unknown as reason:
-        return Compared(Kind.RIGHT, f"not compared: {reason}")
+        return Compared(OutcomeKind.RIGHT, f"not compared: {reason}")
     except InvalidInput as reason:
-        return Compared(Kind.SILENT, f"accepted, but {reason}; {repr(rows)[:_SHOWN]}")
+        return Compared(OutcomeKind.SILENT, f"accepted, but {reason}; {repr(rows)[:_SHOWN]}")
     if chosen.agrees(rows, expected):
-        return Compared(Kind.RIGHT, "")
-    return Compared(Kind.SILENT, _difference(rows, expected))
+        return Compared(OutcomeKind.RIGHT, "")
+    return Compared(OutcomeKind.SILENT, _difference(rows, expected))
 
 
 def _difference(found: Any, expected: Any) -> str:

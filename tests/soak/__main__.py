@@ -24,35 +24,39 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of the trainings to run")
     options = parser.parse_args()
     seed = random.randrange(2**31) if options.seed is None else options.seed
-    chosen = [one for one in trainings() if not options.only or any(part in one.name for part in options.only)]
+    chosen = [
+        training for training in trainings() if not options.only or any(part in training.name for part in options.only)
+    ]
     print(f"seed {seed}, {len(chosen)} trainings", flush=True)
     print(f"{'training':34} {'kills':>6} {'hangs':>6} {'differing steps':>16} {'faults':>7} {'minutes':>8}", flush=True)
     signals: Counter[str] = Counter()
-    totals, began, forge = [0, 0, 0, 0], time.monotonic(), ForkServer()
+    totals, began, fork_server = [0, 0, 0, 0], time.monotonic(), ForkServer()
     try:
         for number, training in enumerate(chosen):
             if time.monotonic() - began > options.minutes * 60:
                 print(f"time is over: {len(chosen) - number} trainings were not run")
                 break
             share = (options.kills * (number + 1)) // len(chosen) - (options.kills * number) // len(chosen)
-            counts = _soak(forge, training, share, random.Random(f"{seed}-{training.name}"), signals)
+            counts = _soak(fork_server, training, share, random.Random(f"{seed}-{training.name}"), signals)
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
     finally:
-        forge.close()
+        fork_server.close()
     minutes = (time.monotonic() - began) / 60
     print(f"{'all':34} {totals[0]:6} {totals[1]:6} {totals[2]:16} {totals[3]:7} {minutes:8.1f}")
     print("signals: " + ", ".join(f"{name} {count}" for name, count in signals.most_common()))
     return int(any(totals[1:]))
 
 
-def _soak(forge: ForkServer, training: Training, kills: int, dice: random.Random, signals: Counter[str]) -> list[int]:
+def _soak(
+    fork_server: ForkServer, training: Training, kills: int, random_source: random.Random, signals: Counter[str]
+) -> list[int]:
     """Kill runs of one training until it has had its share; return kills, hangs, differing steps and faults."""
     began, counts = time.monotonic(), [0, 0, 0, 0]
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
-        campaign = Campaign(forge, training, Path(temporary))
+        campaign = Campaign(fork_server, training, Path(temporary))
         number = 0
         while counts[0] < kills:
-            result = campaign.run(f"run-{number}", min(KILLS_OF_A_RUN, kills - counts[0]), dice)
+            result = campaign.run(f"run-{number}", min(KILLS_OF_A_RUN, kills - counts[0]), random_source)
             signals.update(kill.signal for kill in result.kills)
             for fault in result.faults:
                 print(f"--- {training.name}, run {number}, {result.kills}\n{fault}", file=sys.stderr, flush=True)

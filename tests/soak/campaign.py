@@ -1,4 +1,4 @@
-"""Kill a training again and again, resume it, and compare its end with that of an undisturbed run."""
+"""Kills a training again and again, resumes it, and compares the result with an undisturbed run."""
 
 import json
 import random
@@ -41,13 +41,13 @@ class Campaign:
     """Disturbs runs of a training.
 
     Args:
-        forge: starts processes.
+        fork_server: starts processes.
         training: what is trained.
         folder: empty; holds the runs.
     """
 
-    def __init__(self, forge: ForkServer, training: Training, folder: Path) -> None:
-        self.forge, self.training, self.folder = forge, training, folder
+    def __init__(self, fork_server: ForkServer, training: Training, folder: Path) -> None:
+        self.fork_server, self.training, self.folder = fork_server, training, folder
         self.options = ["fit", *training.options(folder), *LIMITS, "--ckpt_path", "last"]
         whole = self._start("undisturbed")
         codes = whole.end(300)
@@ -58,16 +58,16 @@ class Campaign:
     def _start(self, name: str) -> Team | LaunchedRun:
         if self.training.launcher is not None:
             return LaunchedRun(self.training.launcher, self.options, self.folder, name)
-        return Team(self.forge, self.options, self.folder, name, processes=self.training.processes)
+        return Team(self.fork_server, self.options, self.folder, name, processes=self.training.processes)
 
-    def run(self, name: str, kills: int, dice: random.Random) -> Result:
+    def run(self, name: str, kills: int, random_source: random.Random) -> Result:
         """Start a run until it has received `kills` kills or has ended, then let it end, and compare."""
         result = Result()
         finished = False
         while len(result.kills) < kills and not finished:
             run = self._start(name)
             try:
-                kill = draw_kill(dice, self.training)
+                kill = draw_kill(random_source, self.training)
                 if send(kill, run, self.seconds):
                     result.kills.append(kill)
                 codes = self._wait(run, kill, result)

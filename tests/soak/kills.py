@@ -32,11 +32,11 @@ class Kill(NamedTuple):
     delay: float
 
 
-def draw_kill(dice: random.Random, training: Training) -> Kill:
+def draw_kill(random_source: random.Random, training: Training) -> Kill:
     """Draw a kill that the training can have."""
-    moment = dice.choice(["training", "training", "training", "save", "start"])
-    victim = dice.choice([-1, *range(training.processes)])
-    return Kill(dice.choice(SIGNALS), victim, moment, dice.random())
+    moment = random_source.choice(["training", "training", "training", "save", "start"])
+    victim = random_source.choice([-1, *range(training.processes)])
+    return Kill(random_source.choice(SIGNALS), victim, moment, random_source.random())
 
 
 def send(kill: Kill, run: Team | LaunchedRun, seconds: float) -> bool:

@@ -74,26 +74,26 @@ class Sampled:
 
 
 def main() -> int:
-    """Train the families side by side; return 1 if the memory of one grew, or if one ended."""
+    """Train the families side by side; return 1 if the memory of any training grew, or if any ended."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.memory", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="time of all trainings, which run side by side")
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of the trainings to run")
     options = parser.parse_args()
-    plain = [one for one in trainings() if one.processes == 1 and not one.variant]
-    chosen = [one for one in plain if not options.only or any(part in one.name for part in options.only)]
+    plain = [training for training in trainings() if training.processes == 1 and not training.variant]
+    chosen = [training for training in plain if not options.only or any(part in training.name for part in options.only)]
     with tempfile.TemporaryDirectory(prefix="soak-memory-") as temporary:
         sampled = [_start(training, Path(temporary)) for training in chosen]
         try:
             end = time.monotonic() + options.minutes * 60
             while time.monotonic() < end:
                 time.sleep(PERIOD)
-                for one in sampled:
-                    one.sample()
+                for run in sampled:
+                    run.sample()
         finally:
-            for one in sampled:
-                one.end()
+            for run in sampled:
+                run.end()
         print(f"{'training':20} {'steps':>9}   median MB of each quarter of {options.minutes:g} minutes {'growth':>10}")
-        return max(_report(one) for one in sampled)
+        return max(_report(run) for run in sampled)
 
 
 def _start(training: Training, folder: Path) -> Sampled:

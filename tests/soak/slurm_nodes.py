@@ -1,4 +1,4 @@
-"""Three nodes under a real SLURM, each a network namespace; one is lost in mid-epoch, and two finish the run.
+"""Runs three nodes under a real SLURM, each a network namespace; a node is lost in mid-epoch, and two finish the run.
 
     python -m tests.soak.slurm_nodes
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def compare(cluster: Cluster, place: Path, names: list[str]) -> None:
-    """Submit both jobs one after the other; lose the third node of the second one."""
+    """Submit both jobs one after the other; lose the third node of the second job."""
     folder = place / "shared"
     folder.mkdir()
     (folder / "train.py").symlink_to(REPOSITORY / "train.py")

@@ -79,7 +79,7 @@ def _vision_language(folder: Path) -> list[str]:
 def _sharded(folder: Path) -> list[str]:
     settings = {"class_path": "tests.support.ranks.sharded_on_cpu.ShardedOnCPU"}
     settings |= {"init_args": {"state_dict_type": "sharded"}}  # type: ignore[dict-item]
-    # A checkpoint of shards is not replaced in one step, so the previous one is kept.
+    # A checkpoint of shards is not replaced in one step, so the previous checkpoint is kept.
     kept: dict[str, object] = {"last_checkpoint": {"keep": 2}, "best_checkpoint": {"keep": 2}}
     content = {"trainer": {"strategy": settings}, "checkpoints": {"trainable_only": False}, **kept}
     path = folder / "sharded.yaml"

@@ -125,14 +125,14 @@ def test_evidence_that_there_is_not(reader):
     with pytest.raises(BadSampleError, match=message):
         RetrievalPairDataset(Beyond(0, 32), reader)[draw(1)]
     batch = RetrievalPairDataset(Beyond(0, 32), reader, skip_bad=True)[draw(1, 2)]
-    assert [one.sample for one in batch.skipped] == [1, 2] and len(batch.keys) == 0
+    assert [skip.sample for skip in batch.skipped] == [1, 2] and len(batch.keys) == 0
 
 
 def test_pages_are_never_cut(reader):
     with pytest.raises(ValueError, match="sample 1 .*max_length is 20; increase it"):
         RetrievalPairDataset(TinyQuestions(0, 32), reader, max_length=20)[draw(1)]
     batch = RetrievalPairDataset(TinyQuestions(0, 32), reader, max_length=20, too_long="drop")[draw(1)]
-    assert [one.reason for one in batch.skipped] == ["too_long"]
+    assert [skip.reason for skip in batch.skipped] == ["too_long"]
 
 
 def test_documents_can_be_shown_without_figures():
@@ -162,10 +162,10 @@ def test_every_question_and_every_page_comes_once(reader, size):
     ranked = RankingDataset([TinyQuestions(1, 10), TinyQuestions(2, 4)], reader)
     questions, pages = read_through(ranked, size)
     assert len(questions) == 14 and len(pages) == 4 * 3 and len(ranked) == 26, "of three documents, and of one more"
-    assert [one.question for one in ranked.candidates] == sorted(questions), "in the order of the sets"
-    for one in ranked.candidates:
-        assert ["Page 1" in pages[one.pages[0]], "Page 2" in pages[one.pages[1]]] == [True, True]
-        assert "Figure 1" in pages[one.pages[2]] and len(one.pages) == 3
+    assert [candidate.question for candidate in ranked.candidates] == sorted(questions), "in the order of the sets"
+    for candidate in ranked.candidates:
+        assert ["Page 1" in pages[candidate.pages[0]], "Page 2" in pages[candidate.pages[1]]] == [True, True]
+        assert "Figure 1" in pages[candidate.pages[2]] and len(candidate.pages) == 3
     first, fifth = ranked.candidates[0], ranked.candidates[4]
     assert first.pages == ranked.candidates[3].pages and set(first.pages).isdisjoint(fifth.pages)
 
@@ -196,13 +196,13 @@ def test_a_document_that_cannot_be_used(reader):
     batch = ranked[draw(*range(len(ranked)))]
     assert len(batch.questions.samples) == 8 and len(batch.pages.samples) == 6
     torn = [f"{index} (tiny documents 1): its document is torn" for index in range(4, 8)]
-    assert [one.what for one in batch.skipped] == torn
+    assert [skip.what for skip in batch.skipped] == torn
     with pytest.raises(BadSampleError, match="is torn"):
         RankingDataset([Torn(1, 12)], reader)[draw(*range(18))]
 
 
 def rankings(ranked, pages):
-    return [Ranking(one.question, pages, (0.5, 0.25, 0.125)) for one in ranked.candidates]
+    return [Ranking(candidate.question, pages, (0.5, 0.25, 0.125)) for candidate in ranked.candidates]
 
 
 def test_written_rankings_are_read_back(reader, tmp_path):
@@ -248,7 +248,7 @@ def test_chance_is_the_mean_of_all_orders(pages, evidence):
     right = set(range(1, evidence + 1))
     every = [points(order, right) for order in permutations(range(1, pages + 1))]
     for name, chance in random_points(pages, evidence).items():
-        assert chance == pytest.approx(sum(one[name] for one in every) / len(every)), name
+        assert chance == pytest.approx(sum(item[name] for item in every) / len(every)), name
 
 
 def test_keys_differ():

@@ -251,6 +251,6 @@ def test_a_run_that_goes_on_notices_other_questions(prepared):
     assert module(folder, train).part("train").identity == identity
     records = [json.loads(line) for line in Path(train["questions"]).read_text().splitlines()]
     held = module(folder, train).part("train").questions[0].id
-    changed = [{**one, "question": "else ?"} if str(one["id"]) == held else one for one in records]
+    changed = [{**record, "question": "else ?"} if str(record["id"]) == held else record for record in records]
     other = write_questions(folder / "other.jsonl", changed)
     assert module(folder, {**train, "questions": str(other)}).part("train").identity != identity

@@ -97,7 +97,7 @@ def test_only_damaged_images_are_skipped(mixup):
     for epoch in range(3):
         draw = MicroBatchRequest(epoch, np.arange(20))
         found, skipped = load_batch_skipping_bad(damaged.__getitem__, draw)
-        assert [one.sample for one in skipped] == [0, 3]
+        assert [skip.sample for skip in skipped] == [0, 3]
         assert found.samples.tolist() == [1, 2, *range(4, 20)]
         expected = whole[draw._replace(indices=found.samples.numpy())]
         assert torch.equal(found.pixels[:, 0], expected.pixels[:, 0]) and torch.equal(found.shares, expected.shares)
@@ -109,7 +109,7 @@ def test_only_damaged_images_are_skipped(mixup):
             itself += int(differ.sum())
     assert itself > 0 or not mixup
     nothing, skipped = load_batch_skipping_bad(damaged.__getitem__, MicroBatchRequest(0, np.array([3, 0])))
-    assert [one.sample for one in skipped] == [3, 0] and nothing.samples.tolist() == [PADDING_INDEX]
+    assert [skip.sample for skip in skipped] == [3, 0] and nothing.samples.tolist() == [PADDING_INDEX]
     assert not nothing.pixels.any() and (nothing.labels == -1).all()
 
 

@@ -90,11 +90,11 @@ def test_unusable_samples_are_named_or_skipped(encoder):
         stream(encoder, Letters(unusable=5)).batch(*arguments)
     [part] = stream(encoder, Letters(unusable=5), skip_bad=True).batch(*arguments)
     assert part.rows.samples.tolist() == [4]
-    assert [(one.reason, one.what) for one in part.skipped] == [("bad", "letter 5 cannot be read")]
+    assert [(skip.reason, skip.what) for skip in part.skipped] == [("bad", "letter 5 cannot be read")]
     with pytest.raises(ValueError, match=r"sample 4 \(letter \(1, 4\)\): .* max_length is 9"):
         stream(encoder, max_length=9).batch(*arguments)
     [part] = stream(encoder, max_length=9, too_long="drop").batch(*arguments)
-    assert [one.reason for one in part.skipped] == ["too_long", "too_long"]
+    assert [skip.reason for skip in part.skipped] == ["too_long", "too_long"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -109,6 +109,6 @@ def test_each_chat_once_on_any_number_of_processes_and_workers(encoder, processe
         copies = [pickle.loads(pickle.dumps(StreamBatches(whole, 6, own))) for _ in range(workers or 1)]
         draws = (copies[turn % len(copies)][draw] for turn, draw in zip(range(99), sampler, strict=False))
         batches = takewhile(lambda streamed: streamed.records, draws)
-        steps.append([[sample for part in one.batch for sample in part.rows.samples.tolist()] for one in batches])
+        steps.append([[sample for part in batch.batch for sample in part.rows.samples.tolist()] for batch in batches])
     together = [sorted(sum(parts, [])) for parts in zip(*steps, strict=True)]
     assert together == [list(range(start, min(start + 6, 20))) for start in range(0, 20, 6)]

@@ -76,8 +76,8 @@ def test_a_history_has_one_answer_from_the_table_from_a_file_and_from_a_loaded_e
     for line, row in zip(lines, scores, strict=True):
         best = row.topk(3)
         found = loaded.recommend(line["items"], line["times"])
-        assert [int(table.catalog.item_ids.index(one.item)) + 1 for one in found] == best.indices.tolist()
-        assert [one.score for one in found] == pytest.approx(best.values.tolist(), rel=1e-5)
+        assert [int(table.catalog.item_ids.index(item.item)) + 1 for item in found] == best.indices.tolist()
+        assert [item.score for item in found] == pytest.approx(best.values.tolist(), rel=1e-5)
 
 
 def test_a_small_evaluation_is_named_with_its_numbers_and_with_what_to_change(make_data, messages):

@@ -149,7 +149,7 @@ def test_the_batch_negatives_do_not_depend_on_ranks_micro_batches_or_groups(wind
                         shared = part.sampled.log_batch_negatives[row].tolist()
                         rows[user] = part.negatives[row, :length].tolist(), logs, shared
         rows.pop(-1, None)
-        assert all(one == found[0] for one in found)
+        assert all(item == found[0] for item in found)
         return found[0], rows
 
     first, second = of_batch(0, 1, 1), of_batch(1, 1, 1)

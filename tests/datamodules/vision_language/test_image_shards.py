@@ -79,8 +79,8 @@ def trained(data, processes=1, workers=0, resume=(0, 0)):
         copies = [pickle.loads(pickle.dumps(batches)) for _ in range(workers or 1)]
         draws = (copies[turn % len(copies)][draw] for turn, draw in zip(range(99), sampler, strict=False))
         streamed = takewhile(lambda one: one.records, draws)
-        seen.append([numbers(one.batch) for one in streamed])
-    assert len({len(one) for one in seen}) == 1, "a process would wait for the others"
+        seen.append([numbers(draw.batch) for draw in streamed])
+    assert len({len(numbers_of) for numbers_of in seen}) == 1, "a process would wait for the others"
     return [sorted(sum(parts, [])) for parts in zip(*seen, strict=True)]
 
 

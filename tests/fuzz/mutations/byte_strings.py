@@ -10,7 +10,7 @@ _STRANGE = (0, 1, 9, 10, 13, 26, 32, 34, 39, 44, 58, 59, 92, 123, 127, 128, 194,
 _ENCODINGS = ("utf-16", "utf-16-le", "utf-8-sig", "latin-1", "cp1252", "gb18030", "shift_jis", "utf-32")
 
 
-def mutate_octets(random: Random, data: bytes) -> bytes:
+def mutate_bytes(random: Random, data: bytes) -> bytes:
     """Return the data with one mutation."""
     return random.choice(_MUTATIONS)(random, data)[:MOST]
 

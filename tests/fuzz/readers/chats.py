@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz import plain_json
-from tests.fuzz.mutations.byte_strings import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_bytes
 from tests.fuzz.mutations.records import line_record_mutation, record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 
@@ -125,9 +125,9 @@ class ParquetChats(Chats):
             table = pyarrow.parquet.read_table(io.BytesIO(data), use_threads=False)
             columns = {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
         except (pyarrow.ArrowException, OSError, ValueError):
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         if not columns or not any(columns.values()):
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         name = random.choice(list(columns))
         size, kind = len(columns[name]), random.randrange(6)
         strange: tuple[Any, ...] = (
@@ -161,7 +161,7 @@ class ParquetChats(Chats):
         try:
             return _parquet(columns)
         except (pyarrow.ArrowException, ValueError, TypeError):
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
 
     def reference(self, path: Path) -> Any:
         import pyarrow
@@ -194,9 +194,9 @@ class Shards(Chats):
         try:
             files = _members(data)
         except (tarfile.TarError, ValueError, OSError, MemoryError):
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         if not files:
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         place, other, kind = random.randrange(len(files)), random.randrange(len(files)), random.randrange(6)
         name, content = files[place]
         if kind == 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from tests.fuzz.mutations.byte_strings import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_bytes
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 
 
@@ -27,7 +27,7 @@ class Checkpoints(Reader):
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 members = [(name, archive.read(name)) for name in archive.namelist()]
         except Exception:  # noqa: BLE001  (a mutated archive can raise anything)
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         place, other, kind = random.randrange(len(members)), random.randrange(len(members)), random.randrange(6)
         name, content = members[place]
         if kind == 0:
@@ -42,7 +42,7 @@ class Checkpoints(Reader):
         elif kind == 3:
             members[place], members[other] = (name, members[other][1]), (members[other][0], content)
         else:
-            members[place] = (name, mutate_octets(random, content))
+            members[place] = (name, mutate_bytes(random, content))
         file = io.BytesIO()
         packing = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
         with warnings.catch_warnings(), zipfile.ZipFile(file, "w", packing) as archive:

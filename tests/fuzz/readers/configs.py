@@ -33,8 +33,8 @@ _LISTED = (
     "--trainer.max_epochs.x",
 )  # fmt: skip
 
-_NULL = ("null", "~")  # a setting that is null is as one that is not given
-_NO_SETTINGS = ("--config", "--print_config", "--gradients.static_graph")  # the last one was removed and is ignored
+_NULL = ("null", "~")  # a setting that is null counts as not given
+_NO_SETTINGS = ("--config", "--print_config", "--gradients.static_graph")  # the last option was removed and is ignored
 
 
 class Config(Reader):

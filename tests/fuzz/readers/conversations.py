@@ -76,7 +76,7 @@ class Conversations(Reader):
         else:
             records = [record for _, record in plain_json.lines(b"\n".join(data.splitlines()))]
         if not isinstance(records, list) or not records:
-            raise InvalidInput("it is no list, or an empty one")
+            raise InvalidInput("it is no list, or an empty list")
         return [self._row(record, path.parent) for record in records]
 
     def _row(self, record: Any, folder: Path) -> tuple[Turns, int, int]:

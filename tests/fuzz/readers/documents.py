@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from tests.fuzz.mutations.byte_strings import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_bytes
 from tests.fuzz.mutations.tables import mutate_lines
 from tests.fuzz.reader import Input, Reader, Unknown
 
@@ -96,7 +96,7 @@ class Pdfs(Documents):
         token = random.choice(tokens)
         places = [at for at in range(len(data)) if data.startswith(token, at)]
         if not places:
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         at = random.choice(places)
         end = at + len(token)
         return (
@@ -115,7 +115,7 @@ class Pdfs(Documents):
 
 
 class PageImages(Documents):
-    """A folder of page images, one of which is mutated, and Markdown with an image."""
+    """A folder of page images, of which a single image is mutated, and Markdown with an image."""
 
     seconds: ClassVar[float] = 2.0
 

@@ -1,4 +1,4 @@
-"""Folders of classes: an image anywhere in one, mutated in name and content. The reference lists the files."""
+"""Mutates name and content of an image in a folder of classes. The reference lists the files."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath

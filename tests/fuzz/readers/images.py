@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from tests.fuzz.mutations.byte_strings import mutate_octets
+from tests.fuzz.mutations.byte_strings import mutate_bytes
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -44,10 +44,10 @@ class Images(Reader):
     def restructure(self, random: Random, data: bytes) -> bytes:
         """Mutate chunks of a PNG with right checksums, or the bytes of another format."""
         if not data.startswith(_SIGNATURE):
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         chunks = [(kind, content) for kind, content, _ in _chunks(data)]
         if not chunks:
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         place, other, kind = random.randrange(len(chunks)), random.randrange(len(chunks)), random.randrange(5)
         if kind == 0:
             del chunks[place]
@@ -58,9 +58,9 @@ class Images(Reader):
         elif kind == 3:
             size = random.choice((0, 1, 12, 65_535, 2**31 - 1))
             header = struct.pack(">II", size, random.choice((9, 1, size))) + chunks[0][1][8:]
-            chunks[0] = (chunks[0][0], random.choice((header, mutate_octets(random, chunks[0][1]))))
+            chunks[0] = (chunks[0][0], random.choice((header, mutate_bytes(random, chunks[0][1]))))
         else:
-            chunks[place] = (chunks[place][0], mutate_octets(random, chunks[place][1]))
+            chunks[place] = (chunks[place][0], mutate_bytes(random, chunks[place][1]))
         return _SIGNATURE + b"".join(_chunk(kind, content) for kind, content in chunks)
 
     def read(self, path: Path) -> Any:
@@ -128,7 +128,7 @@ def _decoded(data: bytes) -> tuple[str, tuple[int, int], bytes]:
     channels = 1 if colour == 0 else 3
     stride = width * channels
     try:
-        # Without the checksum of the stream, which Pillow does not compare: that of the chunk has been compared.
+        # Without the checksum of the stream, which Pillow does not compare: the chunk's checksum has been compared.
         packed = b"".join(content for kind, content, _ in chunks if kind == b"IDAT")
         # Pillow reads no further than the last pixel.
         raw = zlib.decompressobj(-15).decompress(packed[2:], min(1_000_000, height * (stride + 1)))

@@ -1,4 +1,4 @@
-"""Run folders, of which one file is mutated: for the report, for a resume and for an export.
+"""Mutates a file of a run folder, and reads the folder for the report, for a resume and for an export.
 
 Lines of metrics.jsonl that are no record are counted, so the reference counts them, too. The other files of a run have
 no reference: the report shows what they hold, and must neither fail nor take the folder for another run.

@@ -52,10 +52,10 @@ def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     lockstep("predict", "--data.init_args.predict_folder", "new", "--trainer.accelerator", "cpu", name="a")
     *found, bad = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     assert bad["image"] == "new/red/2.png" and bad["answer"] is None and "found 8 bytes" in bad["why"]
-    assert [(one["image"], one["class"]) for one in found] == [
+    assert [(item["image"], item["class"]) for item in found] == [
         (f"new/{colour}/{number}.png", colour) for colour in sorted(set(COLOURS) - {"green"}) for number in range(2)
     ]
-    assert all(0.5 < one["probability"] <= 1 for one in found)
+    assert all(0.5 < item["probability"] <= 1 for item in found)
 
     (tmp_path / "elsewhere").rename(tmp_path / "data/images")
     (tmp_path / "data/images/train/red").rename(tmp_path / "data/images/train/ruby")

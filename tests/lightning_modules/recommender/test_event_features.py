@@ -55,15 +55,18 @@ HISTORIES = [history(user) for user in range(USERS)]
 
 def write_table(folder):
     rows = ["user,item,timestamp,stars,device"]
-    for one in HISTORIES:
-        for values in zip(one["items"], one["times"], one["stars"], one["device"], strict=True):
-            rows.append(",".join([one["user"], *("" if value is None else str(value) for value in values)]))
+    for history in HISTORIES:
+        for values in zip(history["items"], history["times"], history["stars"], history["device"], strict=True):
+            rows.append(",".join([history["user"], *("" if value is None else str(value) for value in values)]))
     (folder / "events.csv").write_text("\n".join(rows) + "\n")
 
 
 def predictions(run, name="predictions.jsonl"):
     lines = map(json.loads, (run.folder / name).read_text().splitlines())
-    return [{one["item"]: one["score"] for one in line["recommendations"]} for line in lines]
+    return [
+        {recommendation["item"]: recommendation["score"] for recommendation in line["recommendations"]}
+        for line in lines
+    ]
 
 
 def ask(lockstep, tmp_path, lines):
@@ -81,7 +84,9 @@ def test_features_are_learned_and_have_one_answer_through_every_way_to_ask(locks
 
     whole = predictions(lockstep("predict", name="a"))
     assert ask(lockstep, tmp_path, HISTORIES) == whole
-    without = [{key: value for key, value in one.items() if key not in ("device", "stars")} for one in HISTORIES]
+    without = [
+        {key: value for key, value in history.items() if key not in ("device", "stars")} for history in HISTORIES
+    ]
     hidden = ask(lockstep, tmp_path, without)
     assert all(line != other for line, other in zip(hidden, whole, strict=True))
 

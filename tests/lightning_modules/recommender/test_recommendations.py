@@ -27,10 +27,14 @@ def test_the_best_items_are_those_of_a_sorted_list(scores, seen, excluded, top_k
     best, values = chosen.best(row, torch.tensor([[0, *seen]]))
     answer = chosen.answer(best[0].tolist(), values[0].tolist())["recommendations"]
     left = sorted(((score, item) for item, score in enumerate(scores, 1) if item not in seen | excluded), reverse=True)
-    assert [(one["score"], one["item"]) for one in answer] == [(score, f"id-{item}") for score, item in left[:top_k]]
+    assert [(recommendation["score"], recommendation["item"]) for recommendation in answer] == [
+        (score, f"id-{item}") for score, item in left[:top_k]
+    ]
     popular = chosen.popular(list(scores))
     counted = sorted(((-score, item) for item, score in enumerate(scores, 1) if score and item not in excluded))
-    assert [one["item"] for one in popular["recommendations"]] == [f"id-{item}" for _, item in counted[:top_k]]
+    assert [recommendation["item"] for recommendation in popular["recommendations"]] == [
+        f"id-{item}" for _, item in counted[:top_k]
+    ]
     assert popular["fallback"] == "popularity"
 
 
@@ -41,12 +45,26 @@ def test_an_exported_model_takes_lists_of_ids():
     everything = model.recommend(**history)
     assert len(everything) == V - 2
     allow, deny = [*IDS[:6], "no-such-item"], ["id-1", "id-2", "other"]
-    assert model.recommend(**history, allow=allow) == [one for one in everything if one.item in allow]
-    assert model.recommend(**history, deny=deny) == [one for one in everything if one.item not in deny]
+    assert model.recommend(**history, allow=allow) == [
+        recommendation for recommendation in everything if recommendation.item in allow
+    ]
+    assert model.recommend(**history, deny=deny) == [
+        recommendation for recommendation in everything if recommendation.item not in deny
+    ]
     both = model.recommend(**history, allow=allow, deny=deny)
-    assert both == [one for one in everything if one.item in allow and one.item not in deny] != []
+    assert (
+        both
+        == [
+            recommendation
+            for recommendation in everything
+            if recommendation.item in allow and recommendation.item not in deny
+        ]
+        != []
+    )
     popular = model.recommend([], [], allow=allow, deny=deny)
-    assert [(one.item, one.fallback) for one in popular] == [(f"id-{n}", "popularity") for n in (3, 4, 5, 6)]
+    assert [(recommendation.item, recommendation.fallback) for recommendation in popular] == [
+        (f"id-{n}", "popularity") for n in (3, 4, 5, 6)
+    ]
     with pytest.raises(ValueError, match="allow: found no id of an item of the model"):
         model.recommend(**history, allow=["no-such-item"])
 
@@ -69,7 +87,10 @@ def test_predict_recommends_allowed_items_alone(lockstep, done, tmp_path, messag
     lockstep("predict", *LISTS, "--model.init_args.top_k", "60", name=done.folder.name)
     assert sum("allow.txt: 1 of 25 ids are not items of the model and are ignored: 'ghost'" in m for m in messages) == 1
     rows = predictions(done)
-    assert len(rows) == 200 and {one["item"] for row in rows for one in row["recommendations"]} == ALLOW - DENY
+    assert (
+        len(rows) == 200
+        and {recommendation["item"] for row in rows for recommendation in row["recommendations"]} == ALLOW - DENY
+    )
 
 
 @pytest.mark.slow
@@ -79,5 +100,5 @@ def test_lists_change_neither_order_nor_scores(lockstep, done, tmp_path):
     write_lists(tmp_path)
     lockstep("predict", *LISTS, name=done.folder.name)
     for row, whole in zip(predictions(done), everything, strict=True):
-        left = [one for one in whole["recommendations"] if one["item"] in ALLOW - DENY]
+        left = [recommendation for recommendation in whole["recommendations"] if recommendation["item"] in ALLOW - DENY]
         assert row["recommendations"] == left[:10] and left

@@ -79,20 +79,23 @@ def history(user):
 
 
 HISTORIES = [history(user) for user in range(USERS)]
-LATEST = max(one["times"][-1] for one in HISTORIES)
+LATEST = max(history["times"][-1] for history in HISTORIES)
 
 
 @pytest.fixture
 def table(tmp_path):
     rows = ["user,item,timestamp"]
-    rows += [f"{one['user']},{item},{time}" for one in HISTORIES
-             for item, time in zip(one["items"], one["times"], strict=True)]  # fmt: skip
+    rows += [f"{history['user']},{item},{time}" for history in HISTORIES
+             for item, time in zip(history["items"], history["times"], strict=True)]  # fmt: skip
     (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
 
 
 def predictions(run, name="predictions.jsonl"):
     lines = (run.folder / name).read_text().splitlines()
-    return [[(one["item"], one["score"]) for one in json.loads(line)["recommendations"]] for line in lines]
+    return [
+        [(recommendation["item"], recommendation["score"]) for recommendation in json.loads(line)["recommendations"]]
+        for line in lines
+    ]
 
 
 def ask(lockstep, tmp_path, lines, name="people.jsonl"):
@@ -111,22 +114,22 @@ def test_a_moment_has_one_answer_through_every_way_to_ask(lockstep, table, tmp_p
     in_three_years = predictions(run)
     assert in_three_years != by_default
 
-    ask(lockstep, tmp_path, [{**one, "at": later} for one in HISTORIES])
+    ask(lockstep, tmp_path, [{**history, "at": later} for history in HISTORIES])
     assert predictions(run, "predictions-people.jsonl") == in_three_years
 
     lockstep("export", "--output", str(tmp_path / "out"), name="model")
     settings = json.loads((tmp_path / "out/config.json").read_text())
     assert settings["inputs"] == ["items", "times", "at", "seen"] and settings["architecture"]["request_time"] is True
     loaded = load_recommender(tmp_path / "out")
-    items = np.array([[loaded.item_ids.index(item) + 1 for item in one["items"]] for one in HISTORIES])
-    times = np.array([one["times"] for one in HISTORIES])
+    items = np.array([[loaded.item_ids.index(item) + 1 for item in history["items"]] for history in HISTORIES])
+    times = np.array([history["times"] for history in HISTORIES])
     for at, expected in ((LATEST, by_default), (later, in_three_years)):
         inputs = {"items": items[:, -6:], "times": times[:, -6:], "at": np.full(USERS, at), "seen": items}
         ((_, best, scores),) = run_onnx(tmp_path / "out/model.onnx", inputs)
         for row, line in enumerate(expected):
             recommended = loaded.recommend(HISTORIES[row]["items"], HISTORIES[row]["times"], at=at)
             by_graph = [(loaded.item_ids[item - 1], score) for item, score in zip(best[row], scores[row], strict=True)]
-            for found in ([(one.item, one.score) for one in recommended], by_graph):
+            for found in ([(recommendation.item, recommendation.score) for recommendation in recommended], by_graph):
                 assert [item for item, _ in found] == [item for item, _ in line]
                 assert [score for _, score in found] == pytest.approx([score for _, score in line], abs=1e-4)
 
@@ -135,7 +138,7 @@ def test_a_moment_has_one_answer_through_every_way_to_ask(lockstep, table, tmp_p
     assert "with request time" in card and '"at": np.array([' in card and "- `at`: int64 [batch]" in card
 
     with pytest.raises(ValueError, match="people.jsonl: line 3: found no key 'at', and model.init_args.request_time"):
-        ask(lockstep, tmp_path, [{**one, "at": later} for one in HISTORIES[:2]] + HISTORIES[2:])
+        ask(lockstep, tmp_path, [{**history, "at": later} for history in HISTORIES[:2]] + HISTORIES[2:])
     with pytest.raises(ValueError, match="people.jsonl: line 1: key 'at': found 5, earlier than the last of 'times'"):
         ask(lockstep, tmp_path, [{**HISTORIES[0], "at": 5}])
     with pytest.raises(ValueError, match=f"predict_at: found {LATEST - 1}, and user u39 has an event at {LATEST}"):

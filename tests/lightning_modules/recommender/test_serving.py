@@ -51,7 +51,9 @@ def predictions(run, name="predictions.jsonl"):
 
 
 def answers(rows):
-    return [[(one["item"], one["score"]) for one in row["recommendations"]] for row in rows]
+    return [
+        [(recommendation["item"], recommendation["score"]) for recommendation in row["recommendations"]] for row in rows
+    ]
 
 
 @pytest.mark.slow
@@ -63,7 +65,7 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
 
     table = predictions(lockstep("predict", name="final"))
     assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)
-    assert [row["user"] for row in table] == [one["user"] for one in histories]
+    assert [row["user"] for row in table] == [history["user"] for history in histories]
     asked = [*histories, {"user": "stranger", "items": ["no-such-sku"], "times": [5]}]
     (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
     before = (run.folder / "predictions.jsonl").read_bytes()
@@ -74,25 +76,25 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
 
     lockstep("export", "--output", str(tmp_path / "out"), name="final")
     loaded = load_recommender(tmp_path / "out")
-    recommended = [loaded.recommend(one["items"], one["times"]) for one in histories]
-    items, times = (np.array([[convert(value) for value in one[key]] for one in histories]) for key, convert in
+    recommended = [loaded.recommend(history["items"], history["times"]) for history in histories]
+    items, times = (np.array([[convert(value) for value in history[key]] for history in histories]) for key, convert in
                     (("items", lambda item: loaded.item_ids.index(item) + 1), ("times", int)))  # fmt: skip
     gaps = np.diff(times, axis=1).min(1)
     inputs = {"items": items[:, -6:], "times": times[:, -6:], "time_scale": gaps, "seen": items}
     ((_, best, scores),) = run_onnx(tmp_path / "out" / "model.onnx", inputs)
     for row, line in enumerate(answers(table)):
         by_graph = [(loaded.item_ids[item - 1], score) for item, score in zip(best[row], scores[row], strict=True)]
-        for found in ([(one.item, one.score) for one in recommended[row]], by_graph):
+        for found in ([(recommendation.item, recommendation.score) for recommendation in recommended[row]], by_graph):
             assert [item for item, _ in found] == [item for item, _ in line]
             assert [score for _, score in found] == pytest.approx([score for _, score in line], abs=1e-4)
-    assert all(one.fallback is None for one in recommended[0])
+    assert all(recommendation.fallback is None for recommendation in recommended[0])
 
     assert stranger["user"] == "stranger" and stranger["fallback"] == "popularity"
     popular = loaded.recommend(["no-such-sku"], [5])
-    assert [(one.item, one.score) for one in popular] == answers([stranger])[0]
-    assert {one.fallback for one in popular} == {"popularity"}
-    counts = [sum(one["items"].count(f"sku-{number}") for one in histories) for number in range(ITEMS)]
-    assert [one.score for one in popular] == sorted(counts, reverse=True)[:4]
+    assert [(recommendation.item, recommendation.score) for recommendation in popular] == answers([stranger])[0]
+    assert {recommendation.fallback for recommendation in popular} == {"popularity"}
+    counts = [sum(history["items"].count(f"sku-{number}") for history in histories) for number in range(ITEMS)]
+    assert [recommendation.score for recommendation in popular] == sorted(counts, reverse=True)[:4]
 
     for command in ("validate", "test"):
         with pytest.raises(ValueError, match=f"split is none: all events train, so there is none to {command} with"):

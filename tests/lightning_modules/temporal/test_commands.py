@@ -75,8 +75,8 @@ def test_answers_come_in_the_order_of_the_questions(lockstep, tmp_path):
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
     run = lockstep("predict", *TINY_TEMPORAL, "--data.init_args.questions", "questions.jsonl", name="a")
     answered = lines(run.folder / "predictions.jsonl")
-    assert [{key: one[key] for key in ("question", "values")} for one in answered] == asked
-    assert all(isinstance(one["answer"], str) for one in answered)
+    assert [{key: row[key] for key in ("question", "values")} for row in answered] == asked
+    assert all(isinstance(row["answer"], str) for row in answered)
 
 
 @pytest.mark.slow

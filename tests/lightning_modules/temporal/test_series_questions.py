@@ -124,9 +124,9 @@ def test_a_series_features_do_not_depend_on_its_batch():
     features, networks = SeriesFeatures({}), FeatureNetworks(encoder, torch.nn.Identity())
     series = [normalize(np.random.default_rng(k).normal(size=length)) for k, length in enumerate((3, 17, 40, 9))]
     together = features.compute(networks, collate([series[:3], series[3:]]))
-    alone = [features.compute(networks, collate([[one]])) for one in series]
+    alone = [features.compute(networks, collate([[values]])) for values in series]
     assert together.counts.tolist() == [1 + 5 + 10, 3]
-    torch.testing.assert_close(together.vectors, torch.cat([one.vectors for one in alone]))
+    torch.testing.assert_close(together.vectors, torch.cat([part.vectors for part in alone]))
     empty = collate([])
     assert isinstance(empty, Series) and features.compute(networks, empty).counts.tolist() == [0]
 

@@ -74,7 +74,9 @@ def test_the_second_time_nothing_is_done_nor_read(documents, tmp_path, none_star
     again = ingest(documents, cache, SETTINGS)
     assert "3 documents already ingested" in logged()[-1] and "nothing to do" in logged()[-1]
     assert [path.name for path in opened] == ["known.json"]
-    assert [one.folder for one in again.documents.values()] == [one.folder for one in found.documents.values()]
+    assert [document.folder for document in again.documents.values()] == [
+        document.folder for document in found.documents.values()
+    ]
     assert open_ingested(documents, cache, SETTINGS).documents.keys() == found.documents.keys()
 
 
@@ -251,7 +253,7 @@ def test_a_killed_ingestion_resumes(documents, tmp_path, logged):
 
 def _ingest_at_once(connection, documents, cache):
     connection.recv()
-    connection.send(sorted(str(one.folder) for one in ingest(documents, cache, SETTINGS).documents.values()))
+    connection.send(sorted(str(document.folder) for document in ingest(documents, cache, SETTINGS).documents.values()))
 
 
 @pytest.mark.slow
@@ -287,7 +289,7 @@ def test_few_decoded_pages_are_kept_however_many_documents_are_open(tmp_path):
     paths = [manual(tmp_path / f"{seed}.pdf", 2, seed) for seed in range(6)]
     found, decoded = ingest(paths, tmp_path / "cache", SETTINGS).documents.values(), ingested_document._decoded
     decoded.cache_clear()
-    pictures = [one.picture(1) for one in found for _ in range(3)]
+    pictures = [item.picture(1) for item in found for _ in range(3)]
     assert decoded.cache_info()[:2] == (12, 6) and decoded.cache_info().currsize == 4
     pictures[-1].paste("red", (0, 0, 9, 9))
     assert list(found)[-1].picture(1).tobytes() == pictures[-2].tobytes(), "a copy was painted on"

@@ -37,7 +37,7 @@ def test_epochs_differ_in_training_alone():
 
 def test_no_two_splits_or_seeds_have_a_manual_in_common():
     every = [questions(split, seed=seed) for split in Split for seed in (0, 1)]
-    keys = [one.document(0, index).key for one in every for index in range(0, 40, 4)]
+    keys = [item.document(0, index).key for item in every for index in range(0, 40, 4)]
     keys += [questions(Split.TRAIN).document(1, index).key for index in range(40)]
     assert len(set(keys)) == len(keys)
 
@@ -46,16 +46,16 @@ def test_in_training_a_sample_asks_several_things_about_one_chapter():
     training = questions(Split.TRAIN)
     for index in range(10):
         asked = training.questions(0, index)
-        assert len(asked) == len({one.question for one in asked}) == 3
+        assert len(asked) == len({question.question for question in asked}) == 3
         manual = training.document(0, index)
-        assert {one.document for one in asked} == {manual.name}
+        assert {question.document for question in asked} == {manual.name}
         shown = [chapter for chapter in manual.device.chapters if f"the {chapter.title}" in asked[0].question]
-        assert all(any(f"the {chapter.title}" in one.question for chapter in shown) for one in asked)
+        assert all(any(f"the {chapter.title}" in question.question for chapter in shown) for question in asked)
 
 
 def test_the_questions_of_a_chat_may_keep_to_one_page():
     training = questions(Split.TRAIN, one_page=True)
-    pages = [{one.evidence_pages for one in training.questions(0, index)} for index in range(40)]
+    pages = [{question.evidence_pages for question in training.questions(0, index)} for index in range(40)]
     assert all(len(of_a_chat) == 1 for of_a_chat in pages)
     assert max(len(training.questions(0, index)) for index in range(40)) == 3
 
@@ -64,8 +64,8 @@ def test_drawings_are_described_at_first():
     training = questions(Split.TRAIN, one_page=True, describing=2)
     asked = [[training.sample_questions(epoch, index) for index in range(60)] for epoch in range(3)]
     for epoch in (0, 1):
-        about = [chat for chat in asked[epoch] if any(one.source == "figure" for one in chat)]
-        assert about and all([one.kind for one in chat] == ["drawing"] for chat in about)
+        about = [chat for chat in asked[epoch] if any(question.source == "figure" for question in chat)]
+        assert about and all([question.kind for question in chat] == ["drawing"] for chat in about)
         assert all(len(one.answer.split(", ")) == 4 and len(one.pages) == 1 for (one,) in about)
     plain = [
         [questions(Split.TRAIN, one_page=True).sample_questions(epoch, index) for index in range(60)]

@@ -92,10 +92,10 @@ def test_another_arrangement_of_the_parts_changes_pictures_alone(manuals):
 def without_pictures(pdf: bytes) -> list[bytes]:
     """Return all objects but images; offsets and the digest of the file follow from their lengths."""
     objects = re.split(rb"(?<=endobj)\s", pdf[: pdf.rindex(b"\nxref\n")])
-    kept = [one for one in objects if b"/Subtype /Image" not in one]
+    kept = [line for line in objects if b"/Subtype /Image" not in line]
     assert len(kept) < len(objects)
     # A picture's name is the digest of its bytes, which only distinguishes pictures.
-    return [re.sub(rb"FormXob\.[0-9a-f]+", b"FormXob", one) for one in kept if b"/XObject" not in one]
+    return [re.sub(rb"FormXob\.[0-9a-f]+", b"FormXob", line) for line in kept if b"/XObject" not in line]
 
 
 def test_prepare_writes_what_a_user_can_ask(tmp_path, caplog):

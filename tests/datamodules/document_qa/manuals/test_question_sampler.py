@@ -162,7 +162,7 @@ def test_evidence_is_on_the_chapters_pages():
 
 
 def test_wordings_of_the_test_are_new_but_their_words_are_not():
-    every = " ".join(one.lower() for wordings in WORDINGS.values() for one in wordings)
+    every = " ".join(wording.lower() for wordings in WORDINGS.values() for wording in wordings)
     training = set(re.findall(r"\w+|\{\w+\}", every))
     for name, wording in UNSEEN_WORDINGS.items():
         if name != "drawing":

@@ -27,7 +27,9 @@ ROUND_2 = {
 
 
 def write(path, *records):
-    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in records))
+    path.write_text(
+        "\n".join(record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records)
+    )
     return path
 
 

@@ -119,7 +119,7 @@ def test_questions_are_the_same_by_what_is_asked():
 def test_old_results_are_named_and_not_mixed_in():
     old = result("table", OTHER, table=0.95)
     report = ablation_report([WHOLE, result("figure", text=0.97, table=0.95, figure=0.25), old], "figure")
-    assert [one.ablate for one in report.results] == ["none", "figure"] and report.others == [old]
+    assert [result.ablate for result in report.results] == ["none", "figure"] and report.others == [old]
     assert report.verdict(report.results[1]) == "as expected"
     table = report.table()
     assert "without figures" in table and "without tables" not in table and "25.0 (18–34)" in table

@@ -182,10 +182,10 @@ def test_predictions_whose_answers_nobody_knows(page, tmp_path):
     class Unknown(TinyQuestions):
         def questions(self, epoch, index):
             found = super().questions(epoch, index)
-            return [one._replace(answer=None, right=None, evidence_pages=(), source=None) for one in found]
+            return [item._replace(answer=None, right=None, evidence_pages=(), source=None) for item in found]
 
     asked = TinyQuestions(3, 8)
-    lines = [prediction_line(asked.questions(0, one.sample)[0], one) for one in records(asked)]
+    lines = [prediction_line(asked.questions(0, record.sample)[0], record) for record in records(asked)]
     lines[5] = {"id": "5", "answer": None, "why": "no document of this name"}
     predictions = tmp_path / "predictions.jsonl"
     predictions.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -205,7 +205,7 @@ def test_the_page_fits_its_window(page, tmp_path, width, dark):
     class Long(TinyQuestions):
         def questions(self, epoch, index):
             found = super().questions(epoch, index)
-            return [one._replace(question="没有空格" * 100 + "x" * 300) for one in found]
+            return [item._replace(question="没有空格" * 100 + "x" * 300) for item in found]
 
     asked = Long(2, 8)
     write_test_reports(tmp_path, asked, records(asked), "none", None, {})

@@ -98,11 +98,11 @@ def test_a_batch_equals_what_is_made_by_hand() -> None:
         ]
         answers = list(enumerate(question.options)) or [(-1, question.answer)]
         assert [(int(option), output) for option, output in continued] == [(o, f"{a}<|im_end|>") for o, a in answers]
-    assert [one.sample for one in batch.contexts] == list(dict.fromkeys(samples))
-    for one in batch.contexts:
-        document = TinyDocument(1000 + one.sample // 4)
-        assert one.ranked == (1, 2, 3)
-        assert one.chunks == tuple(chunk for page in document.pages for chunk in page.chunks)
+    assert [context.sample for context in batch.contexts] == list(dict.fromkeys(samples))
+    for context in batch.contexts:
+        document = TinyDocument(1000 + context.sample // 4)
+        assert context.ranked == (1, 2, 3)
+        assert context.chunks == tuple(chunk for page in document.pages for chunk in page.chunks)
 
 
 def context_by_hand(document: TinyDocument) -> str:
@@ -150,7 +150,11 @@ def test_an_answer_that_cannot_be_encoded_is_the_error_of_its_sample(monkeypatch
     with pytest.raises(BadSampleError, match=r"question 1-1-1 \(q.jsonl, line 2\): .*special token"):
         asked(source)[MicroBatchRequest(0, np.arange(4))]
     left = asked(source, skip_bad=True)[MicroBatchRequest(0, np.arange(4))]
-    assert [one.sample for one in left.skipped] == [1] and sorted(one.sample for one in left.contexts) == [0, 2, 3]
+    assert [skip.sample for skip in left.skipped] == [1] and sorted(context.sample for context in left.contexts) == [
+        0,
+        2,
+        3,
+    ]
 
 
 def test_letters_are_those_beside_which_the_options_stand() -> None:
@@ -195,7 +199,7 @@ def test_a_scored_option_continues_the_chat_as_the_answer_does(published: bool) 
 def test_each_chunk_is_removed_once_for_the_evidence_test() -> None:
     batch = asked(sample_builder(), evidence=1)[MicroBatchRequest(0, np.arange(8))]
     samples, variants = batch.prompts.samples, batch.variants
-    chunks = {one.sample: one.chunks for one in batch.contexts}
+    chunks = {context.sample: context.chunks for context in batch.contexts}
     for sample in range(8):
         skipped = variants[(samples == sample) & (variants >= FIRST_CHUNK)].tolist()
         assert skipped == (list(range(FIRST_CHUNK, FIRST_CHUNK + 6)) if sample == 0 else [])
@@ -214,27 +218,27 @@ def test_each_chunk_is_removed_once_for_the_evidence_test() -> None:
 def test_the_shortest_come_first_but_in_a_prediction() -> None:
     source = sample_builder(32, "bm25", pages=1)
     batches = [asked(source)[MicroBatchRequest(0, np.arange(start, start + 8))] for start in range(0, 32, 8)]
-    samples = [one.sample for batch in batches for one in batch.contexts]
+    samples = [context.sample for batch in batches for context in batch.contexts]
     assert sorted(samples) == list(range(32)) and samples != list(range(32))
     lengths = [source.length(sample)[0] for sample in samples]
     assert lengths == sorted(lengths)
     # The length is that of the context in the prompt: the rest is the question and the turns' frame.
     for batch in batches:
         rows = {int(sample): row for row, sample in enumerate(batch.prompts.samples) if batch.variants[row] == WHOLE}
-        for one in batch.contexts:
-            (question,) = source.questions.questions(0, one.sample)
+        for context in batch.contexts:
+            (question,) = source.questions.questions(0, context.sample)
             alone = source.prompter.messages("", [(source.prompter.question_text(question), None)])
             around = len(ChatEncoder(tokenizer(), "<image>").prompt(alone).tokens) + len(tokenizer().encode("\n\n"))
-            assert len(prompt_of(batch, rows[one.sample])) == source.length(one.sample)[0] + around
+            assert len(prompt_of(batch, rows[context.sample])) == source.length(context.sample)[0] + around
     ordered = asked(source, in_order=True)[MicroBatchRequest(0, np.arange(32))]
-    assert [one.sample for one in ordered.contexts] == list(range(32))
+    assert [context.sample for context in ordered.contexts] == list(range(32))
 
 
 def test_a_limited_evaluation_is_of_the_first_samples() -> None:
     fewer = asked(sample_builder(32), evidence=2).first(5)
     assert len(fewer) == 5
     batch = fewer[MicroBatchRequest(0, np.arange(5))]
-    assert sorted(one.sample for one in batch.contexts) == list(range(5))
+    assert sorted(context.sample for context in batch.contexts) == list(range(5))
     assert set(batch.prompts.samples[batch.variants >= FIRST_CHUNK].tolist()) == {0, 1}
 
 
@@ -257,7 +261,7 @@ class Faulty(TinyQuestions):
 def test_bad_samples_are_skipped_if_configured() -> None:
     source = sample_builder(questions=Faulty(1, 4))
     batch = asked(source, skip_bad=True)[MicroBatchRequest(0, np.arange(4))]
-    assert sorted(one.sample for one in batch.contexts) == [0, 2, 3]
+    assert sorted(context.sample for context in batch.contexts) == [0, 2, 3]
     (skipped,) = batch.skipped
     assert skipped.sample == 1 and "page 2: damaged" in skipped.what
     with pytest.raises(BadSampleError, match="damaged"):
@@ -361,7 +365,7 @@ def test_an_evaluation_says_how_many_pages_its_contexts_lack(caplog: pytest.LogC
     with caplog.at_level(logging.INFO, "lockstep"):
         whole.measure_samples()
         batch = whole[MicroBatchRequest(0, np.arange(8))]
-    lacking = [len(set(one.ranked) - {chunk.page for chunk in one.chunks}) for one in batch.contexts]
+    lacking = [len(set(context.ranked) - {chunk.page for chunk in context.chunks}) for context in batch.contexts]
     assert sum(lacking) > 0
     questions = sum(1 for pages in lacking if pages)
     (output,) = [record.getMessage() for record in caplog.records]

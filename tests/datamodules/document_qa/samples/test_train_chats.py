@@ -59,7 +59,7 @@ def test_a_question_without_an_answer_cannot_be_trained_on(kind: Any, sample: in
     with pytest.raises(BadSampleError, match=rf"question 0-{sample}-{sample}: cannot be used for training: "):
         kind(source, encoder())[MicroBatchRequest(0, np.array([sample]))]
     (batch,) = kind(source, encoder(), skip_bad=True)[MicroBatchRequest(0, np.arange(4))]
-    assert sorted(one.sample for one in batch.skipped) == [1, 2]
+    assert sorted(skip.sample for skip in batch.skipped) == [1, 2]
     assert set(batch.rows.samples.tolist()) == {0, 3}
 
 
@@ -98,6 +98,6 @@ def test_a_longer_sample_is_an_error_or_skipped_completely() -> None:
     with pytest.raises(ValueError, match="sample 0 .*: [0-9]+ tokens, but max_length is 100; increase it"):
         OptionDataset(source, encoder(), max_length=100)[MicroBatchRequest(0, np.array([0]))]
     (batch,) = OptionDataset(source, encoder(), max_length=100, too_long="drop")[MicroBatchRequest(0, np.arange(4))]
-    reasons = {one.sample: one.reason for one in batch.skipped}
+    reasons = {skip.sample: skip.reason for skip in batch.skipped}
     assert reasons and set(reasons.values()) == {"too_long"}
     assert set(batch.rows.samples.tolist()) == set(range(4)) - set(reasons)

@@ -38,7 +38,7 @@ def test_shards_are_looked_at_once(shards, tmp_path, opened):
     index = ShardIndex(tmp_path / "root/index")
     index.add(shards)
     known = [shard.info for shard in index.shards(shards)]
-    assert [one.samples for one in known] == [3, 0, 5] and len({one.files for one in known}) == 3
+    assert [shard.samples for shard in known] == [3, 0, 5] and len({shard.files for shard in known}) == 3
     places = [list(shard.places()) for shard in index.shards(shards)]
     assert [len(some) for some in places] == [3, 0, 5]
     assert opened == [], "their samples are known, too"

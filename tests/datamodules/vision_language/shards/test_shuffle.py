@@ -46,8 +46,8 @@ def test_each_epoch_has_its_order_and_each_seed(monkeypatch):
     epochs = [numbered(order.places_from(epoch, 0)) for epoch in range(3)]
     monkeypatch.setenv("PL_GLOBAL_SEED", "8")
     epochs.append(numbered(order.places_from(0, 0)))
-    assert len({tuple(one) for one in epochs}) == 4
-    assert len({tuple(shard for shard, _ in one[::20]) for one in epochs}) > 1, "the shards' order differs"
+    assert len({tuple(order) for order in epochs}) == 4
+    assert len({tuple(shard for shard, _ in order[::20]) for order in epochs}) > 1, "the shards' order differs"
 
 
 def test_windows_are_shuffled_and_nothing_beyond():

@@ -154,7 +154,7 @@ class Parquet(Interactions):
             table = pyarrow.parquet.read_table(data, columns=list(_COLUMNS[path.name]), use_threads=False)
             columns = [table.column(name).to_pylist() for name in _COLUMNS[path.name]]
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError):
-            # Polars may read around a corrupt part that it does not need: then the rows are those of the seed.
+            # Polars may read around a corrupt part that it does not need: then the rows equal the rows of the seed.
             return _seed_rows(path.name)
         return [(_id(user), _id(item), _seconds(time)) for user, item, time in zip(*columns, strict=True)]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz import plain_json
-from tests.fuzz.mutations.byte_strings import MOST, mutate_octets
+from tests.fuzz.mutations.byte_strings import MOST, mutate_bytes
 from tests.fuzz.mutations.records import record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader
 
@@ -42,9 +42,9 @@ class Ranks(Reader):
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 members = [(member.filename, archive.read(member)) for member in archive.infolist()]
         except Exception:  # noqa: BLE001  (zipfile raises many kinds at what was mutated before)
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         if not members:
-            return mutate_octets(random, data)
+            return mutate_bytes(random, data)
         compression = zipfile.ZIP_STORED
         at, kind = random.randrange(len(members)), random.randrange(10)
         name, content = members[at]
@@ -60,7 +60,7 @@ class Ranks(Reader):
             members[at] = (name, content + bytes(2_000_000))
             compression = zipfile.ZIP_DEFLATED
         elif kind == 5:
-            members[at] = (name, mutate_octets(random, content))
+            members[at] = (name, mutate_bytes(random, content))
         elif kind == 6:
             members[at] = (
                 name,
@@ -158,7 +158,7 @@ def _revalued(random: Random, name: str, content: bytes) -> bytes:
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False)
     except Exception:  # noqa: BLE001  (of what was mutated before)
-        return mutate_octets(random, content)
+        return mutate_bytes(random, content)
     if name == "header.npy":
         text = record_mutation(tuple(_HEADER))(random, str(array).encode()).decode("utf-8", "replace")
         return _saved(np.array(text))
@@ -171,7 +171,7 @@ def _revalued(random: Random, name: str, content: bytes) -> bytes:
         try:
             return _saved(array.astype(random.choice(_TYPES)))
         except (ValueError, TypeError):
-            return mutate_octets(random, content)
+            return mutate_bytes(random, content)
     if kind == 2:
         return _saved(random.choice((array[:0], array[:1], array[::-1], array.reshape(-1, 1))) if array.ndim else array)
     return _saved(np.concatenate([array, array]) if array.ndim else array)

@@ -48,9 +48,9 @@ def _converted(record: dict[str, Any]) -> dict[str, Any]:
         if "[Value Offset" in text:
             raise Unknown("encoded series of ChatTS")
         series = series if not series or isinstance(series[0], list) else [series]
-        if text.count("<ts><ts/>") != len(series) or not all(isinstance(one, list) for one in series):
+        if text.count("<ts><ts/>") != len(series) or not all(isinstance(values, list) for values in series):
             raise InvalidInput("the places are not those of the series")
-        flat = [[v[0] if isinstance(v, list) and len(v) == 1 else v for v in one] for one in series]
+        flat = [[v[0] if isinstance(v, list) and len(v) == 1 else v for v in values] for values in series]
         kept = {key: record[key] for key in ("key", "kind") if key in record}
         answer = {"answer": record["output"]} if "output" in record else {}
         return {"question": text.replace("<ts><ts/>", "<series>"), "series": flat, **answer, **kept}

@@ -38,7 +38,7 @@ def table(data: bytes, columns: list[str] | None, step: float | None) -> list[tu
         if place != time:
             channels.append((place, *((found[1], found[2].strip()) if found else (name, ""))))
     if columns is not None:
-        named = [[one for one in channels if column in (one[1], header[one[0]])] for column in columns]
+        named = [[channel for channel in channels if column in (channel[1], header[channel[0]])] for column in columns]
         if not all(named):
             raise InvalidInput("a column is missing")
         channels = [one[0] for one in named]

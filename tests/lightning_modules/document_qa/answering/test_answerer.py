@@ -105,7 +105,7 @@ def test_records_equal_chats_one_by_one(answer_with):
             assert (record.whole.text, record.whole.terms) == (text, terms)
             assert record.whole.confidence == pytest.approx(confidence, abs=1e-5)
             assert record.whole.loss == pytest.approx(loss, abs=1e-4)
-            assert [one.cost for one in record.evidence] == pytest.approx(costs, abs=1e-5)
+            assert [entry.cost for entry in record.evidence] == pytest.approx(costs, abs=1e-5)
             assert len(costs) == (len(asked.contexts[record.sample].chunks) if record.sample < 3 else 0)
             assert bool(record.question_only.options) == bool(data.question(record.sample).options)
     assert len({record.whole.confidence for record in records}) == 8
@@ -139,7 +139,7 @@ def differences(some, others):
     def numbers(record):
         output = [record.whole, record.question_only]
         yield from (one for each in output for one in (*each.options, each.confidence, each.loss))
-        yield from (one.cost for one in record.evidence)
+        yield from (entry.cost for entry in record.evidence)
 
     assert [(r.sample, r.whole.text, r.whole.terms) for r in some] == [
         (r.sample, r.whole.text, r.whole.terms) for r in others

@@ -45,13 +45,13 @@ def reading(model, prompts):
 def test_scores_equal_those_of_whole_chats(build, texts, kind, attention):
     model, (prompts, followed) = build(kind, attention=attention), texts
     found = reading(model, prompts).log_likelihoods(*padded(followed))
-    expected = torch.tensor([whole(model, *one) for one in followed])
+    expected = torch.tensor([whole(model, *case) for case in followed])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_scores_equal_those_of_chats_that_share_a_row(build, texts):
     model, (prompts, followed) = build(), texts
-    tokens = torch.cat([torch.cat(one) for one in followed]).unsqueeze(0)
+    tokens = torch.cat([torch.cat(case) for case in followed]).unsqueeze(0)
     positions = torch.cat([torch.arange(len(prompt) + len(text)) for prompt, text in followed]).unsqueeze(0)
     labels = torch.cat([torch.cat((torch.full_like(prompt, -100), text)) for prompt, text in followed]).unsqueeze(0)
     with torch.no_grad():
@@ -122,7 +122,7 @@ def test_sliding_windows_keep_what_they_see(build, texts):
     model = LanguageModel(LanguageModelSettings(config=sliding), VOCABULARY, precision_of("32-true", has_bf16=True))
     prompts, followed = texts
     found = reading(model, prompts).log_likelihoods(*padded(followed))
-    expected = torch.tensor([whole(model, *one) for one in followed])
+    expected = torch.tensor([whole(model, *case) for case in followed])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_in_half_precision(build, pretrained, texts, precision):
     found = reading(model, prompts).log_likelihoods(*padded(followed))
     assert found.dtype == torch.float32
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16-mixed"):
-        expected = torch.tensor([whole(model, *one) for one in followed])
+        expected = torch.tensor([whole(model, *case) for case in followed])
     torch.testing.assert_close(found, expected, atol=0.2, rtol=0.02)
     (written,) = reading(model, prompts[:1]).generate(torch.tensor([0]), 5, [])
     assert len(written.tokens) == written.terms == 5 and written.log_likelihood < 0

@@ -130,7 +130,7 @@ def test_a_loaded_model_with_request_time_needs_it():
     with pytest.raises(ValueError, match="at: found 19, earlier than the last of times, 20"):
         loaded.recommend(IDS[:2], [10, 20], at=19)
     now, after_a_year = (loaded.recommend(IDS[:2], [10, 20], at=at) for at in (20, 32_000_000))
-    assert [one.score for one in now] != [one.score for one in after_a_year]
+    assert [recommendation.score for recommendation in now] != [recommendation.score for recommendation in after_a_year]
 
 
 def refuses_what_does_not_belong_together(tmp_path):

@@ -148,8 +148,8 @@ def test_export_writes_vectors_whose_ranking_is_that_of_predict(lockstep, done, 
     assert [row["user"] for row in answers] == [row["user"] for row in names]
     numbers = {row["item"]: place for place, row in enumerate(ids)}
     for vector, row in zip(users, answers, strict=True):
-        for one in row["recommendations"]:
-            assert vector @ items[numbers[one["item"]]] == pytest.approx(one["score"], abs=1e-3)
+        for recommendation in row["recommendations"]:
+            assert vector @ items[numbers[recommendation["item"]]] == pytest.approx(recommendation["score"], abs=1e-3)
     assert faiss.read_index(str(tmp_path / "out" / "items.faiss")).ntotal == 60
     card = (tmp_path / "out" / "README.md").read_text()
     for text in (recall, "`user_vectors.npy`", "`items.faiss`", "faiss.read_index"):

@@ -65,7 +65,10 @@ def write_items(folder, vectors, price=1.0):
 
 def answers(run, name):
     lines = map(json.loads, (run.folder / name).read_text().splitlines())
-    return [[(one["item"], one["score"]) for one in line["recommendations"]] for line in lines]
+    return [
+        [(recommendation["item"], recommendation["score"]) for recommendation in line["recommendations"]]
+        for line in lines
+    ]
 
 
 def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
@@ -82,7 +85,7 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
         {"items": ["g4-new"], "times": [9]},  # in no interaction
         {"items": ["g1-8", "g1-9"], "times": [4, 5]},  # in no training event
     ]
-    (tmp_path / "people.jsonl").write_text("".join(json.dumps(one) + "\n" for one in histories))
+    (tmp_path / "people.jsonl").write_text("".join(json.dumps(history) + "\n" for history in histories))
     ask = ["--data.init_args.predict_histories", "people.jsonl"]
     lockstep("predict", *ask, name="a")
     recommended = answers(fit, "predictions-people.jsonl")
@@ -96,8 +99,10 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
     assert len(loaded.item_ids) == 66 and loaded.popularity[-6:] == [0] * 6
     for history, line in zip(histories, recommended, strict=True):
         ours = loaded.recommend(history["items"], history["times"])
-        assert [one.item for one in ours] == [item for item, _ in line]
-        assert [one.score for one in ours] == pytest.approx([score for _, score in line], abs=2e-4)
+        assert [recommendation.item for recommendation in ours] == [item for item, _ in line]
+        assert [recommendation.score for recommendation in ours] == pytest.approx(
+            [score for _, score in line], abs=2e-4
+        )
     rows = [json.loads(line)["item"] for line in (tmp_path / "out/item_vectors.jsonl").read_text().splitlines()]
     assert rows == loaded.item_ids and np.load(tmp_path / "out/item_vectors.npy").shape == (66, 16)
     assert "6 of the items" in (tmp_path / "out/README.md").read_text()
