@@ -1,4 +1,4 @@
-"""Batches and records of the document-QA family. Batches of training chats are `Examples`, see multimodal.batch."""
+"""Defines batches and records of the document-QA family. Training chats are `Examples`, see multimodal.batch."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Base of the document-QA DataModules, for answering questions and for retrieving pages."""
+"""Provides the base of the document-QA DataModules, for answering questions and for retrieving pages."""
 
 from collections.abc import Iterator
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Interface between the document-QA family's modules and their data: to answer questions, or to rank pages."""
+"""Defines the interface between the document-QA modules and their data: answering, or ranking pages."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Embedded data: synthetic manuals, generated on the fly, with questions that only the document answers."""
+"""Provides embedded data: synthetic manuals, generated on the fly, with questions that only the document answers."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Questions about the user's own documents."""
+"""Provides questions about the user's own documents: a DataModule."""
 
 import logging
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The batch of the image classifier."""
+"""Defines the batch of the image classifier."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""DataModule of labelled images: scikit-learn's digits, CIFAR, or a folder of files."""
+"""Provides labelled images: the DataModule of scikit-learn's digits, CIFAR, or a folder of files."""
 
 import logging
 from functools import cached_property

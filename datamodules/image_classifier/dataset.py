@@ -1,4 +1,4 @@
-"""Data set of an image source: loads micro-batches with their random numbers."""
+"""Loads micro-batches of an image source with their random numbers."""
 
 from typing import Any, NamedTuple
 

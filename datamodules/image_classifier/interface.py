@@ -1,4 +1,4 @@
-"""Interface between the image classifier's module and its data."""
+"""Defines the interface between the image classifier's module and its data."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol

@@ -1,4 +1,4 @@
-"""Batches of the multimodal families: chats as rows of tokens.
+"""Defines batches of the multimodal families: chats as rows of tokens.
 
 A chat contains *placeholders*: tokens that stand for the feature vectors of another modality (a series, an image), one
 token per vector. The data side knows their number, and the model side inserts the features. All arrays of features

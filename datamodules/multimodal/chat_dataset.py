@@ -1,4 +1,4 @@
-"""Datasets of chats: micro-batches for training, and batches for evaluation."""
+"""Batches chats: micro-batches for training, and batches for evaluation."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Base of the multimodal families' DataModules: one tokenizer, packed chats, and graded answers."""
+"""Provides the base of the multimodal DataModules: a tokenizer, packed chats, and graded answers."""
 
 import logging
 from abc import abstractmethod

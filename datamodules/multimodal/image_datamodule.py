@@ -1,4 +1,4 @@
-"""Base of the DataModules of chats with images: tiling, the layout of a view, and preview images."""
+"""Provides the base of DataModules of chats with images: tiling, the layout of a view, and preview images."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Interfaces between the modules of the multimodal families and their data."""
+"""Defines the interfaces between the modules of the multimodal families and their data."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""Check of the footers of Parquet files in a process of its own.
+"""Checks the footers of Parquet files in a process of its own.
 
 pyarrow ends the process on some corrupt footers (`Definition level histogram size mismatch`): its functions for the
 metadata of a column do not catch the exceptions of C++. A training must end with a message, so another process reads

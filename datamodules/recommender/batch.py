@@ -1,4 +1,4 @@
-"""Batches of the recommender family, shared by the data side and the model side.
+"""Defines batches of the recommender family, shared by the data side and the model side.
 
 Item ids run from 1 to ``num_items``; 0 is padding. Rows are padded on the *right* (oldest event first), so the causal
 mask hides the padding from every real position, and attention needs no other mask. Positions are counted from the end

@@ -1,4 +1,4 @@
-"""DataModule of interaction sequences: from files of (user, item, time) to batches of histories."""
+"""Provides interaction sequences: the DataModule from files of (user, item, time) to batches of histories."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Datasets of the recommender family: a micro-batch is gathered with array operations, without a loop over users.
+"""Gathers micro-batches of histories with array operations, without a loop over users.
 
 The random parts of a batch (the negatives) are hashes, so a sample is the same in whichever batch, rank or position of
 the epoch it occurs.

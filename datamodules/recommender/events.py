@@ -1,4 +1,4 @@
-"""Events of all users as arrays."""
+"""Defines the events of all users as arrays."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""Interactions as the recommender's module reads them: catalog, item features, users, and what a model requires."""
+"""Serves interactions to the recommender's module: catalog, item features, users, and checks of its requirements."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property

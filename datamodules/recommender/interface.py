@@ -1,4 +1,4 @@
-"""Interface between the recommender's module and its data."""
+"""Defines the interface between the recommender's module and its data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol

@@ -1,4 +1,4 @@
-"""Histories of users: rows of different lengths, gathered from the events of all users with array operations."""
+"""Gathers histories of users, of different lengths, from the events of all users with array operations."""
 
 from typing import NamedTuple
 

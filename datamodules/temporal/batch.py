@@ -1,4 +1,4 @@
-"""Batches of the temporal family: series of several channels, besides the chats."""
+"""Defines batches of the temporal family: series of several channels, besides the chats."""
 
 from typing import Literal, NamedTuple, TypeVar
 

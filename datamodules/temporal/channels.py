@@ -1,4 +1,4 @@
-"""The four resources of a timeline, and the numbers in which their values are written.
+"""Defines the four resources of a timeline, and the numbers in which their values are written.
 
 A written value is an integer number of *levels*: percent of the capacity in the tiny format, the last decimal of a
 physical unit in the full format. Facts are computed from levels, so facts and texts cannot disagree.

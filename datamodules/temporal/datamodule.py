@@ -1,4 +1,4 @@
-"""DataModule of resource timelines with questions: from curves to batches of chats."""
+"""Provides resource timelines with questions: the DataModule from curves to batches of chats."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Timelines with questions as samples of chats."""
+"""Provides timelines with questions as samples of chats."""
 
 from collections.abc import Sequence
 

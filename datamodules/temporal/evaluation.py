@@ -1,4 +1,4 @@
-"""Evaluation of answers about timelines: what is asked, how an answer is graded, and the report of a test."""
+"""Evaluates answers about timelines: questions, grades, and the report of a test."""
 
 import logging
 from collections.abc import Sequence

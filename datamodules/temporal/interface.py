@@ -1,4 +1,4 @@
-"""Interface between the temporal family's module and its data."""
+"""Defines the interface between the temporal family's module and its data."""
 
 from typing import TYPE_CHECKING, Protocol
 

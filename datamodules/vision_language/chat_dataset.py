@@ -1,4 +1,4 @@
-"""Datasets of chats with images: read, decode and split into views."""
+"""Reads chats with images, decodes the images and splits them into views."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol

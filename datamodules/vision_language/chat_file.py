@@ -1,4 +1,4 @@
-"""A sample as stored in its file, before anything is decoded."""
+"""Defines a sample as stored in its file, before anything is decoded."""
 
 from typing import NamedTuple, Protocol
 

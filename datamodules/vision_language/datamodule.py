@@ -1,4 +1,4 @@
-"""Base of the vision-language family's DataModules: chats with images in them."""
+"""Provides the base of the vision-language DataModules: chats with images in them."""
 
 import logging
 from abc import abstractmethod

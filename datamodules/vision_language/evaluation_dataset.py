@@ -1,4 +1,4 @@
-"""Chats for evaluation: which are selected, their texts, and the grades of answers."""
+"""Selects chats for evaluation, and grades the answers to them."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

@@ -1,4 +1,4 @@
-"""DataModule for the user's own images and chats: LLaVA's JSON, JSONL, Parquet and tar shards, in any mixture."""
+"""Provides the user's own images and chats: a DataModule for JSON, JSONL, Parquet and tar shards in any mixture."""
 
 import dataclasses
 import logging

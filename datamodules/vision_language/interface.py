@@ -1,4 +1,4 @@
-"""Interfaces between the vision-language family's modules and their data."""
+"""Defines the interfaces between the vision-language family's modules and their data."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -1,4 +1,4 @@
-"""DataModule for rendered scenes: images generated on demand, with questions that only the image answers."""
+"""Provides rendered scenes: a DataModule of images generated on demand, with questions that only the image answers."""
 
 import logging
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Texts of the user's chats that the built-in tokenizer is trained on."""
+"""Yields texts of the user's chats that the built-in tokenizer is trained on."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""LightningModule of the document-QA family: a language model that answers questions about pages."""
+"""Trains a language model to answer questions about documents: the LightningModule of the reader."""
 
 from collections.abc import Callable
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""LightningModule that finds the pages a question is about: it maps both to vectors that lie close together.
+"""Trains a dense retriever: a LightningModule that maps questions and pages to vectors that lie close together.
 
     chat -> tower, projector, language model -> state of the last token -> projection head -> vector
 

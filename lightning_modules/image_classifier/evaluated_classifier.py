@@ -1,4 +1,4 @@
-"""Base of the image classifier: evaluates it, with previews, a confusion matrix and graded answers."""
+"""Evaluates image classifiers: the base class with metrics, previews, a confusion matrix and graded answers."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping

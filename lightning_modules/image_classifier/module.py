@@ -1,4 +1,4 @@
-"""LightningModule of the image classifier: a ResNet-18 or a small Vision Transformer."""
+"""Trains an image classifier, a ResNet-18 or a small Vision Transformer: the family's LightningModule."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Base of the modules that train a language model on chats, composed from parts or pretrained as a whole."""
+"""Trains a language model on chats: the base of modules that are composed from parts or pretrained as a whole."""
 
 import logging
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""Interface between a MultimodalModule and the modality that it reads."""
+"""Defines the interface between a MultimodalModule and the modality that it reads."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Base of the modules whose language model reads another modality.
+"""Trains a language model that reads another modality: the base of such LightningModules.
 
     batch -> encoder -> projector -> features in place of placeholders -> language model -> hidden states
 

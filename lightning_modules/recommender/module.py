@@ -1,4 +1,4 @@
-"""LightningModule of the recommender family: SASRec, TiSASRec, HSTU and others, see `attention`."""
+"""Trains sequential recommenders (SASRec, TiSASRec, HSTU and others): the family's LightningModule."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""LightningModule of the temporal family: a language model that reads series."""
+"""Trains a language model that reads time series: the LightningModule of the temporal family."""
 
 import logging
 from typing import Any

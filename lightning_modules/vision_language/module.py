@@ -1,4 +1,4 @@
-"""LightningModule of the vision-language family: a language model that reads images."""
+"""Trains a language model that reads images: the LightningModule of the vision-language family."""
 
 from functools import cached_property
 from pathlib import Path

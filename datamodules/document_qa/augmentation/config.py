@@ -1,4 +1,4 @@
-"""Settings of the augmentation."""
+"""Defines the settings of the augmentation."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Baselines that do not read the question: random choice, and the most frequent answer of the training set."""
+"""Computes baselines that do not read the question: random choice, and the most frequent training answer."""
 
 from collections import Counter
 from collections.abc import Iterable

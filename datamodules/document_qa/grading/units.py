@@ -1,4 +1,4 @@
-"""Units of measurement in English and Chinese, as multiples of common base units."""
+"""Defines units of measurement in English and Chinese, as multiples of common base units."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Settings of the ingestion."""
+"""Defines the settings of the ingestion."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

@@ -1,4 +1,4 @@
-"""An ingested document: chunks in a JSON lines file and an image per page. Files are read on demand.
+"""Reads an ingested document on demand: chunks in a JSON lines file, and an image per page.
 
 FOLDER/document.json   number of pages, CRC-32 of chunks.jsonl, ingestion settings, own checksum; written last
 FOLDER/chunks.jsonl    one chunk per line, in reading order: {"page", "kind", "box", "text"}

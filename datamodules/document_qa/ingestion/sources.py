@@ -1,4 +1,4 @@
-"""Source files of documents: a PDF, a Markdown file, an image or a folder of page images, by file name."""
+"""Finds source files of documents: a PDF, a Markdown file, an image or a folder of page images, by file name."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Settings of synthetic manuals and of the questions about them."""
+"""Defines the settings of synthetic manuals and of the questions about them."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""A question set of synthetic manuals."""
+"""Provides a question set of synthetic manuals."""
 
 from functools import cached_property, lru_cache
 

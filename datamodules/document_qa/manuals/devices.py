@@ -1,4 +1,4 @@
-"""The facts of a manual: assemblies with numbered parts."""
+"""Generates the facts of a manual: assemblies with numbered parts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar

@@ -1,4 +1,4 @@
-"""A synthetic manual as a Document, equal to what ingestion of its PDF gives."""
+"""Generates a synthetic manual as a Document, equal to what ingestion of its PDF gives."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Kinds of questions: their subject, right answer and wrong options.
+"""Defines types of questions: their subject, right answer and wrong options.
 
 There are always four options, and each is equally likely to be right given the question and all options: parts are
 drawn independently, and the part that the question is about is drawn among them.

@@ -1,4 +1,4 @@
-"""Templates of manuals and questions.
+"""Lists the templates of manuals and questions.
 
 Test-only wordings consist of words that also occur in training. In prose, a fact follows the part number that it is
 about, as in most manuals.

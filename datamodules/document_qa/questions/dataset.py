@@ -1,4 +1,4 @@
-"""A question set of question files and ingested documents."""
+"""Provides a question set of question files and ingested documents."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence

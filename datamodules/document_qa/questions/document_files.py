@@ -1,4 +1,4 @@
-"""The files of the documents that questions name."""
+"""Finds the files of the documents that questions name."""
 
 import difflib
 import hashlib

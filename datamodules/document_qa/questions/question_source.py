@@ -1,4 +1,4 @@
-"""Configuration of a question file with its documents, and its loaded content."""
+"""Configures a question file with its documents, and loads its content."""
 
 import hashlib
 import logging

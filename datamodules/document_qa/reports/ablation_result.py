@@ -1,4 +1,4 @@
-"""The result of a test under an ablation, stored beside the other results of the same run."""
+"""Stores the result of a test under an ablation, beside the other results of the same run."""
 
 import hashlib
 import json

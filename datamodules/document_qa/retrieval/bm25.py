@@ -1,4 +1,4 @@
-"""BM25 in Lucene's variant (Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020), computed by bm25s."""
+"""Ranks pages by BM25 in Lucene's variant (Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020), with bm25s."""
 
 from collections import OrderedDict
 from typing import Any

@@ -1,4 +1,4 @@
-"""Settings of the retriever."""
+"""Defines the settings of the retriever."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args

@@ -1,4 +1,4 @@
-"""Data set of questions and all pages of their documents, for ranking."""
+"""Provides questions and all pages of their documents as a data set, for ranking."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Data set of question-page pairs with hard negatives, to train a dense retriever."""
+"""Provides question-page pairs with hard negatives as a data set, to train a dense retriever."""
 
 import hashlib
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Questions of an evaluation as prompts, with the answers to score after each prompt."""
+"""Provides questions of an evaluation as prompts, with the answers to score after each prompt."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property

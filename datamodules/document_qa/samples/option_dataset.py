@@ -1,4 +1,4 @@
-"""Questions for contrastive training: each option once as the answer."""
+"""Provides questions for contrastive training: each option once as the answer."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Training samples as chats: a context with one or more questions and answers."""
+"""Provides training samples as chats: a context with one or more questions and answers."""
 
 from collections.abc import Sequence
 

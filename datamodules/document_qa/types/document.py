@@ -1,4 +1,4 @@
-"""A document: pages with chunks of text, tables and figures."""
+"""Defines a document: pages with chunks of text, tables and figures."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args

@@ -1,4 +1,4 @@
-"""A question about a document, and the protocols of question sets and retrievers."""
+"""Defines a question about a document, and the protocols of question sets and retrievers."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, get_args

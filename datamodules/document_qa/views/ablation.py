@@ -1,4 +1,4 @@
-"""Ablations: documents with some of their content removed, to measure what answers depend on."""
+"""Ablates documents: removes some of their content, to measure what answers depend on."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Bases of document views: documents that change what another document shows."""
+"""Provides bases of document views: documents that change the content of another document."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, overload

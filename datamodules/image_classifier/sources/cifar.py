@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in the binary version, which needs no pickle.
+"""Downloads and reads CIFAR-10 and CIFAR-100 in the binary version, which needs no pickle.
 
 Alex Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Format, addresses and checksums:
 https://www.cs.toronto.edu/~kriz/cifar.html

@@ -1,4 +1,4 @@
-"""Folders of image files: train/CLASS/FILE, and optionally val/ and test/."""
+"""Reads folders of image files: train/CLASS/FILE, and optionally val/ and test/."""
 
 import logging
 from pathlib import Path

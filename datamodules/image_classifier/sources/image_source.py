@@ -1,4 +1,4 @@
-"""Image sources: arrays in memory, or files that are decoded on demand."""
+"""Provides image sources: arrays in memory, or files that are decoded on demand."""
 
 from collections.abc import Sequence
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""Encoding of a table of items as arrays of a fixed width, by vocabularies and statistics of the training items.
+"""Encodes a table of items as arrays of a fixed width, by vocabularies and statistics of the training items.
 
 An item has slots of categories. Each column of categories has as many slots as its longest cell; a category has the
 share 1 / (number of the cell's known categories), so their vectors are averaged. A cell without a known category has

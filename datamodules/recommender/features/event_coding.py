@@ -1,4 +1,4 @@
-"""Coding of event features for a network, by vocabularies and statistics of the training events.
+"""Encodes event features for a network, by vocabularies and statistics of the training events.
 
 Only events that are inputs of a training row count: a category that no input has would have a vector that is never
 trained. Its code is 0, which also stands for a missing value. Numbers become ``(x - mean) / standard deviation``,

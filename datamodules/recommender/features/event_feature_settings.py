@@ -1,4 +1,4 @@
-"""Options of the event features."""
+"""Defines the options of the event features."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Features of the events of a line of `predict_histories`: a list for each column, as long as the list of items."""
+"""Reads event features of a line of `predict_histories`: a list for each column, as long as the list of items."""
 
 import math
 from array import array

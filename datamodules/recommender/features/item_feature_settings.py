@@ -1,4 +1,4 @@
-"""Options of the item features."""
+"""Defines the options of the item features."""
 
 from dataclasses import dataclass, field
 

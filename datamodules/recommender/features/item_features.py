@@ -1,4 +1,4 @@
-"""Features of the items of a data set, and of further items that occur in no interaction."""
+"""Loads features of the items of a data set, and of further items that occur in no interaction."""
 
 import hashlib
 from collections.abc import Sequence

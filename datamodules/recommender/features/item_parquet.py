@@ -1,4 +1,4 @@
-"""Reader of a table of items in a Parquet file, which may hold vectors."""
+"""Reads a table of items in a Parquet file, which may hold vectors."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Reader of a table of items: ids, categories, numbers and vectors. Every row is read, or the file is refused."""
+"""Reads a table of items: ids, categories, numbers and vectors. Every row is read, or the file is refused."""
 
 import math
 from pathlib import Path

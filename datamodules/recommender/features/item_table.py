@@ -1,4 +1,4 @@
-"""Table of items as it is read from a file: ids, categories, numbers and vectors."""
+"""Defines a table of items as it is read from a file: ids, categories, numbers and vectors."""
 
 from collections.abc import Sequence
 from pathlib import Path

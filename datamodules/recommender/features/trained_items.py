@@ -1,4 +1,4 @@
-"""Items that occur in the training, and draws among them alone."""
+"""Selects items that occur in training, to draw negatives among them alone."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Conversion of Parquet tables that are larger than memory, on disk with DuckDB.
+"""Converts Parquet tables that are larger than memory, on disk with DuckDB.
 
 The store is identical to the byte to a store by ``to_sequences``, whose rules apply. The rows are copied to a database
 beside the store, block by block, and sorted there; both need disk space of about the size of the table, uncompressed. A

@@ -1,4 +1,4 @@
-"""Database of rows on disk, for conversions that are larger than memory."""
+"""Stores rows in a database on disk, for conversions that are larger than memory."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Questions about windows of recorded timelines."""
+"""Samples questions about windows of recorded timelines."""
 
 import logging
 from dataclasses import dataclass, field

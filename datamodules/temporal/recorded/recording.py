@@ -1,4 +1,4 @@
-"""A recorded timeline, and the capacities of its machine."""
+"""Defines a recorded timeline, and checks the capacities of its machine."""
 
 import math
 from collections.abc import Mapping

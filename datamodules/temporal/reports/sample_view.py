@@ -1,4 +1,4 @@
-"""View of a sample for the reports: plain values, independent of synthesis and grading."""
+"""Defines a view of a sample for the reports: plain values, independent of synthesis and grading."""
 
 from collections.abc import Mapping
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Forms of answers, and their grades.
+"""Grades answers of each form: an option, a number, or a text.
 
 An answer to a question with options is one of the options, chosen by likelihood. The reference of an open question is a
 number with or without a unit (`21.5 °C`), or a text. A number is right within a relative tolerance of the reference,

@@ -1,4 +1,4 @@
-"""Base of the DataModules of series with questions: forms of answers, grades, reports."""
+"""Provides the base of the DataModules of series with questions: forms of answers, grades, reports."""
 
 import logging
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Questions about series as samples of chats."""
+"""Provides questions about series as samples of chats."""
 
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""A question about one or several series, and the limits of its size."""
+"""Defines a question about one or several series, and limits its size."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""DataModule of generated series with questions of general kinds."""
+"""Provides generated series with questions of general types: a DataModule."""
 
 import hashlib
 import json

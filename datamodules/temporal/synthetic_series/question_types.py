@@ -1,4 +1,4 @@
-"""Questions about generated series, each with options of which any is right equally often.
+"""Generates questions about series. Each of a question's options is right equally often.
 
 The answer is drawn first, uniformly, and the series are made for it. Then each series is brought to the same range and
 gets an offset, a scale, a name and a length that are drawn independently of the answer. So the texts alone do not

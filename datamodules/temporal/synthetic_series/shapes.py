@@ -1,4 +1,4 @@
-"""Shapes of series: trend, season, noise, bumps, smooth random curves; all without scale and offset."""
+"""Generates shapes of series: trend, season, noise, bumps, smooth random curves; without scale and offset."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Templates of questions and answers. A slot in braces is a field of the facts, formatted by the notation."""
+"""Lists templates of questions and answers. A slot in braces is a field of the facts, formatted by the notation."""
 
 from datamodules.temporal.channels import Format
 from datamodules.temporal.text.facts import Direction, Facts, Task

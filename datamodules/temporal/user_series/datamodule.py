@@ -1,4 +1,4 @@
-"""DataModule of the user's own series and questions."""
+"""Provides the user's own series and questions: a DataModule."""
 
 import hashlib
 import logging

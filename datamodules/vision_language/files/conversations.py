@@ -1,4 +1,4 @@
-"""Conversations for `predict`: which turns the model answers, and a conversation up to the next of them.
+"""Reads conversations for `predict`: which turns the model answers, and a conversation up to the next of them.
 
 A question of the user that is followed by another question, or by nothing, is open: the model answers it, and reads its
 own answer before the next turn. Answers that are given stay as they are.

@@ -1,4 +1,4 @@
-"""A chat as a processor encodes it, and batches of its images."""
+"""Defines a chat as a processor encodes it, and batches its images."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The processor of a pretrained image-text model, with what its chats and its exports need to know of it."""
+"""Wraps the processor of a pretrained image-text model, with the properties that chats and exports depend on."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Kinds of questions, and the construction of a scene for a given answer.
+"""Defines types of questions, and constructs a scene for a given answer.
 
 The answer is drawn first, uniformly among the answers of a kind, and then a scene for which it is right. The text of a
 question therefore reveals nothing about its answer: without the image a guess is right with probability `Kind.chance`.

@@ -1,4 +1,4 @@
-"""Scenes: objects in the cells of a grid, and the assignment of scenes to splits."""
+"""Defines scenes, objects in the cells of a grid, and assigns scenes to splits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tasks about scenes; a sample is a pure function of (seed, split, epoch, index)."""
+"""Generates tasks about scenes; a sample is a pure function of (seed, split, epoch, index)."""
 
 from dataclasses import dataclass, field
 from functools import cached_property

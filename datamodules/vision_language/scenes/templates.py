@@ -1,4 +1,4 @@
-"""Templates of the questions. Every word of a template that only the test uses also occurs in training."""
+"""Lists templates of the questions. Every word of a template that only the test uses also occurs in training."""
 
 CAPTION_PROMPT = "describe the picture."
 

@@ -1,4 +1,4 @@
-"""A tar shard and the locations of its samples. A remote sample comes with its content, as it cannot be read again."""
+"""Opens a tar shard and locates its samples. A remote sample comes with its content, as it cannot be read again."""
 
 import io
 import logging

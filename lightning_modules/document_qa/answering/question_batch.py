@@ -1,4 +1,4 @@
-"""A batch of questions on the host, with the model's scores and texts."""
+"""Holds a batch of questions on the host, with the model's scores and generated texts."""
 
 from typing import NamedTuple
 

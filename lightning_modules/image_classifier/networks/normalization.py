@@ -1,4 +1,4 @@
-"""Normalization layers of a ResNet.
+"""Provides normalization layers of a ResNet.
 
 - `group` normalises each image by itself: the training does not depend on world size and micro-batch size.
 - `sync_batch` normalises over the micro-batches of all ranks: the training does not depend on the world size, if there

@@ -1,4 +1,4 @@
-"""ResNet-18 for small images: a 3 x 3 stem of stride 1, and no pooling but the last.
+"""Implements ResNet-18 for small images: a 3 x 3 stem of stride 1, and no pooling but the last.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016: the blocks of table 1, the stem of section 4.2.
 """

@@ -1,4 +1,4 @@
-"""A small Vision Transformer, whose head reads the mean over all tokens.
+"""Implements a small Vision Transformer, whose head reads the mean over all tokens.
 
 Dosovitskiy et al., "An Image is Worth 16x16 Words", ICLR 2021; the mean instead of a class token: Beyer et al., "Better
 plain ViT baselines for ImageNet-1k", 2022.

@@ -1,4 +1,4 @@
-"""Interface between a LanguageModule and its evaluation."""
+"""Defines the interface between a LanguageModule and its evaluation."""
 
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar

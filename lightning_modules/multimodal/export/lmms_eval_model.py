@@ -1,4 +1,4 @@
-"""The model `lockstep` of lmms-eval: its tasks evaluate an exported image-text model of transformers.
+"""Evaluates an exported image-text model of transformers in lmms-eval, as its model `lockstep`.
 
     python -m lmms_eval --model lockstep --model_args pretrained=DIRECTORY --tasks mme --batch_size 1
 

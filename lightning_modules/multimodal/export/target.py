@@ -1,4 +1,4 @@
-"""A class of transformers that a trained model of images and text can be exported as, and the parts it is made of."""
+"""Defines the interface of transformers classes that a model of images and text can be exported as."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence

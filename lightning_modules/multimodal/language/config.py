@@ -1,4 +1,4 @@
-"""Settings of the language model."""
+"""Defines the settings of the language model."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""A causal language model whose inputs are vectors: embeddings of tokens and features of another modality."""
+"""Wraps a causal language model whose inputs are vectors: embeddings of tokens and features of another modality."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

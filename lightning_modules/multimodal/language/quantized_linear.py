@@ -1,4 +1,4 @@
-"""A linear layer whose frozen weight is stored in 4 or 8 bits, and the replacement of a network's layers by it.
+"""Implements a linear layer with a frozen weight in 4 or 8 bits, and replaces a network's layers by it.
 
 Adapters of peft treat it as any linear layer: `weight` is computed when it is read.
 """

@@ -1,4 +1,4 @@
-"""Settings of the vision tower."""
+"""Defines the settings of the vision tower."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""A vision transformer that computes a feature of each patch of an image."""
+"""Computes a feature of each patch of an image by a vision transformer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Features of events as the encoder reads them: sizes of the coding, its form in config.json, and given values."""
+"""Encodes features of events for a loaded export, and converts their coding to config.json and back."""
 
 import math
 from collections.abc import Mapping, Sequence

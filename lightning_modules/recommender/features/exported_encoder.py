@@ -1,4 +1,4 @@
-"""The encoder to export: its item vectors are constants that include the features, so that no file needs these."""
+"""Makes the encoder to export: its item vectors are constants that include the features."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Vectors of items from their features: categories, numbers and a given vector such as a text embedding."""
+"""Encodes items by their features: categories, numbers and a given vector such as a text embedding."""
 
 import torch
 from torch import Tensor, nn

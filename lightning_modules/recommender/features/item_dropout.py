@@ -1,4 +1,4 @@
-"""Item dropout: in a step, items lose their own vectors, so that the features alone must stand for them.
+"""Drops own vectors of random items in a step (item dropout), so that the features alone must represent them.
 
 After DropoutNet (Volkovs, Yu and Poutanen, "DropoutNet: Addressing Cold Start in Recommender Systems", NeurIPS 2017): a
 network that meets such items in the training scores items well that it has never met. Which items lose their vectors is

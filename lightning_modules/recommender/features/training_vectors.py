@@ -1,4 +1,4 @@
-"""Item vectors of a micro-batch: the whole table, the rows that the batch uses, or sums with features."""
+"""Selects the item vectors of a micro-batch: the whole table, the rows that the batch uses, or sums with features."""
 
 from collections.abc import Sequence
 

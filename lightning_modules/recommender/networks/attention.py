@@ -1,4 +1,4 @@
-"""Self-attention of the sequence encoder: standard (SASRec) or aware of the time between events (TiSASRec).
+"""Implements self-attention of the encoder: standard (SASRec) or with the time between events (TiSASRec).
 
 Both are causal and need no mask for padding: rows are padded on the right, so no real position attends to padding.
 The outputs at padded positions are meaningless.

@@ -1,4 +1,4 @@
-"""Blocks of the sequence encoder: attention and a feed-forward network, each with a residual connection.
+"""Implements the encoder's blocks: attention and a feed-forward network, each with a residual connection.
 
 The layers of LiGR (Borisyuk et al., "From Features to Transformers", arXiv 2502.03417), which eSASRec (Tikhonovich et
 al., arXiv 2508.06450) uses, are blocks with a gate in both sublayers and a SwiGLU feed-forward network.

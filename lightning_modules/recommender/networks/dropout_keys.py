@@ -1,4 +1,4 @@
-"""Keys of dropout masks: on a CPU, a mask depends on (seed, step, sample, layer, element) and not on the rank.
+"""Derives dropout masks from keys: a mask depends on (seed, step, sample, layer, element), not on the rank (CPU).
 
 A mask's bits are a hash of these five. No row's mask depends on the other rows, on padding, or on how a step is split
 into ranks, micro-batches and parts of similar length. A training with dropout is therefore the same on any number of

@@ -1,4 +1,4 @@
-"""FuXi-alpha's attention: contents, positions and times in channels of their own.
+"""Implements FuXi-alpha's attention: contents, positions and times in channels of their own.
 
 Ye et al., "FuXi-alpha: Scaling Recommendation Model with Feature Interaction Enhanced Transformer", WWW Companion 2025
 (arXiv 2502.03036).

@@ -1,4 +1,4 @@
-"""HSTU, the hierarchical sequential transduction unit, in place of attention with a softmax.
+"""Implements HSTU, the hierarchical sequential transduction unit, in place of attention with a softmax.
 
 Zhai et al., "Actions Speak Louder than Words: Trillion-Parameter Sequential Transducers for Generative
 Recommendations", ICML 2024 (arXiv 2402.17152).

@@ -1,4 +1,4 @@
-"""Residual connections: plain, or manifold-constrained hyper-connections (mHC).
+"""Implements residual connections: plain, or manifold-constrained hyper-connections (mHC).
 
 With mHC the residual state has n streams throughout the network. The embedding is copied to all of them. Each sublayer
 reads a mixture, writes to every stream and mixes the streams. The final norm is applied to their mean. Equation numbers

@@ -1,4 +1,4 @@
-"""Sequence encoder: SASRec, TiSASRec, HSTU and GRU4Rec, with LiGR layers and hyper-connections as options."""
+"""Encodes histories: SASRec, TiSASRec, HSTU and GRU4Rec, with LiGR layers and hyper-connections as options."""
 
 import math
 from functools import partial

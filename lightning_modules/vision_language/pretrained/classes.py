@@ -1,4 +1,4 @@
-"""Classes of pretrained image-text models: where their parts are, and what their positions and masks allow."""
+"""Describes classes of pretrained image-text models: where their parts are, which positions and masks they allow."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

@@ -1,4 +1,4 @@
-"""LightningModule that fine-tunes a pretrained image-text model."""
+"""Fine-tunes a pretrained image-text model: the LightningModule for LLaVA, Qwen2.5-VL and others."""
 
 from dataclasses import replace
 from functools import cached_property

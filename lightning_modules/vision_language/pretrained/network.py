@@ -1,4 +1,4 @@
-"""A pretrained image-text model that reads rows of chats, packed or one per row."""
+"""Wraps a pretrained image-text model that reads rows of chats, packed or one per row."""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""Positions of packed chats whose images have rows and columns (M-RoPE of Qwen2-VL and later)."""
+"""Computes positions of packed chats whose images have rows and columns (M-RoPE of Qwen2-VL and later)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Settings of the parts of a pretrained image-text model."""
+"""Defines the settings of the parts of a pretrained image-text model."""
 
 from dataclasses import dataclass, replace
 from typing import Literal

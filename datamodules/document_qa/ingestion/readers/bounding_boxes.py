@@ -1,4 +1,4 @@
-"""Bounding boxes as fractions of a page, from its top left, and their reading order."""
+"""Computes with bounding boxes, as fractions of a page from its top left, and sorts them in reading order."""
 
 from collections.abc import Callable, Iterable, Sequence
 

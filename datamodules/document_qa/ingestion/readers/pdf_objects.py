@@ -1,4 +1,4 @@
-"""Objects on a page of a PDF: images and paths, with their positions as fractions of the page."""
+"""Lists the objects on a page of a PDF: images and paths, with positions as fractions of the page."""
 
 import ctypes
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Flex attention (Dong et al. 2024, arXiv 2412.05496) of packed rows, which skips the blocks between chats.
+"""Uses flex attention (Dong et al. 2024, arXiv 2412.05496) for packed rows, which skips the blocks between chats.
 
 transformers makes the block mask from the positions, and compiles the kernel once. torch has its backward pass on CUDA
 only. Elsewhere, and to generate, sdpa computes the same.

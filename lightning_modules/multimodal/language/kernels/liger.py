@@ -1,4 +1,4 @@
-"""Cross-entropy by Liger Kernel (Hsu et al. 2024, arXiv 2410.10989), fused with the output layer.
+"""Computes cross-entropy by Liger Kernel (Hsu et al. 2024, arXiv 2410.10989), fused with the output layer.
 
 It computes logits and gradients in chunks of tokens, so that the logits [N, V] are never whole in memory. Liger's other
 kernels are not used: its functions that set them exchange classes of transformers for the whole process, and

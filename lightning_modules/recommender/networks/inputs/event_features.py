@@ -1,4 +1,4 @@
-"""Vectors of events from their features: categories, such as a device, and numbers, such as a rating.
+"""Encodes features of events: categories, such as a device, and numbers, such as a rating.
 
 The vector of an event is added to its item's vector, where the event is an input. A target has no features, so its own
 cannot decide its score.

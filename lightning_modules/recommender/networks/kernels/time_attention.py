@@ -1,4 +1,4 @@
-"""Time-interval attention in Triton: the same function as `causal_attention`, without a matrix of [L, L] in memory.
+"""Computes time-interval attention in Triton: `causal_attention` without a matrix of [L, L] in memory.
 
 Beside its inputs and outputs it holds products and sums of [B, H, L, T + 1], where the form of plain torch holds
 the probabilities [B, H, L, L], their masks and several matrices of that size in the backward pass.

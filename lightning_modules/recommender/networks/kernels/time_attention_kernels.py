@@ -1,4 +1,4 @@
-"""Triton kernels of time-interval attention: a program computes some queries of a head, or some of its keys.
+"""Implements the Triton kernels of time-interval attention: a program computes some queries or keys of a head.
 
 All kernels recompute the probabilities of a tile from the queries, the keys and the logarithm of the softmax's
 denominator, as FlashAttention-2 does (Dao, arXiv 2307.08691), so that no [L, L] matrix is written. The terms of
