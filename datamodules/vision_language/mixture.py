@@ -32,7 +32,7 @@ class _WeightedSource:
         starts = starts[starts < self.rows]
         sizes = np.zeros(len(starts), np.int64) if file.blocks is None else file.blocks.sizes[: len(starts)]
         order = np.arange(len(starts))
-        if self.samples % self.rows:
+        if self.samples % self.rows:  # an epoch uses part of a cycle
             order = hash_permutation(len(starts), seed, number, _ORDER)
         self._rows_from, self._sizes = starts[order], sizes[order]
         self._ends = np.cumsum(np.diff(starts, append=self.rows)[order])
@@ -40,6 +40,7 @@ class _WeightedSource:
 
     def row(self, epoch: int, place: int) -> int:
         """Return the row of the sample at a position of an epoch."""
+        # Epochs are windows of an endless cycle over the rows, so all rows are used equally often.
         at = (epoch * self.samples + place) % self.rows
         block = int(np.searchsorted(self._ends, at, side="right"))
         return int(self._rows_from[block]) + at - int(self._starts[block])

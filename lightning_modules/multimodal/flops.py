@@ -78,6 +78,7 @@ def language_model_flops(causal: "PreTrainedModel", behind_trained: bool) -> Lan
     back = behind_trained or trains(causal.get_input_embeddings())
     token, pair = 0, 0
     for layer in decoder.layers:
+        # From the first trainable layer on, gradients pass through all layers; before it there are none.
         back = back or trains(layer)
         token += products(layer, back)
         pair += attention(width, back)
@@ -120,11 +121,13 @@ def products(network: nn.Module, back: bool) -> int:
         back: whether gradients pass through them to their inputs.
     """
     found = (part for part in network.modules() if isinstance(part, _LAYERS))
+    # Forward, gradient of the input, gradient of the weight: a multiplication and an addition per weight each.
     return sum(2 * _weights(part) * (1 + back + _weight_trains(part)) for part in found)
 
 
 def attention(width: int, back: bool) -> int:
     """Return the FLOPs of attention in one layer for a pair of positions: a score and a weighted value."""
+    # Two products of 2 * width FLOPs forward; each has two gradients, of its two factors.
     return 4 * width * (1 + 2 * back)
 
 

@@ -89,6 +89,7 @@ def add_distractor_pages(
     if not wanted:
         return document, tuple(ranked)
     others = sorted(set(range(1, len(document.pages) + 1)) - set(ranked))
+    # A random share of the pages from the same document, which are the harder distractors; the rest from another.
     own = random.permutation(others)[: int(random.integers(wanted + 1))].tolist()
     foreign: list[int] = []
     if len(own) < wanted:
@@ -103,6 +104,7 @@ def add_distractor_pages(
 def _unrelated(
     questions: Sequence[Question], document: Document, most: int, random: np.random.Generator
 ) -> Iterator[int]:
+    # Words of questions, options and answers except function words: a page with any of them may be on the subject.
     asked = [text for question in questions for text in (question.question, *question.options, question.answer or "")]
     words = set(terms("\n".join(asked))) - _EMPTY_WORDS
     for place in random.permutation(len(document.pages))[:_LOOKED_AT].tolist():

@@ -153,6 +153,7 @@ def _share(edge: float) -> float:
 
 
 def _pixels(start: float, end: float, size: int) -> tuple[int, int]:
+    # The start is rounded down and the end up, so that no pixel of removed content remains.
     first = min(max(int(start * size), 0), size - 1)
     return first, min(max(int(-(-end * size // 1)), first + 1), size)
 

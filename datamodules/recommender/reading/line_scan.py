@@ -78,6 +78,7 @@ def _count_quoted(block: bytes, layout: Layout) -> tuple[int, int] | None:
     data, separator = np.frombuffer(block, np.uint8), ord(layout.separator)
     places = np.flatnonzero((data == separator) | (data == _LF) | (data == _QUOTE) | (data == _CR))
     kinds = data.take(places)
+    # Inside a quoted field after an odd number of quotes. The sum may overflow uint8: only its parity matters.
     inside = (np.cumsum(kinds == _QUOTE, dtype=np.uint8) & 1).astype(bool)
     ends = np.flatnonzero((kinds == _LF) & ~inside)
     if not len(ends):
@@ -108,6 +109,7 @@ def _quotes_are_valid(data: Bytes, places: Places, kinds: Bytes, inside: Mask, s
 
 def _records(marks: Bytes, layout: Layout) -> int | None:
     """Return the number of lines, given their separators and line ends; None if the numbers of fields differ."""
+    # With everything else removed, a file whose lines all have this number of fields repeats the same bytes.
     line = layout.separator.encode() * (len(layout.columns) - 1) + b"\n"
     rows, extra = divmod(len(marks), len(line))
     return rows if not extra and marks.tobytes() == line * rows else None
@@ -123,6 +125,7 @@ def _joined(block: bytes, places: Places, kinds: Bytes, inside: Mask, layout: La
     plain = separators == len(layout.columns) - 1
     last = np.flatnonzero(~continues)  # lines that end a record
     first = np.concatenate([[0], last[:-1] + 1])
+    # Records of several lines, each of which has the separators of a whole row.
     suspects = np.flatnonzero((last > first) & np.logical_and.reduceat(plain, first))
     starts = np.concatenate([[0], places[lines[:-1]] + 1])
     ends = places[lines] + 1

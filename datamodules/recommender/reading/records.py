@@ -54,7 +54,7 @@ def records(layout: Layout) -> Iterator[Record]:
                         "the quotes, or double those inside a quoted field"
                     )
                 yield Record(number, fields, fault)
-                if fault:
+                if fault:  # the quotes have joined lines by mistake, so these are read again as rows of their own
                     lines.put_back(read[1:])
                 else:
                     number += len(read) - 1

@@ -164,9 +164,11 @@ def _steps(path: Path, numbers: NDArray[np.int64], times: NDArray[np.float64]) -
     row, step = int(distances.argmin()) + 1, float(distances.min())
     if step != round(step):
         raise ValueError(f"{at(row)}: found a step of {step:g} ms, expected whole milliseconds")
+    # Rows may be missing, so the smallest distance is the step, if the others are multiples of it.
     total = float(times[-1] - times[0]) / step
     steps = np.round((times - times[0]) / step)
     uneven = times - times[0] != steps * step
+    # If most distances are larger and the file would be mostly gaps, the smallest distance is an irregular row.
     lengths, counts = np.unique(distances, return_counts=True)
     usual = float(lengths[counts.argmax()])
     if usual > step and (uneven.any() or len(times) < _SPARSEST * total):

@@ -52,7 +52,7 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
         block = file.read(_BLOCK)
         if len(block) < _BLOCK:
             raise _truncated(archive, last, offset + len(block))
-        if not any(block):
+        if not any(block):  # a block of zeros is the end mark
             return
         header = _header(block, archive, last, offset)
         name = extended.get("path", header.name)
@@ -63,7 +63,8 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
                 f"{archive}: the header of {last} states {size} bytes, at byte {offset:,}; the archive is corrupt"
             )
         offset += _BLOCK
-        padded = -(-size // _BLOCK) * _BLOCK
+        padded = -(-size // _BLOCK) * _BLOCK  # contents fill whole blocks
+        # An extended header precedes the file that it describes.
         if header.kind in (_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL):
             if size > _MOST_EXTENSION:
                 raise ValueError(f"{archive}: an extended header of {size:,} bytes at byte {offset:,}; expected a path")
@@ -119,6 +120,7 @@ class _Header(NamedTuple):
 def _header(block: bytes, archive: str, last: str, at: int) -> _Header:
     """Parse a POSIX ustar or GNU header; tarfile's own parser is eight times slower."""
     try:
+        # The checksum counts its own field, bytes 148 to 155, as spaces.
         if sum(block) - sum(block[148:156]) + 8 * ord(" ") != int(block[148:156].strip(b"\0 "), 8):
             raise ValueError("wrong checksum")
         name = block[:100].partition(b"\0")[0]

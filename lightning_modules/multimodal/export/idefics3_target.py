@@ -124,6 +124,7 @@ class Idefics3(ExportTarget):
 
 
 def _blank(parts: ModelParts, value: int) -> bool:
+    """Return whether pixels of a value become zero after normalisation, which transformers takes for padding."""
     scale, mean, _ = parts.tower.normalisation
     return all(value * scale == middle for middle in mean)
 
@@ -153,7 +154,7 @@ def _add_rows(parts: ModelParts, tokens: list[int]) -> None:
     table = _lengthened(embeddings.weight, rows)
     table[tokens] = parts.learned.weight.detach().to(table)
     wide = nn.Embedding(rows, table.shape[1], _weight=table)
-    layer = nn.Linear(table.shape[1], rows, bias=False, device="meta")
+    layer = nn.Linear(table.shape[1], rows, bias=False, device="meta")  # without memory: the weight follows
     layer.weight = wide.weight if has_tied_embeddings(parts) else nn.Parameter(_lengthened(scores.weight, rows))
     causal.set_input_embeddings(wide)
     causal.set_output_embeddings(layer)

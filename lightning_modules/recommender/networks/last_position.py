@@ -33,7 +33,7 @@ def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tens
     groups = min(_MAX_GROUPS, batch_size, batch_size * length // _POSITIONS_PER_GROUP) if on_cpu else 1
     if groups <= 1:
         return encoder(history, last_only=True)[:, 0]
-    order = history.lengths.argsort()
+    order = history.lengths.argsort()  # groups of similar length, each padded to its own longest row
     states = []
     for rows in order.tensor_split(groups):
         longest = max(int(history.lengths[rows[-1]]), 1)
@@ -47,7 +47,7 @@ def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tens
             None if history.event_numbers is None else history.event_numbers[rows, :longest],
         )
         states.append(encoder(group, last_only=True)[:, 0])
-    return torch.cat(states)[order.argsort()]
+    return torch.cat(states)[order.argsort()]  # back in the order of the rows
 
 
 def last_attention(
@@ -71,6 +71,7 @@ def last_attention(
     intervals = None
     if relations is not None:
         intervals = select_position(relations.intervals, last).unsqueeze(1).expand(-1, query.shape[1], -1, -1)
+        # As in fused_causal_attention.py: products with all T + 1 relation keys, then a look-up for each key.
         scores = scores + (query @ relations.keys.to(query.dtype).mT).gather(-1, intervals)
     later = torch.arange(key.shape[-2], device=last.device) > last[:, None, None, None]
     exact = torch.promote_types(scores.dtype, torch.float32)

@@ -16,12 +16,13 @@ import triton.language as tl
 def _kept(keys, places, head_row, batch, rows, columns, place_stride, dropped):
     """Return the dropout mask of a tile: the bits of `keyed_bits`, of which 16 decide an element."""
     key = tl.load(keys + batch)
+    # A 64-bit number per four elements of a row, as on the CPU. The factors are the constants of `keyed_bits` as int64.
     place = head_row + rows[:, None] * place_stride + columns[None, :] // 4
     bits = tl.load(places + place) ^ key
     bits *= -4658895280553007687
     bits ^= bits >> 32
     bits *= -7723592293110705685
-    lane = (bits >> ((columns[None, :] % 4) * 16)).to(tl.int16)
+    lane = (bits >> ((columns[None, :] % 4) * 16)).to(tl.int16)  # the 16 bits of this element, as a signed number
     return lane >= dropped - 32768
 
 
@@ -61,6 +62,8 @@ def mix_values(
     intervals += batch * length * length
     q = tl.load(query + at + rows[:, None] * D + widths[None, :], mask=inside, other=0.0)
 
+    # First pass: the softmax's denominator with a running maximum, as in FlashAttention. Keys after the last query of
+    # the program are never visited.
     largest = tl.full([M], -1e30, tl.float32)
     total = tl.zeros([M], tl.float32)
     for start in range(0, tl.minimum(length, (block + 1) * M), N):
@@ -69,6 +72,7 @@ def mix_values(
         k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
         scores, causal, place = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         higher = tl.maximum(largest, tl.max(scores, 1))
+        # The sum so far was relative to the old maximum.
         total = total * tl.exp(largest - higher) + tl.sum(tl.exp(scores - higher[:, None]), 1)
         largest = higher
     log_sum = largest + tl.log(tl.maximum(total, 1e-30))
@@ -133,6 +137,7 @@ def differentiate_queries(
         if DROPOUT:
             kept = _kept(mask_keys, mask_places, head * head_stride, batch, rows, columns, place_stride, dropped)
             by_weight = tl.where(kept, by_weight, 0.0)
+        # Softmax: dL/ds = p (dL/dp - sum p dL/dp); the sum is `correction`, computed by the caller.
         by_score = probabilities * (by_weight - correction[:, None])
         result += tl.dot(by_score.to(k.dtype), k, input_precision=PRECISION)
         tl.atomic_add(grad_mass + place, by_score, mask=causal)
@@ -162,6 +167,7 @@ def differentiate_keys(
 
     by_key = tl.zeros([N, WIDTH], tl.float32)
     by_value = tl.zeros([N, WIDTH], tl.float32)
+    # Queries from the first key on; earlier queries do not see these keys.
     for start in range((block * N) // M * M, length, M):
         rows = start + tl.arange(0, M)
         inside = (rows[:, None] < length) & (widths[None, :] < D)
