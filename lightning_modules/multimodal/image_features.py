@@ -22,7 +22,7 @@ from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatu
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower, tower_background, tower_shape
 
-_PLACE_STD = 0.02  # the initial standard deviation of most language models' embeddings
+_EMBEDDING_STD = 0.02  # the initial standard deviation of most language models' embeddings
 
 
 class ImageFeatures(ModalityFeatures[ImageData]):
@@ -72,12 +72,12 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         return VisionTower(self.settings, precision)
 
     @override
-    def build_places(self, data: ImageData, hidden_size: int) -> nn.Embedding | None:
+    def build_view_embeddings(self, data: ImageData, hidden_size: int) -> nn.Embedding | None:
         learned = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).learned
         if not learned:
             return None
         places = nn.Embedding(learned, hidden_size)
-        nn.init.normal_(places.weight, std=_PLACE_STD)
+        nn.init.normal_(places.weight, std=_EMBEDDING_STD)
         return places
 
     @override
@@ -89,9 +89,9 @@ class ImageFeatures(ModalityFeatures[ImageData]):
             views = _black_view(views)
         vectors = networks.projector(networks.encoder(views))  # [V, N, C]
         if modality.order is not None:
-            return order_features(vectors, networks.places, modality.order)
-        if networks.places is not None:
-            places = networks.places(views.places).unsqueeze(1).to(vectors.dtype)
+            return order_features(vectors, networks.view_embeddings, modality.order)
+        if networks.view_embeddings is not None:
+            places = networks.view_embeddings(views.places).unsqueeze(1).to(vectors.dtype)
             vectors = torch.cat((places, vectors), dim=1)
         counts = modality.views * vectors.shape[1]
         vectors = vectors.flatten(0, 1)

@@ -25,7 +25,7 @@ class FeatureNetworks(NamedTuple):
 
     encoder: Any  # the class that `build_encoder` returns, or its wrapper
     projector: Projector
-    places: nn.Embedding | None = None
+    view_embeddings: nn.Embedding | None = None  # learned vectors among the features of views
 
 
 class ModalityFeatures(ABC, Generic[DataT]):
@@ -54,8 +54,8 @@ class ModalityFeatures(ABC, Generic[DataT]):
     def build_encoder(self, data: DataT, precision: Precision) -> nn.Module:
         """Return the encoder. It has an attribute `output_size`, the width of its features."""
 
-    def build_places(self, data: DataT, hidden_size: int) -> nn.Embedding | None:
-        """Return the embeddings of places inside a sample, of width `hidden_size`, or None if none are needed."""
+    def build_view_embeddings(self, data: DataT, hidden_size: int) -> nn.Embedding | None:
+        """Return embeddings of positions in a sample (of a tile, of a line end), of width `hidden_size`, or None."""
         return None
 
     @abstractmethod

@@ -47,7 +47,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
 
     encoder: nn.Module
     projector: Projector
-    places: nn.Embedding | None
+    places: nn.Embedding | None  # the view embeddings; checkpoints have this name
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         assert isinstance(output_size, int), "see ModalityFeatures.build_encoder"
         self.projector = Projector(self.projector_settings, output_size, self.language_model.hidden_size)
         self.evaluation = self.build_evaluation()
-        self.places = self.modality.build_places(self.data, self.language_model.hidden_size)
+        self.places = self.modality.build_view_embeddings(self.data, self.language_model.hidden_size)
 
     @override
     def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:

@@ -32,10 +32,10 @@ def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
     scores = as_blocks(scores)
     of_target, count = scores.of(target[:, None]), torch.zeros_like(target)
     for block in scores.blocks():
-        ahead = ~(block.scores < of_target)
+        ahead = ~(block.scores < of_target)  # not `>=`, which is false for NaN
         if seen is not None:
             ahead[block_positions(block, seen)] = False
-        ahead[block_positions(block, target[:, None])] = True
+        ahead[block_positions(block, target[:, None])] = True  # the target counts itself, so ranks begin at 1
         count += ahead.sum(1)
     return count * (target > 0)
 

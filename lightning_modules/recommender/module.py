@@ -63,9 +63,9 @@ class SequentialRecommender(RankingModule):
         time_span: largest distinct `linear` time interval, in units of the user's smallest gap (TiSASRec's T).
         time_buckets: `linear` time intervals in units of the user's smallest gap, as in the paper, or `log`: 65 buckets
             of seconds, each 1.35 times as wide as the previous bucket, up to 7 years.
-        request_time: count the intervals of each position from the time of the event that it predicts, which is that of
-            the target or of the request. The metrics are named `request_time/...`, as they are not comparable with
-            those of models that know the past alone.
+        request_time: count the intervals of each position from the time of the event that it predicts: the time of the
+            target or of the request. The metrics are named `request_time/...`, as they are not comparable with
+            metrics of models that know the past alone.
         streams: number of residual streams of `mhc` and `gated_mhc`.
         sinkhorn_iterations: Sinkhorn-Knopp iterations that make the stream mixing doubly stochastic.
         tie_output: score items with their input embeddings.

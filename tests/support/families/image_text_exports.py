@@ -69,7 +69,7 @@ def tiny_parts(
     vision = VisionTower(settings, formats)
     model = LanguageModelSettings(config={**LANGUAGE_MODEL, **language_model})
     language = LanguageModel(model, tokenizer.vocabulary_size, formats)
-    connector, learned = Projector(projector, 24, 32), features.build_places(data, 32)
+    connector, learned = Projector(projector, 24, 32), features.build_view_embeddings(data, 32)
     with torch.no_grad():
         for part in (vision, connector, language, learned):
             for parameter in part.parameters() if part is not None else ():
