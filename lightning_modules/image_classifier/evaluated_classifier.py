@@ -65,15 +65,15 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
             samples = batch.samples.tolist()
             for row in self.preview_reservoir.rows_to_keep(samples):
                 share, label = scores[row].softmax(0).max(0)
-                shown = ImagePreview(int(batch.labels[row]), int(label), float(share))
-                self.preview_reservoir.keep(samples[row], shown)
+                preview = ImagePreview(int(batch.labels[row]), int(label), float(share))
+                self.preview_reservoir.keep(samples[row], preview)
 
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of images: their classes and predictions."""
         return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
 
-    def _example(self, sample: int, shown: ImagePreview) -> SamplePreview:
-        return example(*self.data.validation_image(sample), shown, self.data.classes)
+    def _example(self, sample: int, preview: ImagePreview) -> SamplePreview:
+        return example(*self.data.validation_image(sample), preview, self.data.classes)
 
     @override
     def on_validation_epoch_end(self) -> None:

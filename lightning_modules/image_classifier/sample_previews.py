@@ -18,23 +18,23 @@ class ImagePreview(NamedTuple):
     probability: float
 
 
-def example(name: str, pixels: NDArray[np.uint8], shown: ImagePreview, classes: Sequence[str]) -> SamplePreview:
+def example(name: str, pixels: NDArray[np.uint8], preview: ImagePreview, classes: Sequence[str]) -> SamplePreview:
     """Render the preview of an image.
 
     Args:
         name: name of the image.
         pixels: [C, H, W], grey or RGB.
-        shown: result of the image.
+        preview: result of the image.
         classes: names of the K classes.
     """
     from PIL import Image
 
-    known = shown.label >= 0
+    known = preview.label >= 0
     return SamplePreview(
         name=name,
         question="",
-        expected=classes[shown.label] if known else "",
-        answer=f"{classes[shown.predicted]} ({shown.probability:.0%})",
-        right=shown.predicted == shown.label if known else None,
+        expected=classes[preview.label] if known else "",
+        answer=f"{classes[preview.predicted]} ({preview.probability:.0%})",
+        right=preview.predicted == preview.label if known else None,
         picture=encode_png_grid(Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))),
     )

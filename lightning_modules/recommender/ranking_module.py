@@ -105,8 +105,8 @@ class RankingModule(LockstepModule[RecommenderData]):
         """Return previews of users: their last items, the next item and the recommendations."""
         return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
 
-    def _example(self, row: int, shown: UserPreview) -> SamplePreview:
-        return example(self.data.user(row), shown, self.data.catalog.title)
+    def _example(self, row: int, preview: UserPreview) -> SamplePreview:
+        return example(self.data.user(row), preview, self.data.catalog.title)
 
     # -- prediction --------------------------------------------------------------------------------------------------
 

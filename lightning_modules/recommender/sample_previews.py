@@ -45,16 +45,16 @@ def user_preview(scores: Scores, batch: RankingBatch, row: int, remove_seen: boo
     )  # fmt: skip
 
 
-def example(user: str, shown: UserPreview, title: Callable[[int], str]) -> SamplePreview:
+def example(user: str, preview: UserPreview, title: Callable[[int], str]) -> SamplePreview:
     """Render a preview. It is right if the target is recommended; otherwise the target follows with its rank."""
-    history = f"the last {len(shown.last)} of {shown.events}" if shown.events > len(shown.last) else "all"
-    right = shown.rank <= BEST
-    answer = _lines(shown.best, title)
+    history = f"the last {len(preview.last)} of {preview.events}" if preview.events > len(preview.last) else "all"
+    right = preview.rank <= BEST
+    answer = _lines(preview.best, title)
     return SamplePreview(
         name=f"user {user}",
-        question=f"{history} events, the newest first:\n{_lines(shown.last, title)}",
-        expected=title(shown.target),
-        answer=answer if right else f"{answer}\n...\n{shown.rank}. {title(shown.target)}",
+        question=f"{history} events, the newest first:\n{_lines(preview.last, title)}",
+        expected=title(preview.target),
+        answer=answer if right else f"{answer}\n...\n{preview.rank}. {title(preview.target)}",
         right=right,
     )
 

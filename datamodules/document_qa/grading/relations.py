@@ -57,7 +57,9 @@ def parse_relation(text: str) -> Relation | None:
     text = unicodedata.normalize("NFKC", text).casefold().strip().rstrip(".。!")
     if _NOT.search(text):
         return None
-    match = _ENGLISH.fullmatch(text) or next((found for one in _CHINESE if (found := one.fullmatch(text))), None)
+    match = _ENGLISH.fullmatch(text) or next(
+        (found for pattern in _CHINESE if (found := pattern.fullmatch(text))), None
+    )
     if match is None:
         return None
     words = _SAYS_A_DIRECTION.findall(match["direction"])

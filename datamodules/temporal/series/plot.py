@@ -21,19 +21,19 @@ def draw(series: Sequence[InputSeries]) -> "Image":
     """Draw the first series below each other, each from its smallest to its largest value, with gaps."""
     from PIL import Image, ImageDraw
 
-    shown = series[:_MOST]
-    sheet = Image.new("RGB", (_WIDTH, len(shown) * (_GAP + _PANEL) + _LEFT), _PAPER)
+    drawn = series[:_MOST]
+    sheet = Image.new("RGB", (_WIDTH, len(drawn) * (_GAP + _PANEL) + _LEFT), _PAPER)
     pen = ImageDraw.Draw(sheet)
-    for number, one in enumerate(shown):
+    for number, panel in enumerate(drawn):
         top = number * (_GAP + _PANEL) + _GAP
-        normalized = normalize(one.values)
+        normalized = normalize(panel.values)
         pen.rectangle((_LEFT, top, _WIDTH - _LEFT, top + _PANEL), outline=_GRID)
         pen.text(
             (_LEFT, top - 15),
-            f"{one.name} {one.unit}: {len(one.values)} steps".encode("ascii", "replace").decode(),
+            f"{panel.name} {panel.unit}: {len(panel.values)} steps".encode("ascii", "replace").decode(),
             _INK,
         )
-        across = np.linspace(_LEFT, _WIDTH - _LEFT, max(2, len(one.values)))
+        across = np.linspace(_LEFT, _WIDTH - _LEFT, max(2, len(panel.values)))
         points: list[tuple[float, float]] = []
         for x, share, present in zip(across, normalized.shares, normalized.present, strict=False):
             if present:
