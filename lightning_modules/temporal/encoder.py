@@ -52,6 +52,31 @@ def value_features(values: Tensor, present: Tensor) -> Tensor:
 VALUE_FEATURES = 7 + 2 * len(VALUE_WAVES)
 
 
+def summary_features(values: Tensor, present: Tensor) -> Tensor:
+    """Return a summary [S, K, SUMMARY_FEATURES] of each channel of values [S, K, T]; 0 without measurements.
+
+    It contains the minimum, the maximum, and the means of the first and the last tenth of the measurements, each with
+    its Fourier features, and the Fourier features of the first steps at the minimum and at the maximum. A patch alone
+    contains neither, so without a summary the language model has to search all patches for them.
+    """
+    top, highest = values.masked_fill(~present, -math.inf).max(-1)
+    low, lowest = values.masked_fill(~present, math.inf).min(-1)
+    rank = present.cumsum(-1)  # 1 for the first measurement
+    number = rank[..., -1:]
+    end = (number // 10).clamp_min(1)
+    first, last = (
+        (values * part).sum(-1) / end.squeeze(-1) for part in (present & (rank <= end), present & (rank > number - end))
+    )
+    measured = number > 0
+    levels = torch.stack((low, top, first, last), dim=-1).masked_fill(~measured, 0)
+    steps = torch.stack((lowest, highest), dim=-1).to(values.dtype)
+    parts = (levels, waves(levels, VALUE_WAVES).flatten(-2), waves(steps, STEP_WAVES).flatten(-2))
+    return torch.cat(parts, dim=-1) * measured
+
+
+SUMMARY_FEATURES = 4 * (1 + 2 * len(VALUE_WAVES)) + 2 * 2 * len(STEP_WAVES)
+
+
 class SeriesEncoder(nn.Module):
     """Maps series of K channels to features [F, C]; the layout determines their number.
 
@@ -64,6 +89,7 @@ class SeriesEncoder(nn.Module):
         dropout: share of activations dropped in training, after each layer.
         activation_checkpointing: keep only the states between layers in training, and recompute the others in the
             backward pass.
+        summary: add `summary_features` of a channel to each of its features; needs the kind `channel_patch`.
     """
 
     def __init__(
@@ -75,10 +101,16 @@ class SeriesEncoder(nn.Module):
         pooling: Pooling = "mean",
         dropout: float = 0.0,
         activation_checkpointing: bool = False,
+        summary: bool = False,
     ) -> None:
         super().__init__()
         if any(size % 2 == 0 for size in kernel_sizes):
             raise ValueError(f"kernel_sizes must be odd, so that a layer keeps the steps; got {list(kernel_sizes)}")
+        if summary and layout.tokens != "channel_patch":
+            raise ValueError(
+                f"model.init_args.encoder_summary is true and data.init_args.series_tokens {layout.tokens}; a summary "
+                "is that of a channel, which needs channel_patch"
+            )
         self.layout, self.pooling, self.output_size = layout, pooling, output_size
         self.activation_checkpointing = activation_checkpointing
         self.apart = layout.tokens == "channel_patch"
@@ -87,13 +119,16 @@ class SeriesEncoder(nn.Module):
         self.layers = nn.ModuleList(MaskedConvolution(hidden_size, size, dropout) for size in kernel_sizes)
         steps = 1 if layout.tokens == "pooled" else layout.patch
         self.read_out = nn.Linear(steps * hidden_size, output_size)
-        self.time = nn.Linear(2 * len(STEP_WAVES), output_size if steps > 1 else hidden_size, bias=False)
+        self.time = nn.Linear(
+            2 * len(STEP_WAVES), hidden_size if layout.tokens == "pooled" else output_size, bias=False
+        )
         # Place and channel get the scale of the values; smaller encodings are confused for hundreds of training steps.
         nn.init.normal_(self.time.weight, std=len(STEP_WAVES) ** -0.5)
         if layout.tokens != "pooled":
             self.raw = nn.Linear(steps * width, output_size, bias=False)  # bypasses the convolutions
         if self.apart:
             self.channel = nn.Embedding(layout.channels, output_size)
+        self.summary = nn.Linear(SUMMARY_FEATURES, output_size, bias=False) if summary else None
 
     def forward(self, series: Series) -> Tensor:
         """Return features [F, C] in the order of series, channels (`channel_patch`) and patches."""
@@ -120,6 +155,8 @@ class SeriesEncoder(nn.Module):
         real = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]; -(-a // b) rounds up
         if self.apart:
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
+            if self.summary is not None:
+                patches = patches + self.summary(summary_features(series.values, series.present))[:, :, None]
             real = real[:, None].expand(patches.shape[:3])
         return patches[real]
 
@@ -131,6 +168,8 @@ class SeriesEncoder(nn.Module):
         if self.layout.tokens == "pooled":
             return total + rows * products(self.read_out, back=True) + steps * products(self.time, back=False)
         total += rows * patches * (products(self.read_out, back=True) + products(self.raw, back=False))
+        if self.summary is not None:
+            total += rows * products(self.summary, back=False)
         return total + patches * products(self.time, back=False)
 
     def _time_embedding(self, steps: Tensor) -> Tensor:

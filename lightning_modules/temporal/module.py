@@ -41,6 +41,8 @@ class TimelineReader(MultimodalModule[TemporalData]):
         encoder_dropout: share of the encoder's activations dropped in training.
         encoder_activation_checkpointing: keep only the states between the encoder's layers, and recompute the others in
             the backward pass: less memory, more time.
+        encoder_summary: add a summary of each channel (extremes with their steps, levels at both ends) to its features;
+            needs `series_tokens: channel_patch` of the data.
         blind: train and evaluate without the series, as a baseline.
         max_new_tokens: maximum length of an answer that an evaluation generates.
         training: see LanguageModule and LockstepModule; the parts in `learning_rates` are encoder, projector and
@@ -57,6 +59,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
         pooling: Pooling = "mean",
         encoder_dropout: float = 0.0,
         encoder_activation_checkpointing: bool = False,
+        encoder_summary: bool = False,
         blind: bool = False,
         max_new_tokens: int = 64,
         **training: Unpack[LanguageModuleOptions],
@@ -72,6 +75,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
             "pooling": pooling,
             "dropout": encoder_dropout,
             "activation_checkpointing": encoder_activation_checkpointing,
+            "summary": encoder_summary,
         }
         super().__init__(SeriesFeatures(encoder, blind), language_model, projector=projector, **training)
         kind = self.projector_settings.kind

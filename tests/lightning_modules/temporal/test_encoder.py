@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.temporal.batch import Series, SeriesLayout, SeriesTokens
-from lightning_modules.temporal.encoder import STEP_WAVES, SeriesEncoder, value_features, waves
+from lightning_modules.temporal.encoder import (
+    STEP_WAVES,
+    SUMMARY_FEATURES,
+    VALUE_WAVES,
+    SeriesEncoder,
+    summary_features,
+    value_features,
+    waves,
+)
 
 CHANNELS = 3
 KINDS = get_args(SeriesTokens)
@@ -29,11 +37,11 @@ def encoder(tokens: SeriesTokens, **settings) -> SeriesEncoder:
     return SeriesEncoder(SeriesLayout(CHANNELS, tokens, 4), output_size=10, hidden_size=8, **settings).eval()
 
 
-@pytest.mark.parametrize("tokens", KINDS)
+@pytest.mark.parametrize(("tokens", "summary"), [*((kind, False) for kind in KINDS), ("channel_patch", True)])
 @settings(max_examples=20, deadline=None)
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5), room=st.integers(0, 9))
-def test_alone_as_in_any_batch(tokens, lengths, room):
-    network, batch = encoder(tokens), series(lengths, room=room)
+def test_alone_as_in_any_batch(tokens, summary, lengths, room):
+    network, batch = encoder(tokens, summary=summary), series(lengths, room=room)
     together = network(batch)
     apart = []
     for row, length in enumerate(lengths):
@@ -99,6 +107,41 @@ def test_a_chat_without_a_series_has_no_features():
     for tokens in KINDS:
         features = encoder(tokens)(batch)
         assert len(features) == encoder(tokens).layout.feature_count(5) and features.isfinite().all()
+
+
+@pytest.mark.parametrize("tokens", ["patch", "channel_patch"])
+def test_a_patch_of_a_single_step(tokens):
+    network = SeriesEncoder(SeriesLayout(CHANNELS, tokens, 1), output_size=10, hidden_size=8).eval()
+    assert len(network(series([5]))) == network.layout.feature_count(5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(length=st.integers(1, 40), seed=st.integers(0, 1000))
+def test_a_summary_is_that_of_the_measurements(length, seed):
+    """The plain reference computes one channel at a time, on the measurements alone."""
+    batch = series([length], seed, room=3)
+    batch = batch._replace(values=(batch.values * 10).round() / 10)  # equal values: the first step counts
+    found = summary_features(batch.values, batch.present)
+    assert found.shape == (1, CHANNELS, SUMMARY_FEATURES)
+    for channel in range(CHANNELS):
+        steps = batch.present[0, channel].nonzero().flatten()
+        there = batch.values[0, channel, steps]
+        if not len(steps):
+            assert not found[0, channel].any()
+            continue
+        end = max(1, len(there) // 10)
+        levels = torch.stack((there.min(), there.max(), there[:end].mean(), there[-end:].mean()))
+        firsts = [
+            next(t for t, v in zip(steps.tolist(), there.tolist(), strict=True) if v == extreme)
+            for extreme in levels[:2]
+        ]
+        at = waves(torch.tensor(firsts, dtype=torch.float32), STEP_WAVES).flatten()
+        torch.testing.assert_close(found[0, channel], torch.cat((levels, waves(levels, VALUE_WAVES).flatten(), at)))
+
+
+def test_a_summary_needs_features_of_a_channel():
+    with pytest.raises(ValueError, match="series_tokens patch; .* needs channel_patch"):
+        encoder("patch", summary=True)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
