@@ -1,4 +1,4 @@
-"""`fit`: a training in this process whose end is the error itself; `serve`: metrics over HTTP."""
+"""Fixtures: `fit` trains in this process and raises the error itself; `serve` serves metrics over HTTP."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""best.ckpt and last.ckpt."""
+"""Tests when best.ckpt and last.ckpt are saved."""
 
 import math
 from pathlib import Path

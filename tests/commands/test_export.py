@@ -1,4 +1,4 @@
-"""`train.py export`: from a run to a directory that other programs load and whose model card describes it."""
+"""Tests `train.py export`: from a run to a directory that other programs load and whose model card describes it."""
 
 import json
 import os

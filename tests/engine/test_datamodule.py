@@ -1,4 +1,4 @@
-"""The position in the order of the samples in a checkpoint, and the runs that can resume from it."""
+"""Tests the position in the order of the samples in a checkpoint, and the runs that can resume from it."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Choose free TCP ports of this machine."""
+"""Chooses free TCP ports of this machine."""
 
 import random
 import socket

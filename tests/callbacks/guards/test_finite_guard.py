@@ -1,4 +1,4 @@
-"""The guard on one rank; tests/distributed/faults/test_numeric_guards.py tests two ranks."""
+"""Tests the guard on one rank; tests/distributed/faults/test_numeric_guards.py tests two ranks."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Advice for an out-of-memory error: the batch, the peak, and the first setting to change, with its value."""
+"""Tests the advice for an out-of-memory error: the batch, the peak, and the first setting to change, with its value."""
 
 from types import SimpleNamespace
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Preemption on one rank; tests/distributed/resume/test_preemption.py stops whole runs."""
+"""Tests preemption on one rank; tests/distributed/resume/test_preemption.py stops whole runs."""
 
 import os
 import signal

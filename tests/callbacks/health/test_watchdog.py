@@ -1,4 +1,4 @@
-"""Time limits of phases and of collectives; tests/distributed tests what happens when they are exceeded."""
+"""Tests time limits of phases and of collectives; tests/distributed tests what happens when they are exceeded."""
 
 import faulthandler
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""train.log and log.jsonl: which rank writes which records, and failing disks."""
+"""Tests train.log and log.jsonl: which rank writes which records, and failing disks."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The records of metrics.jsonl."""
+"""Tests the records of metrics.jsonl."""
 
 import json
 from datetime import datetime, timezone

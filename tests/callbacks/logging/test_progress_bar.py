@@ -1,4 +1,4 @@
-"""A step's metrics in one line, in train.log and beside the progress bar."""
+"""Tests a step's metrics in one line, in train.log and beside the progress bar."""
 
 import logging
 import re

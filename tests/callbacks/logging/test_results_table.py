@@ -1,4 +1,4 @@
-"""The table at the end of a run: the model and its baselines."""
+"""Tests the table at the end of a run: the model and its baselines."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""train.log, metrics.jsonl and environment.json of a run."""
+"""Tests train.log, metrics.jsonl and environment.json of a run."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Finding the largest micro-batch that fits, before training."""
+"""Tests the search for the largest micro-batch that fits, before training."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Energy of a training, with planted counters."""
+"""Tests the energy of a training, with planted counters."""
 
 import json
 

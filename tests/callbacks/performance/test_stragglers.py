@@ -1,4 +1,4 @@
-"""A rank that is slower than the others is named."""
+"""Tests that a rank that is slower than the others is reported."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The number of CPU threads: timed, recorded, and used again by a resumed run."""
+"""Tests the number of CPU threads: it is timed, recorded, and used again by a resumed run."""
 
 import json
 import logging

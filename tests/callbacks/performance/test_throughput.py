@@ -1,4 +1,4 @@
-"""Throughput, model FLOPs utilization and data wait, with a fake clock."""
+"""Tests throughput, model FLOPs utilization and data wait, with a fake clock."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Health of a run, metrics of a training, and that there is no endpoint by default."""
+"""Tests the health of a run, the metrics of a training, and that there is no endpoint by default."""
 
 import math
 import socket

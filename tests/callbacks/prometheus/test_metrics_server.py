@@ -1,4 +1,4 @@
-"""The HTTP server of the Prometheus endpoint."""
+"""Tests the HTTP server of the Prometheus endpoint."""
 
 import os
 import socket

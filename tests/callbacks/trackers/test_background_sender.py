@@ -1,4 +1,4 @@
-"""The thread that sends items to a tracker."""
+"""Tests the thread that sends items to a tracker."""
 
 import threading
 

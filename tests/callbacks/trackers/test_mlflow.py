@@ -1,4 +1,4 @@
-"""MLflow with its real client and a database file, without a network or an account."""
+"""Tests MLflow with its real client and a database file, without a network or an account."""
 
 import os
 import socket

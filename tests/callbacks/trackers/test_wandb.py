@@ -1,4 +1,4 @@
-"""W&B with the real package, offline, without a network or an account."""
+"""Tests W&B with the real package, offline, without a network or an account."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The chat, with a model of its own and lines from a pipe."""
+"""Tests the chat, with a fake model and lines from a pipe."""
 
 import io
 import json

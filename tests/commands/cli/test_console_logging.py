@@ -1,4 +1,4 @@
-"""A line of another rank than 0 names it and its place on the machine."""
+"""Tests that a line of a rank other than 0 states the rank and its local rank."""
 
 import json
 import logging

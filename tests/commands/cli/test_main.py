@@ -1,4 +1,4 @@
-"""The command line: what is accepted, what is refused and in which words, which run and which checkpoint are meant."""
+"""Tests the command line: what is accepted or refused, with which message; which run and checkpoint are used."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which callbacks are Lockstep's own."""
+"""Tests which callbacks are Lockstep's own."""
 
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint

@@ -1,4 +1,4 @@
-"""Two runs side by side: each answers as alone, and runs of other tasks or data are refused."""
+"""Tests two runs side by side: each answers as alone, and runs of other tasks or data are refused."""
 
 import json
 from contextlib import contextmanager, nullcontext

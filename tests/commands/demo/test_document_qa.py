@@ -1,4 +1,4 @@
-"""The page and the chat of a reader of documents: equal to `predict`, with the evidence on its page."""
+"""Tests the page and the chat of a reader of documents: equal to `predict`, with the evidence on its page."""
 
 import base64
 import io

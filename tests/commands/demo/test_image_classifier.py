@@ -1,4 +1,4 @@
-"""The page of an image classifier: in process, and in a real browser."""
+"""Tests the page of an image classifier: in process, and in a real browser."""
 
 import io
 import json

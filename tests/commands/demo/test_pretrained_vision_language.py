@@ -1,4 +1,4 @@
-"""The page of a fine-tuned image-text model: equal to `predict`, over several turns."""
+"""Tests the page of a fine-tuned image-text model: equal to `predict`, over several turns."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The page of a recommender: equal to `predict`, explained, and driven in a real browser."""
+"""Tests the page of a recommender: equal to `predict`, explained, and driven in a real browser."""
 
 import json
 

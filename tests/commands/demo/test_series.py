@@ -1,4 +1,4 @@
-"""The page of a reader of series of the user: equal to `predict`, with options and without, from CSV files."""
+"""Tests the page of a reader of series of the user: equal to `predict`, with options and without, from CSV files."""
 
 import io
 import json

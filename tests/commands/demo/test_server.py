@@ -1,4 +1,4 @@
-"""The server of a page with a model of its own: queue, limits, login, addresses, errors."""
+"""Tests the server of a page, with a fake model: queue, limits, login, addresses, errors."""
 
 import asyncio
 import base64

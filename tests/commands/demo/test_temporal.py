@@ -1,4 +1,4 @@
-"""The page of a reader of timelines: equal to `predict`, with the points of the answer on the curve."""
+"""Tests the page of a reader of timelines: equal to `predict`, with the points of the answer on the curve."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The page and the chat of a vision-language model: equal to `predict`, token by token, over several turns."""
+"""Tests the page and the chat of a vision-language model: equal to `predict`, token by token, over several turns."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The checks of a config, in an empty folder."""
+"""Fixtures: the checks of a config, in an empty folder."""
 
 from pathlib import Path
 

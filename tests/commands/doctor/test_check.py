@@ -1,4 +1,4 @@
-"""One check that raises, gives up or hangs does not take the others with it."""
+"""Tests that a check that raises, gives up or hangs does not stop the other checks."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Each finding about a config is provoked by a config, a folder or a file that is really so."""
+"""Tests each finding about a config with a real config, folder or file that causes it."""
 
 import os
 import shutil

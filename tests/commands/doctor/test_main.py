@@ -1,4 +1,4 @@
-"""`train.py doctor` as people and programs start it."""
+"""Tests `train.py doctor` as people and programs start it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Port, names and interfaces, with real sockets and the machine's own interfaces."""
+"""Tests the checks of port, names and interfaces, with real sockets and the machine's own interfaces."""
 
 import os
 import shutil

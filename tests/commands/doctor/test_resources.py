@@ -1,4 +1,4 @@
-"""Cores, threads, memory, shared memory and limits, made scarce for real where the system lets one."""
+"""Tests the checks of cores, threads, memory, shared memory and limits, really reduced where the system allows it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The model card of an export, as the hub reads it."""
+"""Tests the model card of an export, as the hub reads it."""
 
 from commands.export.model_card import write_card
 from commands.runs.provenance import TrainingProvenance

@@ -1,4 +1,4 @@
-"""What is imported stays frozen to the end, except with Triton, which takes frozen objects for leaked ones."""
+"""Tests that imported objects stay frozen to the end, except with Triton, which reports frozen objects as leaks."""
 
 import atexit
 import gc

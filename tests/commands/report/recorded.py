@@ -1,4 +1,4 @@
-"""The record of a run as training leaves it, without the training."""
+"""Writes the record of a run as training leaves it, without training."""
 
 import base64
 import json

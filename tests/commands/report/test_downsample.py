@@ -1,4 +1,4 @@
-"""A course of any length in a bounded number of points."""
+"""Tests that a curve of any length becomes a bounded number of points."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""`train.py report` as it is called."""
+"""Tests `train.py report` as users call it."""
 
 import json
 import subprocess

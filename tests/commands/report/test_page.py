@@ -1,4 +1,4 @@
-"""The page of one and of several runs, in a real browser."""
+"""Tests the page of one run and of several runs in a real browser."""
 
 import json
 

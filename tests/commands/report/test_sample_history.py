@@ -1,4 +1,4 @@
-"""The same samples at several evaluations."""
+"""Tests the predictions for the same samples at several evaluations."""
 
 import base64
 import json

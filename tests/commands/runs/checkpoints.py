@@ -1,4 +1,4 @@
-"""Small checkpoints for tests of run directories."""
+"""Writes small checkpoints for tests of run directories."""
 
 import os
 from pathlib import Path

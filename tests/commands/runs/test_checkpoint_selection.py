@@ -1,4 +1,4 @@
-"""Selection of the checkpoint that a command begins with."""
+"""Tests the selection of the checkpoint that a command begins with."""
 
 import os
 from pathlib import Path

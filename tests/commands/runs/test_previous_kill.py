@@ -1,4 +1,4 @@
-"""The report of a previous start that the kernel killed; the kernel's counter is a file of the test's own."""
+"""Tests the report of a previous start that the kernel killed; a file of the test replaces the kernel's counter."""
 
 import json
 

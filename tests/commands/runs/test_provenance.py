@@ -1,4 +1,4 @@
-"""The training of a checkpoint: the metrics of its step alone."""
+"""Tests the record of the training of a checkpoint: the metrics of its step alone."""
 
 import json
 

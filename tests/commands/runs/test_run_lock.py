@@ -1,4 +1,4 @@
-"""Two trainings never write into one folder."""
+"""Tests that two trainings never write into one folder."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Start of a command in a run directory."""
+"""Tests the start of a command in a run directory."""
 
 from pathlib import Path
 

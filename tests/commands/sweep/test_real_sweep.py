@@ -1,4 +1,4 @@
-"""A study of real trainings, killed in the middle of one."""
+"""Tests a study of real trainings that is killed during a training."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a study was begun with, and its last lines."""
+"""Tests the settings that a study was begun with, and its last lines."""
 
 import shutil
 import signal

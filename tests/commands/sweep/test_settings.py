@@ -1,4 +1,4 @@
-"""SWEEP.yaml: what is accepted, and the file, line and key of what is not."""
+"""Tests SWEEP.yaml: what is accepted, and the file, line and key in the message of a refusal."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A SLURM array of two tasks on one study: deploy/slurm/sweep.sbatch under a real SLURM."""
+"""Tests a SLURM array of two tasks on one study: deploy/slurm/sweep.sbatch under a real SLURM."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""The trials of a study, with a short program in place of the training."""
+"""Tests the trials of a study, with a short program instead of the training."""
 
 import json
 import signal

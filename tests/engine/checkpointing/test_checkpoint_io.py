@@ -1,4 +1,4 @@
-"""The checkpoint plugin: round trips, failures known to all ranks, and asynchronous writes."""
+"""Tests the checkpoint plugin: round trips, failures known to all ranks, and asynchronous writes."""
 
 import os
 import threading

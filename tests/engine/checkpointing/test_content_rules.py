@@ -1,4 +1,4 @@
-"""A checkpoint that is whole and holds the wrong things is refused with its key, or loads and trains."""
+"""Tests checkpoints that are complete but have wrong contents: each is refused with its key, or loads and trains."""
 
 import copy
 import logging

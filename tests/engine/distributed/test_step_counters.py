@@ -1,4 +1,4 @@
-"""Step counters of one process, and the steps at which they are polled. tests/distributed has several ranks."""
+"""Tests step counters of one process, and the steps at which they are polled. tests/distributed has several ranks."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The law of engine/io/content_hash.py: which changes of a file are found."""
+"""Tests engine/io/content_hash.py: which changes of a file are found."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Contract of the private hook of Lightning's strategies."""
+"""Checks the contract of the private hook of Lightning's strategies."""
 
 import inspect
 

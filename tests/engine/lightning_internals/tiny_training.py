@@ -1,4 +1,4 @@
-"""A training of a few batches, and the installed versions for the messages of the contract tests."""
+"""Runs a training of a few batches, and states the installed versions in the messages of the contract tests."""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Muon against its definition, torch's own Muon, and AdamW for all other weights."""
+"""Compares Muon with its definition, torch's own Muon, and AdamW for all other weights."""
 
 import pytest
 import torch

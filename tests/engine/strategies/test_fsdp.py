@@ -1,4 +1,4 @@
-"""FSDP in one process: refusals, devices and layers."""
+"""Tests FSDP in one process: refusals, devices and layers."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Sharded checkpoints in one process: what becomes of the folders that torch writes."""
+"""Tests sharded checkpoints in one process: which of the folders that torch writes are kept."""
 
 import os
 import pickle

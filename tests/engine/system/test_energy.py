@@ -1,4 +1,4 @@
-"""Energy counters on planted files of the powercap interface and a planted NVML."""
+"""Tests energy counters on planted files of the powercap interface and a planted NVML."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Missing packages of the extras, and the command that installs them."""
+"""Tests messages about missing packages of the extras, and the command that installs them."""
 
 import configparser
 import pickle

@@ -1,4 +1,4 @@
-"""Memory limits and counters of control groups, in folders like the kernel's, and of this process."""
+"""Tests memory limits and counters of control groups, in folders like the kernel's, and of this process."""
 
 import pytest
 

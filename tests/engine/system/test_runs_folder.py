@@ -1,4 +1,4 @@
-"""The directory of all runs, by option, variable or default."""
+"""Tests how the directory of all runs is determined: by option, variable or default."""
 
 from pathlib import Path
 

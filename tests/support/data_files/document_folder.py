@@ -1,4 +1,4 @@
-"""Write a folder of small technical documents as PDFs, and questions about them."""
+"""Writes a folder of small technical documents as PDFs, and questions about them."""
 
 import json
 from pathlib import Path

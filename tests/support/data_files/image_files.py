@@ -1,4 +1,4 @@
-"""Write small image files, and archives in CIFAR's format."""
+"""Writes small image files, and archives in CIFAR's format."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Write PDFs with the same bytes every time, and make their conversion fail."""
+"""Writes PDFs with the same bytes every time, and makes their conversion fail."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Write chats with images in published formats, for tests and benchmarks.
+"""Writes chats with images in published formats, for tests and benchmarks.
 
 A sample is a list of turns (role, text) and its images; the text of a user has a marker for each image.
 """

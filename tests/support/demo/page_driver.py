@@ -1,4 +1,4 @@
-"""What a visitor does on a page: drops a file, presses a button, waits for an answer."""
+"""Acts as a visitor of a page: drops a file, presses a button, waits for an answer."""
 
 import base64
 import json

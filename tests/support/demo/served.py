@@ -1,4 +1,4 @@
-"""The answers of a run, and a server of their page in a thread of this process."""
+"""Loads the demo of a run, and serves its page in a thread of this process."""
 
 import json
 import threading

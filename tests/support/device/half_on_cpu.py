@@ -1,4 +1,4 @@
-"""float16 with a loss scaler on the CPU, where Lightning takes bfloat16 instead."""
+"""Computes in float16 with a loss scaler on the CPU, where Lightning takes bfloat16 instead."""
 
 import torch
 from lightning.pytorch.plugins import MixedPrecision

@@ -1,4 +1,4 @@
-"""A device whose memory runs out for micro-batches above a size. Its own allocator raises the error."""
+"""Simulates a device whose memory runs out for micro-batches above a size. Its own allocator raises the error."""
 
 from typing import Any
 

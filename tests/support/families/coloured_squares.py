@@ -1,4 +1,4 @@
-"""A minimal vision-language data set: chats about up to two single-coloured images."""
+"""Defines a minimal vision-language data set: chats about up to two single-coloured images."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A Llava with random weights, exported, and what `predict` answers with it."""
+"""Exports a Llava with random weights, and records what `predict` answers with it."""
 
 import json
 from pathlib import Path

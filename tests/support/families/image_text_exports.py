@@ -1,4 +1,4 @@
-"""Tiny models of images and text, what they compute here, and what their exports compute in transformers."""
+"""Builds tiny models of images and text; computes their outputs here, and their exports' outputs in transformers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

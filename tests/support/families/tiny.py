@@ -1,4 +1,4 @@
-"""The smallest family: a linear model with steps of less than a millisecond, which records its samples."""
+"""Defines the smallest family: a linear model with steps of less than a millisecond, which records its samples."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The document-QA family at its smallest: documents with a page of text, a table and a figure."""
+"""Defines the smallest document-QA family: documents with a page of text, a table and a figure."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tiny family with frozen weights, and with extra weights that make its checkpoints large."""
+"""Defines the tiny family with frozen weights, and with extra weights that make its checkpoints large."""
 
 from typing import Any
 

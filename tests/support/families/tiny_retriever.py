@@ -1,4 +1,4 @@
-"""A PageRetriever at its smallest, on the documents of tiny_documents.py."""
+"""Defines the smallest PageRetriever, on the documents of tiny_documents.py."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The temporal family at its smallest, which trains in seconds."""
+"""Defines the smallest temporal family, which trains in seconds."""
 
 from pathlib import Path
 

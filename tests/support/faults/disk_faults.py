@@ -1,4 +1,4 @@
-"""Inject faults of disks and files at a step on a rank; see step_faults.py."""
+"""Injects faults of disks and files at a step on a rank; see step_faults.py."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Inject out-of-memory errors at a place of the step on a rank. The allocator itself raises them."""
+"""Injects out-of-memory errors in a phase of the step on a rank. The allocator itself raises them."""
 
 import os
 from pathlib import Path

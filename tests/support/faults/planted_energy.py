@@ -1,4 +1,4 @@
-"""Plant energy counters that rise by the same energy with each reading."""
+"""Plants energy counters that rise by the same energy with each reading."""
 
 from lightning.pytorch import Callback
 from typing_extensions import override

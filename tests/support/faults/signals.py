@@ -1,4 +1,4 @@
-"""Send a signal to a process in the n-th call of a Lightning hook, by a callback."""
+"""Sends a signal to a process in the n-th call of a Lightning hook, by a callback."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Inject a fault at a step on a rank: `--trainer.callbacks+=tests.support.faults.step_faults.SignalAt`."""
+"""Injects a fault at a step on a rank: `--trainer.callbacks+=tests.support.faults.step_faults.SignalAt`."""
 
 import ctypes
 import math

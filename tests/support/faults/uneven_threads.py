@@ -1,4 +1,4 @@
-"""Callback that makes ranks measure different speeds with one thread and with several."""
+"""Makes ranks measure different speeds with one thread and with several."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Drive a headless browser over a pair of pipes (the DevTools protocol), without a package or a port."""
+"""Drives a headless browser over a pair of pipes (the DevTools protocol), without a package or a port."""
 
 import base64
 import json

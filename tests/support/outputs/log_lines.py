@@ -1,4 +1,4 @@
-"""Read log.jsonl and validate each line against the schema of docs/monitoring.md."""
+"""Reads log.jsonl and validates each line against the schema of docs/monitoring.md."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Read a model card as the hub does (front matter), and run its code as a user does."""
+"""Reads a model card as the hub does (front matter), and runs its code as a user does."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Run a real Prometheus with the configuration, rules and dashboard of deploy/monitoring at short intervals."""
+"""Runs a real Prometheus with the configuration, rules and dashboard of deploy/monitoring at short intervals."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Read the samples that the ranks of a run trained on, and compare the records of two runs."""
+"""Reads the samples that the ranks of a run trained on, and compares the records of two runs."""
 
 import json
 from collections import Counter, defaultdict

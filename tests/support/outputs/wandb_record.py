@@ -1,4 +1,4 @@
-"""Read W&B's offline record: protocol buffers in LevelDB's log format (blocks of 32 KiB)."""
+"""Reads W&B's offline record: protocol buffers in LevelDB's log format (blocks of 32 KiB)."""
 
 import json
 import struct

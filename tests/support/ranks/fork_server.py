@@ -1,4 +1,4 @@
-"""Fork processes of train.py after their imports, so that a fault test takes seconds and not half a minute.
+"""Forks processes of train.py after their imports, so that a fault test takes seconds and not half a minute.
 
 A process that has imported everything reads requests on its standard input, one JSON object a line, and forks a child
 for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output": "..."}`. Arguments that begin with

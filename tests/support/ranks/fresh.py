@@ -1,4 +1,4 @@
-"""Start processes of train.py as a user does, with the interface of ForkServer: seconds for imports, no fork."""
+"""Starts processes of train.py as a user does, with the interface of ForkServer: seconds for imports, no fork."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""FSDP with few tokens in a chunk of scores, so that ranks call heads a different number of times."""
+"""Configures FSDP with few tokens in a chunk of scores, so that ranks call heads a different number of times."""
 
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from lightning_modules.multimodal.language import language_model

@@ -1,4 +1,4 @@
-"""Start the ranks of a run on one machine as torchrun does, and collect their output and exit codes."""
+"""Starts the ranks of a run on one machine as torchrun does, and collects their output and exit codes."""
 
 import json
 import os

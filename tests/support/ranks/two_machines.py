@@ -1,4 +1,4 @@
-"""Start torchrun on two hosts."""
+"""Starts torchrun on two hosts."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.conftest import REPOSITORY
 
 
 def torchrun(machines: Machines, folder: Path, *options: str) -> None:
-    """Starts train.py on both, as on two nodes; their logs are `node-0.log` and `node-1.log`."""
+    """Start train.py on both machines, as on two nodes; their logs are `node-0.log` and `node-1.log`."""
     for node in (0, 1):
         command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)]
         command += ["--nproc-per-node", "1", "--master-addr", machines.addresses[0], "--master-port", "29511"]

@@ -1,4 +1,4 @@
-"""A user's callback that uses public hooks of Lightning alone."""
+"""Defines a user's callback, which uses public hooks of Lightning alone."""
 
 import json
 from pathlib import Path

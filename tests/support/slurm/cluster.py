@@ -1,4 +1,4 @@
-"""A real SLURM cluster of two nodes on this machine, without systemd: munged, slurmctld and two slurmd.
+"""Runs a real SLURM cluster of two nodes on this machine, without systemd: munged, slurmctld and two slurmd.
 
 Tests use it as a fixture. As root, `python -m tests.support.slurm.cluster` starts it by hand: it prints the variable
 that sbatch, srun and scontrol need, and stops the cluster at Ctrl-C.

@@ -1,4 +1,4 @@
-"""GPUs, by a program that answers as nvidia-smi does; there need not be one."""
+"""Tests the checks of GPUs with a program that prints what nvidia-smi prints; no GPU is needed."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Two versions that do not go together, as packages in a folder of the test's."""
+"""Tests that incompatible versions are reported, with packages in a temporary folder."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the doctor predicts of the loaders from the time of a sample and of a step."""
+"""Tests what the doctor predicts about the loaders from the time of a sample and of a step."""
 
 import numpy as np
 import pytest
