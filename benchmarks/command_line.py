@@ -1,4 +1,4 @@
-"""Options that all benchmarks share, and the command of benchmarks with a single table."""
+"""Defines the options that all benchmarks share, and the command of benchmarks with a single table."""
 
 import argparse
 import importlib

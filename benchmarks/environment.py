@@ -1,4 +1,4 @@
-"""Machine, versions and commit of measurements, and how measurements are printed and stored."""
+"""Describes machine, versions and commit of measurements, and prints and stores measurements."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Peak memory of a process since its last reset."""
+"""Measures the peak memory of a process since its last reset."""
 
 import resource
 import sys

@@ -1,4 +1,4 @@
-"""Order of the sides within a turn."""
+"""Determines the order of the sides within a turn."""
 
 from collections.abc import Iterable
 from typing import TypeVar

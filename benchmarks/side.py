@@ -1,4 +1,4 @@
-"""Process of a side of a comparison. Sides alternate; each has its own process with a single thread."""
+"""Runs each side of a comparison in a process. Sides alternate; each has its own process with a single thread."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Peak rates of the device: copies of memory, and products of large matrices in each format."""
+"""Measures the peak rates of the device: copies of memory, and products of large matrices in each format."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batches for the recommender: rows without padding, like the longest rows of an epoch."""
+"""Builds batches for the recommender: rows without padding, like the longest rows of an epoch."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Training steps of a language model with the sizes of Qwen2-0.5B and random weights: tokens per second and MFU.
+"""Measures training steps of a language model of the size of Qwen2-0.5B, random weights: tokens per second and MFU.
 
 The model trains fully, with adapters, or is frozen behind a trained layer, whose gradient passes through it. Each row
 is a chat of full length, all of it supervised.

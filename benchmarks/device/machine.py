@@ -1,4 +1,4 @@
-"""Machine of the measurements."""
+"""Describes the machine of the measurements."""
 
 import subprocess
 from concurrent.futures import ProcessPoolExecutor

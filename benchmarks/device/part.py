@@ -1,4 +1,4 @@
-"""Results of a part of the device benchmark, and the process in which it runs.
+"""Runs a part of the device benchmark in a process, and returns its results.
 
 A part is a module of this package with ``measure(setting)``, a generator that yields checks and then sheets. If a check
 fails, the part is not continued, so a wrong computation is never timed. Each part has its own process: a broken CUDA

@@ -1,4 +1,4 @@
-"""Rows with the rate in the network's units, in floating-point operations per second, and as MFU."""
+"""Builds rows with the rate in the network's units, in floating-point operations per second, and as MFU."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Training steps of the small recommenders SASRec and TiSASRec: kernel time and launch time.
+"""Measures training steps of the small recommenders SASRec and TiSASRec: kernel time and launch time.
 
 Their kernels are short, so on a fast GPU the duration of a step may be the time that Python takes to launch them. The
 sheet has the wall time of a step, the time with an active kernel, and the same step as a CUDA graph. The graph's loss

@@ -1,4 +1,4 @@
-"""A vision-language model with the sizes of SigLIP-B/16 and Qwen2.5-0.5B in the Trainer, beside a plain torch loop.
+"""Measures a model of the sizes of SigLIP-B/16 and Qwen2.5-0.5B in the Trainer, beside a plain torch loop.
 
 Both train the same packed rows in bf16, with loaders, random weights and a frozen tower, each in its own process.
 Lockstep's side is the family's module without the guards of a run. Times are wall times from step to step and include

@@ -1,4 +1,4 @@
-"""Training step of a network that can be timed, compared with float64, and captured in a CUDA graph."""
+"""Defines a training step that can be timed, compared with float64, and captured in a CUDA graph."""
 
 from collections.abc import Callable
 

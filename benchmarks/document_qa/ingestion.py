@@ -1,4 +1,4 @@
-"""Ingestion of many pages: throughput, memory, and the duration of a second ingestion."""
+"""Measures the ingestion of many pages: throughput, memory, and the duration of a second ingestion."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Ingestion of real manuals, and retrieval of their pages by sentences with dropped words."""
+"""Measures the ingestion of real manuals, and the retrieval of their pages by sentences with dropped words."""
 
 import re
 import tempfile

@@ -1,4 +1,4 @@
-"""Peak memory of a process and its descendants while they run."""
+"""Measures the peak memory of a process and its descendants while they run."""
 
 import threading
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""Peers: SASRec in a plain DDP loop, and in the same loop with Accelerate, with one or several processes.
+"""Trains SASRec in a plain DDP loop, and in the same loop with Accelerate, with one or several processes.
 
 The network is benchmarks/recommender/plain_sasrec.py, with the sizes of configs/recommender/sasrec.yaml. The
 loops follow PyTorch's tutorial ("Getting Started with Distributed Data Parallel") and Accelerate's quick tour. The

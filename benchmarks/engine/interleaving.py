@@ -1,4 +1,4 @@
-"""Trainings that are measured in turns: each runs some steps on request and waits in between.
+"""Measures trainings in turns: each runs some steps on request and waits in between.
 
 A training is a function with its own loop (a Trainer's `fit`, a bare loop) that calls `gate.step()` after each
 optimizer step. It runs in its own process with a single thread, or in two processes that share the work. The sides

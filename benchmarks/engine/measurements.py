@@ -1,4 +1,4 @@
-"""Parts of the benchmark; each is a table of sides."""
+"""Measures the parts of the benchmark; each is a table of sides."""
 
 import itertools
 from functools import partial

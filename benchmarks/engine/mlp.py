@@ -1,4 +1,4 @@
-"""Tower of small linear layers, about a million parameters in 48 tensors, for the bare loop and for the engine."""
+"""Defines a tower of small linear layers, a million parameters in 48 tensors, for the bare loop and for the engine."""
 
 import torch
 from torch import Tensor, nn

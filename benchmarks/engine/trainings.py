@@ -1,4 +1,4 @@
-"""Trainings to compare: the same tower, optimizer and data in a bare torch loop, in Lightning and in the engine."""
+"""Runs the compared trainings: same tower, optimizer and data in a bare torch loop, in Lightning and in the engine."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Conversion of a Parquet table of interactions into a store, as `train.py prepare` does it."""
+"""Measures the conversion of a Parquet table of interactions into a store, as `train.py prepare` does it."""
 
 import shutil
 import tempfile

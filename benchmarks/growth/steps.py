@@ -1,4 +1,4 @@
-"""Training steps on histories of equal length and a given number of items."""
+"""Measures training steps on histories of equal length and a given number of items."""
 
 from collections.abc import Callable
 from itertools import cycle, islice

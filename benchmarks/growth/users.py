@@ -1,4 +1,4 @@
-"""Start-up, training and evaluation of SASRec by the number of users, on stores as `train.py prepare` writes them."""
+"""Measures start-up, training and evaluation of SASRec by number of users, on the stores of `train.py prepare`."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Images per second of a core, by decoder."""
+"""Measures images per second of a core, by decoder."""
 
 import importlib
 import io

@@ -1,4 +1,4 @@
-"""Pictures with the statistics of photos, as JPEG."""
+"""Generates pictures with the statistics of photos, as JPEG."""
 
 import io
 

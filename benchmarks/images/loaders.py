@@ -1,4 +1,4 @@
-"""Samples per second of the loaders of image families, by number of workers."""
+"""Measures samples per second of the loaders of image families, by number of workers."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""Sides of the benchmark: settings of a training, each with its predicted and its measured memory."""
+"""Measures the sides of the benchmark: settings of a training, each with predicted and measured memory."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Cable with a delay: a process that carries frames between the `eth0` of two network namespaces.
+"""Simulates a cable with a delay: a process carries frames between the `eth0` of two network namespaces.
 
 Each `eth0` is a TAP device of Linux (Documentation/networking/tuntap.rst): frames that its namespace sends are read
 from a file, and frames that are written to the file arrive in the namespace.

@@ -1,4 +1,4 @@
-"""Two machines on this machine: network namespaces and a cable between them with a given bandwidth and delay.
+"""Simulates two machines on this machine: network namespaces and a cable between them with a given bandwidth and delay.
 
 It needs Linux, root and iproute2. A cable with a delay is a process that carries frames (delayed_cable.py), because
 many kernels do not have Linux's own delay, `tc netem`.

@@ -1,4 +1,4 @@
-"""Measurements between two machines: steps by bandwidth, by delay, and with DDP's settings."""
+"""Measures between two machines: steps by bandwidth, by delay, and with DDP's settings."""
 
 import math
 from collections.abc import Sequence

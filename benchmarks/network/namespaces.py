@@ -1,4 +1,4 @@
-"""Network namespaces of Linux, by which one machine has several network stacks."""
+"""Enters network namespaces of Linux, by which one machine has several network stacks."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Predictions of step_model.py for clusters that are not available, beside the results that the guides report.
+"""Prints the predictions of step_model.py for clusters that are not at hand, beside the results that the guides report.
 
 Nothing here is measured. The guides report results without the network, the bytes or the algorithm. The table lists the
 assumptions made instead.

@@ -1,4 +1,4 @@
-"""Gradients in fp16 on a CPU, to measure their time only."""
+"""Sends gradients in fp16 on a CPU, to measure their time only."""
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer

@@ -1,4 +1,4 @@
-"""Duration of a step whose gradients cross a network: a model with few parameters, and its fit.
+"""Models the duration of a step whose gradients cross a network, with few parameters, and fits the model.
 
 Units are seconds, bytes, and bits per second. In data parallel training each process computes on its own samples, and
 then all sum their gradients. The ring algorithm needs the fewest bytes: 2 (n-1)/n times the gradients through each of n

@@ -1,4 +1,4 @@
-"""Tables of measurements between two machines."""
+"""Builds tables of measurements between two machines."""
 
 from statistics import median
 from typing import Any

@@ -1,4 +1,4 @@
-"""The training that two machines share: the tower of benchmarks/engine in the engine, one process per machine."""
+"""Defines the training that two machines share: the tower of benchmarks/engine in the engine, a process per machine."""
 
 import os
 import warnings

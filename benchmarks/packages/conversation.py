@@ -1,4 +1,4 @@
-"""Process of a driver and its protocol: lines of JSON, because its Python and libraries differ from this process's."""
+"""Starts a driver's process and talks to it: lines of JSON, because its Python and libraries differ from ours."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""An environment for each compared package, because they need older libraries than this project.
+"""Installs an environment for each compared package, because the packages need older libraries than this project.
 
 requirements/NAME.txt pins every version. An environment is created at the first use and kept; other requirements or
 another Python create a new environment.

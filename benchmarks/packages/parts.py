@@ -1,4 +1,4 @@
-"""Parts of the benchmark: whether the sides learn, how fast they train, how fast they evaluate."""
+"""Measures the parts of the benchmark: whether the sides learn, how fast they train, how fast they evaluate."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Tables of the measurements."""
+"""Builds the tables of the measurements."""
 
 from statistics import median
 from typing import Any

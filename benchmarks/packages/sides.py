@@ -1,4 +1,4 @@
-"""The compared sides and their settings."""
+"""Defines the compared sides and their settings."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Sides of the benchmark: a language model of a shape, with LoRA beside weights of one format."""
+"""Measures the sides of the benchmark: a language model of a shape, with LoRA beside weights of one format."""
 
 import time
 from contextlib import ExitStack

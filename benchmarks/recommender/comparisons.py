@@ -1,4 +1,4 @@
-"""Comparisons, their names and their goals."""
+"""Lists the comparisons, their names and their goals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Evaluation of held-out items: the project's batched ranking beside a loop over users."""
+"""Measures the evaluation of held-out items: the project's batched ranking beside a loop over users."""
 
 from random import Random
 from typing import Literal

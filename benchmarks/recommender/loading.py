@@ -1,4 +1,4 @@
-"""Construction of batches: the project's vectorised rows beside the per-row sampler."""
+"""Measures the construction of batches: the project's vectorised rows beside the per-row sampler."""
 
 import numpy as np
 

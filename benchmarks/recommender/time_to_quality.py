@@ -1,4 +1,4 @@
-"""Time that the real training of SASRec on MovieLens-1M takes to reach a validation NDCG@10.
+"""Measures the time that the real training of SASRec on MovieLens-1M takes to reach a validation NDCG@10.
 
 `train.py fit` runs in its own process group with a single thread, and its metrics.jsonl is read from outside. The run
 is stopped at the first validation that reaches the target, and `train.py test` evaluates its checkpoint on the test

@@ -1,4 +1,4 @@
-"""Training steps to compare: time-interval attention, TiSASRec, SASRec; and how long they wait for data.
+"""Defines the training steps to compare, time-interval attention, TiSASRec, SASRec, and their data wait.
 
 Every maker returns work for ``measure``; what it creates before is not measured.
 """

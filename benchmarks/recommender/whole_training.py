@@ -1,4 +1,4 @@
-"""Training of SASRec with its loader: rows built one at a time in Python and a plain step, beside the project's own.
+"""Measures trainings of SASRec with loader: rows built one by one in Python and a plain step, beside Lockstep.
 
 The peer does what the public codes do (kang205/SASRec, pmixer/SASRec.pytorch and their descendants): see
 ``per_row_sampler`` and ``plain_sasrec``. Both sides build their batches in the process that trains on them, so the CPU

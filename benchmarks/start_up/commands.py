@@ -1,4 +1,4 @@
-"""The commands to start, and the measurement of a start."""
+"""Lists the commands to start, and measures a start."""
 
 import json
 import os

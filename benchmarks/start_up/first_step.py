@@ -1,4 +1,4 @@
-"""Callback that ends a training after its first optimizer step and prints its cost."""
+"""Defines a callback that ends a training after its first optimizer step and prints its cost."""
 
 import json
 import os

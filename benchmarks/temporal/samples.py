@@ -1,4 +1,4 @@
-"""Duration of samples, and of a step of the quickstart that trains on them."""
+"""Measures the duration of samples, and of a step of the quickstart that trains on them."""
 
 import json
 import subprocess

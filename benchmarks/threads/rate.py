@@ -1,4 +1,4 @@
-"""Callback that ends a training after some seconds and prints the number of samples trained in each second."""
+"""Defines a callback that ends a training after some seconds and prints the samples trained in each second."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The trainings to start, their variables, and the load beside them."""
+"""Starts the trainings, with their variables and the load beside them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Chats of very different lengths, like mixtures of instruction data for vision-language models."""
+"""Generates chats of very different lengths, like mixtures of instruction data for vision-language models."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property

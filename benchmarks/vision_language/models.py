@@ -1,4 +1,4 @@
-"""Models to train: a small model, and a model with the sizes of SigLIP-B/16 and Qwen2.5-0.5B; random weights."""
+"""Builds the models to train: small, and of the sizes of SigLIP-B/16 and Qwen2.5-0.5B; random weights."""
 
 import logging
 import warnings

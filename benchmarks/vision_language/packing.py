@@ -1,4 +1,4 @@
-"""Tokens per second with one chat per row, in groups of similar length, and packed, for the same samples and loss."""
+"""Measures tokens per second with one chat per row, by similar length, and packed; same samples, same loss."""
 
 from functools import partial
 from statistics import median

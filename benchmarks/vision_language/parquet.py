@@ -1,4 +1,4 @@
-"""Cost of a Parquet file of a million chats for a process: time to open it, memory, row groups, samples per second.
+"""Measures the cost of a Parquet file of a million chats: time to open it, memory, row groups, samples per second.
 
 Every measurement is in a new process with a single thread. A file whose row groups are too large to be read in parts is
 rewritten first, as `train.py prepare` does.

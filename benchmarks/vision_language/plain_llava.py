@@ -1,4 +1,4 @@
-"""The model in plain transformers, and its samples as a plain data set, for other training loops.
+"""Defines the model in plain transformers, and its samples as a plain data set, for other training loops.
 
 Written from the description of LLaVA (Liu et al., 2023, arXiv 2304.08485, section 4): features of a frozen tower go
 through two layers and replace the image tokens; every sample is a row, padded to the longest of its batch.

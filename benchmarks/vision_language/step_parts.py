@@ -1,4 +1,4 @@
-"""Parts of a training step's time: waiting for data, forward, backward, and the rest with the optimizer."""
+"""Measures the parts of a step's time: waiting for data, forward, backward, and the rest with the optimizer."""
 
 import time
 from contextlib import suppress

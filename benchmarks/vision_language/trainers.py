@@ -1,4 +1,4 @@
-"""Tokens per second of Lockstep's training and of other loops around the same model, on the same samples."""
+"""Measures tokens per second of Lockstep's training and of other loops around the same model, on the same samples."""
 
 from functools import partial
 from statistics import median

@@ -1,4 +1,4 @@
-"""The trainings to measure: Lockstep's, and a plain loop with transformers."""
+"""Runs the trainings to measure: Lockstep's, and a plain loop with transformers."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Active time of a GPU in a step and number of kernels, from the profiler's trace."""
+"""Measures the active time of a GPU in a step and the number of kernels, from the profiler's trace."""
 
 import json
 from collections.abc import Iterable

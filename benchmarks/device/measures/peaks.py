@@ -1,4 +1,4 @@
-"""Peak rates of the device by its data sheet, in each format."""
+"""Looks up the peak rates of the device in its data sheet, in each format."""
 
 import torch
 

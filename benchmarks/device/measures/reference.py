@@ -1,4 +1,4 @@
-"""Number formats, and the error of a computation in each of them, relative to float64."""
+"""Measures the error of a computation in each number format, relative to float64."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""SASRec of this project as `train.py fit` and `train.py test` run it, with all guards.
+"""Runs SASRec of this project as `train.py fit` and `train.py test` run it, with all guards.
 
 A row has a user's last events. Rows are computed in groups of similar length; every item after the first is a target.
 """

@@ -1,4 +1,4 @@
-"""SASRec of RecBole, trained and evaluated by its own Trainer.
+"""Runs SASRec of RecBole, trained and evaluated by its own Trainer.
 
 RecBole trains on every prefix of a history as a separate row, whose last item is the only target.
 """

@@ -1,4 +1,4 @@
-"""SASRec of RecTools, trained by Lightning's Trainer, evaluated by `recommend` and its metrics.
+"""Runs SASRec of RecTools, trained by Lightning's Trainer, evaluated by `recommend` and its metrics.
 
 A row has a user's last events, padded to the full length; every item after the first is a target.
 """

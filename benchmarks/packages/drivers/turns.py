@@ -1,4 +1,4 @@
-"""A driver's side of the protocol with the measuring process: a line of JSON in each direction for every turn.
+"""Implements a driver's side of the protocol with the measuring process: in every turn a line of JSON each way.
 
 A driver runs in its package's environment, so this file needs only the standard library. The messages are:
 
