@@ -122,6 +122,7 @@ def _moment(store: InteractionStore, value: float) -> int:
         raise ValueError(f"found cut-off {value}, expected a share between 0 and 1 or seconds since 1970")
     if value >= 1:
         return math.ceil(value)
+    # The time with this share of all interactions before it, without a sort of all times.
     place = int(value * store.num_interactions)
     return int(np.partition(store.times, place)[place])
 
@@ -132,6 +133,7 @@ def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
     A user without such an event gets the index after the last event.
     """
     starts, _ = _bounds(store)
+    # A user's events are in the order of time, and every user has one: count the events before the moment.
     return starts + np.add.reduceat(store.times < moment, starts, dtype=np.int64)
 
 

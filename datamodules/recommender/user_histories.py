@@ -38,6 +38,7 @@ def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) ->
             continue
         gaps = np.diff(events.times[low:high], append=events.times[high - 1])
         gaps[gaps <= 0] = infinity
+        # Ignore the gaps that end at or after the end of the history, and with them the gaps between users.
         leaves = np.repeat(ends[first:last], np.diff(events.offsets[first : last + 1])) - 1
         gaps[np.arange(low, high) >= leaves] = infinity
         filled = np.flatnonzero(np.diff(events.offsets[first : last + 1]))
@@ -54,7 +55,7 @@ def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> 
         int64 [B, width]
     """
     rows, filled = np.zeros((len(starts), width), np.int64), counts > 0
-    columns = np.minimum(np.arange(width), counts[filled, None] - 1)
+    columns = np.minimum(np.arange(width), counts[filled, None] - 1)  # beyond the row, its last value again
     rows[filled] = values[starts[filled, None] + columns]
     return rows
 

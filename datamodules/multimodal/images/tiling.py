@@ -66,6 +66,7 @@ def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Vie
 def tile_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
     """Return the rows and columns of tiles of an image; (1, 1) if it is not tiled."""
     longer = max(height, width)
+    # Tiles along the longer edge, as many as it fills; the shorter edge gets tiles in proportion, rounded up.
     most = min(layout.max_tiles, -(-longer // layout.size))
     rows, columns = (-(-edge * most // longer) for edge in (height, width))
     return rows, columns
@@ -91,6 +92,7 @@ def _concat_orders(
     shifts = np.cumsum([0, *views[:-1]]) * layout.tokens
     parts = [order for order in orders if order is not None]
     assert len(parts) == len(orders), "views of another tiling than the layout's"
+    # All images share the learned vectors, whose indices come first; only indices of features are shifted.
     return np.concatenate(
         [order + shift * (order >= layout.learned) for order, shift in zip(parts, shifts, strict=True)]
     )

@@ -96,6 +96,7 @@ def coding_identity(coding: EventCoding) -> FeaturesIdentity:
 
 def _inputs(events: Events, examples: Examples, max_length: int | None) -> NDArray[np.bool_]:
     """Return bool [N]: which events are inputs of a training row."""
+    # 1 where the inputs of a row begin and -1 after they end: the running sum is positive inside a row.
     change = np.zeros(len(events.items) + 1, np.int8)
     starts, ends = np.asarray(events.offsets)[examples.users], np.asarray(examples.ends) - 1
     change[starts if max_length is None else np.maximum(starts, ends - max_length)] += 1

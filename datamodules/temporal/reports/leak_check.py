@@ -61,6 +61,7 @@ def _check(task: str, samples: list[SampleView]) -> Leak:
             best, clue = score, name
     guess = _score(clues[clue], classes, first, ~first)
     majority = max(Counter(classes.tolist()).values()) / len(classes)
+    # Standard error of a proportion; the floor avoids 0, at which any difference would be significant.
     error = float(np.sqrt(max(guess * (1 - guess), 1e-12) / (~first).sum()))
     return Leak(task, int((~first).sum()), majority, guess, clue, error)
 

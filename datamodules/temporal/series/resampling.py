@@ -52,7 +52,7 @@ def resample(times: NDArray[np.float64], values: NDArray[np.float64], step: floa
             f"stamps span {span + 1:,.0f} steps of {step:g} s, expected at most {most_steps:,}; set a longer step, or "
             "raise limits.steps"
         )
-    places = np.floor((times - times[0]) / step + 0.5).astype(np.int64)
+    places = np.floor((times - times[0]) / step + 0.5).astype(np.int64)  # np.round would round halves to even steps
     return Resampled(_means(places, values, int(places[-1]) + 1), step)
 
 
