@@ -59,7 +59,7 @@ def surroundings() -> dict[str, object]:
     from benchmarks.device import machine
     from benchmarks.device.part import Setting
 
-    return machine.surroundings(Setting("cuda" if torch.cuda.is_available() else "cpu", tiny=True, repeats=1))
+    return machine.describe_environment(Setting("cuda" if torch.cuda.is_available() else "cpu", tiny=True, repeats=1))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmarks.network.machines import Impossible, Machines, connected, impossible, too_few_cores
+from benchmarks.network.machines import Machines, UnsupportedMachineError, connected, impossible, too_few_cores
 from benchmarks.network.measurements import SETTINGS, Network, bandwidth, settings
 from benchmarks.network.namespaces import enter
 from benchmarks.network.tables import table
@@ -98,7 +98,7 @@ def test_machines_with_misleading_measurements_are_refused(lacks, monkeypatch):
             raise RuntimeError("Error: Specified qdisc kind is unknown.")
 
         monkeypatch.setattr(Machines, "limit", limit)
-    with pytest.raises(Impossible, match="a core each.* use 1|qdisc kind is unknown"), connected():
+    with pytest.raises(UnsupportedMachineError, match="a core each.* use 1|qdisc kind is unknown"), connected():
         raise AssertionError("not refused")
     assert not list(Path("/run/netns").glob(f"lockstep-{os.getpid()}-*"))
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from commands.answers.blocks import Block
+from commands.answers.blocks import AnswerBlock
 from commands.answers.compared import ComparedRun
 from commands.answers.interface import Demo, Example, Picked, Question
 from commands.cli.arguments import with_config_of_run
@@ -34,7 +34,7 @@ def run_of(name: str, *options: str) -> ComparedRun:
     return found
 
 
-def answered(demo: Demo, question: Question) -> dict[str, Block]:
+def answered(demo: Demo, question: Question) -> dict[str, AnswerBlock]:
     """Return the blocks of an answer by key, as the visitor finally sees them."""
     with torch.inference_mode():
         return {block.key: block for block in demo.answer(question)}
