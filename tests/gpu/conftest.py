@@ -51,10 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     items.sort(key=lambda item: ORDER.index(item.path.name) if item.path.name in ORDER else len(ORDER))
     if folder := os.environ.get("GPU_REPORT"):
-        config.pluginmanager.register(DeviceReport(Path(folder) / NAME, surroundings()))
+        config.pluginmanager.register(DeviceReport(Path(folder) / NAME, describe_environment()))
 
 
-def surroundings() -> dict[str, object]:
+def describe_environment() -> dict[str, object]:
     """Return device, driver, versions and commit, as the benchmark records them."""
     from benchmarks.device import machine
     from benchmarks.device.part import Setting

@@ -18,7 +18,7 @@ class UnevenThreads(Callback):
     """
 
     def __init__(self) -> None:
-        threads.available_cpus, thread_timing._ENOUGH = lambda: 4.0, 0.02
+        threads.available_cpus, thread_timing._MIN_SECONDS = lambda: 4.0, 0.02
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         compute, slow = pl_module.training_loss, {(0, 1): 0.2, (1, 2): 0.6}
