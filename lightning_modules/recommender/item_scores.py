@@ -1,7 +1,7 @@
 """Scores all items in blocks, so that memory does not grow with their number.
 
-Ranks and best items are those of the whole row of scores: a score is computed by the same product of matrices wherever
-it is compared, and ties have a rule.
+Ranks and best items are the same as from the whole row of scores: a score is computed by the same product of matrices
+wherever it is compared, and ties have a rule.
 """
 
 from collections.abc import Iterator

@@ -42,7 +42,7 @@ class SeriesEvaluation(GenerativeEvaluation):
     """Answers of a model: of a question with options, the option of the largest log-likelihood.
 
     The log-likelihood of an option is the sum over its tokens, the end of the turn among them, after the prompt.
-    Arguments are those of GenerativeEvaluation.
+    For arguments see GenerativeEvaluation.
     """
 
     @override

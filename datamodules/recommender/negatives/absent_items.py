@@ -15,7 +15,7 @@ class InteractedItems:
         events: events of all users.
         starts: [B], first event of each row.
         ends: [B], one past the last event of each row.
-        among: the only items that are drawn, which include those of the events; None: all items.
+        among: the only items that are drawn, a superset of the events' items; None: all items.
     """
 
     row: NDArray[np.int64]
@@ -90,7 +90,7 @@ def absent_items(
         starts: [B], first event of each row.
         ends: [B], index after the last event of each row.
         *coordinates: coordinates of the hash; they broadcast to ``[B, ...]``.
-        among: the only items to draw, which include those of the events; None: all items.
+        among: the only items to draw, a superset of the events' items; None: all items.
 
     Returns:
         int64 [B, ...]

@@ -11,7 +11,7 @@ from datamodules.temporal.text.number_format import Notation
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Timelines that become harder until epoch `easy_epochs`; from then on they are those of the synthesis.
+    """Timelines that become harder until epoch `easy_epochs`; from then on they follow the configured synthesis.
 
     In epoch 0 they have a quarter of the length and the queried channel only. A sample is a pure function of (seed,
     split, epoch, index).

@@ -86,7 +86,7 @@ def draw_column(
         shares = np.minimum(np.maximum(shares, 0.0), 1.0)
     allowed = np.zeros(steps + 1, np.bool_)
     allowed[jumps] = True
-    # The counters of an idle pod are constant; those of a busy pod fluctuate slightly.
+    # The counters of an idle pod are constant; the counters of a busy pod fluctuate slightly.
     deviation = noise * random.random() * ((random.random() < 0.5) * 0.5 if pod else 1.0)
     if deviation:
         jitter = random.standard_normal(steps)

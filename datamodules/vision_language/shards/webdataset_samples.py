@@ -36,7 +36,7 @@ class TarSample(NamedTuple):
 def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number: int = 0) -> Iterator[TarSample]:
     """Yield the samples of a shard in order, beginning with the sample of this number at the offset `begin`.
 
-    Other arguments and errors are those of `iter_members`.
+    For other arguments and errors see `iter_members`.
     """
     named = ((_split(member.name), member) for member in iter_members(file, shard, keep, begin))
     grouped = groupby((entry for entry in named if _is_sample(entry[0][0])), key=lambda entry: entry[0][0])

@@ -187,7 +187,7 @@ def same_best(
         The share of positions with the same item.
 
     Raises:
-        ValueError: an item's score differs from that of the expected item; the message names the row.
+        ValueError: an item's score differs from the expected item's score; the message names the row.
     """
     order = np.argsort(-expected, axis=1, kind="stable")[:, : items.shape[1]]
     should = np.take_along_axis(expected, order, axis=1)

@@ -49,8 +49,8 @@ class TrainingVectors:
             step: number of completed optimizer steps.
 
         Returns:
-            The parts, and None if their items are those of the whole table. Otherwise the parts with places among the
-            vectors instead of items, and the vectors [U, C]. Row 0 is that of padding.
+            The parts, and None if their items number the whole table. Otherwise the parts with indices of vectors
+            instead of items, and the vectors [U, C]. Row 0 is padding.
         """
         if self.features is None:
             return gather_item_rows(self.row_tables[0], batch) if self.row_tables else (batch, None)

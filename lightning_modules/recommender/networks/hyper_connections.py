@@ -170,7 +170,7 @@ def diagnose(connections: list[ManifoldHyperConnection], real: Tensor) -> dict[s
             continue
         (pre, post, residual), spread = connection.observed
         residual = residual.permute(2, 0, 1)
-        # The layers mix one after the other, so the gain of the whole network is that of their product.
+        # The layers mix one after the other, so their product has the gain of the whole network.
         product = residual if product is None else residual @ product
         sums = torch.cat((residual.sum(1), residual.sum(2)), 1)
         gains = torch.cat((product.abs().sum(1), product.abs().sum(2)), 1).amax(1)

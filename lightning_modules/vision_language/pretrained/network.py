@@ -25,7 +25,7 @@ ImageInputs = Mapping[str, Tensor]
 
 
 class ImageTextNetwork(LanguageModel):
-    """A LanguageModel with its own vision tower and connector. Shapes are those of LanguageModel.
+    """A LanguageModel with its own vision tower and connector. For shapes see LanguageModel.
 
     Args:
         network: the model, see `load_image_text_model`.

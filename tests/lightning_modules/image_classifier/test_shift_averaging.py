@@ -41,7 +41,7 @@ def test_the_mean_of_probabilities_over_all_shifts(network, shift):
 
 
 def test_it_is_evaluated(lockstep):
-    """`val/loss` is that of the mean, here by a network of its own that sees one shift at a time."""
+    """`val/loss` is the loss of the mean, here by a separate network that reads a single shift at a time."""
     constant = ["--trainer.limit_train_batches", "20", "--model.init_args.schedule", "constant"]
     run = lockstep("fit", *DIGITS, *constant, "--model.init_args.evaluation_shift", "1", name="a")
     weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]

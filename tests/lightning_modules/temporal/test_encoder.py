@@ -168,7 +168,7 @@ def test_a_channel_without_a_measurement_and_a_flat_one():
 
 @pytest.mark.parametrize("tokens", KINDS)
 def test_steps_are_distinguished_under_autocast(tokens):
-    """What is added for a step is that of fp32, rounded once; computed in bf16 it was off by a tenth at step 90."""
+    """The time embedding of a step is computed in fp32 and rounded once; in bf16 it was off by a tenth at step 90."""
     network, seen = encoder(tokens), []
     network.time.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):

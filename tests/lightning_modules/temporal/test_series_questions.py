@@ -118,7 +118,7 @@ def test_options_score_the_sum_of_their_tokens_log_probabilities(finished):
 
 
 def test_a_series_features_do_not_depend_on_its_batch():
-    """Series of unlike lengths, several in a sample: features and counts are those of each series alone."""
+    """Series of unlike lengths, several in a sample: features and counts equal those of each series alone."""
     torch.manual_seed(0)
     encoder = SeriesEncoder(SeriesLayout(1, "channel_patch", 4), output_size=6, hidden_size=4).eval()
     features, networks = SeriesFeatures({}), FeatureNetworks(encoder, torch.nn.Identity())

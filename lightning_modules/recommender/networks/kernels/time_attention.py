@@ -45,7 +45,7 @@ def time_interval_attention(
         value: [B, H, L, D] of the same dtype.
         dropout: probability of dropping an attention weight; the caller passes 0 in evaluation.
         relations: terms of the intervals between events.
-        mask_keys: [B] int64 keys of the rows' masks, which are then those of `keep_mask`; None: drawn from torch's
+        mask_keys: [B] int64 keys of the rows' masks, which then equal `keep_mask`'s; None: drawn from torch's
             generator.
 
     Returns:

@@ -153,7 +153,7 @@ def differentiate_keys(
     T1: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of N keys and values, [N, L, D] each. Inputs are those of `differentiate_queries`."""
+    """Write the gradients of N keys and values, [N, L, D] each. For inputs see `differentiate_queries`."""
     block, row_of_heads = tl.program_id(0), tl.program_id(1).to(tl.int64)
     batch, head = row_of_heads // heads, row_of_heads % heads
     columns, widths = block * N + tl.arange(0, N), tl.arange(0, WIDTH)

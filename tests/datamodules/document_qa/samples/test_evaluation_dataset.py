@@ -222,7 +222,7 @@ def test_the_shortest_come_first_but_in_a_prediction() -> None:
     assert sorted(samples) == list(range(32)) and samples != list(range(32))
     lengths = [source.length(sample)[0] for sample in samples]
     assert lengths == sorted(lengths)
-    # The length is that of the context in the prompt: the rest is the question and the turns' frame.
+    # The length covers the context in the prompt: the rest is the question and the turns' frame.
     for batch in batches:
         rows = {int(sample): row for row, sample in enumerate(batch.prompts.samples) if batch.variants[row] == WHOLE}
         for context in batch.contexts:

@@ -108,7 +108,7 @@ def test_samples_side_by_side():
 
 @pytest.mark.parametrize("strip", [1 << 22, 200])
 def test_fits_are_those_of_the_published_models(monkeypatch, strip):
-    """Every pixel is that of LLaVA's padding, CLIP's cropping and SigLIP's stretching."""
+    """Every pixel equals LLaVA's padding, CLIP's cropping and SigLIP's stretching."""
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil

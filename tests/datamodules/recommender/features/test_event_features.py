@@ -232,12 +232,12 @@ def batches(data):
 
 
 def test_the_features_of_a_target_are_in_no_batch(tmp_path):
-    """A history has those of its events; the event that is predicted has none, in training and evaluation."""
+    """A history has the features of its events; the predicted event has none, in training and evaluation."""
     data = module_of(tmp_path / "a")
     train, validation, test = batches(data)
     assert train.history.event_codes.tolist() == [[[0]], [[1]]] and train.history.event_numbers.shape == (2, 1, 2)
     assert test.history.event_codes.shape == (2, 3, 1) and validation.history.event_codes.shape == (2, 2, 1)
-    # The third event of a user is the target of the validation, and the fourth that of the test.
+    # The third event of a user is the target of the validation, the fourth event is the target of the test.
     for place, same in ((2, (train, validation)), (3, (train, validation, test))):
         rows = [list(row) for row in ROWS]
         for user in "ab":

@@ -39,7 +39,7 @@ def masks(p, samples, step=STEP, seed=SEED, shape=(50, 64)):
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_bits_are_as_independent_as_drawn_ones(p):
-    """Each statistic lies within five standard errors of that of independent bits."""
+    """Each statistic lies within five standard errors of its value for independent bits."""
     kept = masks(p, torch.arange(40)).double()
     assert abs(kept.mean() - (1 - p)) < 5 * (p * (1 - p) / kept.numel()) ** 0.5
     centred = (kept - (1 - p)) / (p * (1 - p)) ** 0.5
@@ -76,7 +76,7 @@ def test_rows_share_the_mask_of_a_table():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_is_computed_the_same_in_any_batch(kind, monkeypatch):
-    """States and gradients of a batch are those of its rows alone, with dropout, without padding, in other tiles."""
+    """States and gradients of a batch equal those of its rows alone, with dropout, without padding, in other tiles."""
     torch.manual_seed(0)
     encoder = SequenceEncoder(V, LONGEST, 8, dropout=0.4, **KINDS[kind]).double()
     lengths = torch.tensor([3, 9, 1, 6])

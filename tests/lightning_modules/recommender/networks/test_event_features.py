@@ -74,7 +74,7 @@ def test_a_new_encoder_is_that_without_features_to_the_bit(network):
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network["attention"])
 def test_features_are_added_to_the_vectors_of_items(network):
-    """States and gradients are those of an encoder without features, whose items have the sums as vectors."""
+    """States and gradients equal an encoder's without features, whose items have the sums as vectors."""
     history = with_features(make_history())
     without, encoder = make_encoder(**network, dropout=0.0), make_encoder(**network, dropout=0.0, event_features=SIZES)
     drawn(encoder.event_features)

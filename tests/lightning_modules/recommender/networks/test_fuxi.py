@@ -20,7 +20,7 @@ def make_layer(heads=2):
 
 
 def papers_layer(x, buckets, layer):
-    """Position by position; the norm and the division by the maximum length are those of the paper's code."""
+    """Position by position; norm and division by the maximum length as in the paper's code."""
     gates, query, value, key = silu(x @ layer.projection.weight.T).split((3 * C, C, C, C), -1)
     heads = torch.arange(C).split(C // layer.num_heads)
     rows = []

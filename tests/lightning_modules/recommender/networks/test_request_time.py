@@ -58,7 +58,7 @@ def test_a_position_knows_the_time_of_the_next_event_and_no_later_one(kind, resi
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_state_is_that_of_the_history_cut_there(kind):
-    """The time of the request is that of the next event; positions differ, because they count from the end."""
+    """The time of the request is the next event's; positions differ, because they count from the end."""
     encoder, history = reader(kind), make_history(lengths=(7,))
     tables = encoder.time_tables
     for table in (encoder.positions,) if tables is None else (tables.position_keys, tables.position_values):
