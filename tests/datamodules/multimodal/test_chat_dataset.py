@@ -146,7 +146,7 @@ SAID = ["row 2: not an image", r"row 4.*special token", r"row 5.*found .* 2 time
 
 
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
-def test_unusable_samples_are_skipped_and_named(encoder, options):
+def test_bad_samples_are_skipped_and_named(encoder, options):
     parts = ChatExamples(Damaged(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.arange(7))]
     assert sorted(sample for part in parts for sample in part.rows.samples.tolist()) == [0, 1, 3, 6]
     skipped = [left for part in parts for left in part.skipped]
@@ -168,13 +168,13 @@ def test_a_micro_batch_without_a_usable_sample(encoder, options):
 
 
 @pytest.mark.parametrize(("index", "messages"), list(zip((2, 4, 5), SAID, strict=True)))
-def test_an_unusable_sample_is_an_error_where_none_may_be_skipped(encoder, index, messages):
+def test_a_bad_sample_is_an_error_where_none_may_be_skipped(encoder, index, messages):
     for data in (ChatExamples(Damaged(), encoder), ChatQuestions(Damaged(), encoder, in_order=True)):
         with pytest.raises(BadSampleError, match=messages):
             data[MicroBatchRequest(0, np.array([index]))]
 
 
-def test_questions_without_the_unusable_ones(encoder):
+def test_questions_skip_bad_samples(encoder):
     data = ChatQuestions(Damaged(), encoder, in_order=True, skip_bad=True)
     for some in (data, data.first(7)):
         batch = some[MicroBatchRequest(0, np.arange(7))]

@@ -19,13 +19,13 @@ from engine.data.stream import StreamBatches
 
 
 class Letters:
-    """Record i of epoch e: (e, i), a question of 10 - i letters with i % 3 features, each of the value i. One is
-    unusable, if that is wished for."""
+    """Record i of epoch e: (e, i), a question of 10 - i letters with i % 3 features, each of the value i. The record
+    `bad` cannot be read."""
 
     identity = "letters"
 
-    def __init__(self, length=10, unusable=None):
-        self.length, self.unusable = length, unusable
+    def __init__(self, length=10, bad=None):
+        self.length, self.bad = length, bad
 
     def __len__(self):
         return self.length
@@ -38,7 +38,7 @@ class Letters:
 
     def item(self, record, index=None):
         place = record[1] if index is None else index
-        if place == self.unusable:
+        if place == self.bad:
             raise BadSampleError(f"letter {place} cannot be read")
         messages = [{"role": "user", "content": "a" * (10 - place) + "<it>" * (place % 3)}]
         messages.append({"role": "assistant", "content": "b" * place})
@@ -84,11 +84,11 @@ def test_somebody_elses_record_weighs_nothing(encoder):
     assert (part.rows.labels == IGNORE).all() and not len(part.rows.samples) and not len(part.modality)
 
 
-def test_unusable_samples_are_named_or_skipped(encoder):
+def test_bad_samples_are_named_or_skipped(encoder):
     arguments = 1, np.array([4, 5]), [(1, 4), (1, 5)]
     with pytest.raises(BadSampleError, match="letter 5 cannot be read"):
-        stream(encoder, Letters(unusable=5)).batch(*arguments)
-    [part] = stream(encoder, Letters(unusable=5), skip_bad=True).batch(*arguments)
+        stream(encoder, Letters(bad=5)).batch(*arguments)
+    [part] = stream(encoder, Letters(bad=5), skip_bad=True).batch(*arguments)
     assert part.rows.samples.tolist() == [4]
     assert [(skip.reason, skip.what) for skip in part.skipped] == [("bad", "letter 5 cannot be read")]
     with pytest.raises(ValueError, match=r"sample 4 \(letter \(1, 4\)\): .* max_length is 9"):

@@ -221,7 +221,7 @@ def test_a_batch(chats):
     assert (batch.rows.tokens == data.tokenizer.placeholder).sum() == 8 and batch.skipped == ()
 
 
-def test_unusable_rows_are_named_by_file_and_row(chats, tmp_path):
+def test_bad_rows_are_named_by_file_and_row(chats, tmp_path):
     for broken, output in ((3, "image 1 of 1: found 8 bytes"), (5, "special token")):
         number = f"{broken:06}"
         if broken == 3:

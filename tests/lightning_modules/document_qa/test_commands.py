@@ -90,7 +90,7 @@ def test_a_prediction_without_evidence(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_unusable_samples_are_named_and_counted(lockstep, tmp_path):
+def test_bad_samples_are_named_and_counted(lockstep, tmp_path):
     data = ["--data", "tests.lightning_modules.document_qa.test_commands.TornDocuments", *QUICK]
     options = [*write_config(tmp_path), *data, "--data.init_args.batch_size", "16"]
     run = lockstep("fit", *options, name="a")
