@@ -84,6 +84,8 @@ class OptimizerSettings:
         groups = [*groups, *(table.optimizer_group(self.weight_decay) for table in tables)]
         for group in groups:
             group["lr"] = group.get("lr", self.learning_rate) * scale
+        if not any(group["lr"] for group in groups):
+            log.warning("model.init_args.learning_rate is 0, so the training changes no weight; expected more than 0")
         optimizer = build_optimizer(
             self.optimizer, groups, rate, self.betas, embeddings, hidden, tables, self.offload, self.fused
         )

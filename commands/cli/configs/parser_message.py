@@ -46,10 +46,10 @@ def parse_error(message: str) -> tuple[list[str], str]:
     words = [line.strip().removeprefix("- ") for line in rest]
     reasons = [word for word in words if word and not word.startswith(_NOT_A_REASON)]
     reason = ", ".join(dict.fromkeys([own] * bool(own) + reasons))
-    reason = re.sub(r", Expected a ", " or ", reason)
+    reason = re.sub(r", Expected an? ", " or ", reason)
     reason = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", reason).replace("typing.", "").replace("NoneType", "null")
     reason = reason.replace(". Got value:", ", found").replace("Given value:", "found")
-    return keys, shorten(_with_choices(reason))
+    return keys, shorten(re.sub(r"\bExpected a (?=[aeiou])", "Expected an ", _with_choices(reason)))
 
 
 def _with_choices(reason: str) -> str:

@@ -1,21 +1,25 @@
 """Reads question files in all supported formats."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from datamodules.document_qa.questions.mmlongbench import is_mmlongbench, read_mmlongbench
 from datamodules.document_qa.questions.mp_docvqa import is_mp_docvqa, read_mp_docvqa
-from datamodules.document_qa.questions.question_record import format_value, parse_question
+from datamodules.document_qa.questions.question_record import FIELDS, format_value, parse_question, unknown_fields
 from datamodules.document_qa.types.question import Question
 from engine.io.json_records import (
     check_text_file,
     describe_line,
+    describe_names,
     describe_undecodable,
     iterate_lines,
     parse_json,
 )
+
+log = logging.getLogger("lockstep")
 
 QuestionFormat = Literal["auto", "questions", "mp_docvqa", "mmlongbench"]
 
@@ -86,6 +90,7 @@ _Reader = Callable[[Any, Path], _Read]
 
 def _lines(whole: object, path: Path) -> _Read:
     ids, questions = [], []
+    unknown: dict[str, int] = {}
     for number, line in iterate_lines(path, _EXPECTED):
         where = f"{path}, line {number}"
         try:
@@ -96,8 +101,20 @@ def _lines(whole: object, path: Path) -> _Read:
             ) from error
         questions.append(parse_question(record, where))
         ids.append(record["id"])
+        for field in unknown_fields(record):
+            unknown.setdefault(field, number)
+    _warn_of_unknown(unknown, path)
     names = dict.fromkeys(question.document for question in questions)
     return ids, questions, {name: DocumentReference(name) for name in names}
+
+
+def _warn_of_unknown(fields: Mapping[str, int], path: Path) -> None:
+    """Warn of fields that are ignored, given with the number of their first line."""
+    if fields:
+        log.warning(
+            "%s, line %d: ignored %s; known fields are %s",
+            path, min(fields.values()), describe_names(fields), ", ".join(FIELDS),
+        )  # fmt: skip
 
 
 def _mp_docvqa(whole: Any, path: Path) -> _Read:

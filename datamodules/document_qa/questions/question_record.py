@@ -9,9 +9,13 @@ from datamodules.document_qa.grading.abstention import is_abstention
 from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
 from datamodules.document_qa.questions.options import place_of, strip_letters
 from datamodules.document_qa.types.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
+from engine.io.json_records import describe_names
 
 FIELDS = ("id", "question", "document", "options", "answer", "evidence_pages", "evidence_sources", "answer_type")
-"""Known fields. Others are ignored (the competition has a `group`), unless they look like a misspelled field."""
+"""Known fields. Others are ignored with a warning, unless they look like a misspelled field."""
+
+IGNORED = ("group",)
+"""Fields that are ignored without a warning: the competition's files have them."""
 
 LONGEST = 100_000
 """Largest number of characters of a text."""
@@ -54,6 +58,18 @@ def parse_question(record: object, where: str) -> Question:
         )
     except ValueError as error:
         raise with_location(where, error) from error
+
+
+def unknown_fields(record: Mapping[str, object]) -> list[str]:
+    """Return the fields of a line that are ignored, each with the known field that it may stand for."""
+    unknown = [field for field in record if field not in (*FIELDS, *IGNORED)]
+    return [describe_names([field]) + _known_as(field) for field in unknown]
+
+
+def _known_as(field: str) -> str:
+    close = difflib.get_close_matches(field.lower(), FIELDS, n=1, cutoff=0.7)
+    part = next((known for known in FIELDS if field.lower() in known.split("_")), "")
+    return f" (did you mean {(close or [part])[0]}?)" if close or part else ""
 
 
 def with_location(where: str, error: ValueError) -> ValueError:

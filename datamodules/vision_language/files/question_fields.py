@@ -52,7 +52,7 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
         fields: values by column; null, NaN, and the texts "" and "nan" are missing values.
 
     Raises:
-        BadSampleError: there is no question or no answer, or the answer is none of the options.
+        BadSampleError: there is no question or no answer, two options are equal, or the answer is none of them.
     """
     found = {field: value for field, value in fields.items() if not is_missing(value)}
     if "question" not in found:
@@ -102,6 +102,8 @@ def _options(name: str, found: Mapping[str, Any]) -> list[str]:
         raise BadSampleError(f"{name}: {field}: found {describe_value(found[field])}, expected a list of texts")
     if options and not 2 <= len(options) <= len(LETTERS):
         raise BadSampleError(f"{name}: found {len(options)} options, expected 2 to {len(LETTERS)}")
+    if len(set(options)) < len(options):  # the letter of either would be the right answer, and one is graded as wrong
+        raise BadSampleError(f"{name}: found the options {describe_value(options)}, expected options that differ")
     return options
 
 

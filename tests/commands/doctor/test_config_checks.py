@@ -59,7 +59,7 @@ def test_all_errors_of_all_files_are_reported_with_their_lines(doctor, tmp_path)
     text = "\n".join(found)
     kinds = "standard, time_interval, hstu, fuxi, gru"
     assert f"one.yaml:4: model.init_args.attention: expected one of {kinds}; found" in text
-    assert "two.yaml:3: data.init_args.batch_size: Expected a int or null, found 12.5" in text
+    assert "two.yaml:3: data.init_args.batch_size: Expected an int or null, found 12.5" in text
     assert "one.yaml:6: trainer.max_epochz: there is no such setting" in text
 
 

@@ -106,6 +106,7 @@ def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
         ({"question": "Q", "choices": ["x", "y"], "answer": True}, "found True, expected a letter"),
         ({"question": "Q", "choices": ["x", "y"], "answer": "z"}, "found .z., expected a letter"),
         ({"question": "Q", "choices": "x", "answer": "x"}, "expected a list of texts"),
+        ({"question": "Q", "A": "x", "B": "x ", "answer": "B"}, "found the options .*'x', 'x'.*expected options that"),
         ({"question": "Q", "answers": ["x", " "]}, "an empty answer"),
         ({"question": "Q", "answer": "<image>"}, "the answer contains <image>"),
     ],

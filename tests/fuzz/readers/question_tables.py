@@ -143,6 +143,8 @@ def _options(found: dict[str, str]) -> list[str]:
         return []
     if options and not 2 <= len(options) <= len(_LETTERS):
         raise InvalidInput("one option, or too many")
+    if len(set(options)) < len(options):
+        raise InvalidInput("two options are equal")
     return options
 
 

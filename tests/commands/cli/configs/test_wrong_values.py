@@ -150,7 +150,7 @@ def test_the_place_is_that_of_the_value_in_force(parser, capsys, messages, tmp_p
     place, advice = "x.yaml:3: model.init_args.hiden_size: there is no such setting", "did you mean hidden_size?"
     assert place in lines[-1] and lines[-1].endswith(advice)
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "y.yaml")], capsys, messages)
-    assert lines[-1].endswith("y.yaml:2: model.init_args.num_blocks: Expected a int, found many")
+    assert lines[-1].endswith("y.yaml:2: model.init_args.num_blocks: Expected an int, found many")
 
 
 def test_an_overlay_of_another_family_is_named_by_its_relative_path(parser, capsys, messages, monkeypatch):
@@ -247,7 +247,7 @@ def test_other_texts_for_a_number(parser, capsys, messages, text, expected):
         assert parser.parse_args(arguments).data.init_args.batch_size == expected
         return
     code, lines = answer(parser, arguments, capsys, messages)
-    assert code == 2 and "--data.init_args.batch_size: Expected a int" in lines[-1]
+    assert code == 2 and "--data.init_args.batch_size: Expected an int" in lines[-1]
 
 
 def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatch):
@@ -266,7 +266,7 @@ def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatc
     ("option", "message"),
     [
         ("--log.console=yaml", "--log.console: expected one of text, json; found yaml"),
-        ("--data.init_args.num_workers=foo", "--data.init_args.num_workers: Expected a int or auto, found foo"),
+        ("--data.init_args.num_workers=foo", "--data.init_args.num_workers: Expected an int or auto, found foo"),
     ],
 )
 def test_the_values_of_a_choice_are_listed(parser, capsys, messages, option, message):

@@ -81,7 +81,7 @@ def test_an_error_before_the_first_step_names_its_part(doctor):
 
 def test_a_wrong_value_is_reported_with_its_line(doctor, tmp_path):
     (error,) = doctor(*TINY, "--trainer.precision", "16-true-x")["config"]
-    assert error.found.startswith("command line: trainer.precision: Expected a int or transformer-engine or ")
+    assert error.found.startswith("command line: trainer.precision: Expected an int or transformer-engine or ")
     assert error.remedy.startswith("correct the option")
     for name, text in {"epochs": "trainer:\n  max_epochs: ten\n", "lone": "trainer: 5\n"}.items():
         (tmp_path / f"{name}.yaml").write_text(text)

@@ -175,6 +175,15 @@ def test_errors_are_reported_with_file_and_line(tmp_path, change, messages):
     assert str(raised.value).startswith(f"{tmp_path / 'questions.jsonl'}, line 2: ")
 
 
+def test_unknown_fields_are_named_once(tmp_path, messages):
+    read(tmp_path, ROUND_1, {**ROUND_2, "pages": [3], "solution": 1}, {**ROUND_2, "id": 3, "pages": [4]})
+    fields = "pages (did you mean evidence_pages?), solution"
+    assert messages == [
+        f"{tmp_path / 'questions.jsonl'}, line 2: ignored {fields}; known fields are id, question, document, options, "
+        "answer, evidence_pages, evidence_sources, answer_type"
+    ]
+
+
 def test_an_id_twice(tmp_path):
     with pytest.raises(ValueError, match="line 2: the id '17' is already used by .*line 1"):
         read(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})

@@ -1,0 +1,26 @@
+"""The settings of the optimizer: a rate that trains nothing."""
+
+from torch import nn
+
+from engine.optim.optimizer_settings import OptimizerSettings
+
+
+def build(rate, *groups):
+    settings = OptimizerSettings(
+        learning_rate=rate, optimizer="adamw", betas=(0.9, 0.98), weight_decay=0.0, schedule="constant",
+        warmup_steps=0, final_fraction=0.0, decay_share=0.1, decay_rate=0.5, decay_steps=1, lr_scaling="none",
+        base_batch_size=None, offload=False,
+    )  # fmt: skip
+    weights = [{"params": [nn.Linear(2, 2).weight], **group} for group in groups]
+    return settings.build(weights, 8, lambda: None, (), (), ())
+
+
+def test_a_rate_of_zero_is_reported(messages):
+    build(0.0, {}, {})
+    assert messages == ["model.init_args.learning_rate is 0, so the training changes no weight; expected more than 0"]
+
+
+def test_a_group_with_a_rate_of_its_own_trains(messages):
+    build(0.0, {}, {"lr": 1e-3})
+    build(1e-3, {})
+    assert messages == []
