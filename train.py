@@ -18,6 +18,13 @@ def main() -> None:
     without_local_rank(sys.argv[1:], os.environ)  # sets the variable, which Lightning reads when it is imported
     if is_overview(sys.argv[1:]):
         sys.exit(print_overview(sys.argv[1:]))
+    from commands.launch.rank_variables import check_rank_variables
+
+    try:
+        check_rank_variables(os.environ)  # Lightning reads them when it is imported
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     from commands.launch.openmp_spin import limit_thread_spin
 
     limit_thread_spin(os.environ)  # OpenMP reads it when torch is imported

@@ -26,6 +26,7 @@ from engine.determinism.stateless_rng import global_seed
 from engine.distributed.data_rank import DataRank, data_rank, tensor_parallel_size
 from engine.family_hooks import FamilyDataHooks
 from engine.number_check import check_numbers
+from engine.system.cpu_count import check_for_cores
 
 log = logging.getLogger("lockstep")
 
@@ -89,6 +90,8 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         self.micro_batch_size, self.evaluation_batch_size = micro_batch_size, evaluation_batch_size
         if num_workers != "auto" and num_workers < 0:
             raise ValueError(f"data.init_args.num_workers must be 0 or more, or auto; got {num_workers}")
+        if num_workers != "auto":
+            check_for_cores("data.init_args.num_workers", num_workers)
         sizes = {"batch_size": batch_size, "batch_size_per_device": batch_size_per_device}
         sizes |= {"micro_batch_size": micro_batch_size, "evaluation_batch_size": evaluation_batch_size}
         check_numbers("data.init_args.", sizes | {"prefetch_factor": prefetch_factor}, at_least=1)

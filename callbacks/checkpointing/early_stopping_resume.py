@@ -1,8 +1,9 @@
-"""Lets a resumed run follow its config where Lightning's EarlyStopping restores settings from the checkpoint."""
+"""Checks the metric of Lightning's EarlyStopping, and lets a resumed run take its settings from the config."""
 
 import logging
 from typing import Any
 
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from typing_extensions import override
@@ -18,7 +19,23 @@ declare_callback(
 
 
 class EarlyStoppingFromConfig(Callback):
-    """Takes the patience of EarlyStopping from the config; Lightning would restore it from the checkpoint."""
+    """Takes the patience of EarlyStopping from the config; Lightning would restore it from the checkpoint.
+
+    A metric that is not logged is refused in the sanity check; Lightning would end the run after its first epoch.
+    """
+
+    @override
+    def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        logged = sorted(name for name in trainer.callback_metrics if name.startswith("val/"))
+        for callback in trainer.early_stopping_callbacks:
+            if not isinstance(callback, EarlyStopping) or not callback.strict or not logged:
+                continue
+            # A metric of the training is not known before the first step.
+            if callback.monitor not in logged and not callback.monitor.startswith("train/"):
+                raise MisconfigurationException(
+                    f"trainer.callbacks: the monitor of EarlyStopping is {callback.monitor!r}, which is not logged. Use "
+                    f"one of the validation metrics: {logged}"
+                )
 
     @override
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

@@ -79,6 +79,9 @@ class Throughput(Callback):
         self._counted_wait = run_trainer(trainer).train_dataloader.waited
         self._totals = {WAITED: counters.total(WAITED)}
         self._restart(trainer)
+        datamodule = run_trainer(trainer).datamodule
+        if (batch := datamodule.plan.batch_size) > (samples := _samples_in_step(datamodule)) and trainer.is_global_zero:
+            log.warning("the global batch is %d samples, but an epoch has %d, so a step has no more", batch, samples)
 
     @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -111,10 +114,9 @@ class Throughput(Callback):
             return
         elapsed = time.perf_counter() - self._start
         datamodule = run_trainer(trainer).datamodule
-        plan = datamodule.plan
         since = self._since_last_log(run_module(pl_module))
         metrics = {
-            "train/samples_per_second": steps * plan.batch_size / elapsed,
+            "train/samples_per_second": steps * _samples_in_step(datamodule) / elapsed,
             "train/data_wait": since.pop(WAITED) / (elapsed * trainer.world_size),
         }
         if "flops" in since:
@@ -164,6 +166,12 @@ def _wait_warning(share: float, datamodule: LockstepDataModule) -> str:
         f"WARNING: training waits for data {share:.0%} of the time, and 20% or more in each of the last logs "
         f"(train/data_wait).\nFirst change: {change}. Then move the data to a local disk"
     )
+
+
+def _samples_in_step(datamodule: LockstepDataModule) -> int:
+    """Return the samples of an optimizer step; an epoch may have fewer than the global batch."""
+    batch, steps = datamodule.plan.batch_size, datamodule.steps_in_epoch
+    return min(batch, len(datamodule.train_set)) if steps == 1 else batch
 
 
 def _counter(name: str) -> str:

@@ -13,6 +13,7 @@ from jsonargparse.typing import PositiveInt
 from callbacks.performance.threads import RECORD, KnownThreads
 from commands.launch.rank_zero_decision import decide_on_rank_zero
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily
+from engine.system.cpu_count import check_for_cores
 
 log = logging.getLogger("lockstep")
 
@@ -30,8 +31,13 @@ _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def state_threads(number: int, environ: MutableMapping[str, str] | None = None) -> None:
-    """Set the threads of this process and its children to `--threads N`, also over the value of a launcher."""
+    """Set the threads of this process and its children to `--threads N`, also over the value of a launcher.
+
+    Raises:
+        ValueError: the machine has far too few cores.
+    """
     environ = os.environ if environ is None else environ
+    check_for_cores("threads", number)
     environ["OMP_NUM_THREADS"] = str(number)
     torch.set_num_threads(number)
 

@@ -65,6 +65,8 @@ class LockstepTrainer(RunTrainer):
     ) -> None:
         for name, least in _LEAST.items():
             check_number(f"trainer.{name}", lightning.get(name), at_least=least)
+        if lightning.get("barebones"):
+            raise ValueError("trainer.barebones is not supported: it disables checkpoints and logs; remove it")
         _check_devices(lightning.get("devices"))
         _check_max_time(lightning.get("max_time"))
         if isinstance(val_check_interval, (str, timedelta, dict)):
@@ -85,6 +87,8 @@ class LockstepTrainer(RunTrainer):
             )
         except TypeError as error:  # of a setting, such as devices: 0
             raise ValueError(f"trainer: {error}") from error
+        except ModuleNotFoundError as error:
+            raise ValueError(f"trainer.accelerator is {lightning.get('accelerator')!r}: {error}") from error
         self.auto_micro_batch = auto_micro_batch
 
     def prepare(self) -> None:
@@ -217,7 +221,7 @@ def _check_devices(devices: list[int] | str | int | None) -> None:
     """Raise ValueError if there is no device; Lightning's message does not state what is expected."""
     found = devices.strip(" ,") if isinstance(devices, str) else devices
     none = found in ("", "0", []) or (isinstance(found, int) and found < 1 and found != -1)
-    if none or (isinstance(found, str) and found.startswith("-") and found != "-1"):
+    if none or (isinstance(found, str) and not re.fullmatch(r"auto|-1|\d+( *, *\d+)*", found)):
         raise ValueError(
             f"trainer.devices must be a number from 1 on, a list of devices, -1 for all or auto, got {devices!r}"
         )

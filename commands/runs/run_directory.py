@@ -1,6 +1,7 @@
 """Creates run directories: names them, keeps their configs, and refuses to overwrite them."""
 
 import logging
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,8 @@ def experiment_stem(configs: Sequence[Path], runs: Path) -> str:
 
 def is_of_a_run(config: Path, runs: Path) -> bool:
     """Return whether a config lies in a run directory."""
-    return config.resolve().parent.parent == runs.resolve()
+    # `Path.resolve` raises RuntimeError at a loop of symbolic links; the first access to the files names it.
+    return Path(os.path.realpath(config)).parent.parent == Path(os.path.realpath(runs))
 
 
 def claim_run_name(stem: str, runs: Path, environ: Mapping[str, str]) -> str:

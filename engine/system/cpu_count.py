@@ -13,6 +13,10 @@ MAX_WORKERS = 8
 """Largest number of workers of each training process: more are rarely faster, and each has its own copy of the data."""
 
 
+_FEW, _PER_CORE = 64, 4
+"""Processes or threads that any machine may start, and those for each core."""
+
+
 def available_cpus(
     affinity: int | None = None, groups: Path = Path("/sys/fs/cgroup"), own_groups: Path = Path("/proc/self/cgroup")
 ) -> float:
@@ -27,6 +31,22 @@ def available_cpus(
         has_affinity = hasattr(os, "sched_getaffinity")  # Linux only
         affinity = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     return min([float(affinity), *_quotas(groups, own_groups)])
+
+
+def check_for_cores(key: str, number: int) -> None:
+    """Check that this machine can run a number of processes or threads: far more exhaust it before one reports anything.
+
+    Args:
+        key: dotted key, for the message.
+        number: processes or threads.
+
+    Raises:
+        ValueError: there are more than 64, and more than 4 a core.
+    """
+    cores = available_cpus()
+    most = max(_FEW, int(_PER_CORE * cores))
+    if number > most:
+        raise ValueError(f"{key} is {number}, expected at most {most} on a machine with {cores:g} cores")
 
 
 def workers_for(cores: float, processes: int, computing: int) -> int:

@@ -29,6 +29,8 @@ def check_config(path: Path) -> yaml.Node | None:
     Raises:
         OSError, YamlFileError: see `engine.io.yaml_file`; a file that does not exist is the parser's error.
     """
+    if path.is_symlink() and not path.exists():
+        raise FileNotFoundError(f"{path}: the symbolic link leads to no file; expected a YAML file")
     if not path.exists():
         return None
     tree = check_yaml(read_text(path), str(path))
@@ -46,6 +48,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
         OSError, YamlFileError: the first error.
     """
     for option, value in option_values(arguments):
+        if option in _CONFIG_OPTIONS and (not value or value.startswith("--")):
+            raise ValueError(f"{option}: found nothing, expected a YAML file")
         is_path = "\n" not in value and len(value) < _MAX_PATH_LENGTH
         if is_path and option in _CONFIG_OPTIONS:
             check_config(Path(value))

@@ -48,6 +48,7 @@ def parse_error(message: str) -> tuple[list[str], str]:
     reason = ", ".join(dict.fromkeys([own] * bool(own) + reasons))
     reason = re.sub(r", Expected an? ", " or ", reason)
     reason = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", reason).replace("typing.", "").replace("NoneType", "null")
+    reason = re.sub(r"argument of type '\w+' is not iterable", "Expected a class_path that is text", reason)
     reason = reason.replace(". Got value:", ", found").replace("Given value:", "found")
     return keys, shorten(re.sub(r"\bExpected a (?=[aeiou])", "Expected an ", _with_choices(reason)))
 
@@ -57,6 +58,7 @@ def _with_choices(reason: str) -> str:
     only = re.fullmatch(rf"Expected a {_LITERAL.pattern}( or null)?, found (.*)", reason, flags=re.DOTALL)
     if only:
         return f"expected one of {_choices(only[1])}{', null' * bool(only[2])}; found {only[3]}"
+    reason = reason.replace("Expected a Literal[", "Expected Literal[")
     return _LITERAL.sub(lambda literal: _choices(literal[1]).replace(", ", " or "), reason)
 
 

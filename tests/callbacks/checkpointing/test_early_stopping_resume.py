@@ -1,4 +1,10 @@
+from pathlib import Path
+
+import pytest
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
 from tests.conftest import TINY
+from tests.support.families.tiny import TINY_FAMILY
 
 STOP = [
     "--trainer.callbacks+", "EarlyStopping",
@@ -16,3 +22,14 @@ def test_a_run_that_stopped_early_goes_on_with_more_patience(lockstep):
     assert sorted(stopped.series("val/ndcg@10")) == [13, 26]
     resumed = lockstep("fit", *options, *STOP, "3", "--ckpt_path", "last", name="a")
     assert sorted(resumed.series("val/ndcg@10")) == [13, 26, 39, 52]
+
+
+def test_a_metric_that_is_not_logged_is_refused_before_the_first_step(lockstep):
+    """Lightning raises after the first epoch."""
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "6"]
+    message = r"monitor of EarlyStopping is 'val/foo', which is not logged. .* \['val/loss'\]"
+    stop = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor"]
+    with pytest.raises(MisconfigurationException, match=message):
+        lockstep("fit", *options, *stop, "val/foo", name="a")
+    assert not Path("runs/a/gradients").exists(), "no step was taken"
+    lockstep("fit", *options, *stop, "train/loss", name="b")

@@ -35,7 +35,7 @@ class FakeRun:
             log_every_n_steps=5,
             world_size=2,
             global_rank=0,
-            datamodule=SimpleNamespace(plan=plan, num_workers=0),
+            datamodule=SimpleNamespace(plan=plan, num_workers=0, steps_in_epoch=None),
             is_global_zero=True,
             train_dataloader=SimpleNamespace(waited=0.0),
             strategy=SimpleNamespace(root_device=torch.device("cpu")),
@@ -217,3 +217,15 @@ def test_a_run_of_a_family_that_counts(lockstep):
     assert all(all_of > some + other > 0 for all_of, some, other in zip(tokens, supervised, features, strict=True))
     assert all(0.5 < part <= 1 for part in real)
     assert share == pytest.approx([1000 * value for value in flops])
+
+
+def test_an_epoch_with_fewer_samples_than_the_batch(fake_run, messages):
+    """The samples that exist are counted, and the batch size, which may be mistyped, is reported."""
+    run = fake_run()
+    run.trainer.datamodule = SimpleNamespace(
+        plan=SimpleNamespace(batch_size=10**12), num_workers=0, steps_in_epoch=1, train_set=range(50)
+    )
+    run.start()
+    run.train(5, seconds=1.0)
+    assert run.logged[0]["train/samples_per_second"] == 50
+    assert messages == ["the global batch is 1000000000000 samples, but an epoch has 50, so a step has no more"]

@@ -95,3 +95,11 @@ def test_the_checkpoint_counts_and_where_it_has_no_record_the_folder_of_the_run(
     for text in ("{", "[]", json.dumps({**facts, "device": "cuda:0"}), '{"device": "cpu", "processes": 1}'):
         (tmp_path / "environment.json").write_text(text)
         assert known_threads("auto", {}, None, tmp_path) == KnownThreads()
+
+
+def test_far_more_threads_than_cores_are_refused():
+    """The process could start none of its other threads."""
+    environ: dict[str, str] = {}
+    with pytest.raises(ValueError, match="threads is 1000000, expected at most"):
+        state_threads(1_000_000, environ)
+    assert environ == {}

@@ -38,6 +38,14 @@ def test_a_run_is_named_in_the_report(tmp_path, capsys):
     assert f"{tmp_path}/scratch/a is not a directory; existing runs: none" in capsys.readouterr().err
 
 
+def test_a_loop_of_symbolic_links_is_refused(lockstep, tmp_path):
+    """`Path.resolve` raises a RuntimeError, which would end in a traceback."""
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(OSError, match="a"):
+        main(["fit", *TINY, "--runs", "a"])
+
+
 def test_a_directory_that_cannot_hold_runs_is_refused(lockstep, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"its parent directory absent does not exist: create it, or .* --runs"):
         lockstep("fit", *TINY, "--runs", "absent/runs", name="a")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from engine.system.cpu_count import MAX_WORKERS, available_cpus, workers_for
+from engine.system.cpu_count import MAX_WORKERS, available_cpus, check_for_cores, workers_for
 
 
 def write(root, files):
@@ -53,3 +53,12 @@ def test_the_affinity_is_a_limit():
 )
 def test_workers_use_the_remaining_cpus(cores, processes, computing, workers):
     assert workers_for(cores, processes, computing) == workers
+
+
+def test_far_more_than_the_cores_is_refused(monkeypatch):
+    monkeypatch.setattr("engine.system.cpu_count.available_cpus", lambda: 2.0)
+    check_for_cores("threads", 64)
+    with pytest.raises(ValueError, match="threads is 100000, expected at most 64 on a machine with 2 cores"):
+        check_for_cores("threads", 100_000)
+    monkeypatch.setattr("engine.system.cpu_count.available_cpus", lambda: 96.0)
+    check_for_cores("threads", 384)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from commands.cli.arguments import refuse_lone_values
+from commands.cli.configs.files import check_arguments
 from commands.cli.configs.parser_message import raised_by_class
 from commands.cli.error_reporting import report_error
 from commands.cli.main import main
@@ -100,7 +101,8 @@ def test_the_wrong_values_of_every_option(parser, capsys, messages, tmp_path, mo
         ("trainer.gradient_clip_val", "-1"), ("trainer.check_val_every_n_epoch", "0"), ("trainer.max_time", "soon"),
         ("trainer.val_check_interval", "00:01:00:00"), ("trainer.val_check_interval", "soon"),
         ("trainer.val_check_interval", "{minutes: 5}"),
-        ("trainer.devices", "0"), ("trainer.devices", "-2"),
+        ("trainer.devices", "0"), ("trainer.devices", "-2"), ("trainer.devices", "two"),
+        ("trainer.barebones", "true"), ("trainer.accelerator", "tpu"), ("data.init_args.num_workers", "100000"),
         ("trainer.val_check_interval", "0"),
         ("trainer.limit_train_batches", "-1"),
         ("trainer.accumulate_grad_batches", "0"), ("trainer.max_time", "00:00:00:00"), ("trainer.max_epochs", "-2"),
@@ -176,6 +178,27 @@ def test_a_file_is_named_where_settings_are_a_text_or_a_key_is_no_name(
     (tmp_path / "x.yaml").write_text(text)
     code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
     assert code == 2 and expected in lines[-1]
+
+
+def test_a_class_path_that_is_a_number(parser, capsys, messages, tmp_path):
+    (tmp_path / "x.yaml").write_text("seed_everything: 1\nmodel:\n  class_path: 5\n")
+    _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
+    assert "x.yaml:2: model: Expected a class_path that is text" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--config", ""], ["--config="], ["--config"], ["--config", "--trainer.devices"]]
+)
+def test_a_config_without_a_name(arguments):
+    with pytest.raises(ValueError, match="^--config: found nothing, expected a YAML file"):
+        check_arguments(["fit", *arguments])
+
+
+@pytest.mark.parametrize("target", ["x.yaml", "absent.yaml"])
+def test_a_config_that_is_a_link_to_no_file(tmp_path, target):
+    (tmp_path / "x.yaml").symlink_to(tmp_path / target)
+    with pytest.raises(FileNotFoundError, match="x.yaml: the symbolic link leads to no file; expected a YAML file"):
+        check_arguments(["fit", "--config", str(tmp_path / "x.yaml")])
 
 
 def test_a_text_that_yaml_reads_as_a_boolean(parser, capsys, messages, tmp_path):
@@ -266,6 +289,12 @@ def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatc
     ("option", "message"),
     [
         ("--log.console=yaml", "--log.console: expected one of text, json; found yaml"),
+        (
+            "--trainer.precision=8",
+            "--trainer.precision: Expected 64 or 32 or 16 or transformer-engine or transformer-"
+            "engine-float16 or 16-true or 16-mixed or bf16-true or bf16-mixed or 32-true or 64-true or 64 or 32 or 16 or "
+            "bf16 or null, found 8",
+        ),
         ("--data.init_args.num_workers=foo", "--data.init_args.num_workers: Expected an int or auto, found foo"),
     ],
 )

@@ -1,0 +1,33 @@
+"""Checks the numbers that launchers put into the environment, before Lightning reads them at its import."""
+
+from collections.abc import Mapping
+
+_RANKS = (
+    "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID",
+    "JSM_NAMESPACE_RANK", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
+)  # fmt: skip
+_SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "SLURM_NNODES")
+_LEAST = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 1}
+_MOST = {"MASTER_PORT": 65535}
+
+
+def check_rank_variables(environ: Mapping[str, str]) -> None:
+    """Check the variables of a launcher that are numbers.
+
+    Args:
+        environ: environment variables.
+
+    Raises:
+        ValueError: a variable is no number, or out of its range; the message names it.
+    """
+    for name, least in _LEAST.items():
+        text = environ.get(name)
+        if text is None:
+            continue
+        most = _MOST.get(name)
+        if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            expected = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")
+            raise ValueError(
+                f"the environment variable {name} is {text!r}, expected {expected}, as a launcher sets it; `unset {name}` "
+                "if no launcher started this process"
+            )
