@@ -33,8 +33,8 @@ class EarlyStoppingFromConfig(Callback):
             # A metric of the training is not known before the first step.
             if callback.monitor not in logged and not callback.monitor.startswith("train/"):
                 raise MisconfigurationException(
-                    f"trainer.callbacks: the monitor of EarlyStopping is {callback.monitor!r}, which is not logged. Use "
-                    f"one of the validation metrics: {logged}"
+                    f"trainer.callbacks: the monitor of EarlyStopping is {callback.monitor!r}, which is not logged. "
+                    f"Use one of the validation metrics: {logged}"
                 )
 
     @override

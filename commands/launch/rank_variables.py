@@ -28,6 +28,6 @@ def check_rank_variables(environ: Mapping[str, str]) -> None:
         if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
             expected = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")
             raise ValueError(
-                f"the environment variable {name} is {text!r}, expected {expected}, as a launcher sets it; `unset {name}` "
-                "if no launcher started this process"
+                f"the environment variable {name} is {text!r}, expected {expected}, as a launcher sets it; `unset "
+                f"{name}` if no launcher started this process"
             )

@@ -34,7 +34,9 @@ def available_cpus(
 
 
 def check_for_cores(key: str, number: int) -> None:
-    """Check that this machine can run a number of processes or threads: far more exhaust it before one reports anything.
+    """Check that this machine can run a number of processes or threads.
+
+    Far more of them exhaust it before any of them reports an error.
 
     Args:
         key: dotted key, for the message.

@@ -292,8 +292,8 @@ def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatc
         (
             "--trainer.precision=8",
             "--trainer.precision: Expected 64 or 32 or 16 or transformer-engine or transformer-"
-            "engine-float16 or 16-true or 16-mixed or bf16-true or bf16-mixed or 32-true or 64-true or 64 or 32 or 16 or "
-            "bf16 or null, found 8",
+            "engine-float16 or 16-true or 16-mixed or bf16-true or bf16-mixed or 32-true or 64-true or 64 or 32 or "
+            "16 or bf16 or null, found 8",
         ),
         ("--data.init_args.num_workers=foo", "--data.init_args.num_workers: Expected an int or auto, found foo"),
     ],
