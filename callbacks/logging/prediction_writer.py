@@ -40,6 +40,9 @@ class PredictionWriter(BasePredictionWriter):
             return
         source = getattr(run_trainer(trainer).datamodule, "predict_input", None)
         self.filename = f"predictions-{Path(source).stem}.jsonl" if source else "predictions.jsonl"
+        target = Path(trainer.default_root_dir) / self.filename
+        if target.is_dir():  # before hours of prediction
+            raise IsADirectoryError(f"{target} is a directory, expected a file to replace or none: move it away")
         # File names with bytes that are not UTF-8 become escapes, which JSON has.
         own = data_rank(trainer)
         part = self._part_path(trainer, own.rank) if own.is_group_leader else Path(os.devnull)

@@ -115,6 +115,8 @@ class LockstepTrainer(RunTrainer):
             raise ValueError(f"export: {type(model).__name__} cannot be exported; use its checkpoints")
         if ckpt_path is None:
             raise ValueError("export needs a checkpoint: --ckpt_path best, last or FILE")
+        if not output:
+            raise ValueError("--output: found nothing, expected the name of a new directory")
         folder = Path(output)
         if folder.exists():  # before minutes of loading
             raise FileExistsError(f"{output} exists already; export writes a new directory")

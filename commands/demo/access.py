@@ -34,15 +34,17 @@ def read_login(auth: str | None, environ: Mapping[str, str] = os.environ) -> Log
         environ: environment variables.
 
     Raises:
-        ValueError: it has another form.
-        OSError: the file cannot be read.
+        ValueError: it has another form, or the file cannot be read.
     """
     given, source = (environ.get(AUTH_VARIABLE), AUTH_VARIABLE) if auth is None else (auth, "--auth")
     if given is None:
         return None
     if given.startswith("@"):
         source = given[1:]
-        given = Path(source).read_text(encoding="utf-8").strip()
+        try:
+            given = Path(source).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"--auth @FILE: {source} cannot be read as text in UTF-8 ({error})") from error
     user, colon, password = given.partition(":")
     if not (user and colon and password):
         raise ValueError(f"{source}: expected USER:PASSWORD, both not empty")

@@ -74,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given, study = with_trials(options.runs, runs)
         folders = unique_folders(run_folders(given, runs))
         page = options.output or default_page(folders, study)
+        if page.is_dir():
+            raise IsADirectoryError(f"--output {page} is a directory, expected a file such as {page / 'report.html'}")
         tables, remark = group_tables(folders[0], options.cutoffs) if len(folders) == 1 else ([], "")
         compared = Comparison([remark]) if remark else compare_runs([] if study else folders, options.cutoffs)
         write_page(folders, page, compared, tables, study)

@@ -118,6 +118,11 @@ def test_families_without_an_export_say_so(done, lockstep, tmp_path, monkeypatch
         lockstep("export", "--output", str(tmp_path / "out"), name=done.folder.name)
 
 
+def test_an_output_without_a_name_is_refused(done, lockstep):
+    with pytest.raises(ValueError, match="^--output: found nothing, expected the name of a new directory"):
+        lockstep("export", "--output", "", name=done.folder.name)
+
+
 def test_the_output_must_be_named(capsys):
     with pytest.raises(SystemExit) as end:
         main(["export", *TINY])

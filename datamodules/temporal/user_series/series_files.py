@@ -154,6 +154,10 @@ def _read_table(path: Path, limits: SeriesLimits) -> _Table:
         raise ValueError(
             f"{path}, line {lines[0]}: found the columns {describe_names(rows[0])}, expected names, each once"
         )
+    if all(map(_is_number, rows[0])):  # else the first row of a table without names would be lost
+        raise ValueError(
+            f"{path}, line {lines[0]}: found the numbers {describe_names(rows[0])}, expected a line of names"
+        )
     warn_if_unterminated(path)
     return _Table(rows[0], [list(column) for column in zip(*rows[1:], strict=True)], lines)
 

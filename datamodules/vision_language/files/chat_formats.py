@@ -11,6 +11,7 @@ format of a turn                                        used by
 A content may also be a list of parts, ``{"type": "text", "text": ...}`` and ``{"type": "image"}``.
 """
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,6 +81,14 @@ def first_filled(fields: Sequence[str], found: Mapping[str, object]) -> str | No
     """Return the first field with a value other than null and the empty list; else the first field that exists."""
     present = [field for field in fields if field in found]
     return next((field for field in present if found[field] not in (None, [])), present[0] if present else None)
+
+
+def misspelt_image_field(fields: Mapping[str, object]) -> str | None:
+    """Return a field that is not read and probably should hold the images; None if there is none."""
+    if any(field in fields for field in IMAGE_FIELDS):
+        return None
+    unread = [field for field in fields if field not in CHAT_FIELDS]
+    return next((field for field in unread if difflib.get_close_matches(field.lower(), IMAGE_FIELDS, 1, 0.7)), None)
 
 
 def _parse_turn(name: str, turn: object) -> list[Message]:

@@ -1,5 +1,6 @@
 """Reads chats in JSON: one per line (JSONL), or all in one list (LLaVA), with images as files in a folder."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from datamodules.vision_language.files.chat_formats import (
     IMAGE_FIELDS,
     first_filled,
     insert_image_markers,
+    misspelt_image_field,
     parse_messages,
 )
 from datamodules.vision_language.files.image_folder import ImageFolder
@@ -18,7 +20,10 @@ from datamodules.vision_language.files.json_index import index_elements, index_l
 from engine.data.errors import BadSampleError
 from engine.io.json_records import check_text_file, describe_line, describe_names, parse_json
 
+log = logging.getLogger("lockstep")
+
 _BEGINNING = 2**16  # bytes
+_INSPECTED = 8  # records whose fields are compared with the known ones
 
 
 class JsonChats(ChatFile):
@@ -42,6 +47,7 @@ class JsonChats(ChatFile):
         self._extents = (index_lines if lines else index_elements)(self.path)
         self.identity = f"{self._extents.checksum:08x}"
         self._images = ImageFolder(self.path.parent if images is None else images)
+        self._warn_of_misspelt_images()
 
     def _check_form(self) -> None:
         """Refuse a compressed file, and a list in place of lines, all of whose lines would be bad samples."""
@@ -56,6 +62,17 @@ class JsonChats(ChatFile):
             raise ValueError(f"{self.path}: found a JSON list, expected {expected}; set format to llava for a list")
         if not any(line[:1] in (b"{", b"[") for line in lines):
             raise ValueError(f"{self.path}: found {describe_line(lines[0])}, expected {expected}")
+
+    def _warn_of_misspelt_images(self) -> None:
+        """Warn if one of the first records has no images, and a field that is spelt similarly."""
+        for row in range(min(len(self), _INSPECTED)):
+            try:
+                fields = self._fields(row)
+            except ValueError:  # reported when the record is used
+                continue
+            if isinstance(fields, dict) and (field := misspelt_image_field(fields)) is not None:
+                log.warning("%s: the field %s is not read; did you mean image?", self.name(row), describe_names([field]))
+                return
 
     @override
     def __len__(self) -> int:
@@ -72,7 +89,7 @@ class JsonChats(ChatFile):
     def read(self, row: int) -> ImageChat:
         name = self.name(row)
         try:
-            fields = read_record(self.path, int(self._extents.starts[row]), int(self._extents.ends[row]))
+            fields = self._fields(row)
         except ValueError as error:
             raise BadSampleError(f"{name}: not JSON: {error}") from error
         field = first_filled(CHAT_FIELDS, fields) if isinstance(fields, dict) else None
@@ -84,6 +101,9 @@ class JsonChats(ChatFile):
         paths = _paths(fields)
         messages = insert_image_markers(name, parse_messages(name, fields[field]), len(paths))
         return ImageChat(name, messages, [self._images.read(name, path) for path in paths])
+
+    def _fields(self, row: int) -> Any:
+        return read_record(self.path, int(self._extents.starts[row]), int(self._extents.ends[row]))
 
 
 def _is_json(line: bytes) -> bool:

@@ -165,6 +165,10 @@ def test_a_login_is_needed(tmp_path):
     (tmp_path / "login").write_text("me:from a file\n")
     assert read_login(f"@{tmp_path / 'login'}", {}) == Login("me", "from a file")
     assert read_login(None, {"LOCKSTEP_DEMO_AUTH": "me:x"}) == Login("me", "x") and read_login(None, {}) is None
+    (tmp_path / "binary").write_bytes(b"me:\xff")
+    for name in ("absent", "binary", "."):
+        with pytest.raises(ValueError, match="^--auth @FILE: .* cannot be read as text in UTF-8"):
+            read_login(f"@{tmp_path / name}", {})
     for wrong in ("me", "me:", ":x"):
         with pytest.raises(ValueError, match="expected USER:PASSWORD"):
             read_login(wrong, {})

@@ -73,6 +73,8 @@ def test_a_wrong_run_file_or_output_is_named(runs, capsys):
     (runs / "a" / "environment.json").unlink()
     (runs / "file").write_text("")
     assert "runs/file" in error_of(capsys, "a", "--output", "runs/file/page.html")
+    expected = "--output runs is a directory, expected a file such as runs/report.html"
+    assert expected in error_of(capsys, "a", "--output", "runs")
 
 
 def test_of_several_what_is_no_run_is_passed_over(runs, capsys):

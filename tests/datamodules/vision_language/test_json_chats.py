@@ -95,6 +95,19 @@ def test_a_field_without_a_value_gives_way_to_the_next(tmp_path, nothing):
     assert chats.read(1).images == [] and chats.read(1).messages == ask
 
 
+@pytest.mark.parametrize(
+    ("field", "is_named"), [("img", True), ("Image", True), ("image_id", True), ("width", False), ("id", False)]
+)
+def test_a_misspelt_field_of_images_is_named_once(tmp_path, messages, field, is_named):
+    """Its chats would train without their images."""
+    text = {"messages": [{"role": "user", "content": "a"}], "id": 1}
+    records = [text, {**text, field: "a.png"}, {**text, field: "b.png"}]
+    (tmp_path / "chats.jsonl").write_text("{\n" + "".join(json.dumps(record) + "\n" for record in records))
+    JsonChats(tmp_path / "chats.jsonl", True)
+    expected = f"{tmp_path / 'chats.jsonl'}, line 3: the field {field} is not read; did you mean image?"
+    assert messages == [expected] * is_named
+
+
 USER = {"role": "user", "content": "<image>"}
 
 

@@ -90,6 +90,7 @@ def test_refused_with_place_and_key(tmp_path, change, message):
         ("time,x\n0,1\n1\n", "plant.csv, line 3: found 1 cells, expected 2"),
         ("time,x\n0,1\n1,a\n", "plant.csv, line 3, x: found 'a', expected a number or nothing"),
         ("time,x\n5,1\n1,2\n", "plant.csv, from line 2: stamp 2 is 1, after 5"),
+        ("1,2\n2,3\n", "plant.csv, line 1: found the numbers 1, 2, expected a line of names"),
         ("time,x,x\n0,1,2\n", "plant.csv, line 1: found the columns time, x, x, expected names, each once"),
         ("date,x\n20240130,1\n20240131,2\n", "plant.csv, line 2, date: found '20240130', expected a date such as"),
         ("x\n", "plant.csv: found 1 lines, expected a line of names"),

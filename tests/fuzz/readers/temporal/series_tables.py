@@ -31,6 +31,8 @@ def table(data: bytes, columns: list[str] | None, step: float | None) -> list[tu
         raise InvalidInput("rows differ in length, or names repeat")
     if any(not name or not name.isprintable() or "<series>" in name for name in header):
         raise InvalidInput("a name is empty")
+    if all(map(_is_number, header)):
+        raise InvalidInput("the names are numbers")
     time = next((place for place, name in enumerate(header) if name.lower() in _TIMES), None)
     channels = []
     for place, name in enumerate(header):
