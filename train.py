@@ -18,10 +18,10 @@ def main() -> None:
     without_local_rank(sys.argv[1:], os.environ)  # sets the variable, which Lightning reads when it is imported
     if is_overview(sys.argv[1:]):
         sys.exit(print_overview(sys.argv[1:]))
-    from commands.launch.rank_variables import check_rank_variables
+    from commands.launch.process_checks import check_process
 
     try:
-        check_rank_variables(os.environ)  # Lightning reads them when it is imported
+        check_process(os.environ)  # Lightning reads the variables when it is imported
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,6 +1,7 @@
 """Runs `python train.py doctor`."""
 
 import argparse
+import math
 import os
 import sys
 import warnings
@@ -100,6 +101,16 @@ class _Options(NamedTuple):
     plan: Cluster | None
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"expected seconds, a number of more than 0, found {text!r}")
+    return seconds
+
+
 def _parse(arguments: list[str]) -> _Options:
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} doctor",
@@ -112,7 +123,7 @@ def _parse(arguments: list[str]) -> _Options:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     wait = "under a launcher: how long to wait for all ranks (default: 120)"
-    parser.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help=wait)
+    parser.add_argument("--wait", type=_seconds, default=120.0, metavar="SECONDS", help=wait)
     parser.add_argument(
         "--plan",
         type=_cluster,

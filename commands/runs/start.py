@@ -26,6 +26,7 @@ from commands.runs.run_directory import (
 )
 from commands.runs.run_lock import lock_run, record_end, record_start
 from commands.runs.run_names import check_directory, check_run_name, make_runs_folder
+from engine.checkpointing.discovery import CHECKPOINTS
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
@@ -131,6 +132,7 @@ class RunStart:
         if not checkpoint:
             refuse_occupied(directory)
         check_directory(directory)
+        check_directory(directory / CHECKPOINTS)  # before hours of training that cannot be saved
         if not directory.exists():
             make_runs_folder(self._runs)
         created = directory == self._created or not directory.exists()

@@ -71,7 +71,9 @@ class JsonChats(ChatFile):
             except ValueError:  # reported when the record is used
                 continue
             if isinstance(fields, dict) and (field := misspelt_image_field(fields)) is not None:
-                log.warning("%s: the field %s is not read; did you mean image?", self.name(row), describe_names([field]))
+                log.warning(
+                    "%s: the field %s is not read; did you mean image?", self.name(row), describe_names([field])
+                )
                 return
 
     @override

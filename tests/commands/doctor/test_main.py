@@ -66,3 +66,8 @@ def test_help_explains_and_what_makes_no_sense_is_refused(capsys):
         main(["--trainer.devices", "2"])
     assert end.value.code == 2
     assert "add --config FILE" in capsys.readouterr().err
+    for wait in ("nan", "-1", "inf", "soon"):
+        with pytest.raises(SystemExit) as end:
+            main([f"--wait={wait}"])
+        assert end.value.code == 2
+        assert f"--wait: expected seconds, a number of more than 0, found '{wait}'" in capsys.readouterr().err

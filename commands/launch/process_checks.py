@@ -1,5 +1,6 @@
-"""Checks the numbers that launchers put into the environment, before Lightning reads them at its import."""
+"""Checks what a process is started with, before Lightning is imported: working directory and launcher's variables."""
 
+import os
 from collections.abc import Mapping
 
 _RANKS = (
@@ -9,6 +10,19 @@ _RANKS = (
 _SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "SLURM_NNODES")
 _LEAST = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 1}
 _MOST = {"MASTER_PORT": 65535}
+
+
+def check_process(environ: Mapping[str, str]) -> None:
+    """Check the working directory and `check_rank_variables`.
+
+    Raises:
+        ValueError: see `check_rank_variables`; or the directory in which the command was started has been removed.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise ValueError("the working directory has been removed; expected one that exists: cd to another") from error
+    check_rank_variables(environ)
 
 
 def check_rank_variables(environ: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Variables of launchers that are no numbers: one line with the variable's name, before Lightning is imported."""
+"""Variables of launchers that are no numbers, and a removed working directory: one line before Lightning is imported."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from commands.launch.rank_variables import check_rank_variables
+from commands.launch.process_checks import check_process, check_rank_variables
 from tests.conftest import REPOSITORY
 
 
@@ -35,3 +35,11 @@ def test_the_start_ends_with_one_line():
     ended = subprocess.run(command, env={**os.environ, "RANK": "x"}, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and ended.stdout == ""
     assert ended.stderr.startswith("error: the environment variable RANK is 'x'") and ended.stderr.count("\n") == 1
+
+
+def test_a_working_directory_that_was_removed(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ValueError, match="the working directory has been removed"):
+        check_process({})
