@@ -1,4 +1,4 @@
-"""Variables of launchers that are no numbers, and a removed working directory: one line before Lightning is imported."""
+"""Variables of launchers that are no numbers, a removed working directory: a line before Lightning is imported."""
 
 import os
 import subprocess
