@@ -2,7 +2,7 @@
 
 - `training_loop`: where the training loop is, and what follows
 - `processes`: ranks, process groups, signals and loader workers
-- `tensors`: torch's multi-tensor functions and tensors without values
+- `tensors`: torch's multi-tensor functions, its compiler, and tensors without values
 - `strategies`, `loggers`, `cli`: base classes that give private members of Lightning's classes public names
 
 Each function states why no public name suffices. `tests/engine/lightning_internals` tests what each name does, and

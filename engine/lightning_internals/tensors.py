@@ -30,6 +30,17 @@ def unscales_gradients(optimizer: object) -> bool:
     return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
+def whole_graphs() -> AbstractContextManager[Any]:
+    """Return a context in which torch compiles one graph under DDP, too.
+
+    By default torch cuts a graph where DDP's buckets end, and refuses graphs with autograd functions. The setting has
+    no public name.
+    """
+    from torch._dynamo import config  # takes a second
+
+    return config.patch(optimize_ddp=False)
+
+
 # -- tensors without values --------------------------------------------------------------------------------------------
 
 DispatchMode = TorchDispatchMode

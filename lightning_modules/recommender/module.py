@@ -12,6 +12,8 @@ from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.recommender.attention_kernel import check_attention_kernel, set_attention_kernel
 from lightning_modules.recommender.compatibility import ModelIdentity
+from lightning_modules.recommender.compiled_step.checks import check_compiled_step, check_compiler
+from lightning_modules.recommender.compiled_step.training_loss import CompiledTrainingLoss
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
 from lightning_modules.recommender.features.feature_encoder import (
     check_strategy_of_features,
@@ -72,6 +74,8 @@ class SequentialRecommender(RankingModule):
         activation_checkpointing: recompute activations in the backward pass: less memory, more time.
         attention_kernel: implementation of `time_interval` on CUDA: `torch`, or `triton` without matrices of L x L in
             memory, whose sums have no fixed order.
+        compile_step: compile the forward and backward pass of a training step into one graph, on CUDA a CUDA graph that
+            one launch replays: for small models. Micro-batches are padded to `data.max_length` and their full size.
         loss: `cross_entropy` over all items, `sampled_softmax`, `bce` (with one negative as in the papers) or `gbce`;
             all but the first need `data.init_args.num_negatives` (or, for `sampled_softmax`, `batch_negatives`).
         gbce_calibration: t of `gbce`, from 0 (plain) to 1 (calibrated).
@@ -117,6 +121,7 @@ class SequentialRecommender(RankingModule):
         tie_output: bool = True,
         activation_checkpointing: bool = False,
         attention_kernel: AttentionKernel = "torch",
+        compile_step: bool = False,
         loss: LossName = "cross_entropy",
         gbce_calibration: float = 0.75,
         item_optimizer: ItemOptimizer = "dense",
@@ -162,6 +167,7 @@ class SequentialRecommender(RankingModule):
         }
         check_architecture(self.architecture, "model.init_args.")
         self.attention_kernel: AttentionKernel = attention_kernel
+        self.compile_step = compile_step
         self.loss = NextItemLoss(loss, gbce_calibration)
         self.item_optimizer: ItemOptimizer = item_optimizer
         self.item_learning_rate, self.item_dropout = item_learning_rate, item_dropout
@@ -186,6 +192,10 @@ class SequentialRecommender(RankingModule):
             if self.loss.name != "cross_entropy":
                 self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
             check_other_negatives(self.loss.name, self.data.other_negatives)
+            if self.compile_step:
+                strategy = self.trainer.strategy
+                check_compiled_step(self.architecture, self.attention_kernel, self.item_optimizer, self.data, strategy)
+                check_compiler(device)
         check_strategy_of_features(self.data.item_features, self.trainer.strategy)
         if reads_times(self.architecture["attention"]):
             self.data.require_times(f"model.init_args.attention {self.architecture['attention']}")
@@ -202,7 +212,10 @@ class SequentialRecommender(RankingModule):
             self.item_features = feature_encoder(self.data.item_features, self.encoder)
             all_items = self.loss.name == "cross_entropy"
             vectors = TrainingVectors(self.encoder, self.item_features, self.row_tables, all_items, self.item_dropout)
-            self.micro_batch_loss = TrainingLoss(self.encoder, vectors, self.loss, self.architecture["dropout"] > 0)
+            parts = self.encoder, vectors, self.loss, self.architecture["dropout"] > 0
+            self.micro_batch_loss = TrainingLoss(*parts)
+            if self.compile_step:
+                self.micro_batch_loss = CompiledTrainingLoss(*parts, lambda: self.data.plan.micro_batch_size)
             self.next_item_scores = NextItemScores(self.encoder, self.item_features)
             identities = self.data.item_features_identity, self.data.event_features_identity
             self._identity = ModelIdentity.of(catalog.item_ids, self.architecture, catalog.max_length, *identities)

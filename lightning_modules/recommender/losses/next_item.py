@@ -34,10 +34,19 @@ def cross_entropy(states: Tensor, weight: Tensor, targets: Tensor, negatives: Te
     """Return the softmax cross-entropy over all V items; negatives are not used.
 
     Padding is omitted before any product is computed, and no [N, V] tensor is kept. Each call keeps a gradient of the
-    size of the weight until the backward pass, so pass all positions of a micro-batch at once.
+    size of the weight until the backward pass, so pass all positions of a micro-batch at once. A compiled graph has
+    fixed shapes: it computes and keeps the logits of all positions.
     """
+    if torch.compiler.is_compiling():
+        return _padded_cross_entropy(states, weight, targets)
     real = targets > 0
     return linear_cross_entropy(states[real], weight, targets[real] - 1)
+
+
+def _padded_cross_entropy(states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    with torch.autocast(states.device.type, enabled=False):
+        logits = states.float() @ weight.float().T
+    return F.cross_entropy(logits, targets - 1, ignore_index=-1, reduction="sum")
 
 
 def sampled_softmax(

@@ -6,7 +6,6 @@ ranks, up to rounding. The hashes cost as much as torch's random numbers.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,10 @@ from engine.determinism.stateless_rng import hash_bits
 _DROPOUT, _LAYER, _PLACE = 37, 41, 43  # hash keys; others use other keys with the same seed
 _EVERY_ROW = -2  # instead of a sample's index; -1 is a padding row
 _MIX_1, _MIX_2 = (int(np.uint64(constant).view(np.int64)) for constant in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+# Dictionaries, because a compiler reads them, while it would trace into a cached function and cannot trace uint64.
+_position_bits: dict[tuple[int, ...], Tensor] = {}
+_layer_keys: dict[tuple[int, int], int] = {}
 
 
 class DropoutKeys(NamedTuple):
@@ -98,16 +101,14 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
 
 def position_bits(*sizes: int) -> Tensor:
     """Return a random int64 number for each element of a mask [*sizes], which does not depend on the sizes."""
-    places = _places(*(1 << (size - 1).bit_length() for size in sizes))
-    return places[tuple(slice(size) for size in sizes)]
+    rounded = tuple(1 << (size - 1).bit_length() for size in sizes)
+    if rounded not in _position_bits:
+        grid = np.ogrid[tuple(slice(size) for size in rounded)]
+        _position_bits[rounded] = torch.from_numpy(hash_bits(_PLACE, *grid).view(np.int64))
+    return _position_bits[rounded][tuple(slice(size) for size in sizes)]
 
 
-@cache
 def _layer_key(number: int, call: int) -> int:
-    return int(hash_bits(_LAYER, number, call).view(np.int64))
-
-
-@cache
-def _places(*sizes: int) -> Tensor:
-    """Return random int64 numbers by element, [*sizes]; cached, so sizes are rounded up to powers of two."""
-    return torch.from_numpy(hash_bits(_PLACE, *np.ogrid[tuple(slice(size) for size in sizes)]).view(np.int64))
+    if (number, call) not in _layer_keys:
+        _layer_keys[number, call] = int(hash_bits(_LAYER, number, call).view(np.int64))
+    return _layer_keys[number, call]

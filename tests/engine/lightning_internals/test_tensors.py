@@ -1,5 +1,6 @@
 """Contracts of torch's private names about tensors."""
 
+import pytest
 import torch
 
 from engine.lightning_internals import tensors as internals
@@ -61,3 +62,13 @@ def test_fused_optimizers_unscale_gradients():
     weights = [torch.zeros(2, requires_grad=True)]
     assert internals.unscales_gradients(torch.optim.AdamW(weights, fused=True)), INSTALLED
     assert not internals.unscales_gradients(torch.optim.AdamW(weights)), INSTALLED
+
+
+@pytest.mark.slow
+def test_a_graph_is_whole_under_ddp():
+    from torch._dynamo import config
+
+    before = config.optimize_ddp
+    with internals.whole_graphs():
+        assert config.optimize_ddp is False and before is not False, f"another setting decides ({INSTALLED})"
+    assert config.optimize_ddp == before

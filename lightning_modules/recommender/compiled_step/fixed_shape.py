@@ -1,0 +1,54 @@
+"""Pads micro-batches of a recommender to one shape, because a compiled graph has fixed shapes."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from torch import Tensor
+
+from datamodules.recommender.batch import History, TrainBatch
+
+
+def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBatch:
+    """Join the parts of a micro-batch into one of ``rows`` rows of ``length`` events; further rows are padding.
+
+    Raises:
+        ValueError: the parts have more rows.
+    """
+    found = sum(len(part.users) for part in parts)
+    if found > rows:
+        raise ValueError(f"found a micro-batch of {found} rows, expected at most {rows}")
+    histories, negatives = [part.history for part in parts], [part.negatives for part in parts]
+    shared = all(column.shape[1] == 1 for column in negatives)
+    of_rows, of_events = partial(_joined, (rows,)), partial(_joined, (rows, length))
+    history = History(
+        of_events([history.items for history in histories]),
+        of_events([history.times for history in histories]),
+        of_rows([history.lengths for history in histories]),
+        of_rows([history.time_scale for history in histories], padding=1),  # a divisor
+        *(
+            None if None in columns else join(columns)
+            for join, columns in (
+                (of_rows, [history.at for history in histories]),
+                (of_events, [history.event_codes for history in histories]),
+                (of_events, [history.event_numbers for history in histories]),
+            )
+        ),
+    )
+    return TrainBatch(
+        history,
+        of_events([part.targets for part in parts]),
+        (_joined((rows, 1), negatives) if shared else of_events(negatives)),
+        of_rows([part.users for part in parts], padding=-1),
+    )
+
+
+def _joined(sizes: Sequence[int], columns: Sequence[Tensor], padding: int = 0) -> Tensor:
+    """Return [*sizes, ...] with the rows of the columns [b, l, ...] and padding."""
+    first = columns[0]
+    whole = first.new_full((*sizes, *first.shape[len(sizes) :]), padding)
+    start = 0
+    for column in columns:
+        place = (slice(start, start + len(column)), *map(slice, column.shape[1 : len(sizes)]))
+        whole[place] = column
+        start += len(column)
+    return whole
