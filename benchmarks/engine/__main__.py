@@ -4,6 +4,7 @@
   step-2     the same with two processes
   share      steps of about 5 and 20 ms beside those of a bare torch loop, Accelerate and plain Lightning; one and two
              processes: the engine and all guards may cost 500 us, 5 % of 20 ms, and 8 % with two processes
+  profile    where the time of a step of about 5 ms goes, in the same loops, and how many functions are called
   scaling    SASRec with one process and with two, beside a plain DDP loop and Accelerate: at least 1.85 times the
              samples per second, on two idle cores
   checkpoint how long a checkpoint blocks training, by size: Lightning's, Lockstep's, Lockstep's asynchronous one; MB/s
@@ -15,7 +16,10 @@ of a side. It is reliable on a busy machine, too; wall time only on an idle mach
 
 from benchmarks.command_line import benchmark_parser
 
-NAMES = ("step", "step-2", "share", "scaling", "checkpoint")
+NAMES = ("step", "step-2", "share", "profile", "scaling", "checkpoint")
+
+_PROFILED_STEPS = 50
+"""Steps of a side of `profile` in a turn, as in `share`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -25,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.engine import checkpoint_stall, measurements, scaling
+    from benchmarks.engine import checkpoint_stall, measurements, scaling, step_profile
     from benchmarks.environment import closing_line, console, describe_environment, write_json
 
     out, around, results = console(), describe_environment(options.repeats), []
@@ -35,6 +39,11 @@ def main(arguments: list[str] | None = None) -> None:
             stalls = checkpoint_stall.rows(repeats=options.repeats)
             out.print(checkpoint_stall.table(stalls))
             results.append({"name": name, "stalls": [stall._asdict() for stall in stalls]})
+            continue
+        if name == "profile":
+            profiles = step_profile.measure(_PROFILED_STEPS * options.repeats)
+            out.print(step_profile.table(profiles))
+            results.append(step_profile.result(profiles))
             continue
         if name == "scaling":
             results.append(scaling.scaling(options.repeats))

@@ -149,6 +149,11 @@ def _first(connection: Connection, body: Body, processes: int, warm_up: int) -> 
         _train(body, gate, folder, 0, processes, store.port)
 
 
+def train_alone(body: Body, gate: Gate, folder: str) -> None:
+    """Run a training in this process, with a single thread, in a folder."""
+    _train(body, gate, folder, 0, 1, 0)
+
+
 def _member(body: Body, folder: str, rank: int, processes: int, port: int) -> None:
     _train(body, Gate(always_open=True), folder, rank, processes, port)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from datamodules.recommender.batch import TrainBatch
-from engine.lightning_internals import keep_graphs_whole_under_ddp
+from engine.lightning_internals import whole_graphs
 from lightning_modules.recommender.compiled_step.fixed_shape import fixed_shape
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
@@ -55,7 +55,8 @@ class CompiledTrainingLoss(TrainingLoss):
             self._prepare(whole, keys)
         if whole.users.is_cuda:
             torch.compiler.cudagraph_mark_step_begin()
-        total, real = self._compiled(whole, keys)
+        with whole_graphs():
+            total, real = self._compiled(whole, keys)
         # A CUDA graph writes its next results into the same memory.
         total, real = total.clone(), real.clone()
         return MicroBatchLoss(total, real, {"train/real_positions": real.float() / whole.targets.numel()})
@@ -64,7 +65,6 @@ class CompiledTrainingLoss(TrainingLoss):
         self._is_prepared = True
         with torch.no_grad():
             self._sums(batch, keys)  # creates tables of the masks, which torch cannot compile
-        keep_graphs_whole_under_ddp()
         for weight in self.encoder.parameters():
             if weight.requires_grad:
                 weight.register_hook(torch.clone)  # as the results, for accumulation
