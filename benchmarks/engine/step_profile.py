@@ -30,7 +30,7 @@ from benchmarks.side import SideProcess, kill_all
 INTERVAL = 0.002
 """CPU seconds between two samples."""
 
-_PLACES = {
+ROWS = {
     "forward pass": ("benchmarks/engine/tower.py:squared_errors",),
     "backward pass": ("torch/_tensor.py", "torch/autograd/"),
     "optimizer and schedule": ("torch/optim/", "accelerate/optimizer.py", "accelerate/scheduler.py"),
@@ -121,7 +121,7 @@ class _ProfilingGate(Gate):
     def _result(self) -> StepProfile:
         counted = [(str(entry.code), entry.callcount) for entry in self._profile.getstats()]
         return StepProfile(
-            {row: 1e6 * INTERVAL * self._samples[row] / self._steps for row in _PLACES},
+            {row: 1e6 * INTERVAL * self._samples[row] / self._steps for row in ROWS},
             round(sum(count for _, count in counted) / self._steps),
             round(sum(count for name, count in counted if name.startswith("<") and "torch" in name) / self._steps),
         )
@@ -131,7 +131,7 @@ def row_of(frame: FrameType | None) -> str:
     """Return the row of the innermost frame of a stack that has one besides `other`."""
     while frame is not None:
         place = f"{PurePath(frame.f_code.co_filename).as_posix()}:{frame.f_code.co_name}"
-        row = next(row for row, parts in _PLACES.items() if any(part in place for part in parts))
+        row = next(row for row, parts in ROWS.items() if any(part in place for part in parts))
         if row != "other":
             return row
         frame = frame.f_back
@@ -150,7 +150,7 @@ def table(profiles: Mapping[str, StepProfile]) -> Table:
     for name in profiles:
         sheet.add_column(name, justify="right", no_wrap=True)
     found = list(profiles.values())
-    for row in _PLACES:
+    for row in ROWS:
         sheet.add_row(row, *(f"{one.microseconds[row]:,.0f}" for one in found))
     sheet.add_row("all", *(f"{sum(one.microseconds.values()):,.0f}" for one in found), end_section=True)
     sheet.add_row("calls of functions", *(f"{one.calls:,}" for one in found))

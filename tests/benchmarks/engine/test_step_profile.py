@@ -1,0 +1,59 @@
+"""Profiles of steps: the rows of stacks, and a training that is profiled."""
+
+import sys
+from functools import partial
+
+import pytest
+from rich.console import Console
+
+from benchmarks.engine.step_profile import ROWS, StepProfile, measure, result, row_of, table
+from benchmarks.engine.trainings import bare
+
+
+def stack(*places):
+    """Frames of functions in files of these names, the innermost last."""
+    found, source = [], "def outer(inner): return inner()"
+    inner = partial(lambda: found.append(row_of(sys._getframe(1))))
+    for place in reversed(places):
+        path, _, name = place.partition(":")
+        names = {}
+        exec(compile(source.replace("outer", name), path, "exec"), names)
+        inner = partial(names[name], inner)
+    inner()
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("places", "row"),
+    [
+        (["/x/lightning/pytorch/loops/fit_loop.py:advance"], "loop"),
+        (["/x/lightning/pytorch/trainer/call.py:_call", "/x/callbacks/guards/a.py:f"], "code of callbacks"),
+        (["/x/engine/module.py:backward", "/x/lib/json/decoder.py:decode"], "engine's module"),
+        (["/x/benchmarks/engine/trainings.py:bare", "/x/torch/optim/adam.py:step"], "optimizer and schedule"),
+        (["/x/benchmarks/engine/trainings.py:bare"], "loop"),
+        (["/x/engine/data/dataloader.py:load", "/x/benchmarks/engine/tower.py:get"], "loader"),
+        (["/x/benchmarks/engine/tower.py:squared_errors", "/x/torch/nn/modules/linear.py:forward"], "forward pass"),
+    ],
+)
+def test_a_stack_belongs_to_its_innermost_row(places, row):
+    assert stack(*places) == row
+
+
+@pytest.mark.slow
+def test_a_bare_loop_has_no_engine(capsys):
+    profiles = measure(steps=60, sides={"bare": partial(bare, batch_size=8)})
+    found = profiles["bare"]
+    assert found.microseconds["optimizer and schedule"] > 0 and found.microseconds["exact mean and counters"] == 0
+    assert found.calls > found.torch_calls > 200, "24 layers, forward, backward and update"
+    Console(width=140).print(table(profiles))
+    assert f"{found.calls:,}" in capsys.readouterr().out
+
+
+def test_the_sum_of_the_rows_is_printed(capsys):
+    names = ["forward pass", "other"]
+    rows = dict.fromkeys(ROWS, 0.0) | dict.fromkeys(names, 600.0)
+    profiles = {"bare": StepProfile(rows, 2685, 641)}
+    Console(width=140).print(table(profiles))
+    printed = capsys.readouterr().out
+    assert "1,200" in printed and "2,685" in printed and "641" in printed
+    assert result(profiles)["sides"] == [{"name": "bare", **profiles["bare"]._asdict()}]
