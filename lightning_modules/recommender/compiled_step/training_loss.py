@@ -63,8 +63,9 @@ class CompiledTrainingLoss(TrainingLoss):
 
     def _prepare(self, batch: TrainBatch, keys: MaskKeys | None) -> None:
         self._is_prepared = True
-        with torch.no_grad():
-            self._sums(batch, keys)  # creates tables of the masks, which torch cannot compile
+        if keys is not None:  # otherwise masks come from torch's generator, which a resumed run must find as it was
+            with torch.no_grad():
+                self._sums(batch, keys)  # creates tables of the masks, which torch cannot compile
         for weight in self.encoder.parameters():
             if weight.requires_grad:
                 weight.register_hook(torch.clone)  # as the results, for accumulation

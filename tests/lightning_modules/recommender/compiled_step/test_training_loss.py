@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from lightning_modules.recommender.compiled_step.fixed_shape import fixed_shape
 from lightning_modules.recommender.compiled_step.training_loss import CompiledTrainingLoss
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
@@ -94,6 +95,18 @@ def test_the_code_that_torch_writes_computes_the_same(tmp_path, monkeypatch):
     torch._dynamo.reset()
     check("cross_entropy")
     assert list(tmp_path.rglob("*.so")), "nothing was compiled"
+
+
+@pytest.mark.slow
+def test_the_first_step_takes_no_number_of_torchs_generator(graphs):
+    """Masks of a GPU come from it, and a resumed run begins with any step."""
+    _, compiled = losses("cross_entropy")
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        compiled._prepare(fixed_shape(make_batch(4), ROWS, LONGEST), None)
+    assert torch.equal(torch.get_rng_state(), before)
+    outcome(compiled, make_batch(4), 0)  # with keys
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.slow
