@@ -25,21 +25,22 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
         of_events([history.times for history in histories]),
         of_rows([history.lengths for history in histories]),
         of_rows([history.time_scale for history in histories], padding=1),  # a divisor
-        *(
-            None if None in columns else join(columns)
-            for join, columns in (
-                (of_rows, [history.at for history in histories]),
-                (of_events, [history.event_codes for history in histories]),
-                (of_events, [history.event_numbers for history in histories]),
-            )
-        ),
+        _joined_if_any((rows,), [history.at for history in histories]),
+        _joined_if_any((rows, length), [history.event_codes for history in histories]),
+        _joined_if_any((rows, length), [history.event_numbers for history in histories]),
     )
     return TrainBatch(
         history,
         of_events([part.targets for part in parts]),
-        (_joined((rows, 1), negatives) if shared else of_events(negatives)),
+        _joined((rows, 1), negatives) if shared else of_events(negatives),
         of_rows([part.users for part in parts], padding=-1),
     )
+
+
+def _joined_if_any(sizes: Sequence[int], columns: Sequence[Tensor | None]) -> Tensor | None:
+    """Return `_joined` of columns that all parts have, or none."""
+    found = [column for column in columns if column is not None]
+    return _joined(sizes, found) if found else None
 
 
 def _joined(sizes: Sequence[int], columns: Sequence[Tensor], padding: int = 0) -> Tensor:

@@ -88,12 +88,12 @@ def test_any_batch_has_the_loss_and_gradients_of_the_plain_step(graphs, loss, ne
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a C++ compiler takes a minute where nothing else runs
+@pytest.mark.timeout(900)  # a C++ compiler takes minutes where others run
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler about torch
 def test_the_code_that_torch_writes_computes_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
-    check("cross_entropy")
+    check("cross_entropy", num_blocks=1, feed_forward="none")
     assert list(tmp_path.rglob("*.so")), "nothing was compiled"
 
 
