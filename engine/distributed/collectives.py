@@ -49,6 +49,12 @@ def all_gather_rows(*columns: Tensor) -> list[tuple[Tensor, ...]]:
     return list(zip(*(_gather_padded(column, counts) for column in columns), strict=True))
 
 
+def all_gather_matrices(values: Tensor) -> list[Tensor]:
+    """Return the matrix [b, n] of each rank, in the order of the ranks; both sizes may differ between ranks."""
+    shapes = all_gather_tensor(torch.tensor(values.shape, device=values.device)).tolist()
+    return [part.view(shape) for (part,), shape in zip(all_gather_rows(values.flatten()), shapes, strict=True)]
+
+
 def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
     """Gather a different number of rows from each rank, differentiably.
 

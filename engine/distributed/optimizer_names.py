@@ -7,9 +7,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 
+def optimized_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return {name: parameter in the optimizer} of all parameters: of a table that is trained by rows, `touched`."""
+    touched = {table.weight: table.touched for table in getattr(module, "row_tables", ())}
+    return {name: touched.get(parameter, parameter) for name, parameter in module.named_parameters()}
+
+
 def named_optimizer_state(module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Return an optimizer's state dict with names of parameters instead of numbers. Tensors are not copied."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
+    names: dict[Tensor, str] = {parameter: name for name, parameter in optimized_parameters(module).items()}
     return {
         "state": {names[parameter]: dict(state) for parameter, state in optimizer.state.items() if state},
         "param_groups": [

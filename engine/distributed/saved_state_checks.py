@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from engine.distributed.errors import MismatchError
+from engine.distributed.optimizer_names import optimized_parameters
 from engine.io.name_list import join_names
 
 
@@ -23,7 +24,7 @@ def check_optimizer_parameters(
 
 def check_optimizer_is_complete(optimizer: Optimizer, stored: Collection[str], module: nn.Module) -> None:
     """Raise MismatchError if a parameter that the optimizer trains has no saved state."""
-    names = {parameter: name for name, parameter in module.named_parameters()}
+    names = {parameter: name for name, parameter in optimized_parameters(module).items()}
     own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
     missing = sorted(name for name in own if name not in stored)
     if missing:

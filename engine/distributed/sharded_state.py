@@ -15,13 +15,15 @@ from torch.optim import Optimizer
 
 from engine.distributed.collectives import whole
 from engine.distributed.errors import MismatchError
-from engine.distributed.optimizer_names import numbered
+from engine.distributed.optimizer_names import numbered, optimized_parameters
+from engine.distributed.row_shards import new_rows
 from engine.distributed.saved_state_checks import (
     check_optimizer_is_complete,
     check_optimizer_parameters,
     check_shapes,
 )
 from engine.distributed.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
+from engine.optim.row_table import is_trained_by_rows
 
 GROUPS = "optimizer_groups"
 """Key, beside the shards, of each optimizer's parameter groups, with names of parameters."""
@@ -77,13 +79,13 @@ def read_shards(
     states: list[dict[Tensor, dict[str, Tensor]]] = []
     for number, optimizer in enumerate(optimizers):
         saved = entries_below(sizes, f"optimizer_{number}.state")
-        names = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        names = {name: each for name, each in optimized_parameters(module).items() if each.requires_grad}
         state: dict[Tensor, dict[str, Tensor]] = {}
         for path in saved:
             name, _, key = path.rpartition(".")
             if name not in names:
                 raise MismatchError(f"optimizer state of {name}, which this model lacks or does not train")
-            empty = _empty(names[name], saved[path], name, key)
+            empty = _empty(module.get_parameter(name), saved[path], name, key)
             state.setdefault(names[name], {})[key] = empty
             tensors[f"optimizer_{number}.state.{path}"] = empty
         states.append(state)
@@ -177,6 +179,7 @@ def load_full(
     check_shapes({name: value.shape for name, value in own.items()}, sizes, "the model")
     for name, tensor in own.items():
         _fill(tensor, saved[name])
+    weights = {each: module.get_parameter(name) for name, each in optimized_parameters(module).items()}
     states = checkpoint.get("optimizer_states", [])
     if len(states) != len(optimizers) and optimizers:
         raise MismatchError(f"it has the state of {len(states)} optimizers, expected {len(optimizers)}")
@@ -190,7 +193,7 @@ def load_full(
         for number, values in state_dict["state"].items():
             parameter = by_number[number]
             optimizer.state[parameter] = {
-                key: _fill(_empty(parameter, (value.shape, value.dtype), str(number), key), value)
+                key: _fill(_empty(weights[parameter], (value.shape, value.dtype), str(number), key), value)
                 for key, value in values.items()
                 if isinstance(value, Tensor)
             }
@@ -207,7 +210,8 @@ def _fill(own: Tensor, whole: Tensor) -> Tensor:
 def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str, key: str) -> Tensor:
     """Return a tensor to read a parameter's saved state into.
 
-    It is in shards like the parameter's, a step count, or whole on each rank: scales and values of 8-bit codes.
+    It is in shards like the parameter's, a step count, or whole on each rank: scales and values of 8-bit codes. The
+    state of a table that is trained by rows may be a number for each row.
     """
     size, dtype = saved
     if key in _WHOLE and list(size) == [_WHOLE[key](parameter.numel())]:
@@ -217,4 +221,6 @@ def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name:
         return torch.zeros_like(parameter, dtype=dtype, requires_grad=False).detach()
     if size.numel() == 1:
         return torch.zeros(size, dtype=dtype)
+    if is_trained_by_rows(parameter) and size == parameter.shape[:1]:
+        return new_rows(parameter.detach(), size)
     raise MismatchError(f"optimizer state {tuple(size)} of {name}, whose shape is {tuple(parameter.shape)}")

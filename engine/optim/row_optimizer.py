@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, AdamW
 from typing_extensions import override
 
+from engine.distributed.row_shards import is_sharded, new_rows, own_rows
 from engine.optim.custom_update import CustomUpdateOptimizer
 from engine.optim.row_table import RowTable
 from engine.optim.row_updates import state_shapes, update_rows
@@ -17,7 +18,7 @@ class RowOptimizer(CustomUpdateOptimizer):
     """Updates the touched rows of tables, and all other parameters as the next base class does.
 
     The state belongs to the parameter of the touched rows (`RowTable.touched`), and its tensors have the table's number
-    of rows.
+    of rows. If the rows of a table are divided among the ranks, those of its state are, too.
 
     Args:
         tables: tables whose groups (`RowTable.optimizer_group`) are among `groups`.
@@ -36,19 +37,22 @@ class RowOptimizer(CustomUpdateOptimizer):
     @override
     def update(self, parameter: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
         table = self.tables[parameter]
-        state, weight = self.state[table.touched], table.weight
+        state, shapes = self.state[table.touched], state_shapes(table.update, table.weight)
         if not state:
             state["step"] = torch.tensor(0.0)  # a tensor, as Adam's load_state_dict requires
-            for key, shape in state_shapes(table.update, weight).items():
-                state[key] = weight.new_zeros(shape)
+            state.update({key: new_rows(table.weight, shape) for key, shape in shapes.items()})
         state["step"] += 1
-        kept = {key: state[key] for key in state_shapes(table.update, weight)}
-        of_rows = {key: tensor.index_select(0, table.indices) for key, tensor in kept.items()}
-        rows = table.touched.data
+        (first, weight), kept = own_rows(table.weight), {key: own_rows(state[key]).rows for key in shapes}
+        indices = table.indices
+        if is_sharded(table.weight):
+            own = (indices >= first) & (indices < first + len(weight))
+            indices, gradient = indices[own] - first, gradient[own]
+        of_rows = {key: tensor.index_select(0, indices) for key, tensor in kept.items()}
+        rows = weight.index_select(0, indices)
         update_rows(table.update, rows, gradient, of_rows, int(state["step"]), group)
-        weight.index_copy_(0, table.indices, rows)
+        weight.index_copy_(0, indices, rows)
         for key, tensor in kept.items():
-            tensor.index_copy_(0, table.indices, of_rows[key])
+            tensor.index_copy_(0, indices, of_rows[key])
 
 
 class RowAdamW(RowOptimizer, AdamW):

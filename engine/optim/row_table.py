@@ -5,20 +5,29 @@ Here the rows that a micro-batch uses are a tensor of their own, and their sums 
 gradient of a small parameter. The optimizer, clipping, the loss scaler and guards treat it like any other parameter.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from engine.distributed.collectives import all_gather_rows
+from engine.distributed.row_shards import look_up, shard_rows
 from engine.optim.row_updates import RowUpdateName
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 _TRAINED_BY_ROWS = "trained_by_rows"
 
 
 def is_trained(parameter: nn.Parameter) -> bool:
     """Return whether a training changes the parameter: by its gradient, or by rows (see `RowTable`)."""
-    return parameter.requires_grad or getattr(parameter, _TRAINED_BY_ROWS, False)
+    return parameter.requires_grad or is_trained_by_rows(parameter)
+
+
+def is_trained_by_rows(parameter: nn.Parameter) -> bool:
+    """Return whether the parameter is the weight of a `RowTable`."""
+    return getattr(parameter, _TRAINED_BY_ROWS, False)
 
 
 class Rows(NamedTuple):
@@ -38,6 +47,9 @@ class RowTable:
     A row is *touched* by a step if its gradient in the step has an element other than 0. This definition depends on the
     gradient alone, and not on which rows the padding of a batch happens to read.
 
+    A strategy may divide the rows of the weight among the ranks (`shard`). Then `read` is a collective, and each rank
+    updates the touched rows that it holds. All ranks have the gradient of all touched rows, so its norm needs no sum.
+
     Args:
         weight: parameter of the module.
         name: name of the parameter, for messages.
@@ -45,34 +57,49 @@ class RowTable:
         learning_rate: peak rate of the rows; None for the module's rate.
 
     Attributes:
-        touched: [U, C], parameter that stands for the touched rows of the current step in the optimizer.
+        touched: [U, C], parameter that stands for the touched rows of the current step in the optimizer. Only its
+            gradient has a meaning.
         indices: [U] int64, these rows in the weight, ascending.
     """
 
     def __init__(
         self, weight: nn.Parameter, name: str, update: RowUpdateName, learning_rate: float | None = None
     ) -> None:
-        weight.requires_grad_(False)
-        setattr(weight, _TRAINED_BY_ROWS, True)
-        self.weight, self.name, self.update, self.learning_rate = weight, name, update, learning_rate
+        self.weight = _by_rows(weight)
+        self.name, self.update, self.learning_rate = name, update, learning_rate
         self.touched = nn.Parameter(weight.new_empty(0, weight.shape[1]))
         self.indices = torch.empty(0, dtype=torch.int64, device=weight.device)
         self._read: list[Rows] = []
 
+    def shard(self, module: nn.Module, mesh: "DeviceMesh") -> None:
+        """Divide the rows of the weight among the ranks, before the optimizer is built.
+
+        Args:
+            module: module of whose parameters `name` is the weight.
+            mesh: all ranks; the weight is equal on each.
+        """
+        owner, _, name = self.name.rpartition(".")
+        setattr(module.get_submodule(owner), name, nn.Parameter(shard_rows(self.weight, mesh), requires_grad=False))
+        self.follow(module)
+
+    def follow(self, module: nn.Module) -> None:
+        """Use the module's parameter, of which `Module.to` drops the attributes if it is sharded."""
+        self.weight = _by_rows(module.get_parameter(self.name))
+
     def optimizer_group(self, weight_decay: float) -> dict[str, Any]:
         """Return the parameter group of the touched rows. Call it when the weight is on its device."""
-        self.touched.data = self.weight.new_empty(0, self.weight.shape[1])
+        self.touched.data = self._no_rows().values
         rate = {} if self.learning_rate is None else {"lr": self.learning_rate}
         decay = {"weight_decay": weight_decay}
         return {"params": [self.touched], "name": "rows", "row_update": self.update, **decay, **rate}
 
     def read(self, indices: Tensor) -> Tensor:
-        """Return rows [U, C] that require a gradient.
+        """Return rows [U, C] that require a gradient. If the weight is sharded, a collective.
 
         Args:
             indices: [U] int64, each at most once.
         """
-        rows = self.weight.detach().index_select(0, indices).requires_grad_()
+        rows = look_up(self.weight, indices).requires_grad_()
         self._read.append(Rows(indices, rows))
         return rows
 
@@ -96,11 +123,19 @@ class RowTable:
         changes = (gradient != 0).any(1)  # NaN is not 0
         self.indices, gradient = indices[changes], gradient[changes]
         self.touched.grad = None  # of another shape
-        self.touched.data = self.weight.detach().index_select(0, self.indices)
+        self.touched.data = torch.empty_like(gradient)
         self.touched.grad = gradient
 
     def _no_rows(self) -> Rows:
-        return Rows(self.indices.new_empty(0), self.weight.new_empty(0, self.weight.shape[1]))
+        device = self.weight.device  # read here, because a strategy moves the module after it was built
+        values = torch.empty(0, self.weight.shape[1], dtype=self.weight.dtype, device=device)
+        return Rows(torch.empty(0, dtype=torch.int64, device=device), values)
+
+
+def _by_rows(weight: nn.Parameter) -> nn.Parameter:
+    weight.requires_grad_(False)
+    setattr(weight, _TRAINED_BY_ROWS, True)
+    return weight
 
 
 def _gradient(rows: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from engine.family_hooks import FamilyHooks
 from engine.lightning_internals.processes import set_process_group_backend
+from engine.optim.row_table import RowTable
 from engine.strategies.sharded_checkpoint import ShardedCheckpointStrategy
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
     The repeated layers of a network (see `repeated_layers`) are gathered one at a time, when they run. All other
     weights, such as embeddings and heads, are gathered for the whole step: tied weights are used at both ends of the
     network, and the number of calls of a head may differ between ranks, which would otherwise wait for each other.
+
+    Tables that are trained by rows (see `RowTable`) are divided among all ranks and never gathered.
 
     In mixed precision weights are gathered in bf16 and gradients are summed in float32.
 
@@ -70,6 +73,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
         super().__init__("auto", "auto", save_distributed_checkpoint=state_dict_type == "sharded")
         self.state_dict_type = state_dict_type
         self.sharding_strategy, self.cpu_offload = sharding_strategy, cpu_offload
+        self._tables: list[RowTable] = []
 
     # -- setup -------------------------------------------------------------------------------------------------------
 
@@ -113,7 +117,9 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
     def setup_model(self, model: nn.Module) -> nn.Module:
         from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 
+        self._tables = getattr(model, "row_tables", [])
         if not isinstance(model, FSDPModule):  # else an earlier command of this process has sharded it
+            self._divide_tables(model)
             self.shard(model)
             for name in _STEPS:
                 register_fsdp_forward_method(model, name)
@@ -121,7 +127,15 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
             _move_metrics(model, self.root_device)
         else:
             model.to(self.root_device)  # what is neither parameter nor buffer, such as metrics
+        for table in self._tables:
+            table.follow(model)
         return model
+
+    def _divide_tables(self, model: nn.Module) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+
+        for table in self._tables:
+            table.shard(model, init_device_mesh(self.root_device.type, (self.world_size,)))
 
     def shard(self, model: nn.Module) -> None:
         """Shard the repeated layers of a model, each on its own, and then all its other weights."""
@@ -142,7 +156,8 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
         formats = gathered_formats(self.precision_plugin.precision == "bf16-mixed")
         pinned = self.root_device.type == "cuda"
         offload = CPUOffloadPolicy(pin_memory=pinned) if self.cpu_offload else OffloadPolicy()
-        return {"mp_policy": formats, "offload_policy": offload}
+        ignored = {table.weight for table in self._tables}
+        return {"mp_policy": formats, "offload_policy": offload, "ignored_params": ignored}
 
     # -- evaluations -------------------------------------------------------------------------------------------------
 

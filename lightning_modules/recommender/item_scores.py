@@ -4,6 +4,7 @@ Ranks and best items are the same as from the whole row of scores: a score is co
 wherever it is compared, and ties have a rule.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -102,12 +103,38 @@ class PrecomputedScores:
         return self.scores.gather(1, items)
 
 
-Scores = ItemScores | PrecomputedScores | Tensor
+class DividedScores(ABC):
+    """Scores of items that are divided among the ranks. Every method is a collective.
+
+    Attributes:
+        num_items: number of items on all ranks.
+    """
+
+    num_items: int
+
+    @abstractmethod
+    def row(self, row: int) -> "DividedScores":
+        """Return the scores of one of this rank's users."""
+
+    @abstractmethod
+    def of(self, items: Tensor) -> Tensor:
+        """Return the scores of items [B, n]; 0 where an item is 0."""
+
+    @abstractmethod
+    def count_ahead(self, target: Tensor, seen: Tensor | None) -> Tensor:
+        """Return the number of items that do not score below the target; see `count_ahead`."""
+
+    @abstractmethod
+    def best_items(self, number: int, seen: Tensor | None, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the best items of each row; see `best_items`."""
+
+
+Scores = ItemScores | PrecomputedScores | DividedScores | Tensor
 """Scores of all items for B users; a tensor is [B, V + 1], with column 0 ignored."""
 
 
-def as_blocks(scores: Scores) -> ItemScores | PrecomputedScores:
-    """Return scores that can be read in blocks."""
+def as_blocks(scores: Scores) -> ItemScores | PrecomputedScores | DividedScores:
+    """Return scores that can be read in blocks, or whose ranks read them in blocks."""
     return PrecomputedScores(scores) if isinstance(scores, Tensor) else scores
 
 
@@ -116,6 +143,29 @@ def block_positions(block: ScoreBlock, items: Tensor) -> tuple[Tensor, Tensor]:
     columns = items - block.first
     inside = (items > 0) & (columns >= 0) & (columns < block.scores.shape[1])
     return inside.nonzero()[:, 0], columns[inside]
+
+
+def count_ahead(
+    scores: ItemScores | PrecomputedScores, of_target: Tensor, target: Tensor, seen: Tensor | None = None
+) -> Tensor:
+    """Return the number of items that do not score below the row's target, [B] int64.
+
+    The items are counted block by block. Ties and NaN are ahead, and so is the target itself if it is among the items.
+
+    Args:
+        scores: scores of all items.
+        of_target: [B, 1] scores of the targets.
+        target: [B] int64, 0 for none among the items.
+        seen: [B, S] int64 items that do not count, padded with 0, or None. The target always counts.
+    """
+    count = torch.zeros_like(target)
+    for block in scores.blocks():
+        ahead = ~(block.scores < of_target)
+        if seen is not None:
+            ahead[block_positions(block, seen)] = False
+        ahead[block_positions(block, target[:, None])] = True
+        count += ahead.sum(1)
+    return count
 
 
 def best_items(
@@ -134,6 +184,8 @@ def best_items(
     """
     scores = as_blocks(scores)
     number = min(number, scores.num_items)
+    if isinstance(scores, DividedScores):
+        return scores.best_items(number, seen, excluded)
     items = values = None
     for block in scores.blocks():
         own = block.scores

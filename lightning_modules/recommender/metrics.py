@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lightning_modules.recommender.item_scores import Scores, as_blocks, block_positions
+from lightning_modules.recommender.item_scores import DividedScores, Scores, as_blocks, count_ahead
 from lightning_modules.recommender.ranks.rank_metrics import gain_of_rank
 
 
@@ -19,7 +19,7 @@ def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
     """Return the rank of each row's target among all items that the row has not seen; 1 is best.
 
     The rank is the number of items that do not score below the target. Ties and NaN therefore count against the model,
-    and a model with constant or invalid scores ranks last. The items are counted block by block.
+    and a model with constant or invalid scores ranks last.
 
     Args:
         scores: scores of all items.
@@ -30,14 +30,9 @@ def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
         [B] int64, from 1 to V; 0 in rows without a target.
     """
     scores = as_blocks(scores)
-    of_target, count = scores.of(target[:, None]), torch.zeros_like(target)
-    for block in scores.blocks():
-        ahead = ~(block.scores < of_target)  # not `>=`, which is false for NaN
-        if seen is not None:
-            ahead[block_positions(block, seen)] = False
-        ahead[block_positions(block, target[:, None])] = True  # the target counts itself, so ranks begin at 1
-        count += ahead.sum(1)
-    return count * (target > 0)
+    if isinstance(scores, DividedScores):
+        return scores.count_ahead(target, seen) * (target > 0)
+    return count_ahead(scores, scores.of(target[:, None]), target, seen) * (target > 0)
 
 
 def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tensor:

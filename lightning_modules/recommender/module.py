@@ -216,7 +216,7 @@ class SequentialRecommender(RankingModule):
             self.micro_batch_loss = TrainingLoss(*parts)
             if self.compile_step:
                 self.micro_batch_loss = CompiledTrainingLoss(*parts, lambda: self.data.plan.micro_batch_size)
-            self.next_item_scores = NextItemScores(self.encoder, self.item_features)
+            self.next_item_scores = NextItemScores(self.encoder, self.item_features, self.row_tables)
             identities = self.data.item_features_identity, self.data.event_features_identity
             self._identity = ModelIdentity.of(catalog.item_ids, self.architecture, catalog.max_length, *identities)
 

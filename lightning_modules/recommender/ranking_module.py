@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.interface import RecommenderData
+from engine.distributed.collectives import all_gather_objects
 from engine.export.artifacts import ExportedModel
 from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule
@@ -25,7 +26,7 @@ from lightning_modules.recommender.features.event_inputs import event_feature_si
 from lightning_modules.recommender.features.exported_encoder import with_item_vectors
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
-from lightning_modules.recommender.item_scores import ItemScores
+from lightning_modules.recommender.item_scores import Scores
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.ranks.collected_ranks import write_ranks
 from lightning_modules.recommender.recommendations import Recommendations
@@ -95,11 +96,16 @@ class RankingModule(LockstepModule[RecommenderData]):
     def _stage(self) -> str:
         return "test" if self.trainer.testing else "val"
 
-    def _keep_previews(self, scores: ItemScores, batch: RankingBatch) -> None:
+    def _keep_previews(self, scores: Scores, batch: RankingBatch) -> None:
         if self.preview_reservoir.number:
             users = batch.users.tolist()
-            for row in self.preview_reservoir.rows_to_keep(users):
-                self.preview_reservoir.keep(users[row], user_preview(scores, batch, row, self.remove_seen))
+            rows: list[int | None] = [*self.preview_reservoir.rows_to_keep(users)]
+            if self.next_item_scores.is_divided:  # each rank scores items for the users of all
+                rows += [None] * (max(all_gather_objects(len(rows))) - len(rows))
+            for row in rows:
+                shown = user_preview(scores, batch, row or 0, self.remove_seen)
+                if row is not None:
+                    self.preview_reservoir.keep(users[row], shown)
 
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of users: their last items, the next item and the recommendations."""

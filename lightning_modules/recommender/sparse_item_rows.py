@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from datamodules.recommender.batch import TrainBatch
 from engine.optim.row_table import RowTable
-from engine.strategies.fsdp import has_sharded_weights
+from engine.strategies.fsdp import VerifiedFSDPStrategy, has_sharded_weights
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -48,15 +48,22 @@ def check_item_optimizer(
 
 
 def check_strategy_of_rows(item_optimizer: ItemOptimizer, strategy: object) -> None:
-    """Check that a table that is trained by rows is whole on each rank.
+    """Check that a strategy leaves a table that is trained by rows whole, or divides its rows.
 
     Raises:
-        ValueError: the strategy shards the weights.
+        ValueError: the strategy shards the weights in another way, or keeps them in host memory.
     """
-    if item_optimizer != "dense" and has_sharded_weights(strategy):
+    if item_optimizer == "dense" or not has_sharded_weights(strategy):
+        return
+    if not isinstance(strategy, VerifiedFSDPStrategy):
         raise ValueError(
-            f"{_OPTION} {item_optimizer} with trainer.strategy {type(strategy).__name__}: each rank updates rows of a "
-            "whole table, of which it would hold a shard. Use strategy ddp or item_optimizer dense"
+            f"{_OPTION} {item_optimizer} with trainer.strategy {type(strategy).__name__}, which does not divide tables "
+            "by rows. Use --config configs/overlays/fsdp.yaml, strategy ddp or item_optimizer dense"
+        )
+    if strategy.cpu_offload:
+        raise ValueError(
+            f"{_OPTION} {item_optimizer} with trainer.strategy.init_args.cpu_offload true: the rows of a table stay on "
+            "the devices. Use cpu_offload false or item_optimizer dense"
         )
 
 
@@ -66,8 +73,11 @@ def check_saved_item_optimizer(checkpoint: Mapping[str, Any], item_optimizer: It
     Raises:
         ValueError: the state is of another item optimizer.
     """
-    for state in checkpoint.get("optimizer_states", []):
-        names = [group["row_update"] for group in state["param_groups"] if "row_update" in group]
+    from engine.distributed.sharded_state import GROUPS
+
+    states = checkpoint.get("optimizer_states", [])
+    for groups in (*(state["param_groups"] for state in states), *checkpoint.get(GROUPS, [])):
+        names = [group["row_update"] for group in groups if "row_update" in group]
         saved = names[0] if names else "dense"
         if saved != item_optimizer:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from lightning_modules.recommender.sparse_item_rows import check_saved_item_optimizer, check_strategy_of_rows
@@ -80,11 +80,15 @@ def test_a_rate_of_the_items_without_effect():
         Recommender(item_learning_rate=0.1)
 
 
-def test_shards_are_refused():
-    check_strategy_of_rows("lazy_adamw", DDPStrategy())
-    check_strategy_of_rows("dense", VerifiedFSDPStrategy())
-    with pytest.raises(ValueError, match="item_optimizer lazy_adamw with trainer.strategy VerifiedFSDPStrategy"):
-        check_strategy_of_rows("lazy_adamw", VerifiedFSDPStrategy())
+def test_strategies_that_do_not_divide_tables_are_refused():
+    for strategy in (DDPStrategy(), VerifiedFSDPStrategy()):
+        check_strategy_of_rows("lazy_adamw", strategy)
+    for strategy in (VerifiedFSDPStrategy(cpu_offload=True), ModelParallelStrategy()):
+        check_strategy_of_rows("dense", strategy)
+    with pytest.raises(ValueError, match="item_optimizer lazy_adamw with trainer.strategy.init_args.cpu_offload true"):
+        check_strategy_of_rows("lazy_adamw", VerifiedFSDPStrategy(cpu_offload=True))
+    with pytest.raises(ValueError, match="item_optimizer lazy_adamw with trainer.strategy ModelParallelStrategy"):
+        check_strategy_of_rows("lazy_adamw", ModelParallelStrategy())
 
 
 def test_the_state_of_another_item_optimizer():
@@ -94,6 +98,12 @@ def test_the_state_of_another_item_optimizer():
     check_saved_item_optimizer({}, "dense")
     check_saved_item_optimizer(saved(), "dense")
     check_saved_item_optimizer(saved({"params": [1], "row_update": "lazy_adamw"}), "lazy_adamw")
-    for checkpoint, configured in ((saved(), "lazy_adamw"), (saved({"row_update": "lazy_adamw"}), "rowwise_adagrad")):
+    shards = {"optimizer_groups": [[{"params": ["a"]}, {"params": ["b"], "row_update": "lazy_adamw"}]]}
+    check_saved_item_optimizer(shards, "lazy_adamw")
+    for checkpoint, configured in (
+        (saved(), "lazy_adamw"),
+        (saved({"row_update": "lazy_adamw"}), "rowwise_adagrad"),
+        (shards, "dense"),
+    ):
         with pytest.raises(ValueError, match=f"and {configured} cannot resume from it: use --model.init_args.item_opt"):
             check_saved_item_optimizer(checkpoint, configured)

@@ -1,0 +1,87 @@
+"""Divides the rows of a table among ranks and looks rows up, with torch's DTensor.
+
+A table is a tensor [V, ...]. Whole, it is a plain tensor. Sharded, it is a DTensor of which each rank holds consecutive
+rows, V / world size of them, rounded up.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.distributed.collectives import all_gather_tensor
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+
+class RowRange(NamedTuple):
+    """Consecutive rows of a table that this rank holds."""
+
+    first: int  # number of the first row in the table
+    rows: Tensor  # [n, ...], a view: changes of it change the table
+
+
+def is_sharded(table: Tensor) -> bool:
+    """Return whether ranks hold different rows of a table."""
+    return hasattr(table, "to_local")
+
+
+def shard_rows(table: Tensor, mesh: "DeviceMesh") -> Tensor:
+    """Return a table of which each rank of a one-dimensional mesh holds some rows.
+
+    Args:
+        table: [V, ...], equal on all ranks. Its memory is free when the caller drops it.
+        mesh: all ranks.
+    """
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    # Each rank has the whole and keeps its part, so none sends anything.
+    return distribute_tensor(table.detach(), mesh, [Shard(0)], src_data_rank=None)
+
+
+def new_rows(table: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return zeros of a shape that begins with the number of rows of a table, divided as the table is."""
+    from torch.distributed.tensor import DTensor, zeros
+
+    if not isinstance(table, DTensor):
+        return table.new_zeros(shape)
+    return zeros(list(shape), dtype=table.dtype, device_mesh=table.device_mesh, placements=table.placements)
+
+
+@torch.no_grad()
+def own_rows(table: Tensor) -> RowRange:
+    """Return the rows of a table that this rank holds: all of them, if it is not sharded."""
+    from torch.distributed.tensor import DTensor
+
+    if not isinstance(table, DTensor):
+        return RowRange(0, table.detach())
+    mesh = table.device_mesh
+    share = -(-table.shape[0] // mesh.size())
+    return RowRange(min(mesh.get_local_rank() * share, table.shape[0]), table.detach().to_local())
+
+
+@torch.no_grad()
+def look_up(table: Tensor, indices: Tensor) -> Tensor:
+    """Return rows [n, ...] of a table, without a gradient. For a sharded table a collective.
+
+    Every rank sends its indices to all, and the rank that holds a row sends it: the values are those of the table to
+    the bit. A rank receives the rows that it asked for, and has as many as all ranks asked for in memory meanwhile.
+
+    Args:
+        table: [V, C].
+        indices: [n] int64. `n` may differ between ranks and may be 0.
+    """
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    if not isinstance(table, DTensor):
+        return table.detach().index_select(0, indices)
+    counts = all_gather_tensor(torch.tensor(len(indices), device=indices.device))
+    longest = max(int(counts.max()), 1)
+    padded = F.pad(indices, (0, longest - len(indices)))  # ranks receive equally many rows
+    wanted = DTensor.from_local(all_gather_tensor(padded).flatten(), table.device_mesh, [Replicate()], run_check=False)
+    found = F.embedding(wanted, table.detach()).redistribute(placements=[Shard(0)])
+    assert isinstance(found, DTensor)
+    return found.to_local()[: len(indices)]

@@ -1,0 +1,60 @@
+"""Ranks, scores and best items over a table divided over three gloo ranks, as over the whole table."""
+
+import math
+
+import pytest
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+
+from engine.distributed.row_shards import shard_rows
+from lightning_modules.recommender.item_scores import ItemScores, best_items
+from lightning_modules.recommender.metrics import candidate_ranks, ranks
+from lightning_modules.recommender.ranks import divided_table
+from lightning_modules.recommender.ranks.divided_table import TableScores
+
+RANKS, C = 3, 2
+
+
+def whole_numbers(*shape, low, high, seed):
+    return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def compare(rank, rendezvous):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=RANKS)
+    mesh = init_device_mesh("cpu", (RANKS,))
+    users, histories = (3, 1, 2)[rank], (2, 4, 0)[rank]
+    for items, block_bytes in ((1, 1 << 20), (2, 1 << 20), (10, 1 << 20), (10, 3 * 4 * 2 * 3)):
+        divided_table.BLOCK_BYTES = block_bytes  # the last one has blocks of two items or more
+        # Vectors of small integers: products are exact, and there are many ties.
+        table = whole_numbers(items + 1, C, low=-1, high=2, seed=items).float()
+        states = whole_numbers(users, C, low=-1, high=2, seed=rank).float()
+        if items == 10 and rank == 0:
+            states[0] = math.nan
+        target = whole_numbers(users, low=0, high=items + 1, seed=rank + 10)
+        seen = whole_numbers(users, histories, low=0, high=items + 1, seed=rank + 20)
+        mask = torch.zeros(items + 1, dtype=torch.bool)
+        mask[items // 2 + 1] = True
+        divided, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
+        assert divided.num_items == items
+        torch.testing.assert_close(divided.of(seen), alone.of(seen), rtol=0, atol=0, equal_nan=True)
+        assert ranks(divided, target, seen).equal(ranks(alone, target, seen))
+        assert ranks(divided, target).equal(ranks(alone, target))
+        candidates = whole_numbers(users, 3, low=1, high=items + 1, seed=rank + 30)
+        assert candidate_ranks(divided, target, candidates).equal(candidate_ranks(alone, target, candidates))
+        last = ranks(divided.row(users - 1), target[-1:], seen[-1:])
+        assert last.equal(ranks(alone, target, seen)[-1:])
+        states = states.nan_to_num()
+        divided, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
+        for number in (1, 4, 20):
+            for excluded in (None, mask):
+                found, expected = (best_items(scores, number, seen, excluded) for scores in (divided, alone))
+                assert found[1].equal(expected[1])
+                real = expected[1] > -math.inf
+                assert found[0][real].equal(expected[0][real]), "the smaller item first, of equal scores"
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_ranks_and_best_items_are_those_of_the_whole_table(tmp_path):
+    torch.multiprocessing.spawn(compare, (str(tmp_path / "rendezvous"),), nprocs=RANKS)
