@@ -60,7 +60,7 @@ def own_rows(table: Tensor) -> RowRange:
         return RowRange(0, table.detach())
     mesh = table.device_mesh
     share = -(-table.shape[0] // mesh.size())
-    return RowRange(min(mesh.get_local_rank() * share, table.shape[0]), table.detach().to_local())
+    return RowRange(min(mesh.get_local_rank() * share, table.shape[0]), table.to_local().detach())
 
 
 @torch.no_grad()
@@ -82,6 +82,6 @@ def look_up(table: Tensor, indices: Tensor) -> Tensor:
     longest = max(int(counts.max()), 1)
     padded = F.pad(indices, (0, longest - len(indices)))  # ranks receive equally many rows
     wanted = DTensor.from_local(all_gather_tensor(padded).flatten(), table.device_mesh, [Replicate()], run_check=False)
-    found = F.embedding(wanted, table.detach()).redistribute(placements=[Shard(0)])
+    found = F.embedding(wanted, table.detach())
     assert isinstance(found, DTensor)
-    return found.to_local()[: len(indices)]
+    return found.redistribute(placements=[Shard(0)]).to_local()[: len(indices)]
