@@ -1,0 +1,134 @@
+"""Trainings whose item vectors are divided by rows among the ranks, as one process trains and ranks them whole."""
+
+import shutil
+import signal
+
+import pytest
+import torch
+import yaml
+
+from engine.distributed.sharded_state import GROUPS, read_whole
+from tests.conftest import Run
+from tests.distributed.exactness.test_item_rows import ADAGRAD, EXACT, LAZY, saved, steps
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # several runs in each
+
+# The 61 rows of the table are not divisible by 2 or 3, and their gradients are clipped with all others.
+CLIPPED = [*EXACT, "--trainer.gradient_clip_val", "0.1", "--data.init_args.batch_size", "12"]
+TRAININGS = {
+    "sampled_softmax": ADAGRAD,
+    "gbce": [*LAZY, "--model.init_args.loss", "gbce"],
+    "in_batch": [*ADAGRAD, "--data.init_args.negatives", "mixed", "--data.init_args.batch_negatives", "9"],
+    "bce": [*ADAGRAD, "--model.init_args.loss", "bce", "--data.init_args.num_negatives", "1"],
+    "bf16": [*LAZY, "--trainer.precision", "bf16-mixed"],
+}
+METRICS = ("train/loss", "train/gradient_norm", "val/ndcg@10", "val/hr@10", "val/mrr@20")
+
+
+def ended(run):
+    assert run.end(200) == [0] * len(run.pids), run.output
+    assert run.survivors == []
+    return run
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """Return the options of a training in shards, given the form of its checkpoints."""
+
+    def options(checkpoints="sharded", **settings):
+        strategy = {"class_path": "engine.strategies.fsdp.VerifiedFSDPStrategy"}
+        strategy["init_args"] = {"state_dict_type": checkpoints, **settings}
+        keep = {name: {"keep": 2} for name in ("best_checkpoint", "last_checkpoint")}
+        path = tmp_path / f"{checkpoints}.yaml"
+        path.write_text(yaml.safe_dump({"trainer": {"strategy": strategy}, **keep}))
+        return ["--config", str(path)]
+
+    return options
+
+
+def same(run, alone, metrics=METRICS, tolerance=1e-5):
+    for metric in metrics:
+        expected = alone.series(metric)
+        assert expected and run.series(metric) == pytest.approx(expected, abs=tolerance), metric
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_any_number_of_ranks_trains_as_one_process_does(lockstep, team, shards, training):
+    options = [*TRAININGS[training], *CLIPPED, *steps(20)]
+    alone = lockstep("fit", *options, name="alone")
+    assert len(alone.series("train/loss")) == 20 and "val/ndcg@10" in (alone.folder / "metrics.jsonl").read_text()
+    if training == "bf16":  # FSDP rounds weights, which autocast also does
+        pair = ended(team("fit", *options, *shards(), name="2", processes=2))
+        same(pair, alone, ["train/loss"], 0.02)
+        return
+    for processes in (2, 3):
+        same(ended(team("fit", *options, *shards(), name=str(processes), processes=processes)), alone)
+
+
+def content(run, form):
+    """Weights and optimizer state of the last checkpoint, from one file or from shards."""
+    if form == "full":
+        return saved(run)
+    folder = run.folder / "checkpoints/last.ckpt"
+    progress = torch.load(folder / "meta.pt", weights_only=True)
+    return read_whole(folder, progress[GROUPS])
+
+
+def equal_states(one, other):
+    assert one["state_dict"].keys() == other["state_dict"].keys()
+    for name, weight in one["state_dict"].items():
+        assert torch.equal(weight, other["state_dict"][name]), name
+    states = [each["optimizer_states"][0]["state"] for each in (one, other)]
+    assert states[0].keys() == states[1].keys()
+    for number, state in states[0].items():
+        assert all(torch.equal(value, states[1][number][key]) for key, value in state.items()), number
+
+
+@pytest.mark.parametrize("form, options", [("sharded", ADAGRAD), ("full", LAZY)])
+def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, form, options):
+    """On as many to the bit, after a kill, too. One process has the whole table and no shards."""
+    options = [*options, *CLIPPED]
+    divided, save = [*options, *shards(form)], ["--last_checkpoint.every_n_steps", "5"]
+    alone = lockstep("fit", *options, *steps(12), name="alone")
+    straight = ended(team("fit", *divided, *steps(12), name="straight", processes=2))
+    begun = team("fit", *divided, *save, *steps(1000), name="begun", processes=2)
+    begun.wait_for("checkpoints/last.ckpt")
+    for process in range(2):
+        begun.signal(process, signal.SIGKILL)
+    begun.end(100)
+    runs = {processes: Run(straight.folder.parent / str(processes)) for processes in (1, 2, 3)}
+    for run in runs.values():
+        shutil.copytree(begun.folder, run.folder)
+    resumed = ["--ckpt_path", "last", *steps(12)]
+    lockstep("fit", *options, *resumed, name="1")
+    for processes in (2, 3):
+        ended(team("fit", *divided, *resumed, name=str(processes), processes=processes))
+    assert runs[2].series("train/loss") == straight.series("train/loss"), "to the bit"
+    equal_states(content(runs[2], form), content(straight, form))
+    for run in (straight, *runs.values()):
+        same(run, alone, ["train/loss", "train/gradient_norm"])
+    whole, divided = content(alone, "full"), content(runs[3], form)
+    assert whole["state_dict"].keys() == divided["state_dict"].keys()
+    torch.testing.assert_close(
+        divided["state_dict"]["encoder.items.weight"], whole["state_dict"]["encoder.items.weight"], rtol=0, atol=1e-3
+    )
+
+
+def test_ranks_and_predictions_are_those_of_one_process(lockstep, team, shards):
+    """Also the sampled protocol, coverage and previews."""
+    options = [*ADAGRAD, *CLIPPED, "--data.init_args.evaluation_batch_size", "7", *steps(12)]
+    options += ["--data.init_args.sampled_100", "true", "--model.init_args.beyond_accuracy", "true"]
+    run = ended(team("fit", *options, *shards(), name="a", processes=3))
+    found = []
+    for processes in (1, 3):
+        for command in ("test", "predict"):
+            if processes == 1:
+                lockstep(command, *options, name="a")
+            else:
+                ended(team(command, *options, *shards(), name="a", processes=processes))
+        found.append([(run.folder / name).read_bytes() for name in ("ranks-test.npz", "predictions.jsonl")])
+    assert found[0] == found[1]
+    metrics = (run.folder / "metrics.jsonl").read_text()
+    assert "test/sampled_100/ndcg@10" in metrics and "test/coverage@10" in metrics
+    values = [set(run.series(f"test/{name}").values()) for name in ("ndcg@10", "sampled_100/ndcg@10", "coverage@10")]
+    assert all(len(value) == 1 for value in values), values
