@@ -23,8 +23,8 @@ from rich import box
 from rich.table import Table
 from typing_extensions import override
 
+from benchmarks.engine.interleaving import WARM_UP, Body, Gate, train_alone
 from benchmarks.engine.trainings import bare, engine, plain_lightning, with_accelerate
-from benchmarks.engine.turns import WARM_UP, Body, Gate, train_alone
 from benchmarks.side import SideProcess, kill_all
 
 INTERVAL = 0.002

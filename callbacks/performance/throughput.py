@@ -7,6 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from callbacks.performance.peak_flops import peak_flops
+from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.distributed.data_rank import data_rank
 from engine.hook_arguments import run_module, run_trainer
@@ -170,8 +171,8 @@ def _wait_warning(share: float, datamodule: LockstepDataModule) -> str:
 
 def _samples_in_step(datamodule: LockstepDataModule) -> int:
     """Return the samples of an optimizer step; an epoch may have fewer than the global batch."""
-    batch, steps = datamodule.plan.batch_size, datamodule.steps_in_epoch
-    return min(batch, len(datamodule.train_set)) if steps == 1 else batch
+    batch, data = datamodule.plan.batch_size, datamodule.train_set
+    return batch if isinstance(data, StreamDataset) else min(batch, len(data))
 
 
 def _counter(name: str) -> str:

@@ -204,7 +204,9 @@ class RecommenderDemo(Demo):
         return moved
 
     def _scores(self, batch: RankingBatch) -> ItemScores:
-        return self._model.next_item_scores(batch.history)
+        scores = self._model.next_item_scores(batch.history)
+        assert isinstance(scores, ItemScores), "a table is divided over several ranks only"
+        return scores
 
     def _title(self, item: Any) -> str:
         return self._catalog.title(self._numbers[str(item)])

@@ -10,8 +10,8 @@ import torch
 
 from datamodules.recommender.interface import RecommenderData
 from engine.strategies.fsdp import has_sharded_weights
-from lightning_modules.recommender.item_rows import ItemOptimizer
 from lightning_modules.recommender.networks.attention import AttentionKernel
+from lightning_modules.recommender.sparse_item_rows import ItemOptimizer
 
 _MODEL = "model.init_args."
 _OPTION = f"{_MODEL}compile_step"

@@ -14,11 +14,11 @@ from torch import Tensor
 from typing_extensions import override
 
 from datamodules.recommender.batch import TrainBatch
-from engine.lightning_internals import whole_graphs
+from engine.lightning_internals.tensors import whole_graphs
 from lightning_modules.recommender.compiled_step.fixed_shape import fixed_shape
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
-from lightning_modules.recommender.networks.mask_keys import MaskKeys
+from lightning_modules.recommender.networks.dropout_keys import DropoutKeys
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.training_loss import MicroBatchLoss, TrainingLoss
 
@@ -61,7 +61,7 @@ class CompiledTrainingLoss(TrainingLoss):
         total, real = total.clone(), real.clone()
         return MicroBatchLoss(total, real, {"train/real_positions": real.float() / whole.targets.numel()})
 
-    def _prepare(self, batch: TrainBatch, keys: MaskKeys | None) -> None:
+    def _prepare(self, batch: TrainBatch, keys: DropoutKeys | None) -> None:
         self._is_prepared = True
         if keys is not None:  # otherwise masks come from torch's generator, which a resumed run must find as it was
             with torch.no_grad():
@@ -71,11 +71,11 @@ class CompiledTrainingLoss(TrainingLoss):
                 weight.register_hook(torch.clone)  # as the results, for accumulation
 
     @cached_property
-    def _compiled(self) -> Callable[[TrainBatch, MaskKeys | None], tuple[Tensor, Tensor]]:
+    def _compiled(self) -> Callable[[TrainBatch, DropoutKeys | None], tuple[Tensor, Tensor]]:
         mode = "reduce-overhead" if self.encoder.items.weight.is_cuda else None  # CUDA graphs
         return torch.compile(self._sums, fullgraph=True, dynamic=False, mode=mode)
 
-    def _sums(self, batch: TrainBatch, keys: MaskKeys | None) -> tuple[Tensor, Tensor]:
+    def _sums(self, batch: TrainBatch, keys: DropoutKeys | None) -> tuple[Tensor, Tensor]:
         """Return the sum of the loss over the real positions, and their number."""
         states = self.encoder(batch.history, keys=keys)
         total = self.loss.total([states], [batch], self.encoder.output_weight, self.vectors.num_items)

@@ -7,9 +7,9 @@ import pytest
 import torch
 import yaml
 
-from engine.distributed.sharded_state import GROUPS, read_whole
+from engine.distributed.sharded_state import GROUPS, read_full_checkpoint
 from tests.conftest import Run
-from tests.distributed.exactness.test_item_rows import ADAGRAD, EXACT, LAZY, saved, steps
+from tests.distributed.exactness.test_sparse_item_rows import ADAGRAD, EXACT, LAZY, saved, steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # several runs in each
 
@@ -71,7 +71,7 @@ def content(run, form):
         return saved(run)
     folder = run.folder / "checkpoints/last.ckpt"
     progress = torch.load(folder / "meta.pt", weights_only=True)
-    return read_whole(folder, progress[GROUPS])
+    return read_full_checkpoint(folder, progress[GROUPS])
 
 
 def equal_states(one, other):
