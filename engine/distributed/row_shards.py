@@ -17,11 +17,20 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
+TRAINED_BY_ROWS = "trained_by_rows"
+"""Attribute of the weight of a table that an optimizer changes by rows (`engine.optim.row_table`)."""
+
+
 class RowRange(NamedTuple):
     """Consecutive rows of a table that this rank holds."""
 
     first: int  # number of the first row in the table
     rows: Tensor  # [n, ...], a view: changes of it change the table
+
+
+def is_trained_by_rows(parameter: Tensor) -> bool:
+    """Return whether an optimizer changes the parameter by rows."""
+    return getattr(parameter, TRAINED_BY_ROWS, False)
 
 
 def is_sharded(table: Tensor) -> bool:

@@ -16,14 +16,13 @@ from torch.optim import Optimizer
 from engine.distributed.collectives import whole
 from engine.distributed.errors import MismatchError
 from engine.distributed.optimizer_names import numbered, optimized_parameters
-from engine.distributed.row_shards import new_rows
+from engine.distributed.row_shards import is_trained_by_rows, new_rows
 from engine.distributed.saved_state_checks import (
     check_optimizer_is_complete,
     check_optimizer_parameters,
     check_shapes,
 )
 from engine.distributed.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
-from engine.optim.row_table import is_trained_by_rows
 
 GROUPS = "optimizer_groups"
 """Key, beside the shards, of each optimizer's parameter groups, with names of parameters."""

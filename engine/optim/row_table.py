@@ -11,23 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from engine.distributed.collectives import all_gather_rows
-from engine.distributed.row_shards import look_up, shard_rows
+from engine.distributed.row_shards import TRAINED_BY_ROWS, is_trained_by_rows, look_up, shard_rows
 from engine.optim.row_updates import RowUpdateName
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-_TRAINED_BY_ROWS = "trained_by_rows"
-
 
 def is_trained(parameter: nn.Parameter) -> bool:
     """Return whether a training changes the parameter: by its gradient, or by rows (see `RowTable`)."""
     return parameter.requires_grad or is_trained_by_rows(parameter)
-
-
-def is_trained_by_rows(parameter: nn.Parameter) -> bool:
-    """Return whether the parameter is the weight of a `RowTable`."""
-    return getattr(parameter, _TRAINED_BY_ROWS, False)
 
 
 class Rows(NamedTuple):
@@ -134,7 +127,7 @@ class RowTable:
 
 def _by_rows(weight: nn.Parameter) -> nn.Parameter:
     weight.requires_grad_(False)
-    setattr(weight, _TRAINED_BY_ROWS, True)
+    setattr(weight, TRAINED_BY_ROWS, True)
     return weight
 
 

@@ -131,7 +131,7 @@ LOSSES_AND_METRICS = (
     Bug(
         "ties-for-the-model",
         "An item with the target's score ranks behind it, so a model that scores all alike ranks first.",
-        "lightning_modules/recommender/metrics.py",
+        "lightning_modules/recommender/item_scores.py",
         "ahead = ~(block.scores < of_target)",
         "ahead = block.scores > of_target",
         ("tests/lightning_modules/recommender/test_metrics.py",),
