@@ -171,8 +171,12 @@ def _wait_warning(share: float, datamodule: LockstepDataModule) -> str:
 
 def _samples_in_step(datamodule: LockstepDataModule) -> int:
     """Return the samples of an optimizer step; an epoch may have fewer than the global batch."""
-    batch, data = datamodule.plan.batch_size, datamodule.train_set
-    return batch if isinstance(data, StreamDataset) else min(batch, len(data))
+    batch = datamodule.plan.batch_size
+    if datamodule.steps_in_epoch != 1:  # None for a stream
+        return batch
+    data = datamodule.train_set
+    assert not isinstance(data, StreamDataset), "a stream has no number of steps"
+    return min(batch, len(data))
 
 
 def _counter(name: str) -> str:

@@ -27,8 +27,8 @@ def test_a_record_names_step_epoch_and_time(metrics):
     progress[:] = [2, 1]
     file.log_metrics({"val/ndcg@10": 0.25})
     first, second = records(file.path)
-    assert list(first) == ["time", "run", "process", "step", "epoch", "train/loss"]
-    assert (first["run"], first["process"]) == (file.path.parent.name, 0)
+    assert list(first) == ["time", "run", "rank", "process", "step", "epoch", "train/loss"]
+    assert (first["run"], first["rank"], first["process"]) == (file.path.parent.name, 0, 0)
     assert (first["step"], first["epoch"], first["train/loss"]) == (1, 0, 0.5)
     assert (second["step"], second["epoch"], second["val/ndcg@10"]) == (2, 1, 0.25)
     assert before <= datetime.fromisoformat(first["time"]) <= datetime.now(timezone.utc)
