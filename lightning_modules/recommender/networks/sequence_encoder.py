@@ -189,6 +189,8 @@ class SequenceEncoder(nn.Module):
         places = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
         # Item vectors are small, which keeps the scores small; as inputs they get the scale of a layer's output.
         vectors = self.items(history.items) if item_vectors is None else F.embedding(history.items, item_vectors, 0)
+        if isinstance(self.norm, nn.LayerNorm):  # FSDP gathers it in bf16; a table that is trained by rows is float32
+            vectors = vectors.to(self.norm.weight.dtype)
         if self.event_features is not None:
             if history.event_codes is None or history.event_numbers is None:
                 raise ValueError("event_features: found a history without `event_codes` and `event_numbers`")

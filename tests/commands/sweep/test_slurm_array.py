@@ -36,7 +36,7 @@ def test_two_tasks_of_an_array_share_a_study(tmp_path, tmp_path_factory):
         number = cluster.submit(script, *words, folder=tmp_path, environment=environment)
         tasks = [f"{number}_{task}" for task in range(2)]
         deadline = time.monotonic() + PATIENCE
-        while not (study / "trial-0000/metrics.jsonl").exists() and time.monotonic() < deadline:
+        while not trained(study / "trial-0000/metrics.jsonl") and time.monotonic() < deadline:
             time.sleep(0.05)
         stopped = task_that_trains(cluster, "trial-0000")
         cluster.run("scancel", "--batch", "--signal=TERM", tasks[stopped])
@@ -52,6 +52,11 @@ def test_two_tasks_of_an_array_share_a_study(tmp_path, tmp_path_factory):
     assert [sum(line.startswith(f"trial {number}: 0.") for line in lines) for number in range(3)] == [1] * 3
     assert "trial 0: continues" in lines and "3 trials: 3 complete" in lines
     assert "resuming after step" in (study / "trial-0000.log").read_text()
+
+
+def trained(metrics):
+    """Return whether a step is logged: a training that is stopped before its first step has nothing to resume."""
+    return metrics.exists() and "train/loss" in metrics.read_text()
 
 
 def task_that_trains(cluster, trial):
