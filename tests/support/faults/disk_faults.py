@@ -1,5 +1,6 @@
 """Injects faults of disks and files at a step on a rank; see step_faults.py."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -60,19 +61,22 @@ class DiskFull(At):
 
 
 class ReadOnlyAt(At):
-    """Makes the folder of checkpoints read-only. Root may write everywhere, so it saves as another user."""
+    """Makes the folder of checkpoints read-only. Root may write everywhere, so its saving thread acts as another user.
+
+    Only that thread does (Linux's setfsuid): other threads, the heartbeat's for instance, still write as root.
+    """
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
         (Path(trainer.default_root_dir) / "checkpoints").chmod(0o555)
         if os.geteuid() == 0:
-            write = checkpoint_io.write_temp
+            write, libc = checkpoint_io.write_temp, ctypes.CDLL(None)
 
             def as_other_user(*arguments: Any) -> Path:
-                os.seteuid(65534)
+                libc.setfsuid(65534)
                 try:
                     return write(*arguments)
                 finally:
-                    os.seteuid(0)
+                    libc.setfsuid(0)
 
             checkpoint_io.write_temp = as_other_user
 
