@@ -137,6 +137,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
             self.trainer.overfit_batches = 0  # type: ignore[attr-defined]  # A connector sets it.
             self.data.same_epoch = True
         plan = self.data.plan
+        # The accumulation follows from the world size, which is known here first, and is not a setting of the user.
         self.trainer.accumulate_grad_batches = plan.accumulation
         limits_in_optimizer_steps(self.trainer, self.data.steps_in_epoch, plan.accumulation)
         self._mean = GlobalLossMean(plan.micro_batch_size * self.terms_per_sample)
@@ -149,6 +150,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         # FSDP derives another class from the module's.
         name = next(kind.__name__ for kind in type(self).__mro__ if not issubclass(kind, FSDPModule))
         log.info("%s: %s parameters, %s of them trained", name, f"{total:,}", f"{trained:,}")
+        # A resumed run has recorded them in `on_load_checkpoint`, before the checkpoint replaced the weights.
         if not self.frozen_weights.recorded:
             self.frozen_weights.record(self)
         for state in self._states_to_load:  # Lightning loads it after this hook
@@ -181,12 +183,13 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         """
         super().backward(loss, *args, **kwargs)
         if is_last_micro_batch(self.trainer):
+            # First reduce the gradients that DDP has not reduced, so that the factor below applies to all of them.
             while self._before_normalization:
                 self._before_normalization.pop(0)()
             for table in self.row_tables:
                 table.collect_gradients()
             self.mean_loss = self._mean.normalize_gradients(parameters_of(self._optimizer), self.counters)
-            self._gradient_norm = None
+            self._gradient_norm = None  # the cached norm is of the previous step
 
     def call_before_normalization(self, function: Callable[[], None]) -> None:
         """Call `function` once, in the next step, when its gradients are complete and before they become the mean.
@@ -199,6 +202,8 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     def on_after_backward(self) -> None:
         if self.is_log_step and is_last_micro_batch(self.trainer):
             rate = self._optimizer.param_groups[0]["lr"]
+            # `batch_size=1`: both values are of the whole step already, so Lightning need not search the batch for its
+            # size.
             self.log("train/loss", self.mean_loss, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
             self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
 

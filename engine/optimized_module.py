@@ -63,6 +63,7 @@ class OptimizedModule(FastAttributes, LightningModule):
             self.row_tables,
         )
         self._configured = group_settings(optimizer)  # before LambdaLR sets the rates of the first step
+        # One step of the schedule is one optimizer step. By default Lightning steps a schedule once an epoch.
         scheduler = LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
@@ -93,6 +94,7 @@ class OptimizedModule(FastAttributes, LightningModule):
     def on_train_start(self) -> None:
         optimizer, scheduler = self._optimizer, self.lr_schedulers()
         assert isinstance(scheduler, LambdaLR), "configure_optimizers returns a LambdaLR"
+        # A checkpoint restores the rates of the run that wrote it. The config of this run wins.
         override_restored_groups(optimizer, scheduler, self._configured)
 
     # -- gradients ---------------------------------------------------------------------------------------------------
@@ -117,6 +119,7 @@ class OptimizedModule(FastAttributes, LightningModule):
         if self.is_log_step:
             norm, parts = self.gradient_norm(), grad_norm_per_group(optimizer.param_groups)
             self.log("train/gradient_norm", norm, on_step=True, on_epoch=False, batch_size=1)
+            # Before clipping. The squares of the parts' norms add up to the square of the whole norm.
             by_part = {f"train/gradient_norm/{part}": norm for part, norm in parts.items()}
             self.log_dict(by_part, on_step=True, on_epoch=False, batch_size=1)
 

@@ -38,6 +38,7 @@ def hash_bits(*coordinates: Coordinate) -> NDArray[np.uint64]:
         raise ValueError("hash_bits needs at least one coordinate")
     if not any(isinstance(coordinate, np.ndarray) for coordinate in coordinates):
         return np.uint64(_hash_one([int(coordinate) for coordinate in coordinates]))
+    # The additions and products wrap modulo 2^64 on purpose.
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for coordinate in coordinates:
@@ -62,11 +63,13 @@ def hash_integers(bound: int | NDArray[np.integer], *coordinates: Coordinate) ->
 
 def hash_uniform(*coordinates: Coordinate) -> NDArray[np.float64]:
     """Return a uniform number in ``[0, 1)`` with 53 random bits for each tuple of coordinates."""
+    # 53 bits are the mantissa of a float64, so every value is exact and 1.0 is impossible.
     return (hash_bits(*coordinates) >> np.uint64(11)) * 2.0**-53
 
 
 def hash_permutation(length: int, *coordinates: SupportsInt) -> NDArray[np.int64]:
     """Return [length], a random permutation of ``range(length)`` that depends only on the coordinates."""
+    # Sort by a random key for each number; the stable sort decides equal keys alike on every machine.
     bits = hash_bits(*coordinates, np.arange(length))
     return np.argsort(bits, kind="stable").astype(np.int64)
 
@@ -92,6 +95,7 @@ def _hash_one(coordinates: list[int]) -> int:
     """Compute `hash_bits` of a single tuple in Python's integers, ten times as fast as numpy: each step needs some."""
     state = 0
     for coordinate in coordinates:
+        # `&` binds tighter than `^`. The mask gives a negative coordinate its two's complement, as `_as_bits` does.
         bits = ((state ^ coordinate & _MASK) + 0x9E3779B97F4A7C15) & _MASK
         bits = ((bits ^ bits >> 30) * 0xBF58476D1CE4E5B9) & _MASK
         bits = ((bits ^ bits >> 27) * 0x94D049BB133111EB) & _MASK

@@ -32,11 +32,14 @@ def hash_tensor(tensor: Tensor) -> Tensor:
         hashes = _hash_rows(words)
         if len(hashes) == 1:
             return hashes[0] + _hash_shape((*tensor.shape, tensor.element_size()))
+        # A 64-bit hash is two words, so each round divides the number of words by 16,384.
         words = hashes.view(torch.int32)
 
 
 def _words(tensor: Tensor) -> Tensor:
+    # The bytes in the order of the elements, whatever the strides.
     octets = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    # A view as 32-bit words needs whole words at an aligned address. An empty tensor gets one word.
     if len(octets) % 4 or octets.storage_offset() % 4 or not len(octets):
         octets = pad(octets, (0, -len(octets) % 4 or 4))
     return octets.view(torch.int32)
@@ -44,6 +47,7 @@ def _words(tensor: Tensor) -> Tensor:
 
 def _hash_rows(words: Tensor) -> Tensor:
     """Return [ceil(words / _ROW)] int64, the hash of each row."""
+    # sum_i word_i * weight_i modulo 2^64: int64 products and sums wrap on every device.
     weights = _weights(words.device)
     full = len(words) // _ROW
     rows = words[: full * _ROW].view(full, _ROW)
@@ -62,6 +66,7 @@ def _weights(device: torch.device) -> Tensor:
 
 
 def _hash_shape(sizes: tuple[int, ...]) -> int:
+    # Distinguishes tensors that differ in shape, element size or trailing padding alone.
     words = np.array(sizes, dtype=np.uint64) * _split_mix(np.arange(1, len(sizes) + 1, dtype=np.uint64))
     return int(_split_mix(words.sum(keepdims=True, dtype=np.uint64)).view(np.int64)[0])
 

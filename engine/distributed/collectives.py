@@ -45,12 +45,14 @@ def all_gather_rows(*columns: Tensor) -> list[tuple[Tensor, ...]]:
     """
     if not _is_distributed():
         return [columns]
+    # The counts once for all columns.
     counts = all_gather_tensor(torch.tensor(len(columns[0]), device=columns[0].device)).tolist()
     return list(zip(*(_gather_padded(column, counts) for column in columns), strict=True))
 
 
 def all_gather_matrices(values: Tensor) -> list[Tensor]:
     """Return the matrix [b, n] of each rank, in the order of the ranks; both sizes may differ between ranks."""
+    # [world_size, 2]; the matrices travel as flat rows of different length.
     shapes = all_gather_tensor(torch.tensor(values.shape, device=values.device)).tolist()
     return [part.view(shape) for (part,), shape in zip(all_gather_rows(values.flatten()), shapes, strict=True)]
 
@@ -95,6 +97,7 @@ def gloo_group() -> "torch.distributed.ProcessGroup | None":
         return None
     if "gloo" in str(torch.distributed.get_backend()):
         return torch.distributed.group.WORLD
+    # NCCL has no collectives for CPU tensors, so a second group connects the same ranks.
     return torch.distributed.new_group(backend="gloo")
 
 
@@ -106,9 +109,11 @@ class _AllGatherRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # Equal on all ranks, so that none of them waits in the all-reduce.
         if not sum(ctx.counts):
             return gradient, None
         # Every rank's loss terms depend on all rows, so the gradient of a row is the sum over the ranks.
+        # A contiguous copy: `all_reduce` changes its argument, and autograd may pass an expanded view.
         total = gradient.clone(memory_format=torch.contiguous_format)
         torch.distributed.all_reduce(total)
         return total.split(ctx.counts)[torch.distributed.get_rank()], None
@@ -116,6 +121,7 @@ class _AllGatherRows(torch.autograd.Function):
 
 def _gather_padded(rows: Tensor, counts: list[int]) -> list[Tensor]:
     """Return the rows of each rank, given their numbers."""
+    # No rank has a row, and all ranks know it: no rank communicates.
     if not sum(counts):
         return [rows] * len(counts)
     # all_gather needs equal shapes.

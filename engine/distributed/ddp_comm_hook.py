@@ -23,9 +23,11 @@ def all_reduce_mean(dtype: torch.dtype, gradient: Tensor, group: "torch.distribu
     The division comes before the sum, so that the sum has the magnitude of one rank's gradient and does not overflow.
     All ranks get bit-identical results, because each rounds only its own addend.
     """
+    # `div_` changes the bucket itself, which the result overwrites below.
     addend = gradient.div_(group.size()).to(dtype)
     work = torch.distributed.all_reduce(addend, group=group, async_op=True)
     assert work is not None
+    # DDP waits for the future, so the all-reduce overlaps with the rest of the backward pass.
     return work.get_future().then(lambda done: gradient.copy_(done.value()[0]))
 
 

@@ -25,6 +25,7 @@ def reduce_local_gradients(ddp: DistributedDataParallel) -> None:
     ][::-1]
     gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in trained]
     ddp.require_backward_grad_sync = True
+    # The first pass makes DDP rebuild its buckets; the second reduces in the buckets of all later steps.
     _backward(ddp, trained, None)
     _backward(ddp, trained, gradients)
 
@@ -34,4 +35,5 @@ def _backward(ddp: DistributedDataParallel, parameters: list[Parameter], gradien
     prepare_for_backward(ddp, None)
     for index, parameter in enumerate(parameters):
         parameter.grad = None
+        # A leaf's backward triggers the hook by which the reducer learns that its gradient is ready.
         parameter.backward(torch.zeros_like(parameter) if gradients is None else gradients[index])

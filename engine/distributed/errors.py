@@ -36,6 +36,7 @@ def is_full_disk(error: BaseException) -> bool:
 
 def is_peer_failure(error: BaseException) -> bool:
     """Return whether an error only reports that another rank has died or does not respond."""
+    # The class is missing in builds of torch without torch.distributed.
     if isinstance(error, getattr(torch.distributed, "DistError", ())):
         return True
     # Errors of collectives are plain RuntimeErrors in some backends.

@@ -68,6 +68,7 @@ def own_rows(table: Tensor) -> RowRange:
     if not isinstance(table, DTensor):
         return RowRange(0, table.detach())
     mesh = table.device_mesh
+    # Rounded up, as `torch.chunk` does, so the last ranks may hold fewer rows or none.
     share = -(-table.shape[0] // mesh.size())
     return RowRange(min(mesh.get_local_rank() * share, table.shape[0]), table.to_local().detach())
 
@@ -91,6 +92,8 @@ def look_up(table: Tensor, indices: Tensor) -> Tensor:
     longest = max(int(counts.max()), 1)
     padded = F.pad(indices, (0, longest - len(indices)))  # ranks receive equally many rows
     wanted = DTensor.from_local(all_gather_tensor(padded).flatten(), table.device_mesh, [Replicate()], run_check=False)
+    # [world size * longest, C], a partial sum: each row has one non-zero addend, on the rank that holds it.
     found = F.embedding(wanted, table.detach())
     assert isinstance(found, DTensor)
+    # A reduce-scatter, which rounds nothing with one addend. Each rank receives the rows that it asked for.
     return found.redistribute(placements=[Shard(0)]).to_local()[: len(indices)]

@@ -41,6 +41,7 @@ class StepCounters:
         """
         if name not in self._pending:
             raise KeyError(f"counter {name!r} is not registered; registered are {sorted(self._pending)}")
+        # Counters have the order of their registration, which is the same on every rank.
         return 0.0 if self._totals is None else float(self._totals[list(self._pending).index(name)])
 
     def take(self) -> list[float]:
@@ -56,6 +57,7 @@ class StepCounters:
             before = self._totals if isinstance(self._totals, list) else [0.0] * len(sums)
             self._totals = [total + added for total, added in zip(before, sums.tolist(), strict=True)]
         else:
+            # The sum stays on the device: reading it here would wait for the device in every step.
             self._totals = self._totals + sums if isinstance(self._totals, Tensor) else sums
 
 
@@ -91,6 +93,7 @@ class PollSchedule:
         """
         interval = 1  # the first poll does not know yet how long a step takes
         if self._last is not None and step > self._last[0]:
+            # Mean seconds of a step since the previous poll.
             step_seconds = (seconds - self._last[1]) / (step - self._last[0])
             fast = step_seconds * _MAX_POLL_STEPS <= _POLL_SECONDS
             interval = _MAX_POLL_STEPS if fast else max(1, int(_POLL_SECONDS / step_seconds))

@@ -50,6 +50,7 @@ def disable_signal_handlers(trainer: Trainer) -> None:
     for owner, name in ((connector, "register_signal_handlers"), (loop, "_broadcast_sigterm_tensor")):
         if not callable(getattr(owner, name, None)):
             raise AttributeError(f"Lightning {version('lightning')} has no {type(owner).__name__}.{name}")
+        # On these objects alone, not on their classes.
         setattr(owner, name, lambda: None)
 
 
@@ -73,6 +74,7 @@ def set_strategy_timeout(strategy: Strategy, timeout: timedelta) -> bool:
 
     The limit is an argument of the constructor, and Lightning builds the strategy.
     """
+    # The default means that the user gave no limit. Strategies of a single process have no such attribute.
     if getattr(strategy, "_timeout", None) != default_pg_timeout:
         return False
     strategy._timeout = timeout  # type: ignore[attr-defined]  # Strategies that connect ranks have it.

@@ -15,6 +15,7 @@ def is_last_micro_batch(trainer: Trainer) -> bool:
 
     Lightning also steps at the end of an epoch, so the batch index alone does not determine it.
     """
+    # The public attribute first: this runs several times a micro-batch, and most runs do not accumulate.
     return trainer.accumulate_grad_batches == 1 or not trainer.fit_loop.epoch_loop._should_accumulate()
 
 
@@ -25,6 +26,7 @@ def is_log_step(trainer: Trainer) -> bool:
     each loop first, and callbacks ask six times a step.
     """
     interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # A connector sets it.
+    # + 1: Lightning 2.6 counts a step after `on_train_batch_end`, and hooks ask before.
     step = trainer.fit_loop.epoch_loop._batches_that_stepped + 1
     return interval > 0 and (step % interval == 0 or trainer.should_stop)
 
@@ -42,6 +44,7 @@ def unlogged_metrics(trainer: Trainer) -> dict[str, float]:
     """
     progress = trainer.fit_loop.epoch_loop.batch_progress.current
     assert isinstance(progress, _ProcessedTracker), "training counts what it has processed"
+    # A batch counts as processed before the `on_train_batch_end` hooks and as completed after them.
     if progress.processed == progress.completed or not is_log_step(trainer) or not is_last_micro_batch(trainer):
         return {}
     return {name: float(value) for name, value in trainer._logger_connector.metrics["log"].items()}
@@ -62,6 +65,7 @@ def skip_empty_hooks(callbacks: Iterable[Callback]) -> None:
     for callback in callbacks:
         for hook in _STEP_HOOKS:
             if hook not in vars(callback) and getattr(type(callback), hook) is getattr(Callback, hook):
+                # An attribute of the object, not of its class. A hook that the class overrides is kept.
                 setattr(callback, hook, None)
 
 

@@ -43,6 +43,7 @@ class CustomUpdateOptimizer(Optimizer):
         try:
             super().step()
         finally:
+            # The gradients stay until `zero_grad`, as after a step of any optimizer; also if the step raises.
             for parameter, gradient in gradients.items():
                 parameter.grad = gradient
         return loss

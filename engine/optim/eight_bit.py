@@ -79,7 +79,7 @@ class ShardedEightBitAdamW(Optimizer):
             state[name] = torch.zeros_like(parameter, dtype=torch.uint8 if in_8_bits else torch.float32)
         if in_8_bits:
             device = _local(parameter).device
-            for number, signed in ((1, True), (2, False)):
+            for number, signed in ((1, True), (2, False)):  # the second moment is never negative
                 state[f"absmax{number}"] = torch.zeros(math.ceil(parameter.numel() / BLOCK), device=device)
                 state[f"qmap{number}"] = _functional().create_dynamic_map(signed=signed).to(device)
         return state
@@ -100,10 +100,12 @@ def _update_numbers(parameter: Tensor, gradient: Tensor, state: Mapping[str, Ten
 def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tensor], group: dict[str, Any]) -> None:
     own, part = _local(parameter), BlockPart.of(parameter)
     codes = [_local(state[name]) for name in _MOMENTS]
+    # [2, blocks]: both moments in one tensor, for a single all-reduce.
     scales = torch.stack([state["absmax1"], state["absmax2"]])
     values = [state["qmap1"], state["qmap2"]]
     moments: list[Tensor] = []
     if own.numel():
+        # Each rank decodes its own elements, updates them in float32 and encodes them again.
         mean, square = moments = [part.dequantized(*each) for each in zip(codes, scales, values, strict=True)]
         _move(own, _local(gradient).float(), mean.view_as(own), square.view_as(own), int(state["step"]), group)
     # A block's scale is the largest magnitude on any rank that has a part of it. Blocks of other ranks count as 0 here,
@@ -114,6 +116,7 @@ def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tenso
     _maximum_of_ranks(scales, parameter)
     state["absmax1"].copy_(scales[0])
     state["absmax2"].copy_(scales[1])
+    # Encode with the common scales, so that a block that lies on two ranks has the codes of a whole block.
     for moment, target, row, of_codes in zip(moments, codes, scales, values, strict=False):
         target.copy_(part.quantized(moment, row, of_codes).view_as(target))
 
@@ -121,9 +124,11 @@ def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tenso
 def _move(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, group: Mapping[str, Any]) -> None:
     """Update a weight and its moments in place, elementwise, in the order of operations of bitsandbytes."""
     (beta1, beta2), rate = group["betas"], group["lr"]
+    # m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2
     mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
     square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
     deviation = (square.sqrt() / math.sqrt(1 - beta2**step)).add_(group["eps"])
+    # x <- (1 - r w) x - r (m / (1 - b1^t)) / (sqrt(v) / sqrt(1 - b2^t) + eps), in float32 for 16-bit weights, too
     moved = weight.float().mul_(1 - rate * group["weight_decay"])
     weight.copy_(moved.addcdiv_(mean, deviation, value=-rate / (1 - beta1**step)))
 

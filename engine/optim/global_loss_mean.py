@@ -50,7 +50,7 @@ class GlobalLossMean:
         """Add a micro-batch, and return the scalar to differentiate."""
         if self._is_complete:
             self.losses, self.terms, self._is_complete = [], [], False
-        self.losses.append(loss.total.detach())
+        self.losses.append(loss.total.detach())  # detached, so that the graph of the micro-batch is freed
         self.terms.append(loss.terms)
         return loss.total / self.reference
 
@@ -68,6 +68,7 @@ class GlobalLossMean:
         """
         assert not self._is_complete, "normalize_gradients() without a micro-batch"
         self._is_complete = True
+        # [2 + counters]: loss sum, number of terms, counters. A single all-reduce carries them all.
         sums = self._local_sums([] if counters is None else counters.take())
         world_size = 1
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -78,12 +79,14 @@ class GlobalLossMean:
         mean, factor = self._mean_and_factor(sums, world_size)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if gradients and factor is not None:
+            # One multi-tensor kernel instead of a kernel for each parameter.
             # A strategy that offloads to the CPU has its gradients there.
             multiply_all(local_shards(gradients), factor.to(gradients[0].device))
         return mean
 
     def _mean_and_factor(self, sums: Tensor, world_size: int) -> tuple[Tensor, Tensor | None]:
         """Return the mean loss and the factor of the gradients, scalars in float32; None for a factor of 1."""
+        # On a CPU, Python's float64 arithmetic costs less than kernels on scalars.
         if _is_host(sums.device):
             total, terms = sums[:2].tolist()
             terms = max(terms, 1.0)

@@ -45,6 +45,7 @@ def grad_norm_per_group(groups: Iterable[dict[str, Any]]) -> dict[str, Tensor]:
     for number, group in enumerate(groups):
         part = str(group.get("name", number)).split("/")[0]
         gradients.setdefault(part, []).extend(p.grad for p in group["params"] if p.grad is not None)
+    # The norm of a single part is the norm of the whole gradient, which is logged anyway.
     if len(gradients) == 1:
         return {}
     return {part: _norm(grads) for part, grads in gradients.items()}
@@ -59,6 +60,7 @@ def clip(parameters: Iterable[nn.Parameter], max_norm: float, norm: Tensor) -> N
         norm: scalar, the `gradient_norm` of the parameters.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
+    # torch scales by min(1, max_norm / (norm + 1e-6)), with the norm of all meshes for each mesh.
     for part in _of_meshes(trained):
         torch.nn.utils.clip_grads_with_norm_(part, max_norm, norm)
 
@@ -75,6 +77,7 @@ def _norm(gradients: list[Tensor]) -> Tensor:
     norms = [torch.nn.utils.get_total_norm(part) for part in _of_meshes(gradients)]
     # The gradients of shards are DTensors, and so is their norm, of which each rank holds a part.
     norms = [whole(norm) for norm in norms]
+    # The norm of the norms is the norm of all gradients as one vector.
     return norms[0] if len(norms) == 1 else torch.nn.utils.get_total_norm(norms)
 
 

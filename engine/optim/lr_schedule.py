@@ -39,16 +39,18 @@ def lr_lambda(
 
     def factor(step: int) -> float:
         if step < warmup_steps:
-            return (step + 1) / warmup_steps
+            return (step + 1) / warmup_steps  # + 1: a first rate of 0 would waste a step
         decayed = step - warmup_steps
         if schedule == "exponential":
             return decay_rate ** (decayed / decay_steps)
         if schedule == "cosine":
             assert total_steps is not None
+            # A training that goes on after `total_steps` keeps the final rate.
             progress = min(1.0, decayed / max(1, total_steps - warmup_steps))
             return final_fraction + (1 - final_fraction) * 0.5 * (1 + math.cos(math.pi * progress))
         if schedule == "stable_decay":
             assert total_steps is not None
+            # Remaining steps as a multiple of the length of the decay: more than 1 before the decay, 0 at the end.
             remaining = max(0, total_steps - step) / max(1.0, decay_share * total_steps)
             return final_fraction + (1 - final_fraction) * min(1.0, remaining)
         return 1.0

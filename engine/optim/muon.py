@@ -55,8 +55,10 @@ class Muon(CustomUpdateOptimizer, AdamW):
             state["step"] = torch.tensor(0.0)  # AdamW's load_state_dict requires it
             state[MOMENTUM] = torch.zeros_like(parameter)
         state["step"] += 1
+        # m <- mu m + (1 - mu) g
         mean = state[MOMENTUM].lerp_(gradient, 1 - self._momentum)
         update = _orthogonalize(gradient.lerp(mean, self._momentum))  # Nesterov momentum
+        # Decoupled weight decay, as in AdamW.
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
         # An orthogonal [M, N] has entries of about 1 / sqrt(max(M, N)), and AdamW's updates a root mean square of 0.2.
         parameter.add_(update, alpha=-0.2 * math.sqrt(max(parameter.shape)) * group["lr"])
@@ -64,6 +66,7 @@ class Muon(CustomUpdateOptimizer, AdamW):
 
 def _orthogonalize(matrix: Tensor) -> Tensor:
     """Orthogonalize a matrix, of which each rank may hold some rows; then a collective."""
+    # The singular values of a shard are not the singular values of the matrix, so a sharded matrix is gathered.
     if not hasattr(matrix, "full_tensor"):
         return newton_schulz(matrix)
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -91,6 +94,7 @@ def newton_schulz(matrix: Tensor) -> Tensor:
     # The iteration converges for singular values up to 1, and the Frobenius norm bounds the largest.
     result = result / result.norm().clamp_min(1e-7)
     for _ in range(_ITERATIONS):
+        # X <- a X + (b A + c A A) X  with  A = X X^T
         gram = result @ result.T
         result = torch.addmm(result, torch.addmm(gram, gram, gram, beta=b, alpha=c), result, beta=a)
     return (result.T if tall else result).to(matrix.dtype)

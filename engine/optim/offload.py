@@ -39,15 +39,19 @@ class OffloadedOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        # The scheduler has set the rates in the groups of this optimizer.
         self._give_options()
         for parameter, copy in self._copies.items():
             if parameter.grad is None:
                 copy.grad = None
                 continue
+            # A loaded checkpoint or a rollback changes the parameter on the device, not its copy.
             copy.copy_(parameter)
+            # `copy=True`, because `to` would return the gradient itself if it is on the CPU already.
             copy.grad = parameter.grad.to("cpu", copy=True)
         self.on_cpu.step()
         for parameter, copy in self._copies.items():
+            # A parameter without a gradient is unchanged. The gradients of the copies are dropped to free their memory.
             if copy.grad is not None:
                 parameter.copy_(copy)
                 copy.grad = None
@@ -63,6 +67,7 @@ class OffloadedOptimizer(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load the state dict of the plain optimizer; an OffloadedOptimizer saves the same."""
         self.on_cpu.load_state_dict(state_dict)
+        # The saved options, such as the rate, become the options of these groups, which the scheduler changes.
         for own, group in self._pairs(self.param_groups):
             group.update({name: value for name, value in own.items() if name != "params"})
 

@@ -86,6 +86,7 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any], fused: bool = Fal
     Raises:
         ValueError: the state is of another optimizer, or `fused` has changed.
     """
+    # A state dict does not name its optimizer, so the keys of the states decide.
     kinds = {_optimizer_of(state) for state in saved["state"].values()}
     for kind in (
         " or ".join(EIGHT_BIT),

@@ -82,6 +82,7 @@ class OptimizerSettings:
                 if table.learning_rate is not None:
                     log.info("learning rate %g of %s, scaled alike", table.learning_rate * scale, table.name)
         groups = [*groups, *(table.optimizer_group(self.weight_decay) for table in tables)]
+        # A peak rate of a group's own is chosen for the base batch size, too.
         for group in groups:
             group["lr"] = group.get("lr", self.learning_rate) * scale
         if not any(group["lr"] for group in groups):
@@ -89,6 +90,7 @@ class OptimizerSettings:
         optimizer = build_optimizer(
             self.optimizer, groups, rate, self.betas, embeddings, hidden, tables, self.offload, self.fused
         )
+        # `total_steps` may make Lightning build the training loader, so only a schedule with an end calls it.
         factor = lr_lambda(
             self.schedule,
             warmup_steps=self.warmup_steps,

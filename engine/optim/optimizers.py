@@ -67,12 +67,14 @@ def build_optimizer(
             )
 
         def on_cpu(groups: list[dict[str, Any]], copies: Mapping[Tensor, Tensor]) -> Optimizer:
+            # The offloaded optimizer trains copies, so sets of parameters become sets of their copies.
             embedded, matrices = ([copies[p] for p in each if p in copies] for each in (embeddings, hidden))
             return build_optimizer(name, groups, learning_rate, betas, embedded, matrices, fused=fused)
 
         return OffloadedOptimizer(groups, on_cpu)
     if tables:
         return _by_rows(name, groups, learning_rate, betas, tables)
+    # `fused` is None rather than False: torch 2.13 picks its multi-tensor kernels only for None.
     if name == "adamw":
         return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=fused or None)
     if name == "adam":

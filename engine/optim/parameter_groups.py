@@ -38,6 +38,8 @@ def override_restored_groups(optimizer: Optimizer, scheduler: LambdaLR, configur
         scheduler: its scheduler, restored as well.
         configured: `group_settings` of the optimizer as the config builds it, with the peak rates.
     """
+    # LambdaLR computes lr = base_lr * factor(finished steps); its restored base rates are the old peak rates.
     scheduler.base_lrs = [settings["lr"] for settings in configured]
     for group, settings, factor in zip(optimizer.param_groups, configured, scheduler.lr_lambdas, strict=True):
+        # The first step uses the group's rate before the scheduler steps, so it is set as well.
         group.update(settings, initial_lr=settings["lr"], lr=settings["lr"] * factor(scheduler.last_epoch))

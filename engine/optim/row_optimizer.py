@@ -45,11 +45,14 @@ class RowOptimizer(CustomUpdateOptimizer):
         (first, weight), kept = own_rows(table.weight), {key: own_rows(state[key]).rows for key in shapes}
         indices = table.indices
         if is_sharded(table.weight):
+            # Update only the touched rows that this rank holds, by their place among its own rows.
             own = (indices >= first) & (indices < first + len(weight))
             indices, gradient = indices[own] - first, gradient[own]
+        # `index_select` copies [U, ...], so the updated rows and their state are written back.
         of_rows = {key: tensor.index_select(0, indices) for key, tensor in kept.items()}
         rows = weight.index_select(0, indices)
         update_rows(table.update, rows, gradient, of_rows, int(state["step"]), group)
+        # Each row occurs once, so the order of the writes does not matter on a GPU.
         weight.index_copy_(0, indices, rows)
         for key, tensor in kept.items():
             tensor.index_copy_(0, indices, of_rows[key])

@@ -72,6 +72,7 @@ class RowTable:
             mesh: all ranks; the weight is equal on each.
         """
         owner, _, name = self.name.rpartition(".")
+        # A DTensor is of another class than the parameter, so the module gets a new parameter.
         setattr(module.get_submodule(owner), name, nn.Parameter(shard_rows(self.weight, mesh), requires_grad=False))
         self.follow(module)
 
@@ -92,6 +93,7 @@ class RowTable:
         Args:
             indices: [U] int64, each at most once.
         """
+        # A leaf of the graph: its gradient has the size of the rows, not of the table.
         rows = look_up(self.weight, indices).requires_grad_()
         self._read.append(Rows(indices, rows))
         return rows
@@ -110,7 +112,7 @@ class RowTable:
         own = _sum([Rows(indices, _gradient(rows)) for indices, rows in self._read] or [self._no_rows()])
         self._read = []
         of_ranks = [Rows(*part) for part in all_gather_rows(own.indices, own.values)]
-        indices, gradient = _sum(of_ranks)
+        indices, gradient = _sum(of_ranks)  # [U], [U, C]
         if len(of_ranks) > 1:
             gradient = gradient / len(of_ranks)
         changes = (gradient != 0).any(1)  # NaN is not 0
@@ -142,6 +144,7 @@ def _sum(parts: list[Rows]) -> Rows:
     """
     if len(parts) == 1:
         return parts[0]
+    # indices: [U], ascending; places: [sum of n], where each row of the parts is added in the result
     indices, places = torch.unique(torch.cat([part.indices for part in parts]), return_inverse=True)
     total = parts[0].values.new_zeros(len(indices), parts[0].values.shape[1])
     for part, place in zip(parts, places.split([len(part.indices) for part in parts]), strict=True):

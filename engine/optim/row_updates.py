@@ -57,6 +57,7 @@ def update_rows(
     rate, eps = settings["lr"], settings["eps"]
     rows.mul_(1 - rate * settings["weight_decay"])
     if update == "rowwise_adagrad":
+        # [U] and [U, C]: one denominator for all columns of a row
         total = state["row_sum"].add_(gradient.square().mean(1))
         rows.addcdiv_(gradient, total.sqrt().add_(eps).unsqueeze(1), value=-rate)
         return
