@@ -101,7 +101,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         self.prefetch_factor = PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor
         self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
         self.on_bad_sample, self.max_bad_samples = on_bad_sample, max_bad_samples
-        self._resume_state: dict[str, Any] = {}
+        self._resume_state: dict[str, Any] = {}  # state of the checkpoint; empty without one
         self._loaders: list[TimedDataLoader] = []
 
     def prepare(self) -> None:
@@ -226,7 +226,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     def samples_of_step(self, rank: int) -> list[NDArray[np.int64]]:
         """Return the samples of each micro-batch of a rank in the current optimizer step."""
         assert self.trainer is not None, "without a trainer there is no step"
-        micro_batch = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
+        micro_batch = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1  # `ready` counts it already
         requests = self._order.requests_of(self._order.epoch, micro_batch // self.plan.accumulation, rank)
         return [request.indices[request.indices != PADDING_INDEX] for request in requests]
 

@@ -102,6 +102,7 @@ def load_batch_skipping_bad(
         try:
             return load(request), tuple(skipped)
         except BadSampleError as error:
+            # Each turn removes at least one sample, so the loop ends.
             bad = _find_bad(load, request, error)
             if not bad:
                 raise
@@ -120,6 +121,7 @@ def _find_bad(
     for index in request.indices[request.indices != PADDING_INDEX].tolist():
         report_position(index)
         try:
+            # Only the error matters; the loaded sample is dropped.
             load(request._replace(indices=np.array([index])))
         except BadSampleError as reason:
             bad.append(SkippedSample("bad", str(reason), index))

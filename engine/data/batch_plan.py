@@ -56,6 +56,7 @@ class BatchPlan:
                 f"the nearest that do are {_nearest_multiples(batch_size, world_size)}"
             )
         share = batch_size // world_size
+        # `micro_batch_size` is a limit, so a value above the share of a rank is no error.
         micro = share if micro_batch_size is None else micro_batch_size
         _require_positive("data.micro_batch_size", micro)
         micro = min(micro, share)

@@ -57,6 +57,7 @@ class SkipBadSamples(Dataset[LoadedBatch]):
             batch, skipped = load_batch_skipping_bad(self.data.__getitem__, request)
         else:
             batch, skipped = self.data[request], ()
+        # In the training process nothing crosses a process boundary.
         if get_worker_info() is None:
             return LoadedBatch(batch, skipped)
         batch = default_convert(batch)  # as the DataLoader does: arrays become tensors, which can be shared
@@ -75,6 +76,7 @@ class PendingSampler(Sampler[MicroBatchRequest]):
         return len(self.sampler)  # type: ignore[arg-type]  # of a sized data set
 
     def __iter__(self) -> Iterator[MicroBatchRequest]:
+        # A new iteration: requests of an epoch that ended early are not delivered any more.
         self.pending.clear()
         self.delivered = 0
         for request in self.sampler:
@@ -126,6 +128,7 @@ class TimedDataLoader(DataLoader[Any]):
             self.workers.prepare_start()
             self._free_memory = free_bytes()
         in_process = not self.num_workers and not self.pin_memory
+        # torch's iterator pins memory in a thread, so only a loader without workers and pinning can do without it.
         batches = self._batches = self._load_in_process() if in_process else super().__iter__()
         while True:
             start = time.perf_counter()
@@ -147,6 +150,7 @@ class TimedDataLoader(DataLoader[Any]):
     def lost_batches(self) -> str:
         """Describe the batches that dead workers were loading. Empty if all workers are alive."""
         workers = worker_processes(self._batches)
+        # The exit code of a living worker is None, of a worker that has finished 0.
         dead = {number for number, worker in enumerate(workers) if worker.exitcode}
         requests = self.sampler.of_workers(dead, len(workers)) if dead else []
         return self._describe(requests, dead) if requests else ""

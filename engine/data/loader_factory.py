@@ -50,6 +50,7 @@ class LoaderFactory:
         """Build the loader of a training set. Of a stream, each global batch is checked for the end of the epoch."""
         if not isinstance(data, StreamDataset):
             return self._build(data, sampler, "global batch")
+        # Every world_size-th record, as TrainSampler assigns the positions of a global batch.
         share = slice(self.rank, None, self.world_size)
         loader = self._build(StreamBatches(data, sampler.batch_size, share), sampler, "global batch")
         loader.epoch_ended = EpochEndCheck(gloo_group())
@@ -73,6 +74,7 @@ class LoaderFactory:
                 chosen = data.first(samples)
             sampler = EvaluationSampler(samples, batch_size, rank=self.rank, world_size=self.world_size)
             return self._build(chosen, sampler, "evaluation batch")
+        # Whole batches of consecutive records, as EvaluationSampler assigns them.
         share = slice(self.rank * batch_size, (self.rank + 1) * batch_size)
         batches = StreamBatches(data, batch_size * self.world_size, share, max_samples)
         sampler = EvaluationSampler(None, batch_size, rank=self.rank, world_size=self.world_size)
@@ -112,6 +114,7 @@ def auto_num_workers(local_world_size: int, on_gpu: bool, is_in_memory: bool) ->
     if is_in_memory:
         number, reason = 0, "a batch is assembled from memory at once"
     else:
+        # On a CPU the training itself needs the cores of its threads.
         computing = 1 if on_gpu else torch.get_num_threads()
         number = workers_for(cpus, local_world_size, computing)
         reason = f"{cpus:g} cores for {local_world_size} processes here, each computing with {computing}"

@@ -24,6 +24,7 @@ def resume_point(
     if not state:
         return 0, 0
     epoch, batches = state["epoch"], state["batches"]
+    # At the end of an epoch no sample of the old order remains, so the next epoch may have another order.
     if batches:
         for key, value in identity().items():
             if state.get(key) != value:
@@ -53,6 +54,8 @@ def position_to_save(trainer: Trainer, order: TrainSampler, accumulation: int) -
     processed = current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
     if order.no_steps_since_resume:  # until a batch is trained, Lightning's counters are still the checkpoint's
         return order.epoch, order.batches_done
+    # Lightning's counters are reset when the next epoch begins, so the end of an epoch is saved as the start of the
+    # next.
     if trainer.is_last_batch or processed >= trainer.num_training_batches:
         return order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches
     return order.epoch, int(processed) // accumulation

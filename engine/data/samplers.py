@@ -66,11 +66,14 @@ def global_batches(
         order = hash_permutation(num_samples, seed, epoch, _SAMPLE_ORDER)
         return [order[start : start + batch_size] for start in starts]
     block_order = hash_permutation(len(blocks.starts), seed, epoch, _BLOCK_ORDER)
-    sizes, lengths = blocks.sizes[block_order], np.diff(blocks.starts, append=num_samples)[block_order]
+    sizes, lengths = blocks.sizes[block_order], np.diff(blocks.starts, append=num_samples)[block_order]  # [blocks] each
+    # The memory of the blocks before a block decides its window, and its place in the window.
     windows, offsets = np.divmod(np.cumsum(sizes) - sizes, blocks.window)
     ranks = np.argsort(np.argsort(offsets, kind="stable"))
     windows, ranks = np.repeat(windows, lengths), np.repeat(ranks, lengths)  # from blocks to samples
+    # [num_samples]: the samples block by block, in the random order of the blocks
     samples = np.repeat(blocks.starts[block_order] - np.cumsum(lengths) + lengths, lengths) + np.arange(num_samples)
+    # `lexsort` sorts by its last key first: by window, and at random within a window.
     order = np.lexsort((hash_bits(seed, epoch, _SAMPLE_ORDER, samples), windows))
     batches = (order[start : start + batch_size] for start in starts)
     return [samples[batch[np.argsort(ranks[batch], kind="stable")]] for batch in batches]
@@ -125,7 +128,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         self.epoch, self.batches_done = resume
         self._epoch_stride = 0 if same_epoch else 1
         self.sample_costs, self.blocks = sample_costs, blocks
-        self._trained = trained or count().__next__
+        self._trained = trained or count().__next__  # each call another number: every iteration is an epoch
         self._trained_at_start: int | None = None
 
     @property
@@ -234,6 +237,7 @@ def _split_by_block(groups: NDArray[np.int64], shares: int) -> NDArray[np.int64]
     """
     share_of_sample, next_share = np.empty(len(groups), np.int64), 0
     for group in np.unique(groups):
+        # Parts of a group in turn; the first `remainder` shares from `next_share` on get one sample more.
         positions = np.flatnonzero(groups == group)
         quotient, remainder = divmod(len(positions), shares)
         lengths = quotient + ((np.arange(shares) - next_share) % shares < remainder)

@@ -73,6 +73,7 @@ def move_to_shared_memory(batch: object, max_wait: float = MAX_WAIT, folder: Pat
         for tensor in tensors_of(batch)
         if tensor.numel() and tensor.device.type == "cpu" and not tensor.is_shared()
     ]
+    # `share_memory_` moves the whole storage, also if the tensor is a view of a part.
     size = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
     start, free = time.monotonic(), free_bytes(folder)
     while True:

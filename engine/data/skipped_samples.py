@@ -64,6 +64,7 @@ class SkipCounter:
     def record_bad(self, samples_by_rank: Iterable[Iterable[SkippedSample]]) -> None:
         """Record the bad samples of each rank. Every rank must pass the same."""
         for skip in (skip for skipped in samples_by_rank for skip in skipped):
+            # A digest instead of the text: the state of a checkpoint holds up to `max_bad_samples` of them.
             what = f"{skip.sample} {skip.what}".encode(errors="backslashreplace")  # of a file name that is not UTF-8
             self.different.add(hashlib.blake2b(what, digest_size=8).hexdigest())
 

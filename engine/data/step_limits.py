@@ -22,10 +22,12 @@ def limits_in_optimizer_steps(trainer: Trainer, steps_in_epoch: int | None, accu
         accumulation: micro-batches of an optimizer step.
     """
     limit, interval = trainer.limit_train_batches, trainer.val_check_interval
+    # The float 1.0 is the whole epoch and stays. Lightning's integers are numbers of micro-batches.
     if isinstance(limit, float) and limit < 1 and steps_in_epoch is not None:
         limit = int(steps_in_epoch * limit)
     if isinstance(limit, int):
         trainer.limit_train_batches = limit * accumulation
+        # A fraction of `val_check_interval` refers to the limited epoch.
         steps_in_epoch = limit if steps_in_epoch is None else min(limit, steps_in_epoch)
     if isinstance(interval, float) and interval < 1 and steps_in_epoch is not None:
         interval = max(1, int(steps_in_epoch * interval))

@@ -89,13 +89,17 @@ class StreamBatches:
 
     def __getitem__(self, request: MicroBatchRequest) -> StreamBatch:
         if self._current is None or self._current[:2] != (request.epoch, request.number):
+            # The micro-batches of a global batch come one after the other, and its records are read once for all of
+            # them.
             self._current = self._read(request.epoch, request.number)
         current = self._current
         if not current.records:
             return StreamBatch(0, None)
         positions = request.indices[request.indices != PADDING_INDEX]
+        # Positions count from the start of the epoch, offsets from the start of the global batch.
         offsets = positions - request.number * self.size
         offsets = offsets[offsets < current.records]
+        # Another rank has the records of a short last batch. This rank computes a row of weight zero, to stay in step.
         if not len(offsets):
             padding = self.stream.batch(request.epoch, np.array([PADDING_INDEX]), [current.first])
             return StreamBatch(current.records, padding)
@@ -104,12 +108,14 @@ class StreamBatches:
 
     def _read(self, epoch: int, number: int) -> _GlobalBatch:
         start = number * self.size
+        # An iterator only moves forward, so another epoch or an earlier position starts a new iterator.
         if epoch != self._epoch or start < self._position:
             self._epoch, self._position = epoch, start
             self._records = iter(self.stream.records_from(epoch, start))
         for _ in islice(self._records, start - self._position):
             pass  # global batches that other workers load
         first, own, count = None, [], 0
+        # The last global batch of a limited evaluation may be smaller.
         size = self.size if self.max_records is None else max(0, min(self.size, self.max_records - start))
         for count, record in enumerate(islice(self._records, size), start=1):
             first = record if count == 1 else first  # template for the padding row of a rank without a share
@@ -143,6 +149,7 @@ class EpochEndCheck:
         Raises:
             CollectiveError: the ranks find different numbers.
         """
+        # Once for each global batch: its micro-batches have the same number of records.
         if self._group is not None and self._checked != (request.epoch, request.number):
             self._checked = request.epoch, request.number
             gathered = [torch.empty(1, dtype=torch.int64) for _ in range(torch.distributed.get_world_size(self._group))]
