@@ -95,6 +95,8 @@ class VerifiedCheckpointIO(CheckpointIO):
 
     def next_timestamp(self) -> float:
         """Return `saved_at` for a new checkpoint: now, in seconds since 1970, and later than every known checkpoint."""
+        # Strictly increasing, also within a tick of the clock or after it was set back: the order of checkpoints
+        # depends on it.
         self._latest = max(time.time(), self._latest + 0.001)
         self.trajectory.add(self._latest)
         return self._latest
@@ -143,6 +145,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             return write_temp(path, lambda file: torch.save(content, file), verify)
 
         try:
+            # A checkpoint that cannot be loaded again must fail when it is saved, not when it is needed.
             check_weights_only_loadable(checkpoint)
             if self.asynchronous:
                 checkpoint = self._snapshot.copy_to_cpu(checkpoint)
@@ -172,10 +175,12 @@ class VerifiedCheckpointIO(CheckpointIO):
                     if kept is not None:
                         keep_copy(path, kept)
                 finally:
+                    # Does nothing after a success: the file has got its final name.
                     remove(new)
             except Exception as error:
                 self.record_failure(path, error)
             else:
+                # Only after a success, so that a repeated save replaces the file, too.
                 self._replacing.discard(path)
                 self._outcomes.record_success(path)
                 seconds = time.monotonic() - start
@@ -232,6 +237,7 @@ def _read(path: Path, device: Any) -> dict[str, Any]:
     content = load_lazily(path)
     whole = read_full_checkpoint(path, content.get(GROUPS))
     if "optimizer_states" in whole:
+        # An unsharded 8-bit optimizer is bitsandbytes' own, with its form of the state.
         whole["optimizer_states"] = [as_bitsandbytes(state) for state in whole["optimizer_states"]]
     return {**content, **whole}
 

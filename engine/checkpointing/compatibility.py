@@ -78,6 +78,7 @@ def check_weights_only_loadable(content: Any, key: str = "checkpoint") -> None:
         TypeError: names the key of the first value that cannot be loaded, such as a pathlib.Path.
     """
     kind = type(content)
+    # The exact type: `weights_only` refuses subclasses of dict that it does not know.
     if kind in (dict, OrderedDict):
         for name, value in content.items():
             check_weights_only_loadable(name, f"{key}'s key {name!r}")
@@ -123,6 +124,7 @@ def _family(weight: torch.Tensor) -> str:
 
 
 def _is_loadable(content: object) -> bool:
+    # torch allows further classes, such as dtypes; trying is the only complete test.
     file = io.BytesIO()
     try:
         torch.save(content, file)

@@ -27,6 +27,7 @@ from engine.checkpointing.structure import (
 )
 from engine.checkpointing.verification import CorruptCheckpointError
 
+# Lightning's counters of progress: a loop resets `current`, and never `total`.
 _TRACKER = fields({"ready": COUNT, "completed": COUNT}, {"started": COUNT, "processed": COUNT})
 _BATCHES = fields({"ready": COUNT, "started": COUNT, "processed": COUNT, "completed": COUNT})
 _PROGRESS = fields({"total": _TRACKER, "current": _TRACKER}, {"is_last_batch": FLAG})

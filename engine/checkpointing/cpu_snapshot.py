@@ -22,6 +22,7 @@ class Snapshot:
         """
         tensors: dict[int, Tensor] = {}
         _collect_tensors(checkpoint, tensors)
+        # Buffers of the previous copy. A buffer fits any tensor of the same shape, dtype and kind of memory.
         free = {key: list(buffers) for key, buffers in self._buffers.items()}
         copies: dict[tuple[Any, ...], Tensor] = {}
         memo: dict[int, Any] = {}
@@ -35,6 +36,7 @@ class Snapshot:
         # Copies to pinned memory run asynchronously; the training may change the tensors as soon as this returns.
         if any(tensor.is_cuda for tensor in tensors.values()):
             torch.cuda.synchronize()
+        # `deepcopy` takes each tensor's copy from the memo, by its id, and copies the containers and numbers.
         return copy.deepcopy(checkpoint, memo)
 
     def _take_buffer(self, key: _BufferKey, free: dict[_BufferKey, list[Tensor]]) -> Tensor:

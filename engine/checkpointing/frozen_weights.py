@@ -47,6 +47,7 @@ class FrozenWeights:
 
 def frozen_fingerprints(module: nn.Module) -> dict[str, int]:
     """Return {name: hash} of all parameters that a training does not change."""
+    # `remove_duplicate=False`: the state dict has a tied weight under each of its names.
     frozen = {name: p for name, p in module.named_parameters(remove_duplicate=False) if not is_trained(p)}
     return _fingerprints(frozen)
 
@@ -59,6 +60,7 @@ def strip_frozen(module: nn.Module, checkpoint: dict[str, Any], built: dict[str,
         checkpoint: a Lightning checkpoint.
         built: `frozen_fingerprints` of the module after its construction.
     """
+    # Hash again: code outside of the optimizer may have changed a weight since it was built.
     current = frozen_fingerprints(module)
     checkpoint[KEY] = {name: value for name, value in current.items() if built.get(name) == value}
     checkpoint["state_dict"] = _without(checkpoint["state_dict"], checkpoint[KEY])

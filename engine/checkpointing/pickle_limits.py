@@ -66,9 +66,10 @@ def find_excess(data: bytes) -> str | None:
                 start, position = position, position + _LENGTH[opcode]
                 position += int.from_bytes(data[start:position], "little")
             elif opcode == _GLOBAL:
-                position = data.index(b"\n", data.index(b"\n", position) + 1) + 1
+                position = data.index(b"\n", data.index(b"\n", position) + 1) + 1  # two lines: module, name
             else:
                 return f"it has the opcode {bytes([opcode])!r}, which torch.save does not write"
+            # Simulate the size of the unpickler's stack. A mark remembers the size at which a container began.
             if opcode == _MARK:
                 marks.append(stack)
             elif opcode in _TO_MARK:

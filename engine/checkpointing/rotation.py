@@ -29,6 +29,7 @@ def rotate_in(new: Path, files: list[Path], index: int = 0, shift: bool = True) 
     if shift:
         # Files behind the first unused name need not move.
         end = next((i for i in range(index, len(files)) if not files[i].exists()), len(files) - 1)
+        # From the oldest name to the newest, so that each link replaces a file that has its next name already.
         for i in range(end, index, -1):
             _link(files[i - 1], files[i])
     _replace(new, files[index])
@@ -115,6 +116,7 @@ def _link_or_copy(old: str | Path, new: str | Path) -> None:
 def _replace(old: Path, new: Path) -> None:
     """Rename `old` to `new`, also where `new` is a folder, which os.replace refuses."""
     if new.is_dir() or (old.is_dir() and new.exists()):
+        # For an instant no folder has the name; that is why a rotation of folders keeps at least two.
         aside = temp_path(new, "old")
         remove(aside)
         os.replace(new, aside)

@@ -65,6 +65,7 @@ class SaveOutcomes:
         Raises:
             CollectiveError: a checkpoint could not be saved and the run must end. Raised on all ranks.
         """
+        # The writer thread may append meanwhile, so take as many as there are now.
         outcomes = [self._unshared.popleft() for _ in range(len(self._unshared))]
         for path, error, is_permanent in strategy.broadcast(outcomes):
             if error is None:

@@ -13,7 +13,7 @@ import torch
 Rule = Callable[[Any, str], Iterator[str]]
 """Yields the problems of a value. The second argument is its place in the checkpoint, such as `loops.fit_loop`."""
 
-_MAX_COUNT = 2**53
+_MAX_COUNT = 2**53  # a float64 holds every integer below it
 _MAX_TEXT = 40  # characters of a value that a message quotes
 
 
@@ -46,6 +46,7 @@ def kind(expected: str, accepts: Callable[[Any], bool]) -> Rule:
 
 
 def _is_number(value: object) -> bool:
+    # In Python a bool is an int.
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -53,6 +54,7 @@ COUNT = kind("a count", lambda value: _is_number(value) and isinstance(value, in
 POSITIVE = kind("a positive count", lambda value: isinstance(value, int) and 0 < value < _MAX_COUNT)
 INTEGER = kind("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool))
 NUMBER = kind("a finite number", lambda value: _is_number(value) and abs(value) < _MAX_COUNT and math.isfinite(value))
+# Unlike a NUMBER, a metric may be NaN or infinite.
 METRIC = kind("a number", lambda value: _is_number(value) and (isinstance(value, float) or abs(value) < _MAX_COUNT))
 FLAG = kind("true or false", lambda value: isinstance(value, bool))
 TEXT = kind("a string", lambda value: isinstance(value, str))

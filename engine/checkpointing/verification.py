@@ -75,6 +75,7 @@ def verify_sizes(folder: Path) -> None:
         entries = read_index(folder).storage_data.values()
     except CorruptIndexError as error:
         raise CorruptCheckpointError(str(error)) from error
+    # {file: end of its last entry}; a shard must be at least as long.
     sizes: dict[str, int] = {}
     for entry in entries:
         sizes[entry.relative_path] = max(sizes.get(entry.relative_path, 0), entry.offset + entry.length)

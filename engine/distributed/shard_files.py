@@ -57,6 +57,7 @@ class _SafeReader(FileSystemReader):
     @override
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         index = read_index(Path(self.path))
+        # The rest of what torch 2.13's `read_metadata` does after unpickling.
         index.storage_meta = index.storage_meta or StorageMeta()
         index.storage_meta.load_id = self.load_id
         return index

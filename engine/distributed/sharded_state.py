@@ -71,6 +71,7 @@ def read_shards(
         CorruptIndexError: their index cannot be read.
     """
     sizes = tensor_sizes(folder)
+    # Names and shapes first, so that a foreign checkpoint changes no weight.
     own = {name: tensor.detach() for name, tensor in module.state_dict().items()}
     prefix = weights_prefix(sizes)
     check_shapes({name: tensor.shape for name, tensor in own.items()}, entries_below(sizes, prefix), "the model")
@@ -94,6 +95,7 @@ def read_shards(
             if groups is not None:  # a parameter without gradients has no state
                 stored = {name for group in groups[number : number + 1] for part in group for name in part["params"]}
             check_optimizer_is_complete(optimizer, stored, module)
+    # The weights are read in place; the optimizers get their states only after all reads have succeeded.
     load_tensors(folder, tensors)
     for optimizer, state in zip(optimizers, states, strict=True):
         optimizer.state.clear()
@@ -120,6 +122,7 @@ def read_full_checkpoint(folder: Path, groups: Sequence[Any] | None) -> dict[str
         `state_dict`, and `optimizer_states` if `groups` is given.
     """
     sizes = tensor_sizes(folder)
+    # Whole tensors in host memory: this process alone reads the shards of all ranks.
     wanted = {path: torch.empty(size, dtype=dtype) for path, (size, dtype) in sizes.items()}
     if groups is None:
         prefix = weights_prefix(sizes)
@@ -151,6 +154,7 @@ def gather_full(content: Any, keep: bool) -> Any:
     if isinstance(content, Mapping):
         return {key: gather_full(value, keep) for key, value in content.items()}
     if isinstance(content, DTensor):
+        # All ranks take part in the gather, also those that drop the result.
         content = whole(content)
     if isinstance(content, Tensor):
         return content.detach().cpu() if keep else None
@@ -184,6 +188,7 @@ def load_full(
         raise MismatchError(f"it has the state of {len(states)} optimizers, expected {len(optimizers)}")
     for optimizer, state_dict in zip(optimizers, states, strict=False):  # an evaluation has no optimizer
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        # torch numbers parameters in the order of the groups, so positions correspond.
         numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
         if len(numbers) != len(parameters):
             raise MismatchError(f"optimizer state of {len(numbers)} parameters, expected {len(parameters)}")
