@@ -45,6 +45,7 @@ class ChildRanks:
         Args:
             timeout: seconds that they have to end by themselves.
         """
+        # One deadline for all of them, not one each.
         deadline = time.monotonic() + timeout
         for process in self._processes:
             try:

@@ -18,6 +18,7 @@ def dump_all_stacks() -> str:
     """Return the stacks of all threads of this process, the main thread first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
+    # False sorts before True: the main thread first.
     frames = sorted(sys._current_frames().items(), key=lambda item: item[0] != main)
     return "\n".join(
         f"thread {names.get(number, number)}\n" + "".join(traceback.format_stack(frame)) for number, frame in frames

@@ -46,6 +46,7 @@ class HeartbeatClient:
         default = default_store()
         # Torch separates the keys of restarts with a prefix of the default store. The client connects to the underlying
         # store, so it shares a prefix of its own through the default store.
+        # The first rank sets the prefix; all others receive it.
         self._prefix = default.compare_set("lockstep", "", uuid.uuid4().hex).decode()
         while isinstance(default, PrefixStore):
             default = default.underlying_store
@@ -120,9 +121,11 @@ class HeartbeatClient:
             store.compare_set("failure", "", json.dumps(self._own_report))
         if self.failure is None and store.check(["failure"]):
             failure = FailureReport(*json.loads(store.get("failure")))
+            # Each rank adds 1 when it has read the failure; `await_readers` waits for all.
             store.add("readers", 1)
             self.failure = failure
         if self.failure is not None:
+            # Adding 0 reads a counter, whereas `get` would wait for a key that does not exist.
             self._readers = store.add("readers", 0)
         ranks = range(self._world_size) if self.reads_all else (0,)
         keys = {rank: f"heartbeat/{rank}" for rank in ranks if rank != self._rank}
@@ -131,6 +134,7 @@ class HeartbeatClient:
         found = store.multi_get(list(keys.values())) if keys else []
         self.heartbeats = {rank: Heartbeat.decode(text) for rank, text in zip(keys, found, strict=True)}
         if self._is_leaving:
+            # Counts this rank once, and then only reads.
             self._ranks_left = store.add("left", 0 if self._ranks_left else 1)
         self._refusals = 0
         self.exchanges += 1

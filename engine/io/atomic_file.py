@@ -71,6 +71,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         raise FileExistsError(f"{folder} exists already; export writes a new directory")
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = temp_path(folder)
+    # A killed process with the same PID may have left it.
     remove(temporary)
     temporary.mkdir()
     try:
@@ -145,6 +146,7 @@ def remove_leftovers(folder: Path, kind: str = ".ckpt") -> list[str]:
 
 def _has_writer(path: Path, host: str, pid: int) -> bool:
     if host == _host():
+        # This process has not written yet, so a file with its PID is of an earlier process.
         return psutil.pid_exists(pid) and pid != os.getpid()
     # On a shared file system only the age shows whether a process of another host still writes.
     try:

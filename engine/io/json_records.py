@@ -26,7 +26,7 @@ def parse_json(data: bytes | str) -> Any:
 
     Raises:
         ValueError: the text is not UTF-8 or not JSON, an object has a key twice, a number is out of range, a
-            surrogate has no partner, or values are nested more than DEEPEST deep. The message does not name the file.
+            surrogate has no partner, or values are nested more than MAX_DEPTH deep. The message does not name the file.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
@@ -57,11 +57,12 @@ def iterate_lines(path: Path, expected: str) -> Iterator[tuple[int, bytes]]:
         expected: what the file should be, for messages, for example "an object per line".
 
     Raises:
-        ValueError: the file is compressed, or a line is longer than LONGEST_LINE; the message names file and line.
+        ValueError: the file is compressed, or a line is longer than MAX_LINE_BYTES; the message names file and line.
         OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         number = 0
+        # One byte more than allowed, so that a longer line is detected without reading it whole.
         while line := file.readline(MAX_LINE_BYTES + 1):
             if not number:
                 check_text_file(line, path, expected)
@@ -71,6 +72,7 @@ def iterate_lines(path: Path, expected: str) -> Iterator[tuple[int, bytes]]:
                     f"{path}, line {number + 1}: found more than {MAX_LINE_BYTES:,} bytes without a line end; "
                     f"expected {expected}, of at most {MAX_LINE_BYTES:,} bytes"
                 )
+            # `readline` splits at line feeds only; a file may end its lines with carriage returns.
             for part in line.splitlines():
                 number += 1
                 if part.strip():
@@ -132,6 +134,7 @@ def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     found = dict(pairs)
     if len(found) < len(pairs):
+        # `dict` has dropped a value. Only now is the slower search for the key worth its time.
         seen: dict[str, Any] = {}
         for key, value in pairs:
             if key in seen:

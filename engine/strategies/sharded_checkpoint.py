@@ -77,6 +77,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         if self.is_global_zero:
             plugin.finish_writing()
         begun = time.monotonic()
+        # All ranks write into one folder. The name contains the host and PID of rank 0.
         temporary = Path(self.broadcast(str(temp_path(path))))
         error: Exception | None = None
         try:
@@ -95,6 +96,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
     def _write_shards(self, checkpoint: dict[str, Any], folder: Path) -> None:
         from engine.distributed.sharded_state import GROUPS, write_shards
 
+        # The tensors go into shards; the rest of the checkpoint is small and equal on all ranks.
         weights, states = checkpoint.pop("state_dict"), checkpoint.pop("optimizer_states", [])
         write_shards(folder, weights, states)
         if self.is_global_zero:
@@ -120,6 +122,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
                 require_structure(content, path)
             except (ValueError, OSError) as error:  # a corrupt checkpoint is a ValueError, too
                 problem = str(error)
+        # Rank 0 alone reads every byte; all ranks raise what it has found.
         problem = self.broadcast(problem)
         if problem:
             raise CorruptCheckpointError(f"{problem}. --ckpt_path last uses the newest intact checkpoint of a run")
@@ -127,6 +130,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         assert module is not None
         try:
             if path.is_dir():
+                # Before the first step an optimizer has no state to check.
                 starts = not content.get("global_step")
                 self._check_saved_optimizer(path, content.get(GROUPS))
                 read_shards(path, module, self.optimizers, content.get(GROUPS), starts)

@@ -72,6 +72,7 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
             return
         # torch logs once per process that sums over both axes of the mesh could be merged.
         logging.getLogger("torch.distributed.tensor").setLevel(logging.ERROR)
+        # First divide the layers within each group; then FSDP shards what each rank holds.
         ranks = self._ranks()
         for layer, style in model.tensor_parallel_layers(self.tensor_parallel).items():
             # Each rank has the whole weight and keeps its part.
@@ -80,6 +81,7 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
         options, reshard = self.options(), self.sharding_strategy != "SHARD_GRAD_OP"
         everywhere, layers = self.mesh(), repeated_layers(model)
         for layer in layers:
+            # A divided weight differs within a group, so it is sharded over groups, not over all ranks.
             divided = any(isinstance(weight, DTensor) for weight in layer.parameters())
             fully_shard(layer, mesh=groups if divided else everywhere, reshard_after_forward=reshard, **options)
         inside = {part for layer in layers for part in layer.modules()}
