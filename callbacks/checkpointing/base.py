@@ -39,6 +39,7 @@ class RotatingCheckpoint(Checkpoint):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
             return
+        # The command line sets the plugin. A Trainer that is created in Python has Lightning's.
         if not isinstance(trainer.strategy.checkpoint_io, VerifiedCheckpointIO):
             trainer.strategy.checkpoint_io = VerifiedCheckpointIO()
         self.io = trainer.strategy.checkpoint_io
@@ -46,6 +47,7 @@ class RotatingCheckpoint(Checkpoint):
         self.files = [folder / self._file_name(index) for index in range(self.keep)]
         self.io.set_rotation(self.files)
         if trainer.is_global_zero:
+            # All ranks share the folder, so rank 0 alone cleans it.
             for name in remove_leftovers(folder):
                 log.info("removed %s, a temporary file of a killed process", name)
 
@@ -64,6 +66,7 @@ class RotatingCheckpoint(Checkpoint):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.is_disabled(trainer):
             return
+        # No save follows that could succeed instead, so a single failure ends the run now.
         self.io.sync_outcomes(trainer.strategy, last=True)
         if trainer.is_global_zero and self.files[0].exists():
             self._remove_surplus()

@@ -60,6 +60,7 @@ class BestCheckpoint(RotatingCheckpoint):
 
     def _sort_files(self) -> list[float | None]:
         """Move the intact files to the front, best first, and return the score of each file."""
+        # A file without a score may be corrupt or of another metric; a later save may replace it.
         found = {i: score for i, path in enumerate(self.files) if (score := self._read_score(path)) is not None}
         order = sorted(found, key=found.__getitem__, reverse=self.mode == "max")
         try:
@@ -81,6 +82,7 @@ class BestCheckpoint(RotatingCheckpoint):
             skipped = event("checkpoint_skipped", path=str(path), reason=str(error))
             log.warning("WARNING: %s; the next evaluation replaces it", error, extra=skipped)
             return None
+        # Lightning's own callbacks save checkpoints without this state.
         except KeyError:
             return None
         return saved["score"] if (saved["monitor"], saved["mode"]) == (self.monitor, self.mode) else None
@@ -90,6 +92,7 @@ class BestCheckpoint(RotatingCheckpoint):
         if self.is_disabled(trainer):
             return
         self._require_monitor(trainer, CollectiveError)
+        # The last save has failed meanwhile, so the files are as they were before it.
         if self._pending is not None and self.io.has_failed(self._pending[0]):
             self._scores = self._pending[1]
         score = float(trainer.callback_metrics[self.monitor])
@@ -105,6 +108,7 @@ class BestCheckpoint(RotatingCheckpoint):
                 self._discard(free, index)
             self._scores.pop(free)
             self._scores.insert(index, score)
+            # `state_dict` puts the score into this checkpoint alone. Another checkpoint, such as last.ckpt, has None.
             self._score = score
             self._save(trainer, index)
             self._score = None
@@ -133,6 +137,7 @@ class BestCheckpoint(RotatingCheckpoint):
 
     def _insert_position(self, score: float) -> int | None:
         for index, kept in enumerate(self._scores):
+            # `>=`: of equal values the last is the best.
             if kept is None or (score >= kept if self.mode == "max" else score <= kept):
                 return index
         return None

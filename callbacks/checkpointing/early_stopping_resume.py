@@ -39,6 +39,7 @@ class EarlyStoppingFromConfig(Callback):
 
     @override
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        # Lightning calls this hook before it restores the states, so a change of the checkpoint takes effect.
         for callback in trainer.early_stopping_callbacks:
             state = checkpoint.get("callbacks", {}).get(callback.state_key)
             if isinstance(callback, EarlyStopping) and state is not None:

@@ -35,4 +35,5 @@ def is_last_step(trainer: Trainer, max_steps: int | None = None) -> bool:
     limit = trainer.max_steps if max_steps is None else max_steps
     if 0 <= limit <= trainer.global_step:
         return True
+    # `current_epoch` counts finished epochs, so the current epoch is not among them.
     return trainer.is_last_batch and trainer.current_epoch + 1 == trainer.max_epochs

@@ -36,6 +36,7 @@ class LastCheckpoint(RotatingCheckpoint):
 
     @override
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        # A checkpoint of plain Lightning has no `saved_at`.
         if trainer.state.fn == "fit" and "saved_at" in checkpoint:
             self.io.resume_from(checkpoint["saved_at"])
 
@@ -45,6 +46,7 @@ class LastCheckpoint(RotatingCheckpoint):
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # The resumed step is on the disk already.
         self._saved_step, self._has_started = trainer.global_step, True
         if trainer.is_global_zero:
             for path in list_checkpoints(Path(trainer.default_root_dir)):
@@ -52,7 +54,7 @@ class LastCheckpoint(RotatingCheckpoint):
         if self._resumes_from_another(trainer):
             # last.ckpt was skipped and may be corrupt, so rotation must not move it over a good checkpoint.
             self.io.replace_next(self.files[0])
-            self._saved_step = -1
+            self._saved_step = -1  # last.ckpt is of no step of this start
 
     @override
     def on_train_batch_end(
@@ -67,6 +69,7 @@ class LastCheckpoint(RotatingCheckpoint):
         is_due = step % self.every_n_steps == 0 or self._is_kept(step)
         if step != self._saved_step and (is_end or is_due):
             self._after_validation = validation_follows(trainer)
+            # Saved after a validation that follows, so that a resumed run neither skips nor repeats it.
             if not self._after_validation:
                 self._save(trainer)
 
@@ -83,6 +86,7 @@ class LastCheckpoint(RotatingCheckpoint):
 
     @override
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # `max_steps` may end an epoch before its last batch; `on_train_batch_end` has saved then.
         if trainer.is_last_batch and not self.is_disabled(trainer) and trainer.global_step != self._saved_step:
             self._save(trainer)
 

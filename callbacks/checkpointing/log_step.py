@@ -26,6 +26,7 @@ class ResumeLogStep(Callback):
     @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._is_resumed and not trainer.sanity_checking:
+            # The validation belongs to the last step, which Lightning counts after it.
             set_log_step(trainer, trainer.global_step - 1)
 
     @override

@@ -27,6 +27,7 @@ class ResumePendingValidation(Callback):
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint.get("loops", {}).get("fit_loop", {})
         batches = loops.get("epoch_loop.val_loop.batch_progress", {}).get("total", {})
+        # A batch that is started and not processed marks a pending validation; see `Preemption`.
         if trainer.state.fn != "fit" or batches.get("started") == batches.get("processed"):
             return
         self._is_pending = True
@@ -50,6 +51,7 @@ class ResumePendingValidation(Callback):
 
     @override
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # After the last batch of an epoch, `on_train_epoch_end` saves: the epoch has ended then.
         if not trainer.is_last_batch:
             self._save(trainer)
 

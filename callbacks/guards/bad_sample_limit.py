@@ -56,6 +56,7 @@ class BadSampleLimit(Callback):
 
     @override
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
+        # The backward pass has summed the counters of this step over all ranks.
         module = run_module(pl_module)
         if module.is_log_step:
             data = module.data
@@ -71,6 +72,7 @@ class BadSampleLimit(Callback):
 
     def _check_training(self, trainer: Trainer, pl_module: LockstepModule) -> dict[str, int]:
         totals, data = self._training.totals, pl_module.data
+        # The totals are equal on all ranks, so either all of them gather or none.
         if totals["bad"] > self._num_listed:
             self._num_listed = totals["bad"]
             self._training.record_bad(self._list_new(trainer, "train"))
@@ -118,11 +120,13 @@ class BadSampleLimit(Callback):
 
     def _check_evaluation(self, trainer: Trainer, pl_module: LockstepModule, stage: str, where: str) -> None:
         data = pl_module.data
+        # Equal on all ranks, as it is a setting.
         if not data.skips_bad_samples:
             return
         bad = self._evaluation.totals(pl_module.device)["bad"]
         if bad:
             self._list_new(trainer, stage)
+        # Lightning refuses `log` in a prediction.
         if stage != "predict":
             pl_module.log(f"{stage}/bad_samples", float(bad), batch_size=1)
         check_skip_limit(bad, data.max_bad_samples, where)
@@ -181,6 +185,7 @@ class BadSampleList:
             step: number of finished optimizer steps.
             samples_by_rank: the bad samples of each rank.
         """
+        # The file is the only record of what earlier starts have listed.
         listed = self._read()
         file = AppendOnlyFile(self.path)
         for rank, samples in enumerate(samples_by_rank):

@@ -83,6 +83,7 @@ class FiniteGuard(Callback):
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        # Before the first forward pass of the step, which changes the statistics.
         if self._norm_buffers and batch_idx % trainer.accumulate_grad_batches == 0:
             copy_all(self._buffers_before, self._norm_buffers)
 
@@ -102,6 +103,7 @@ class FiniteGuard(Callback):
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         if scaler is None or scaler.get_scale() < 1 or not pl_module.mean_loss.isfinite():
             return False
+        # GradScaler has no public name for what it has found, so the gradients are read again.
         parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
         if all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in parameters):
             return False  # only their squares overflow: the scaler would take the step
@@ -132,6 +134,7 @@ class FiniteGuard(Callback):
             )
         self.skipped, self.consecutive_skips = self.skipped + 1, self.consecutive_skips + 1
         for buffer, before in zip(self._norm_buffers, self._buffers_before, strict=True):
+            # The forward passes of the skipped step have changed the statistics.
             buffer.copy_(before)
         log.warning(
             "%s\nThis step is skipped (%d so far)", description, self.skipped,
@@ -177,9 +180,11 @@ def describe_non_finite(trainer: Trainer, pl_module: LockstepModule, norm: float
         norm: norm of the gradient.
     """
     step, epoch = trainer.global_step + 1, trainer.current_epoch
+    # `ready` counts the micro-batch that is being trained, too.
     batch = (trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1) // trainer.accumulate_grad_batches
     lines = [f"step {step} (epoch {epoch}, global batch {batch} of it): the gradient is not finite, its norm is {norm}"]
     width = trainer.world_size // data_rank(trainer).size  # ranks that read the same samples
+    # [micro-batches] on this rank; gathered: [world size, micro-batches]
     is_broken = torch.stack([~loss.isfinite() for loss in pl_module.losses_of_step])
     for rank, micro_batches in enumerate(all_gather_tensor(is_broken.int()).tolist()):
         for broken, samples in zip(micro_batches, _samples(trainer, rank // width), strict=False):
@@ -205,6 +210,7 @@ def _first_samples(samples: list[int]) -> str:
 
 def _non_finite_parameters(pl_module: LockstepModule) -> str:
     """Name the first parameters with a non-finite gradient, in the order of the model."""
+    # The gradient of a table's rows is on the parameter `touched`, not on the weight.
     touched = {table.weight: table.touched for table in pl_module.row_tables}
     named = [(name, touched.get(weight, weight).grad) for name, weight in pl_module.named_parameters()]
     gradients = [(name, gradient) for name, gradient in named if gradient is not None]

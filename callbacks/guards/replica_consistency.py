@@ -40,6 +40,7 @@ class ReplicaConsistencyCheck(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
+        # The hook runs after each micro-batch, and the comparison once a step.
         step = trainer.global_step
         if step != self._last_compared and step % self.every_n_steps == 0:
             self._last_compared = step
@@ -54,6 +55,7 @@ def compare_replicas(trainer: Trainer, pl_module: LightningModule) -> None:
     """
     trained = [(name, parameter) for name, parameter in pl_module.named_parameters() if is_trained(parameter)]
     own = torch.stack([hash_tensor(parameter) for _, parameter in trained])
+    # [world size, parameters]; one transfer to the host for all hashes
     of_ranks = all_gather_tensor(own).cpu()
     unequal = (of_ranks != of_ranks[0]).any(dim=0).nonzero().flatten().tolist()
     if unequal:

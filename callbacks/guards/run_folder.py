@@ -36,6 +36,7 @@ class RunFolderGuard(Callback):
 
     @override
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
+        # At the end of the backward pass the counters are summed, so rank 0 checks before it.
         module = run_module(pl_module)
         if module.is_log_step and is_last_micro_batch(trainer) and trainer.is_global_zero and self._is_gone(trainer):
             module.counters.add(GONE)

@@ -45,6 +45,7 @@ class UnusedParameterCheck(Callback):
         self._trained = {name: part for name, part in pl_module.named_parameters() if part.requires_grad}
         self._has_gradient: set[str] = set()
         self._pending = bool(self._trained) and not has_sharded_weights(trainer.strategy)
+        # The hooks run when a gradient is accumulated, so they see it although the reducer is off.
         self._hooks = [
             part.register_post_accumulate_grad_hook(lambda _, name=name: self._has_gradient.add(name))
             for name, part in self._trained.items()
@@ -62,16 +63,19 @@ class UnusedParameterCheck(Callback):
     def _check(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._pending = False
         for hook in self._hooks:
+            # Only the first step is checked; hooks would slow down all others.
             hook.remove()
         unused = self._find_unused(pl_module)
         if unused:
             self._report(unused, trainer.world_size)
+        # The gradients are still local: send them through DDP's reducer now.
         if self._ddp is not None and not self._ddp_tolerates:
             reduce_local_gradients(self._ddp)
 
     def _find_unused(self, pl_module: LightningModule) -> dict[str, list[int]]:
         """Return {parameter: ranks on which it has no gradient}, equal on all ranks. A collective."""
         own = torch.tensor([name not in self._has_gradient for name in self._trained], dtype=torch.int32)
+        # [world size, parameters], transposed: for each parameter the ranks without a gradient
         of_parameters = all_gather_tensor(own.to(pl_module.device)).T.tolist()
         return {
             name: [rank for rank, is_unused in enumerate(of_ranks) if is_unused]

@@ -56,6 +56,7 @@ class GrowthDetector:
             size: bytes of the rank with most.
         """
         self._num_logs += 1
+        # The rise begins again at each log that does not exceed the last.
         if self._num_logs <= _WARM_UP_LOGS or size <= self._last or not self.first:
             self.logs, self.first = 0, size
         else:
@@ -121,16 +122,18 @@ class MemoryMonitor(Callback):
     def _log(self, trainer: Trainer, pl_module: LightningModule) -> None:
         device = trainer.strategy.root_device
         if device.type == "cuda":
-            # allocated, not reserved: the reserve of the caching allocator grows to whatever the device has
+            # Allocated, not reserved: the reserve of the caching allocator grows to whatever the device has.
             used = torch.cuda.max_memory_allocated(device)
+            # The peak of the next log begins here.
             torch.cuda.reset_peak_memory_stats(device)
         else:
             used = host_memory.resident()
+        # [world size], bytes
         of_ranks = all_gather_tensor(torch.tensor(used, dtype=torch.int64, device=device)).tolist()
         pl_module.log("train/memory_gib", max(of_ranks) / _GIB, on_step=True, on_epoch=False, batch_size=1)
         if not self._has_warned_uneven and trainer.is_global_zero:
             self._has_warned_uneven = self._warn_uneven(of_ranks)
-        # every rank updates the detector; only rank 0 speaks
+        # Every rank updates the detector; only rank 0 logs.
         if self._growth.update(max(of_ranks)) and trainer.is_global_zero and not self._has_warned_growth:
             self._has_warned_growth = True
             log.warning(

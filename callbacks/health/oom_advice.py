@@ -60,6 +60,7 @@ def peak(device: torch.device) -> str:
     if others > _GIB:  # a CUDA context takes about half of it
         text += f"; {_gib(others)} are taken by other processes or outside torch, see nvidia-smi"
     if reserved - torch.cuda.memory_allocated(device) > reserved // 5:
+        # More than a fifth of the reserve is free, but in pieces that are too small.
         text += "; reserved memory is fragmented: PYTORCH_ALLOC_CONF=expandable_segments:True"
     return text
 
@@ -93,6 +94,7 @@ def _settings(
             yield f"--data.init_args.evaluation_batch_size {size // 2}", "metrics do not depend on it"
         return
     if phase in _BATCH_PHASES:
+        # Halving the micro-batch keeps all numbers up to rounding, so it comes first.
         smaller = datamodule.plan.halved() if pl_module.supports_grad_accumulation else None
         if smaller is not None:
             steps = f"{smaller.accumulation} accumulation step{'s' * (smaller.accumulation != 1)}"
@@ -108,6 +110,7 @@ def _settings(
             "--config configs/overlays/fsdp.yaml",
             f"weights and optimizer state in {trainer.world_size} shards",
         )
+    # On a GPU the exhausted memory is the device's, where workers have none.
     if datamodule.workers and not on_gpu:
         yield f"--data.init_args.num_workers {datamodule.workers // 2}", "each worker needs memory"
     if not on_gpu:
@@ -117,6 +120,7 @@ def _settings(
 def _tensors(content: object, name: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(content, Tensor):
         yield name, content
+    # A NamedTuple is a Sequence, too; its fields have names.
     elif isinstance(content, tuple) and hasattr(content, "_fields"):
         yield from _named(zip(content._fields, content, strict=True), name)
     elif isinstance(content, Mapping):

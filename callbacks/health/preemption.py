@@ -76,6 +76,7 @@ class Preemption(Callback):
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         # The module sends the counters at the end of its backward pass.
         counters = run_module(pl_module).counters
+        # Once for each rank: STOP is the number of ranks with a signal.
         if stop_signals.received and not self._is_counted:
             self._is_counted = True
             counters.add(STOP)
@@ -92,6 +93,7 @@ class Preemption(Callback):
             return
         if not self._must_stop and self._poll.due(trainer.global_step):
             counters = run_module(pl_module).counters
+            # Equal on all ranks, so all of them stop after the same step.
             self._must_stop = counters.total(STOP) > 0
             if self._poll.is_adaptive:
                 self._poll.record(trainer.global_step, counters.total(SECONDS))
@@ -110,6 +112,7 @@ class Preemption(Callback):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             trainer.fit_loop.epoch_loop.val_loop.batch_progress.total.reset()  # see _mark_validation_pending
+            # `on_train_batch_end` saves nothing before a validation. This checkpoint has the validation pending.
             if self._must_stop:
                 self._stop_evaluation(trainer)
 
@@ -151,6 +154,7 @@ class Preemption(Callback):
         self._saved = True
 
     def _stop(self, trainer: Trainer) -> None:
+        # The ranks may have received different signals, and must end with the same exit code.
         number = _largest_signal(trainer)
         stopped = f"stopped by {signal.Signals(number).name}"
         extra = event("run_preempted", signal=signal.Signals(number).name, saved=self._saved)
@@ -176,6 +180,7 @@ def _largest_signal(trainer: Trainer) -> int:
 
 def _max_over_ranks(trainer: Trainer, *values: float) -> list[float]:
     """Return the maximum of each value over ranks. A collective."""
+    # float32, because MPS has no float64. It holds every signal number exactly.
     largest = trainer.strategy.reduce(
         torch.tensor(values, dtype=torch.float32, device=trainer.strategy.root_device), reduce_op="max"
     )

@@ -33,6 +33,7 @@ def requeue_job(environ: Mapping[str, str], has_progress: bool = True) -> None:
     if "SLURM_ARRAY_JOB_ID" in environ:
         job = f"{environ['SLURM_ARRAY_JOB_ID']}_{environ['SLURM_ARRAY_TASK_ID']}"
     try:
+        # `scontrol show job` prints Key=Value pairs, separated by spaces.
         facts = dict(re.findall(r"(\w+)=(\S*)", _scontrol("show", "job", job)))
         reason = _reason_to_stay(facts)
         if reason:

@@ -58,6 +58,7 @@ class JsonLogFile(_FileHandler):
         self.path = folder / (f"log-{rank}.jsonl" if rank else "log.jsonl")
         self._file: AppendOnlyFile | None = None
         self._failed = False
+        # Rank 0 has all other records.
         if rank:
             self.addFilter(_is_rank_specific)
 

@@ -75,6 +75,7 @@ class JsonlLogger(MetricSink):
         kept = [line for line in lines if _step_of(line) <= step]
         training = (json.loads(line) for line in reversed(kept))
         self.last_training_step = next((record["step"] for record in training if not stage_of(record)), 0)
+        # Replace the file at once, so that a kill loses no record. The open file would still be the old one.
         if len(kept) < len(lines):
             self._file.close()
             new = self.path.with_suffix(".jsonl.new")

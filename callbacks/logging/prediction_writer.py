@@ -45,6 +45,7 @@ class PredictionWriter(BasePredictionWriter):
             raise IsADirectoryError(f"{target} is a directory, expected a file to replace or none: move it away")
         # File names with bytes that are not UTF-8 become escapes, which JSON has.
         own = data_rank(trainer)
+        # Ranks of a tensor-parallel group predict the same rows, so one of them writes.
         part = self._part_path(trainer, own.rank) if own.is_group_leader else Path(os.devnull)
         self._part = part.open("w", encoding="utf-8", errors="backslashreplace")
 
@@ -59,6 +60,7 @@ class PredictionWriter(BasePredictionWriter):
         batch_idx: int,
         dataloader_idx: int,
     ) -> None:
+        # In ascending order, on which the merge relies.
         for row, answer in sorted([*prediction, *_skipped_rows(trainer)], key=lambda line: line[0]):
             self._part.write(f"{row}\t{json.dumps(answer, ensure_ascii=False)}\n")
 

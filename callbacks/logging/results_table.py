@@ -84,11 +84,13 @@ class ResultsTable(Callback):
         self.best, self.baselines = state_dict["best"], state_dict["baselines"]
 
     def _is_best(self, trainer: Trainer, metrics: dict[str, float]) -> bool:
+        # Without a metric to select by, the newest evaluation counts as the best.
         selecting = [checkpoint for checkpoint in _monitoring(trainer) if checkpoint.monitor in metrics]
         if not selecting or not self.best:
             return True
         checkpoint = selecting[0]
         assert checkpoint.monitor is not None
+        # Of equal values the last is the best, as for BestCheckpoint.
         new, old = metrics[checkpoint.monitor], self.best.get(checkpoint.monitor, math.nan)
         return math.isnan(old) or (new >= old if checkpoint.mode == "max" else new <= old)
 
@@ -169,6 +171,7 @@ def _print_table(title: str, rows: list[tuple[str, dict[str, float]]], remark: s
     ]
     lines = [["", *metrics], *cells]
     if len(rows) == 1 or len(metrics) > _MAX_COLUMNS:
+        # Transpose: a row for each metric, a column for each system.
         lines = [list(line) for line in zip(*lines, strict=True)]
     table = Table(title=title, title_justify="left", title_style="bold")
     for heading in lines[0]:

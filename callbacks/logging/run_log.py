@@ -61,6 +61,7 @@ class RunLog(Callback):
             folder.mkdir(parents=True, exist_ok=True)
         command = trainer.state.fn.value if trainer.state.fn else None
         rank = trainer.global_rank
+        # All ranks write their records as JSON; rank 0 alone writes text and metrics.
         json_formatter = JsonFormatter(
             folder.name, rank, lambda: self._step(trainer), command, local_rank=trainer.local_rank
         )
@@ -76,6 +77,7 @@ class RunLog(Callback):
         self._metrics = JsonlLogger(folder / "metrics.jsonl", lambda: self._progress(trainer), self._altered)
         for tracker in trainer.loggers:
             if isinstance(tracker, ExperimentTracker):
+                # The same steps as in metrics.jsonl.
                 tracker.finished_steps = lambda: self._progress(trainer)[0]
         trainer.loggers = [*trainer.loggers, self._metrics]
         bar = trainer.progress_bar_callback
@@ -108,6 +110,7 @@ class RunLog(Callback):
         for logger in trainer.loggers:
             if isinstance(logger, TensorBoard):
                 logger.begin()
+        # The steps after the checkpoint are trained again and logged again.
         self._metrics.drop_after(trainer.global_step)
         self._log_lost_metrics(trainer)
         self._start = time.monotonic()

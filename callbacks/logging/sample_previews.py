@@ -73,6 +73,7 @@ class SamplePreviewLogger(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking or not self._is_enabled(pl_module):
             return
+        # On all ranks: it may gather the contents.
         renderers = pl_module.sample_previews()
         if renderers and trainer.is_global_zero:
             self._log_previews(trainer, renderers)
@@ -126,6 +127,7 @@ class SamplePreviewLogger(Callback):
         self._disk_failed = False
         files = preview_files(run)
         if len(files) > _MAX_FILES:
+            # One file more than allowed: remove the file whose neighbours cover its place best.
             remove(files[_most_redundant([step for step, _ in files])][1])
 
 

@@ -65,6 +65,7 @@ class AutoMicroBatch(Callback):
         configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent
         plan: BatchPlan | None = data.plan
         while plan is not None:
+            # `data.plan` follows from it; the value stays if the candidate fits.
             data.micro_batch_size = plan.micro_batch_size
             with extended_timeout(trainer, f"start-up, micro-batches of {plan.micro_batch_size}"):
                 fits, memory = self._try_plan(trainer, module, data)
@@ -91,6 +92,7 @@ class AutoMicroBatch(Callback):
             fits, memory = False, oom_message(trainer, pl_module, FORWARD, batch)
         del batch  # before the cache is freed
         free_cached_memory(device)
+        # The rank with the least free memory decides.
         return bool(all_gather_tensor(torch.tensor(int(fits), device=device)).min()), memory
 
 
@@ -135,6 +137,7 @@ def _two_passes(trainer: Trainer, pl_module: LockstepModule, batch: object) -> N
     """
     with trial_pass(trainer, pl_module, batch) as run_pass:
         trained = [parameter for parameter in pl_module.parameters() if parameter.requires_grad]
+        # DDP's buckets are one more copy of the gradients.
         copies = _OPTIMIZER_STATES + isinstance(trainer.strategy, DDPStrategy)
         reserved = [torch.empty_like(parameter) for parameter in trained for _ in range(copies)]
         for table in pl_module.row_tables:

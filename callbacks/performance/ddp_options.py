@@ -54,6 +54,7 @@ class DDPOptions(Callback):
 
     @override
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Lightning wraps the module after the setup hooks, so the wrapper exists only now.
         ddp = trainer.strategy.model
         if trainer.world_size == 1 or not isinstance(ddp, DistributedDataParallel):
             return

@@ -35,6 +35,7 @@ class EnergyMonitor(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         device = trainer.strategy.root_device
         self._meter = EnergyMeter(cpu_counters() if trainer.local_rank == 0 else [], gpu_counters(device))
+        # All ranks stay or all leave, because adding is a collective; a node may have no counters.
         if not all_gather_tensor(torch.tensor(int(self._meter.has_counters), device=device)).any():
             leave_training(self, trainer)
             return
@@ -79,6 +80,7 @@ class EnergyMonitor(Callback):
         own = torch.tensor(self._pending, dtype=torch.float32, device=trainer.strategy.root_device)
         used = Joules(*all_gather_tensor(own).sum(0).tolist())
         self._total, self._pending = self._total.plus(*used), Joules()
+        # Up to the reading, not to the end of the all-gather.
         self._added_at = self._read_at
         if trainer.is_global_zero:
             write_energy(self._folder, self._total)

@@ -58,6 +58,7 @@ class Stragglers(Callback):
         waited = (run_trainer(trainer).train_dataloader.waited - self._waited) / steps
         # Time in the backward pass is excluded: there a fast rank waits for a slow one.
         own = torch.tensor([waited + self._computed / steps, waited], device=trainer.strategy.root_device)
+        # [world size, 2], transposed
         seconds, waits = all_gather_tensor(own).T.tolist()
         slowest, ratio = find_slowest(seconds)
         pl_module.log_dict(

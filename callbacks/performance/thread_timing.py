@@ -56,6 +56,7 @@ def time_threads(trainer: Trainer, pl_module: LockstepModule, threads: int) -> R
     data = run_trainer(trainer).datamodule
     size = data.plan.micro_batch_size
     try:
+        # At most two rounds: the whole micro-batch, and if that takes too long, the part that fits the time.
         for is_last in (False, True):
             batch, all_loaded = _load_batch(data, size)
             if not all_loaded:

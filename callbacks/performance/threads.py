@@ -78,6 +78,7 @@ class Threads(Callback):
     def _report_stated(self, trainer: Trainer, stage: str) -> None:
         number, recorded = torch.get_num_threads(), self.known.recorded
         log.debug("threads: %d, set by %s", number, self.known.stated_by)
+        # With another world size the training differs by rounding anyway.
         same_run = stage == "fit" and self.known.processes == trainer.world_size
         if same_run and recorded not in (None, number):
             log.info(

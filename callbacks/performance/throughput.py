@@ -96,6 +96,7 @@ class Throughput(Callback):
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         module, waited = run_module(pl_module), run_trainer(trainer).train_dataloader.waited
+        # Added before the backward pass, whose all-reduce sums the counters.
         module.counters.add(WAITED, waited - self._counted_wait)
         self._counted_wait = waited
         counts = module.throughput_counts(batch)
@@ -118,6 +119,7 @@ class Throughput(Callback):
         since = self._since_last_log(run_module(pl_module))
         metrics = {
             "train/samples_per_second": steps * _samples_in_step(datamodule) / elapsed,
+            # The waits of all ranks are summed, so they are a share of the time of all ranks.
             "train/data_wait": since.pop(WAITED) / (elapsed * trainer.world_size),
         }
         if "flops" in since:
@@ -140,6 +142,7 @@ class Throughput(Callback):
         for name in names:
             pl_module.counters.register(_counter(name))
             self._totals[_counter(name)] = 0.0
+        # `register` resets the totals of all counters.
         self._names, self._totals[WAITED] = names, 0.0
         if "flops" in names:
             device, given = trainer.strategy.root_device, self.peak_tflops

@@ -54,6 +54,7 @@ def _restore_state(pl_module: LockstepModule) -> Iterator[None]:
     for norm in norms:
         # A rank may run out of memory before the layer, and the others would wait in its all-gather.
         vars(norm)["forward"] = MethodType(nn.BatchNorm1d.forward, norm)
+    # Attributes of the object hide the methods of its class until they are deleted.
     vars(pl_module).update(log=_discard_log, log_dict=_discard_log)
     try:
         yield
@@ -66,6 +67,7 @@ def _restore_state(pl_module: LockstepModule) -> Iterator[None]:
             for name, buffer in pl_module.named_buffers():
                 if name in buffers:
                     buffer.copy_(buffers[name])
+        # Metrics have counted the samples of the trial.
         for module in pl_module.modules():
             if isinstance(module, Metric):
                 module.reset()

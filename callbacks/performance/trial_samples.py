@@ -32,6 +32,7 @@ def largest_samples(data: LockstepDataModule, size: int) -> Any:
         return _load_stream(source, data, size)
     sample_costs = getattr(source, "sample_costs", None)
     if sample_costs is not None:
+        # The costliest samples of the whole set: no micro-batch needs more.
         return _load(source, data, np.argsort(-sample_costs, kind="stable"), size)
     order = np.concatenate(list(islice(iter(_epoch(source, data)), _CANDIDATES)))
     starts = range(0, min(len(order), _CANDIDATES * size), size)
@@ -71,6 +72,7 @@ def _load(source: object, data: LockstepDataModule, indices: NDArray[np.integer]
 
 
 def _epoch(source: Any, data: LockstepDataModule) -> list[NDArray[np.int64]]:
+    # The order of training itself, so that a data set reads what it is made to read together.
     blocks = getattr(source, "blocks", lambda epoch: None)(0)
     return global_batches(len(source), data.plan.batch_size, global_seed(), 0, blocks)
 

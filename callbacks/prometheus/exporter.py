@@ -71,13 +71,14 @@ class PrometheusExporter(Callback):
         self._watch = watchdog.monitor
         self._metrics = RunMetrics(trainer, self._watch, self.stall_limit)
         error = self._listen(trainer, self.port + trainer.local_rank, self._metrics)
+        # All ranks take part, so that all of them refuse the run if one cannot listen.
         errors = [text for text in all_gather_objects(error) if text]
         if errors:
             self._close()
             raise ValueError(f"prometheus: {errors[0]}")
         replay_startup_log(log, self._metrics.events)
         log.addHandler(self._metrics.events)
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = f"[{self.host}]" if ":" in self.host else self.host  # an IPv6 address in a URL
         log.info("metrics and health of rank 0: http://%s:%d/metrics and /healthz", host, self.port)
 
     def _listen(self, trainer: Trainer, port: int, metrics: RunMetrics) -> str | None:
@@ -105,6 +106,7 @@ class PrometheusExporter(Callback):
         phase, max_idle = self._watch.phase, self._watch.max_idle
         if phase in _STARTING:
             return math.inf
+        # Batches have a short limit. Other phases may take as long as the watchdog allows.
         if phase in _BATCHWISE or math.isinf(max_idle):
             return self.stalled_after
         return max(self.stalled_after, max_idle)

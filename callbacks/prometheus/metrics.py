@@ -124,6 +124,7 @@ class RunMetrics:
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
             "host": socket.gethostname(),
         }
+        # A launcher that is not in use sets no variable.
         restarts = (os.environ.get(name, "0") for name in ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"))
         self._restarts = sum(int(count) for count in restarts if count.isdigit())
 
@@ -154,6 +155,7 @@ class RunMetrics:
             counter.add_metric(values, value)
             yield counter
         events = CounterMetricFamily(PREFIX + "events_total", COUNTERS["events_total"], labels=[*labels, "event"])
+        # A copy, because training may log an event while this thread iterates.
         for event, count in dict(self.events.counts).items():
             events.add_metric([*values, event], count)
         yield events

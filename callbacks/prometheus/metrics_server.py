@@ -31,6 +31,7 @@ class MetricsServer:
 
     def __init__(self, host: str, port: int, collector: Collector, health: Callable[[], tuple[bool, str]]) -> None:
         self._health = health
+        # With auto_describe the registry would collect once here, when the run has no metrics yet.
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
         self._metrics_app = make_wsgi_app(registry)

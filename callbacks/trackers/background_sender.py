@@ -46,6 +46,7 @@ class BackgroundSender(Generic[Item]):
         closed = False
         while not closed:
             received = [self._queue.get()]
+            # Take all that has arrived meanwhile. No other thread takes items, so `get` does not wait.
             while not self._queue.empty():
                 received.append(self._queue.get())
             closed = None in received

@@ -83,6 +83,7 @@ class ExperimentTracker(Logger):
     def _begin(self, refuse: bool) -> None:
         if self._started:
             return
+        # Before the attempt: a tracker that fails is not tried again in this process.
         self._started = True
         id_file = self.folder / self.KEY / "run-id"
         known_id = id_file.read_text(encoding="ascii").strip() if id_file.exists() else None
@@ -167,6 +168,7 @@ def create_loggers(
         folder: folder of the run.
         config: config of the run.
     """
+    # An empty version: all starts write into the run's folder itself.
     loggers = [TensorBoard(folder.parent, name=folder.name, version="")] if given in (None, True) else given or []
     loggers = list(loggers) if isinstance(loggers, Iterable) else [loggers]
     for tracker, settings in trackers.items():
@@ -197,6 +199,7 @@ def begin_trackers(trainer: Trainer) -> None:
                 tracker.begin()
         except ValueError as error:
             refusal = error
+    # Rank 0 alone has trackers. Its refusal must end all ranks, which would wait for it otherwise.
     message = trainer.strategy.broadcast(refusal and str(refusal))
     if message:
         raise refusal or ValueError(message)

@@ -162,6 +162,7 @@ class MLflow(ExperimentTracker):
     def _send(self, items: "list[list[Metric] | _Image | str]") -> None:
         """Send metrics, images and the final status. The sender's thread calls this method."""
         client, run_id = self._client_and_run_id
+        # All waiting metrics in few requests; images and the final status follow one by one.
         metrics = [metric for item in items if isinstance(item, list) for metric in item]
         for chunk in _chunks(metrics, _MAX_METRICS):
             client.log_batch(run_id, metrics=chunk)

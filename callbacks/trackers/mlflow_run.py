@@ -62,8 +62,10 @@ def _find_run(client: "MlflowClient", run_id: str | None) -> "Run | None":
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
         return None
+    # A user may have deleted the run in MLflow. It cannot be written to.
     if run.info.lifecycle_stage == "deleted":
         return None
+    # The earlier start has ended the run.
     client.update_run(run_id, status="RUNNING")
     return run
 
@@ -73,6 +75,7 @@ def _create_run(client: "MlflowClient", experiment: str, name: str, artifacts: P
 
     found = client.get_experiment_by_name(experiment)
     experiment_id = _create_experiment(client, experiment, artifacts) if found is None else found.experiment_id
+    # `resolve_tags` gives the tags that `mlflow.start_run` sets: user, source, commit.
     return client.create_run(experiment_id, run_name=name, tags=resolve_tags({}))
 
 

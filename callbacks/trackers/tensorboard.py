@@ -44,6 +44,7 @@ class TensorBoard(TensorBoardLogger):
     @rank_zero_experiment
     @override
     def experiment(self) -> "SummaryWriter | NullExperiment":
+        # Lightning reads the attribute of every logger before the setup hooks.
         if not self._begun or self._failed:
             return NullExperiment()
         if not self._is_open:
@@ -66,6 +67,7 @@ class TensorBoard(TensorBoardLogger):
 
     @override
     def save(self) -> None:
+        # Skip TensorBoardLogger.save, which writes hparams.yaml.
         super(TensorBoardLogger, self).save()
 
 

@@ -95,6 +95,7 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
         return super().experiment
 
     def _log_metrics(self, metrics: Mapping[str, Any], step: int) -> None:
+        # `log_metrics` itself is ExperimentTracker's, which catches the errors of this call.
         WandbLogger.log_metrics(self, metrics, step)
 
     def _log_image(self, name: str, image: NDArray[np.uint8], step: int) -> None:
