@@ -35,6 +35,7 @@ def iso_seconds(text: str) -> int | None:
         return None
     offset = 3600 * int(found["hours"] or 0) + 60 * int(found["minutes"] or 0)
     elapsed = local - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    # A local time east of Greenwich (`+`) is later than UTC, so its offset is subtracted.
     return round(elapsed.total_seconds()) - (-offset if found["sign"] == "-" else offset)
 
 

@@ -17,6 +17,7 @@ def write_manifest(folder: Path) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST
     }
+    # Flushed here, because torch flushes its own files only.
     with (folder / MANIFEST).open("w") as file:
         json.dump({"files": files}, file, indent=1)
         file.flush()

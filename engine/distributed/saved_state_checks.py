@@ -41,6 +41,7 @@ def check_shapes(
         saved: {name: (shape, format)} of the tensors in the checkpoint.
         owner: what `own` belongs to, for the message.
     """
+    # Names first: a shape is only compared if both have the tensor.
     missing, foreign = sorted(own.keys() - saved.keys()), sorted(saved.keys() - own.keys())
     other = [name for name in own.keys() & saved.keys() if own[name] != saved[name][0]]
     for names, problem in ((missing, "it lacks {}"), (foreign, f"{owner} lacks its {{}}")):

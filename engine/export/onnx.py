@@ -88,6 +88,7 @@ def _clear_shapes(graph: Any) -> None:
 
     torch fixes the shapes behind a GRU to the length of the example, and onnxruntime warns of every other length.
     """
+    # The shapes of inputs and outputs are the graph's interface, and stay.
     outputs = set(graph.outputs)
     for node in graph.all_nodes():
         for value in node.outputs:

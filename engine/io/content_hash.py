@@ -66,6 +66,7 @@ class ContentHashes:
         if not self._new:
             return
         path = folder / REMEMBERED
+        # Read again: another process may have remembered other files meanwhile.
         text = json.dumps({**_read(path), **self._new}, indent=1).encode()
 
         def write(file: IO[bytes]) -> None:

@@ -21,4 +21,5 @@ def has_wrong_checksum(content: Mapping[str, object]) -> bool:
 
 def _crc32(content: Mapping[str, object]) -> int:
     entries = {key: value for key, value in content.items() if key != CHECKSUM}
+    # Sorted, so that the order of the keys does not count.
     return zlib.crc32(json.dumps(entries, sort_keys=True).encode())

@@ -22,6 +22,7 @@ def warn_if_unterminated(path: Path) -> None:
         OSError: the file cannot be read.
     """
     with path.open("rb") as file:
+        # An empty file has no line.
         if not file.seek(0, io.SEEK_END):
             return
         file.seek(-1, io.SEEK_END)

@@ -37,6 +37,7 @@ class OpenCLI(LightningCLI):
         return parser_kwargs, {name: dict(parser_kwargs) for name in self.subcommands()}
 
     def _add_subcommands(self, parser: LightningArgumentParser, **kwargs: Any) -> None:
+        # LightningCLI calls the private names; each forwards to the public name, which a subclass overrides.
         self.add_subcommands(parser, **kwargs)
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:

@@ -23,6 +23,7 @@ def replace_event_file(summary_writer: Any, open_file: Callable[[str], Any]) -> 
         summary_writer: torch's; its first event is on the disk.
         open_file: opens a path for appending.
     """
+    # SummaryWriter > FileWriter > EventFileWriter > _AsyncWriter > RecordWriter > file
     events = summary_writer.file_writer.event_writer
     events._async_writer._writer._writer = open_file(events._file_name)
 

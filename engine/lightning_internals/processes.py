@@ -29,6 +29,7 @@ def copies_this_process(strategy: Strategy) -> bool:
 
 def after_setup_environment(strategy: Strategy, function: Callable[[], None]) -> None:
     """Call `function` when the strategy has connected the ranks; Lightning has no hook before data are prepared."""
+    # The bound method of this object, which the attribute below hides.
     setup_environment = strategy.setup_environment
 
     def setup_and_call() -> None:
@@ -61,6 +62,7 @@ def disable_child_observer() -> None:
     """
     for thread in threading.enumerate():
         if isinstance(thread, _ChildProcessObserver):
+            # Without children it finds that all have ended, and its thread ends.
             thread._child_processes = []
 
 

@@ -55,6 +55,7 @@ def without_values() -> AbstractContextManager[Any]:
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    # Tensors from outside of the context, such as constants, may take part in its operations.
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 

@@ -47,6 +47,7 @@ class AllocationCounter(DispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # its own dispatch comes first, and calls this with the shards
         result = func(*args, **(kwargs or {}))
+        # A list rather than a generator, so that every tensor is added.
         if any([self._add(tensor) for tensor in _tensors(result)]):
             self._peak = max(self._peak, self.now)
         return result

@@ -69,6 +69,7 @@ def _quotas(groups: Path, own_groups: Path) -> Iterator[float]:
     except OSError:  # not Linux, or /proc is hidden
         return
     for line in lines:
+        # `ID:CONTROLLERS:PATH`; version 2 has an empty list of controllers.
         _, controllers, path = line.split(":", 2)
         if not controllers:
             mounts, read_quota = [groups, groups / "unified"], _quota_v2

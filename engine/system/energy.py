@@ -57,6 +57,7 @@ class RaplZone:
     def joules(self) -> float:
         """See `EnergyCounter`."""
         now = _integer(self._counter)
+        # Below the last value, the counter has returned to 0 in between.
         used = now - self._last + (self._range if now < self._last else 0)
         self._last = now
         return max(0, used) * 1e-6

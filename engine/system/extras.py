@@ -89,6 +89,7 @@ def explain_import_error(error: BaseException) -> BaseException:
     """Return MissingPackages if `error` is a failed import of an extra's module, otherwise `error` itself."""
     module = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
     extra = next((name for name, modules in MODULES.items() if module in modules), None)
+    # An installed module that fails to import is another problem than a missing package.
     if extra is None or find_spec(module) is not None:
         return error
     return MissingPackages(f"{_package(module)} is not installed here", install_command([extra]))

@@ -35,6 +35,7 @@ def peak_resident() -> int:
         import resource
     except ImportError:  # Windows
         return psutil.Process().memory_info().peak_wset  # type: ignore[attr-defined]  # on Windows
+    # Kilobytes on Linux, bytes on macOS.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -111,6 +112,7 @@ def memory_groups(proc: Path = _PROC, groups: Path = _GROUPS) -> Iterator[Path]:
     except OSError:  # not Linux
         return
     for line in lines:
+        # `ID:CONTROLLERS:PATH`; version 2 has an empty list of controllers.
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue

@@ -56,6 +56,7 @@ def _last_value(arguments: Sequence[str]) -> str | None:
     for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         option, equals, value = argument.partition("=")
         if option == OPTION:
+            # The last of several counts, as for argparse.
             named = value if equals else following
             if not named or (not equals and named.startswith("--")):
                 raise ValueError(f"{OPTION}: expected a directory, found nothing")

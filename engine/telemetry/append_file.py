@@ -31,6 +31,7 @@ class AppendOnlyFile:
         self.path = path
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: a record is with the system when `write` returns, so a kill loses none.
         self._file = path.open("ab", buffering=0)
         self._waiting: deque[bytes] = deque()
         # Never waited for: another thread, a signal handler or the warning below may write in the middle of a flush.
@@ -74,6 +75,7 @@ class AppendOnlyFile:
             if written == len(record):
                 self._waiting.popleft()
             else:
+                # A full disk has taken a part.
                 self._waiting[0] = record[written:]
 
     def close(self) -> None:

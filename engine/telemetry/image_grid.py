@@ -47,6 +47,7 @@ def resize_for_display(image: "Image", longest: int) -> "Image":
 def _grid(images: Sequence["Image"]) -> "Image":
     from PIL import Image
 
+    # A square grid whose longer edge is at most MAX_EDGE.
     columns = math.ceil(math.sqrt(len(images)))
     cell = MAX_EDGE // columns
     resized = [resize_for_display(image, cell - _GAP) for image in images]
