@@ -1,4 +1,4 @@
-"""Types of the options that a family's module or DataModule passes on to its base class.
+"""Declares the types of the options that a family's module or DataModule passes on to its base class.
 
     def __init__(self, hidden_size: int = 64, **training: Unpack[TrainingOptions]) -> None:
         super().__init__(**training)

@@ -1,4 +1,4 @@
-"""Base class of all DataModules: batch plan, order of samples, exact evaluation, resumption."""
+"""Defines the base class of all DataModules: batch plan, order of samples, exact evaluation, resumption."""
 
 import logging
 from functools import cached_property, partial
@@ -192,7 +192,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
 
     @property
     def workers(self) -> int:
-        """Workers of each loader of this rank: `num_workers`, or the number that `auto` stands for."""
+        """Workers of each loader of this rank: `num_workers`, or the number that `auto` means."""
         return self._auto_num_workers if self.num_workers == "auto" else self.num_workers
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Hooks and attributes that a family's module and DataModule override, as Lightning's ModelHooks and DataHooks."""
+"""Declares hooks that a family's module and DataModule override, as Lightning's ModelHooks and DataHooks do."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Types of the arguments that Lightning passes to hooks.
+"""Declares the types of the arguments that Lightning passes to hooks.
 
 Hooks declare a `Trainer` and a `LightningModule`. `train.py` accepts only a LockstepModule and a LockstepDataModule.
 Lightning's connectors set attributes of a trainer that its class does not declare.

@@ -1,4 +1,4 @@
-"""Protocol of the data module, as LockstepModule uses it.
+"""Defines the protocol of the data module, as LockstepModule uses it.
 
 A family extends it in `datamodules/FAMILY/interface.py`. mypy checks both the module and the family's data module
 against it, so neither imports the other.

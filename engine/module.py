@@ -1,4 +1,4 @@
-"""Base class of every family's LightningModule: exact mean, stateless dropout, checkpoints."""
+"""Defines the base class of every family's LightningModule: exact mean, stateless dropout, checkpoints."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""LightningModule with the optimizer, schedule and clipping that OptimizerSettings describe."""
+"""Defines a LightningModule with the optimizer, schedule and clipping that OptimizerSettings describe."""
 
 from abc import abstractmethod
 from typing import Any

@@ -12,7 +12,7 @@ _CALLBACKS = {
 
 
 def check_trainer_settings(trainer: Trainer) -> None:
-    """Refuse settings that would train something else than the config states.
+    """Refuse settings that would change the training that the config describes.
 
     Raises:
         ValueError: names the setting, the reason and the setting to use instead.

@@ -1,4 +1,4 @@
-"""Callbacks that stop or correct a run: non-finite gradients, bad samples, unused parameters, unequal replicas.
+"""Stops or corrects a run: non-finite gradients, bad samples, unused parameters, unequal replicas.
 
 Imports `callbacks.health` and `engine`.
 """

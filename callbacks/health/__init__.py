@@ -1,4 +1,4 @@
-"""Callbacks that end a run cleanly: watchdog, preemption, SLURM requeue and advice when memory runs out.
+"""Ends a run cleanly: watchdog, preemption, SLURM requeue and advice when memory runs out.
 
 Imports `callbacks.checkpointing` and `engine`.
 """

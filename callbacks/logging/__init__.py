@@ -1,4 +1,4 @@
-"""What a run writes for people and programs: log files, progress bar, results table, previews and predictions.
+"""Writes for people and programs: log files, progress bar, results table, previews and predictions.
 
 Imports `callbacks.trackers` and `engine`.
 """

@@ -1,4 +1,4 @@
-"""Base of the loggers that receive the metrics of a run and nothing else."""
+"""Defines the base class of loggers that receive the metrics of a run and nothing else."""
 
 from lightning.pytorch.loggers.logger import Logger
 from typing_extensions import override

@@ -1,4 +1,4 @@
-"""Throughput, stragglers, micro-batch size, CPU threads and DDP communication.
+"""Measures throughput and stragglers; sets micro-batch size, CPU threads and DDP communication.
 
 Imports `callbacks.health` and `engine`.
 """

@@ -1,4 +1,4 @@
-"""A run's metrics and health over HTTP, for Prometheus and for probes.
+"""Serves a run's metrics and health over HTTP, for Prometheus and for probes.
 
 A NaN or infinite metric, such as the loss of a diverged run, is exported as it is.
 

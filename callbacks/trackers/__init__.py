@@ -1,4 +1,4 @@
-"""Experiment trackers: TensorBoard by default, Weights & Biases and MLflow when they are enabled.
+"""Records runs in experiment trackers: TensorBoard by default, Weights & Biases and MLflow when they are enabled.
 
 Imports `engine`.
 """

@@ -1,4 +1,4 @@
-"""Base class of the experiment trackers (W&B, MLflow), and the loggers of a run."""
+"""Defines the base class of the experiment trackers (W&B, MLflow), and creates the loggers of a run."""
 
 import logging
 from abc import abstractmethod

@@ -97,7 +97,7 @@ def _create_experiment(client: "MlflowClient", experiment: str, artifacts: Path 
 
 @contextmanager
 def _lock_database(uri: str) -> Iterator[None]:
-    """Lock a database file, so that one run at a time creates its tables.
+    """Lock a database file, so that only a single run creates its tables.
 
     MLflow does not create them in a transaction, so a concurrent run would find only some of them.
     """

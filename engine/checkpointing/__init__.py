@@ -1,4 +1,4 @@
-"""Verified checkpoints: writing, checksums, discovery, rotation and rollback.
+"""Writes, verifies, finds and rotates checkpoints, and rolls back to them.
 
 Imports `engine.io`, `engine.determinism`, `engine.distributed` and `engine.telemetry`.
 """

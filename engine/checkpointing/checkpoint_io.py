@@ -1,4 +1,4 @@
-"""Lightning's checkpoint plugin with verified writes and a common decision of all ranks when a write fails.
+"""Saves and loads checkpoints as a Lightning plugin: verified writes, and a common decision when a write fails.
 
 Lightning writes to $TMPDIR, moves the file without flushing it, and raises on the writing rank alone. Here rank 0
 writes, flushes, verifies and renames (`engine.io.atomic_file`) and records failures. After every save all ranks learn

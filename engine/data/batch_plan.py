@@ -10,7 +10,7 @@ class BatchPlan:
     Attributes:
         batch_size: samples of one optimizer step, over all ranks.
         world_size: number of ranks.
-        micro_batch_size: samples that one rank computes at once.
+        micro_batch_size: samples that a rank computes at once.
         accumulation: micro-batches of one rank in an optimizer step.
     """
 

@@ -1,4 +1,4 @@
-"""Protocol of a data set with random access."""
+"""Defines the protocol of a data set with random access."""
 
 from typing import Any, Protocol
 

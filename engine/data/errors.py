@@ -1,4 +1,4 @@
-"""Errors that concern one sample or one document, and not the run.
+"""Defines errors that concern a single sample or document, and not the run.
 
 This module imports neither torch nor Lightning, so the ingestion of documents starts fast.
 """

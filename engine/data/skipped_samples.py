@@ -80,7 +80,7 @@ class SkipCounter:
 
 
 class EvaluationSkipCounter:
-    """Counts the samples that one evaluation skips."""
+    """Counts the samples that an evaluation skips."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(REASONS, 0)

@@ -1,4 +1,4 @@
-"""Data with an order but neither a length nor random access: tar shards, row groups, logs.
+"""Reads data with an order but neither a length nor random access: tar shards, row groups, logs.
 
 Every rank and every loader worker reads the stream from its beginning, which is cheap; each decodes and collates only
 its own share, which is expensive. The next record is thus a pure function of (seed, epoch, position), and a run can

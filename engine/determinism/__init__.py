@@ -1,1 +1,1 @@
-"""Random numbers without a generator's state, and hashes of tensors. Imports nothing of the project."""
+"""Draws random numbers without a generator's state, and hashes tensors. Imports nothing of the project."""

@@ -1,4 +1,4 @@
-"""Returns the logical shape of a parameter: of the weight that it stands for, whatever part or form of it is stored.
+"""Returns the logical shape of a parameter: the shape of the full-precision, unsharded weight that it represents.
 
 The codes of a quantized weight have fewer elements than the weight, whose shape is their attribute `logical_shape`. A
 sharded weight is a DTensor, whose `shape` is the shape of the whole weight already.

@@ -77,8 +77,8 @@ def own_rows(table: Tensor) -> RowRange:
 def look_up(table: Tensor, indices: Tensor) -> Tensor:
     """Return rows [n, ...] of a table, without a gradient. For a sharded table a collective.
 
-    Every rank sends its indices to all, and the rank that holds a row sends it: the values are those of the table to
-    the bit. A rank receives the rows that it asked for, and has as many as all ranks asked for in memory meanwhile.
+    Every rank sends its indices to all, and the rank that holds a row sends it: the values equal the table's to the
+    bit. A rank receives the rows that it asked for, and has as many as all ranks asked for in memory meanwhile.
 
     Args:
         table: [V, C].

@@ -1,1 +1,1 @@
-"""Exported models: ONNX graphs and a description of the files written. Imports nothing of the project."""
+"""Exports models as ONNX graphs and describes the written files. Imports nothing of the project."""

@@ -1,4 +1,4 @@
-"""Heartbeats between ranks, stack dumps, signals and exit codes: no failure leaves a rank waiting for another.
+"""Exchanges heartbeats, dumps stacks and receives signals, so that no failure leaves a rank waiting for another.
 
 Imports `engine.distributed`, `engine.system` and `engine.telemetry`.
 """

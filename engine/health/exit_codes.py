@@ -1,4 +1,4 @@
-"""Exit codes of a run. docs/reliability.md lists them for users.
+"""Defines the exit codes of a run. docs/reliability.md lists them for users.
 
 `python train.py doctor` has codes of its own (commands/doctor/output.py).
 """

@@ -1,1 +1,1 @@
-"""Atomic writes, hashes of files, strict readers of JSON and YAML, HTML pages. Imports nothing of the project."""
+"""Writes files atomically, hashes them, reads JSON and YAML strictly, builds HTML. Imports nothing of the project."""

@@ -145,7 +145,7 @@ def _check_size(text: str, name: str) -> None:
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == opened for opened, _ in collections):
                 raise YamlFileError(name, f"the alias *{anchor} is inside its own anchor", line)
-            # An alias counts as much as what it stands for, so nested aliases (a billion laughs) exceed the limit.
+            # An alias counts as much as its anchor, so nested aliases (a billion laughs) exceed the limit.
             total += sizes.get(str(event.anchor), 1)
         if isinstance(event, (yaml.CollectionEndEvent, yaml.ScalarEvent)) and anchor:
             sizes[anchor] = total - before

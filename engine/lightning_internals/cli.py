@@ -1,4 +1,4 @@
-"""Private hooks of LightningCLI, and the options of an argparse parser."""
+"""Gives public names to private hooks of LightningCLI and to the options of an argparse parser."""
 
 import argparse
 from typing import Any

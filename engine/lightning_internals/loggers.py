@@ -1,4 +1,4 @@
-"""Private members of Lightning's loggers and profilers."""
+"""Gives public names to private members of Lightning's loggers and profilers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

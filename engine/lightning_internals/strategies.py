@@ -1,4 +1,4 @@
-"""Private hooks of Lightning's strategies."""
+"""Gives public names to private hooks of Lightning's strategies."""
 
 from abc import abstractmethod
 

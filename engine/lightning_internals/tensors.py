@@ -1,4 +1,4 @@
-"""Operations on tensors for which torch has no public name."""
+"""Wraps operations on tensors for which torch has no public name."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -1,4 +1,4 @@
-"""Base of optimizers that update some parameters by a custom rule."""
+"""Defines the base class of optimizers that update some parameters by a custom rule."""
 
 from collections.abc import Callable
 from typing import Any

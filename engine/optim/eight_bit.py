@@ -1,4 +1,4 @@
-"""AdamW with a state in 8 bits for weights that are sharded over ranks, with the arithmetic of bitsandbytes.
+"""Implements AdamW with an 8-bit state for weights sharded over ranks, with the arithmetic of bitsandbytes.
 
 bitsandbytes quantizes the state of a whole weight in blocks of 256 elements with a common scale (Dettmers et al.,
 "8-bit Optimizers via Block-wise Quantization", ICLR 2022). Here a rank has some rows of the weight, so a block may lie
@@ -162,7 +162,7 @@ class BlockPart(NamedTuple):
     def quantized(self, elements: Tensor, scales: Tensor, values: Tensor) -> Tensor:
         """Return the codes of this rank's elements, flattened, for the scales of the whole blocks."""
         blocks = self.blocks(elements)
-        # The kernel takes the largest magnitude of a block as its scale. It stands in an element of another rank.
+        # The kernel takes the largest magnitude of a block as its scale. It is put into an element of another rank.
         if self.before:
             blocks[0, 0] = scales[self.first]
         if self.after:

@@ -1,4 +1,4 @@
-"""Muon (Jordan et al., https://kellerjordan.github.io/posts/muon, 2024) on hidden matrices, AdamW on the rest."""
+"""Implements Muon (Jordan et al., https://kellerjordan.github.io/posts/muon, 2024) on matrices, AdamW on the rest."""
 
 import math
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Adam and AdamW that update tables by rows."""
+"""Implements Adam and AdamW that update tables by rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ class RowOptimizer(CustomUpdateOptimizer):
     """Updates the touched rows of tables, and all other parameters as the next base class does.
 
     The state belongs to the parameter of the touched rows (`RowTable.touched`), and its tensors have the table's number
-    of rows. If the rows of a table are divided among the ranks, those of its state are, too.
+    of rows. If the rows of a table are divided among the ranks, so are the rows of its state.
 
     Args:
         tables: tables whose groups (`RowTable.optimizer_group`) are among `groups`.

@@ -50,7 +50,7 @@ class RowTable:
         learning_rate: peak rate of the rows; None for the module's rate.
 
     Attributes:
-        touched: [U, C], parameter that stands for the touched rows of the current step in the optimizer. Only its
+        touched: [U, C], parameter that represents the touched rows of the current step in the optimizer. Only its
             gradient has a meaning.
         indices: [U] int64, these rows in the weight, ascending.
     """

@@ -1,1 +1,1 @@
-"""Lightning strategies with verified checkpoints. Imports `engine.checkpointing` and the packages below it."""
+"""Provides Lightning strategies with verified checkpoints. Imports `engine.checkpointing` and the packages below it."""

@@ -1,4 +1,4 @@
-"""FSDP for models that do not fit one GPU.
+"""Shards models that do not fit one GPU, by FSDP.
 
 FSDP2 (`fully_shard`): each weight is a DTensor of which a rank holds some rows, on GPUs or CPUs. GlobalLossMean works
 with it: like DDP it averages gradients over the ranks, and each rank multiplies its shard of them in place. Lightning's

@@ -1,4 +1,4 @@
-"""A strategy whose sharded weights and optimizer state are saved in verified checkpoints.
+"""Saves sharded weights and optimizer state in verified checkpoints.
 
 Lightning's ModelParallelStrategy overwrites the shards of an existing checkpoint in place, and reads checkpoints with
 plain pickle.

@@ -1,4 +1,4 @@
-"""Tensor parallelism beside FSDP: groups of ranks share the work of each layer of a language model."""
+"""Adds tensor parallelism to FSDP: groups of ranks share the work of each layer of a language model."""
 
 import logging
 from typing import TYPE_CHECKING, Any, Literal

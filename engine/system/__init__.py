@@ -1,4 +1,4 @@
-"""Properties of the machine and the installation: CPUs, memory, installed packages, the Hugging Face Hub.
+"""Reads properties of the machine and the installation: CPUs, memory, packages, the Hugging Face Hub.
 
 Imports nothing of the project.
 """

@@ -96,7 +96,7 @@ class NvmlCounter:
 
 
 class EnergyMeter:
-    """Sum of several counters. A counter that fails is dropped; what it has counted stays counted.
+    """Sum of several counters. A counter that fails is dropped; the joules that it has counted remain in the sum.
 
     Args:
         cpus: counters of the machine's CPUs.

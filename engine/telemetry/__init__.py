@@ -1,4 +1,4 @@
-"""Log events, their JSON lines, and previews of samples.
+"""Defines log events and their JSON lines, and keeps previews of samples.
 
 Imports `engine.determinism` and `engine.distributed`.
 """
