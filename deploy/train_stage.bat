@@ -1,15 +1,15 @@
 @echo off
-rem Trains a stage of the vision-language family, on all GPUs of this machine or, where there is none, on its CPU:
+rem Trains a stage of the vision-language family, on all GPUs of this machine or, without a GPU, on its CPU:
 rem
 rem     deploy\train_stage.bat --stage pretrain^|sft^|one_stage [--devices N] [options of train.py fit]
 rem     deploy\train_stage.bat --stage sft --devices 4 --model.init_args.init_from runs\NAME\checkpoints\best.ckpt
 rem
-rem The stage is configs\vision_language\STAGE.yaml; every other option goes to train.py as it is. Write options as
-rem --KEY VALUE, and a value that has commas, equals signs or semicolons in double quotes: cmd parts words at them.
-rem It asks nothing, and ends as train.py does. deploy/train_stage.sh is for Linux and macOS.
+rem The stage is configs\vision_language\STAGE.yaml. All other options are passed to train.py unchanged. Write options as
+rem --KEY VALUE, and quote values with commas, equals signs or semicolons, at which cmd splits words.
+rem The script is not interactive and returns the exit code of train.py. deploy/train_stage.sh is for Linux and macOS.
 setlocal
 
-rem Before the first shift, which moves %%0, too.
+rem Set before the first shift, which also moves %%0.
 set "repository=%~dp0.."
 set "stage="
 set "devices=auto"
@@ -48,10 +48,10 @@ echo train_stage.bat: --stage is "%stage%", expected pretrain, sft or one_stage>
 exit /b 2
 
 :run
-rem The environment in the repository's folder, or else the python that is there.
+rem The environment in the repository's folder, otherwise the python on the PATH.
 set "python=python"
 if exist "%repository%\.venv\Scripts\python.exe" set "python=%repository%\.venv\Scripts\python.exe"
-rem Windows has no NCCL: several processes talk over gloo, and PyTorch is built without libuv there.
+rem Windows has no NCCL, so ranks communicate by gloo. PyTorch's builds for Windows lack libuv.
 set "strategy=--trainer.strategy DDPStrategy --trainer.strategy.process_group_backend gloo"
 if "%devices%"=="1" set "strategy="
 set "USE_LIBUV=0"

@@ -1,11 +1,12 @@
 #!/bin/bash
-# Trains a stage of the vision-language family, on all GPUs of this machine or, where there is none, on its CPU:
+# Trains a stage of the vision-language family, on all GPUs of this machine or, without a GPU, on its CPU:
 #
 #     bash deploy/train_stage.sh --stage pretrain|sft|one_stage [--devices N] [options of train.py fit]
 #     bash deploy/train_stage.sh --stage sft --devices 4 --model.init_args.init_from runs/NAME/checkpoints/best.ckpt
 #
-# The stage is configs/vision_language/STAGE.yaml; every other option goes to train.py as it is, further --config files
-# (laid over the stage's) among them. It asks nothing, and ends as train.py does. deploy/train_stage.bat is for Windows.
+# The stage is configs/vision_language/STAGE.yaml. All other options are passed to train.py unchanged, also further
+# --config files, which override the stage's. The script is not interactive and returns the exit code of train.py.
+# deploy/train_stage.bat is for Windows.
 set -eu
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -38,12 +39,12 @@ case $stage in
         ;;
 esac
 
-# The environment that `make install` has made, or else the python that is there.
+# The environment of `make install`, otherwise the python on the PATH.
 python=python
 if [ -x "$repository/.venv/bin/python" ]; then
     python=$repository/.venv/bin/python
 fi
 
 config=$repository/configs/vision_language/$stage.yaml
-# Bash before 4.4 takes an array without elements for one that is not set.
+# Bash before 4.4 treats an empty array as unset, which `set -u` refuses.
 exec "$python" "$repository/train.py" fit --config "$config" --trainer.devices "$devices" ${options[@]+"${options[@]}"}
