@@ -67,6 +67,10 @@ def requeue_if_saved(folder: Path, before: dict[Path, int]) -> None:
 
     SLURM itself requeues when it notices that a node is down, perhaps before this. Without a new checkpoint the next
     start would repeat the same steps, and might lose the rank again, forever.
+
+    Args:
+        folder: of the run.
+        before: `checkpoint_times` of the folder when this start began.
     """
     if "SLURM_JOB_ID" not in os.environ:
         return

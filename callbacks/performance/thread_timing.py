@@ -48,6 +48,11 @@ def time_threads(trainer: Trainer, pl_module: LockstepModule, threads: int) -> R
     All ranks call this function and compute at the same time, as in training. The slowest rank counts, so all ranks
     return the same rates.
 
+    Args:
+        trainer: trainer of the run, in `setup`.
+        pl_module: module whose `configure_model` has run.
+        threads: number of threads to compare with one thread.
+
     Returns:
         The rates, or None if a rank cannot compute the pass or one sample takes too long with one thread. An error is
         left to training, which reports it with the step and the samples.

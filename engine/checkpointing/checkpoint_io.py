@@ -200,7 +200,7 @@ class VerifiedCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any = "cpu", weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Verify and load a checkpoint, always with `weights_only=True`.
+        """Verify and load a checkpoint, always with `weights_only=True`; the argument of this name has no effect.
 
         Raises:
             CorruptCheckpointError: the checkpoint is truncated or corrupt, or a key holds the wrong kind of value.

@@ -36,7 +36,7 @@ class StreamDataset(ABC, Generic[Record]):
         """Iterate over the raw records of an epoch, in the same order on all ranks."""
 
     def records_from(self, epoch: int, start: int) -> Iterator[Record]:
-        """Iterate over `records` from position `start` on.
+        """Iterate over `records` from position `start` on, which counts from 0; nothing follows beyond the end.
 
         The default reads and drops the earlier records; override it to skip whole shards.
         """

@@ -22,6 +22,14 @@ def all_reduce_mean(dtype: torch.dtype, gradient: Tensor, group: "torch.distribu
 
     The division comes before the sum, so that the sum has the magnitude of one rank's gradient and does not overflow.
     All ranks get bit-identical results, because each rounds only its own addend.
+
+    Args:
+        dtype: 16-bit floating-point type that is sent.
+        gradient: flat bucket of gradients, changed in place.
+        group: ranks that average.
+
+    Returns:
+        Future of `gradient`, which DDP waits for before the optimizer step.
     """
     # `div_` changes the bucket itself, which the result overwrites below.
     addend = gradient.div_(group.size()).to(dtype)

@@ -37,7 +37,12 @@ _WHOLE: dict[str, Callable[[int], int]] = {
 
 
 def write_shards(folder: Path, weights: Mapping[str, Tensor], states: Sequence[Mapping[str, Any]]) -> None:
-    """Write weights and the tensors of `named_optimizer_state` of each optimizer, on all ranks.
+    """Write weights and optimizer states into a folder. A collective.
+
+    Args:
+        folder: new folder, on a file system that all ranks share.
+        weights: {name: tensor or DTensor}; of a DTensor each rank writes its shard.
+        states: `named_optimizer_state` of each optimizer; only tensors are written.
 
     Raises:
         CheckpointException: a rank could not write; on all ranks.
@@ -103,7 +108,7 @@ def read_shards(
 
 
 def saved_state_keys(folder: Path, number: int) -> dict[str, dict[str, tuple[torch.Size, torch.dtype]]]:
-    """Return {parameter: {key: shape and format}} of the state of an optimizer in a sharded checkpoint."""
+    """Return {parameter: {key: (shape, format)}} of the state of optimizer `number` in a sharded checkpoint."""
     states: dict[str, dict[str, tuple[torch.Size, torch.dtype]]] = {}
     for path, saved in entries_below(tensor_sizes(folder), f"optimizer_{number}.state").items():
         name, _, key = path.rpartition(".")

@@ -102,8 +102,8 @@ class ProcessMonitor:
         self._is_ending = True
         where = describe_position(self.step, self.phase)
         own = FailureReport(self.rank, f"rank {self.rank} failed {where}: {_summary(error)}")
-        # Its stack adds nothing to a full disk, and does not fit on it. The file is opened before other ranks learn of
-        # the failure: rank 0 then removes the directory of a start that was refused, and it must not come back.
+        # A full disk needs no stack dump, and has no space for it. The file is opened before other ranks learn of the
+        # failure: rank 0 then removes the directory of a refused start, which opening the file would create again.
         dump = None if is_full_disk(error) else open_stack_dumps(self.folder, self.rank)
         if self._client is None:
             self._stopped.set()

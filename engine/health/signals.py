@@ -1,7 +1,7 @@
 """Receives stop signals: SIGTERM, SIGINT and SIGUSR1 only set a flag, which callbacks.health.preemption polls.
 
-A handler that acts in the middle of a step, as Python's own do, finds the ranks in different places: one would save
-while another waits for its gradients. This module imports nothing heavy, so that the handlers are installed before
+A handler that acts in the middle of a step, as Python's own do, finds the ranks in different places: a rank would
+save while another waits for its gradients. This module imports nothing heavy, so that the handlers are installed before
 anything else is imported: a signal without a handler kills a process that is still importing.
 """
 

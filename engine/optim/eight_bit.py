@@ -153,14 +153,20 @@ class BlockPart(NamedTuple):
         return pad(elements.reshape(-1), (self.before, self.after)).view(-1, BLOCK)
 
     def dequantized(self, codes: Tensor, scales: Tensor, values: Tensor) -> Tensor:
-        """Return this rank's elements, flattened, float32."""
+        """Return this rank's elements [n], float32.
+
+        Args:
+            codes: this rank's codes, n uint8.
+            scales: [blocks of the whole weight] float32.
+            values: [256] float32, values of the codes.
+        """
         whole = _functional().dequantize_blockwise(
             self.blocks(codes).view(-1), absmax=scales[self.first : self.last], code=values, blocksize=BLOCK
         )
         return whole[self.before : self.before + codes.numel()]
 
     def quantized(self, elements: Tensor, scales: Tensor, values: Tensor) -> Tensor:
-        """Return the codes of this rank's elements, flattened, for the scales of the whole blocks."""
+        """Return the codes [n] of this rank's elements, for the scales of the whole blocks; see `dequantized`."""
         blocks = self.blocks(elements)
         # The kernel takes the largest magnitude of a block as its scale. It is put into an element of another rank.
         if self.before:

@@ -28,6 +28,15 @@ def lr_lambda(
       "MiniCPM", 2024, arXiv 2404.06395);
     - ``exponential``: ``decay_rate ** (steps after the warm-up / decay_steps)``.
 
+    Args:
+        schedule: see above.
+        warmup_steps: optimizer steps of the warm-up; 0 for none.
+        total_steps: optimizer steps of the whole training, warm-up included; None if unknown.
+        final_fraction: last factor of ``cosine`` and ``stable_decay``.
+        decay_share: share of ``total_steps`` in which ``stable_decay`` decays.
+        decay_rate: factor of ``exponential`` for ``decay_steps`` steps.
+        decay_steps: see ``decay_rate``.
+
     Raises:
         ValueError: ``cosine`` or ``stable_decay`` without ``total_steps``.
     """
@@ -62,6 +71,12 @@ def scale_lr(learning_rate: float, scaling: Scaling, batch_size: int, base_batch
     """Return the learning rate for ``batch_size``, given the rate that was chosen for ``base_batch_size``.
 
     ``linear``: Goyal et al. 2017 (arXiv 1706.02677); ``sqrt``: Krizhevsky 2014 (arXiv 1404.5997), usual with Adam.
+
+    Args:
+        learning_rate: rate for ``base_batch_size``.
+        scaling: how the rate follows from ``batch_size / base_batch_size``.
+        batch_size: samples of an optimizer step over all ranks.
+        base_batch_size: the same, for which ``learning_rate`` was chosen; not needed with ``none``.
 
     Raises:
         ValueError: ``base_batch_size`` is needed and missing, or below 1.

@@ -134,6 +134,7 @@ def _eight_bit(
         def get_config(self, gindex: int, pindex: int, group: dict[str, Any]) -> dict[str, Any]:
             # bitsandbytes' own registry of exceptions is global and would outlive the model.
             config = super().get_config(gindex, pindex, group)
+            # bitsandbytes keeps the state of a parameter in `optim_bits` bits.
             return {**config, "optim_bits": 32} if group["params"][pindex] in full_precision else config
 
     trained = [parameter for group in groups for parameter in group["params"]]

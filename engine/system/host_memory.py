@@ -1,7 +1,8 @@
 """Reads the memory of this process: its use, its limit, and kills by the kernel's out-of-memory killer.
 
 The limit is the smallest of the machine's memory, the limits of the process's control groups (a container, a SLURM job;
-cgroup v2, man 7 cgroups, and v1), and the limits of `ulimit`.
+cgroup v2, man 7 cgroups, and v1), and the limits of `ulimit`. All sizes are bytes. The arguments `proc` and `groups`
+are the folder of the process and the mount point of the control groups; tests replace them.
 """
 
 import ctypes
