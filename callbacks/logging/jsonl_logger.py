@@ -91,6 +91,7 @@ class JsonlLogger(MetricSink):
 def _step_of(line: bytes) -> float:
     """Return the step of a record; infinity for a line that a killed process or a failing disk has left corrupt."""
     try:
+        # A line without a line end may be cut off, also if it is valid JSON.
         step = json.loads(line)["step"] if line.endswith(b"\n") else math.inf
     except (ValueError, LookupError, TypeError, RecursionError):
         return math.inf

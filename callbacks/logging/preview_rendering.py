@@ -36,6 +36,7 @@ def markdown_table(previews: Sequence[SamplePreview]) -> str:
     lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
     number = 0
     for preview in previews:
+        # The grid holds only the previews with a picture, so their numbers skip all others.
         number += bool(preview.picture)
         cells = [
             *[str(number) if preview.picture else "none"] * has_picture,

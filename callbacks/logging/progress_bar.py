@@ -106,6 +106,7 @@ class _RunColumn(ProgressColumn):
 
     @override
     def render(self, task: Task) -> Text:
+        # Rich renders the column in each row: training, validation, ...
         time_left = self._bar.time_left if task.id == self._bar.train_progress_bar_id else None
         seconds = None if time_left is None else time_left.seconds(self._trainer.global_step)
         text = "" if seconds is None else f"run left {timedelta(seconds=round(seconds))}"

@@ -114,6 +114,7 @@ class ResultsTable(Callback):
         rows = table_rows(stage, metrics)
         remarks = (better_baselines(rows, checkpoint) for checkpoint in _monitoring(trainer))
         remark = next(filter(None, remarks), "")
+        # The table is printed at the end of the command; the log files get its rows now.
         for name, values in rows:
             row = "  ".join(f"{metric} {value:.4f}" for metric, value in values.items())
             log.info("%s: %s %s", title, name, row, extra=HIDDEN_ON_CONSOLE)

@@ -151,6 +151,7 @@ class RunLog(Callback):
         if self._metrics is not None:
             self._metrics.close()
         _remove_startup_buffer()
+        # A copy, because handlers are removed meanwhile.
         for handler in list(log.handlers):
             if isinstance(handler, (LogFile, JsonLogFile)):
                 log.removeHandler(handler)

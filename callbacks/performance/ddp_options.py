@@ -47,6 +47,7 @@ class DDPOptions(Callback):
         if trainer.world_size == 1:
             log.info("ddp: the settings have no effect with one rank")
             return
+        # DeepSpeedStrategy extends DDPStrategy, but does not wrap the module in DDP.
         if not isinstance(strategy, DDPStrategy) or isinstance(strategy, DeepSpeedStrategy):
             raise ValueError(_other_strategy(trainer))
         if self.compression:

@@ -119,5 +119,6 @@ class Threads(Callback):
 
 def _min_share(trainer: Trainer) -> int:
     """Return the number of cores per rank on the machine that has the fewest per rank."""
+    # The machine with the fewest cores per rank decides: all ranks use the same number.
     ranks_here = min(trainer.num_devices, trainer.world_size)
     return int(all_gather_tensor(torch.tensor(max(1, int(available_cpus() / ranks_here)))).min())

@@ -143,6 +143,7 @@ class RunMetrics:
         run = InfoMetricFamily(PREFIX + "run", "command, precision, device and host of this process", labels=labels)
         run.add_metric(values, self._info)
         yield run
+        # Values are read in the thread of the scrape; none of them synchronizes a device.
         for name, value in self._gauges().items():
             gauge = GaugeMetricFamily(PREFIX + name, GAUGES[name], labels=labels)
             gauge.add_metric(values, value)

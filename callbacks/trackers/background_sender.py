@@ -49,6 +49,7 @@ class BackgroundSender(Generic[Item]):
             # Take all that has arrived meanwhile. No other thread takes items, so `get` does not wait.
             while not self._queue.empty():
                 received.append(self._queue.get())
+            # None is the last item that `close` queues: send what came before it, then end.
             closed = None in received
             items = [item for item in received if item is not None]
             try:

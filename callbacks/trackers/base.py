@@ -98,6 +98,7 @@ class ExperimentTracker(Logger):
             remedy = self._remedy(error)
             if refuse and is_new and remedy:
                 self._ended = True
+                # The first line of the message; some errors have no message.
                 reason = next(iter(str(error).splitlines()), repr(error)).rstrip(".")
                 raise ValueError(f"{self.PROGRAM} cannot start a run: {reason}. {remedy}") from error
             self._fail("cannot start a run", error, "training continues without it")

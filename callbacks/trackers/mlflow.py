@@ -82,6 +82,7 @@ class MLflow(ExperimentTracker):
         self._experiment = settings.experiment
         self.settings, self.folder, self.run_config = settings, folder, config
         self._given = settings.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        # SQLAlchemy writes an absolute path after three slashes.
         self.uri = self._given or f"sqlite:///{folder.parent.resolve()}/mlflow.db"
         if urlsplit(self.uri).password:
             option = "mlflow.tracking_uri contains a password, which config.yaml would store"
@@ -149,7 +150,7 @@ class MLflow(ExperimentTracker):
     def _log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
         from mlflow.entities import Metric
 
-        now = int(time.time() * 1000)
+        now = int(time.time() * 1000)  # milliseconds since 1970
         self._queue([Metric(_key(key), float(value), now, step) for key, value in metrics.items()])
 
     def _log_image(self, name: str, image: NDArray[np.uint8], step: int) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lockstep")
 
+# MLflow otherwise adds log handlers when it is imported, and sends usage data.
 _QUIET = {"MLFLOW_CONFIGURE_LOGGING": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 _FAIL_FAST = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 _LOCK_TIMEOUT = 60.0

@@ -78,6 +78,7 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
         return opened
 
     def _log_config(self) -> None:
+        # A resumed run may have other settings, which W&B refuses by default.
         self.experiment.config.update(dict(self.run_config), allow_val_change=True)
 
     def _remedy(self, error: Exception) -> str | None:

@@ -60,6 +60,7 @@ _LOOPS = fields(
     },
 )
 
+# {number of a parameter: its state}; `check_optimizer_state` checks the states against the parameters.
 _OPTIMIZER = fields(
     {"state": each(MAPPING, names=int), "param_groups": list_of(fields({"params": list_of(COUNT)}))},
 )
@@ -92,6 +93,7 @@ _LIGHTNING = {
     ),
     "state_dict": _weights,
     "loops": _LOOPS,
+    # A LockstepModule has one optimizer and one scheduler.
     "optimizer_states": list_of(_OPTIMIZER, length=1),
     "lr_schedulers": list_of(_SCHEDULER, length=1),
     "epoch": COUNT,

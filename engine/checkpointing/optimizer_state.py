@@ -13,6 +13,7 @@ from engine.optim.row_optimizer import RowOptimizer
 from engine.optim.row_table import RowTable
 from engine.optim.row_updates import state_shapes
 
+# torch's optimizers count steps in a tensor, bitsandbytes in an int.
 _STEP = kind(
     "a step count",
     lambda value: isinstance(value, (int, float)) or isinstance(value, Tensor) and value.numel() == 1,
@@ -53,6 +54,7 @@ def _problems(optimizer: Optimizer, saved: Mapping[str, Any]) -> Iterator[str]:
             strict=True,
         )
     )
+    # A number that occurs twice is a single key of the dict.
     if len(parameters) != sum(sizes):
         yield "param_groups name a parameter twice"
     tables = optimizer.tables if isinstance(optimizer, RowOptimizer) else {}

@@ -87,6 +87,7 @@ def move_to_shared_memory(batch: object, max_wait: float = MAX_WAIT, folder: Pat
             if "No space left" not in str(error):
                 raise
             cause = error
+        # A batch that is larger than the whole shared memory would never fit.
         if size > _capacity(folder) or time.monotonic() - start > max_wait:
             raise SharedMemoryFull(
                 errno.ENOSPC,

@@ -31,6 +31,7 @@ def main_thread_location() -> str:
     For example "data.py:12 read > threading.py:320 wait".
     """
     innermost = frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    # Walk outwards to the innermost frame of the project.
     while frame is not None and _is_library(frame.f_code.co_filename):
         frame = frame.f_back
     frames = [frame] if frame is innermost else [frame, innermost]

@@ -85,6 +85,7 @@ def read_text(path: Path) -> str:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise YamlFileError(str(path), "found no regular file; expected a YAML file")
+        # One byte more than allowed, so that a larger file is detected without reading it whole.
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         size = f"{max(status.st_size, len(content)):,} bytes"
@@ -197,6 +198,7 @@ def _check_values(tree: yaml.Node, name: str) -> None:
             for key, _ in node.value:
                 _check_key(key, node is tree, name)
             pending += [value for _, value in node.value]
+        # A plain scalar has no style; quoted digits are a text.
         elif isinstance(node, yaml.ScalarNode) and not node.style and (misread := _misread_number(node)):
             raise YamlFileError(name, misread, node.start_mark.line + 1)
 

@@ -60,7 +60,7 @@ class RaplZone:
         # Below the last value, the counter has returned to 0 in between.
         used = now - self._last + (self._range if now < self._last else 0)
         self._last = now
-        return max(0, used) * 1e-6
+        return max(0, used) * 1e-6  # from microjoules
 
 
 class NvmlCounter:
@@ -78,6 +78,7 @@ class NvmlCounter:
         self._nvml = nvml
         try:
             nvml.nvmlInit()
+            # By UUID: CUDA_VISIBLE_DEVICES renumbers the GPUs for torch, but not for NVML.
             self._device = nvml.nvmlDeviceGetHandleByUUID(uuid)
         except nvml.NVMLError as error:
             raise CounterError(f"NVML, {uuid}: {error}") from error
@@ -151,6 +152,7 @@ def gpu_counters(device: torch.device) -> list[NvmlCounter]:
 
 def _read(counters: list[EnergyCounter]) -> float:
     total = 0.0
+    # A copy, because a counter that fails is removed meanwhile.
     for counter in list(counters):
         try:
             total += counter.joules()

@@ -97,6 +97,7 @@ def explain_import_error(error: BaseException) -> BaseException:
 
 def missing_modules(extra: str) -> list[str]:
     """Return the modules of an extra that cannot be imported."""
+    # `find_spec` imports nothing, whereas importing some of these packages takes seconds.
     return [module for module in MODULES[extra] if find_spec(module) is None]
 
 
@@ -114,6 +115,7 @@ def install_command(extras: Collection[str]) -> str:
 
 def _pip() -> str:
     """Return the pip of this environment, as a path if another pip comes first on the PATH."""
+    # Another environment's pip would install the packages where this Python does not find them.
     own = Path(sys.executable).with_name("pip")
     found = shutil.which("pip")
     if not own.is_file() or (found and Path(found).parent == own.parent):
@@ -125,6 +127,7 @@ def _requirements(extras: Collection[str]) -> list[str]:
     """Return the missing requirements, with the versions of the installed package's metadata."""
     wanted = {_package(module) for extra in extras for module in missing_modules(extra)}
     found = dict.fromkeys(
+        # A requirement is `NAME>=VERSION; extra == "..."`.
         line.partition(";")[0].strip()
         for line in metadata.requires("lockstep") or []
         if (name := re.match(r"[\w.-]+", line)) and name[0].lower() in wanted

@@ -59,6 +59,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             "fields": fields,
         }
+        # `allow_nan=False` raises an error if NaN, which is not JSON, were left.
         return json.dumps(to_json_safe(line), allow_nan=False)
 
 
