@@ -79,6 +79,7 @@ class RunLog(Callback):
             if isinstance(tracker, ExperimentTracker):
                 # The same steps as in metrics.jsonl.
                 tracker.finished_steps = lambda: self._progress(trainer)[0]
+        # Added here, so that every run has metrics.jsonl, whatever `trainer.logger` is.
         trainer.loggers = [*trainer.loggers, self._metrics]
         bar = trainer.progress_bar_callback
         if bar is not None:
@@ -89,6 +90,7 @@ class RunLog(Callback):
 
     @override
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # All handlers of the run exist now, and have received the first records.
         _remove_startup_buffer()
         if not trainer.is_global_zero:
             return

@@ -51,6 +51,7 @@ class SamplePreviewLogger(Callback):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if isinstance(pl_module, LockstepModule):
+            # A module keeps the content of no preview if the number is 0.
             enabled = stage == "fit" and not run_trainer(trainer).fast_dev_run
             pl_module.preview_reservoir.number = self.number if enabled else 0
 

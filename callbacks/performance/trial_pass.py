@@ -27,6 +27,7 @@ def trial_pass(trainer: Trainer, pl_module: LockstepModule, batch: object) -> It
         batch: micro-batch as the data set returns it.
     """
     device, precision = trainer.strategy.root_device, trainer.precision_plugin
+    # Lightning converts and moves the module after the setup hooks, in which trial passes run.
     if isinstance(precision, (HalfPrecision, DoublePrecision)):
         precision.convert_module(pl_module)
     pl_module.to(device)

@@ -83,6 +83,7 @@ class PrometheusExporter(Callback):
 
     def _listen(self, trainer: Trainer, port: int, metrics: RunMetrics) -> str | None:
         """Start the server. Return the error message, or None."""
+        # Imported here, because prometheus_client is optional.
         from callbacks.prometheus.metrics_server import MetricsServer
 
         deadline = time.monotonic() + _BIND_TIMEOUT

@@ -71,6 +71,7 @@ def reorder(files: list[Path], sources: list[int]) -> None:
         OSError: the folder cannot be changed. Files that have not been moved yet keep their names.
     """
     pending = list(sources)  # current positions of the files that are not moved yet
+    # Invariant: the files before `target` are in place, and `pending` has the positions of those that follow.
     for target in range(len(sources)):
         source = pending.pop(0)
         if source == target:

@@ -47,6 +47,7 @@ def run_onnx(path: Path, *batches: Mapping[str, NDArray[Any]]) -> list[list[NDAr
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    # onnxruntime refuses names that the graph does not have.
     names = {node.name for node in session.get_inputs()}
     return [session.run(None, {name: batch[name] for name in batch if name in names}) for batch in batches]
 

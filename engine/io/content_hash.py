@@ -49,6 +49,7 @@ class ContentHashes:
         Raises:
             OSError: the file cannot be read.
         """
+        # All names of a file share an entry.
         path = path.resolve()
         if path.stat().st_size <= SMALL:
             return hash_file(path)

@@ -29,7 +29,7 @@ def parse_json(data: bytes | str) -> Any:
             surrogate has no partner, or values are nested more than MAX_DEPTH deep. The message does not name the file.
     """
     try:
-        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")  # skips a byte-order mark
         value = json.loads(
             text,
             object_pairs_hook=reject_duplicate_keys,
@@ -41,6 +41,7 @@ def parse_json(data: bytes | str) -> Any:
         raise ValueError(describe_undecodable(error)) from error
     except RecursionError as error:
         raise ValueError(f"{error}; expected at most {MAX_DEPTH} levels of lists and objects") from error
+    # `json.loads` accepts half of a surrogate pair from such an escape.
     if _HALF_PAIR.search(text):
         _check_characters(value)
     # Each level has a bracket, so almost no record needs the second look.

@@ -43,6 +43,7 @@ def grad_norm_per_group(groups: Iterable[dict[str, Any]]) -> dict[str, Tensor]:
     """
     gradients: dict[str, list[Tensor]] = {}
     for number, group in enumerate(groups):
+        # `PART/KIND`: all kinds of a part count together.
         part = str(group.get("name", number)).split("/")[0]
         gradients.setdefault(part, []).extend(p.grad for p in group["params"] if p.grad is not None)
     # The norm of a single part is the norm of the whole gradient, which is logged anyway.

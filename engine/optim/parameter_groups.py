@@ -12,6 +12,7 @@ from engine.distributed.logical_shape import logical_ndim
 def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Return the groups of a module's trained parameters: matrices with weight decay, all others without."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    # By the logical shape, because the codes of a quantized weight have another shape.
     matrices = [parameter for parameter in trained if logical_ndim(parameter) >= 2]
     groups = [
         {"params": matrices, "weight_decay": weight_decay, "name": "matrices"},

@@ -51,6 +51,7 @@ def write_graded_answers(folder: Path, metric: str, answers: Iterable[GradedAnsw
     lines = [header, *(_cut(answer)._asdict() for answer in found)]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     path = folder / FILE
+    # "replace": a lone surrogate, which UTF-8 cannot encode, becomes a question mark.
     os.replace(write_temp(path, lambda file: file.write(text.encode("utf-8", "replace")), lambda _: None), path)
     flush_folder(folder)
     return path
