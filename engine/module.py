@@ -137,7 +137,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
             self.trainer.overfit_batches = 0  # type: ignore[attr-defined]  # A connector sets it.
             self.data.same_epoch = True
         plan = self.data.plan
-        # The accumulation follows from the world size, which is known here first, and is not a setting of the user.
+        # The accumulation follows from the batch plan and the world size, and is not a setting of the user.
         self.trainer.accumulate_grad_batches = plan.accumulation
         limits_in_optimizer_steps(self.trainer, self.data.steps_in_epoch, plan.accumulation)
         self._mean = GlobalLossMean(plan.micro_batch_size * self.terms_per_sample)
@@ -202,8 +202,6 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     def on_after_backward(self) -> None:
         if self.is_log_step and is_last_micro_batch(self.trainer):
             rate = self._optimizer.param_groups[0]["lr"]
-            # `batch_size=1`: both values are of the whole step already, so Lightning need not search the batch for its
-            # size.
             self.log("train/loss", self.mean_loss, prog_bar=True, on_step=True, on_epoch=False, batch_size=1)
             self.log("train/learning_rate", rate, on_step=True, on_epoch=False, batch_size=1)
 

@@ -128,7 +128,7 @@ class TimedDataLoader(DataLoader[Any]):
             self.workers.prepare_start()
             self._free_memory = free_bytes()
         in_process = not self.num_workers and not self.pin_memory
-        # torch's iterator pins memory in a thread, so only a loader without workers and pinning can do without it.
+        # torch's iterator starts workers and pins memory. A loader that needs neither does without the iterator.
         batches = self._batches = self._load_in_process() if in_process else super().__iter__()
         while True:
             start = time.perf_counter()

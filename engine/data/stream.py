@@ -89,8 +89,7 @@ class StreamBatches:
 
     def __getitem__(self, request: MicroBatchRequest) -> StreamBatch:
         if self._current is None or self._current[:2] != (request.epoch, request.number):
-            # The micro-batches of a global batch come one after the other, and its records are read once for all of
-            # them.
+            # Consecutive requests are often of the same global batch, whose records are then read once.
             self._current = self._read(request.epoch, request.number)
         current = self._current
         if not current.records:
