@@ -41,6 +41,7 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
     peak = next((1e12 * tflops for key, tflops in _TFLOPS.items() if _names(key, name)), None)
     if peak is None or ("bf16" in precision and not has_bf16):
         return None
+    # "16-mixed", "bf16-mixed", "16-true", "bf16-true"
     if "16" in precision:
         return peak
     # TF32 (Ampere and later) runs at half the rate of 16-bit formats. The table has no numbers for float32 and float64.

@@ -83,6 +83,7 @@ class Stragglers(Callback):
             )  # fmt: skip
 
     def _reset(self, trainer: Trainer) -> None:
+        # Both times are measured from here to the next comparison.
         self._steps, self._computed = trainer.global_step, 0.0
         self._waited = run_trainer(trainer).train_dataloader.waited
 

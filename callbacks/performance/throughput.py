@@ -102,7 +102,7 @@ class Throughput(Callback):
         counts = module.throughput_counts(batch)
         if not self._names and counts:
             self._open_counters(trainer, module, list(counts))
-        # ranks of a tensor-parallel group read the same batch, so one of them counts it
+        # The ranks of a tensor-parallel group read the same batch, so only its leader counts it.
         if data_rank(trainer).is_group_leader:
             for name, amount in counts.items():
                 module.counters.add(_counter(name), amount)

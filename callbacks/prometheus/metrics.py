@@ -118,6 +118,7 @@ class RunMetrics:
         self._began = time.time()
         self._run = {"run": os.path.basename(trainer.default_root_dir), "process": str(trainer.global_rank)}
         device = trainer.strategy.root_device
+        # Facts that do not change in a run, as the labels of a constant metric.
         self._info = {
             "command": str(trainer.state.fn.value if trainer.state.fn else ""),
             "precision": str(trainer.precision),

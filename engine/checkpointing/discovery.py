@@ -31,6 +31,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """Return all checkpoints from which the run in `folder` can resume, newest first."""
     checkpoints = folder / CHECKPOINTS
     patterns = ("last.ckpt", "last-*.ckpt", "best.ckpt", "best-*.ckpt", "step-*.ckpt")
+    # A glob per form: temporary files begin with a dot and do not match.
     found = [path for pattern in patterns for path in checkpoints.glob(pattern)]
     found += folder.glob("hpc_ckpt_*.ckpt")  # Lightning writes it for a SLURM job that is requeued
     return sorted(found, key=saved_at, reverse=True)

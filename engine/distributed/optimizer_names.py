@@ -15,6 +15,7 @@ def optimized_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 
 def named_optimizer_state(module: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Return an optimizer's state dict with names of parameters instead of numbers. Tensors are not copied."""
+    # A state dict numbers parameters in the order of the groups; names do not depend on the groups.
     names: dict[Tensor, str] = {parameter: name for name, parameter in optimized_parameters(module).items()}
     return {
         "state": {names[parameter]: dict(state) for parameter, state in optimizer.state.items() if state},

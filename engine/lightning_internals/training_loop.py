@@ -110,6 +110,7 @@ def request_validation(trainer: Trainer) -> None:
 
 def stops_early(trainer: Trainer) -> bool:
     """Return whether a requested stop takes effect; `min_epochs` and `min_steps` may delay it."""
+    # `should_stop` alone is only a request.
     return bool(trainer.should_stop and trainer.fit_loop._can_stop_early)
 
 

@@ -60,6 +60,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         state = named_optimizer_state(self.lightning_module, getattr(optimizer, "optimizer", optimizer))
         if self.state_dict_type == "sharded":
             return state
+        # A single file has parameters by number, as an optimizer without shards saves them.
         whole = numbered(gather_full(state, self.is_global_zero))
         return as_bitsandbytes(whole) if self.is_global_zero else whole
 

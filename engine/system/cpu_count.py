@@ -72,6 +72,7 @@ def _quotas(groups: Path, own_groups: Path) -> Iterator[float]:
         # `ID:CONTROLLERS:PATH`; version 2 has an empty list of controllers.
         _, controllers, path = line.split(":", 2)
         if not controllers:
+            # Version 2 alone, or beside version 1 in the folder `unified`.
             mounts, read_quota = [groups, groups / "unified"], _quota_v2
         elif "cpu" in controllers.split(","):
             mounts, read_quota = [groups / controllers, groups / "cpu"], _quota_v1

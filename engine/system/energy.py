@@ -127,6 +127,7 @@ def cpu_counters(powercap: Path = _POWERCAP) -> list[RaplZone]:
     for folder in sorted(powercap.glob("intel-rapl:*")):
         try:
             name = (folder / "name").read_text(encoding="utf-8").strip()
+            # Other zones count energy that these count already.
             if name.startswith("package") or name == "dram":
                 found.append(RaplZone(folder))
         except (OSError, CounterError) as error:

@@ -51,6 +51,7 @@ def _grid(images: Sequence["Image"]) -> "Image":
     columns = math.ceil(math.sqrt(len(images)))
     cell = MAX_EDGE // columns
     resized = [resize_for_display(image, cell - _GAP) for image in images]
+    # All cells have the size of the largest image, so the grid may be smaller than MAX_EDGE.
     width, height = (max(image.size[axis] for image in resized) + _GAP for axis in (0, 1))
     sheet = Image.new("RGB", (width * min(columns, len(resized)), height * math.ceil(len(resized) / columns)), "white")
     for index, image in enumerate(resized):
