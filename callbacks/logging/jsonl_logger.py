@@ -59,6 +59,7 @@ class JsonlLogger(MetricSink):
         self._file.write(json.dumps(to_json_safe(record), allow_nan=False) + "\n")
         line = summary(metrics, finished_steps, epoch)
         fields = {name: value for name, value in metrics.items() if name != "epoch"}
+        # A training step is a line in train.log; an evaluation is an event.
         if line:
             self.latest = metrics
             log.info("%s", line, extra={"progress_bar_visible": self.progress_bar_visible, "fields": fields})

@@ -193,6 +193,7 @@ def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[st
         stage: `val` or `test`.
         metrics: logged metrics by name; metrics of other stages are ignored.
     """
+    # Split `STAGE/METRIC` and `STAGE/baseline/NAME/METRIC`.
     own: dict[str, float] = {}
     baselines: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():

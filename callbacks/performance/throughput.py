@@ -122,6 +122,7 @@ class Throughput(Callback):
             # The waits of all ranks are summed, so they are a share of the time of all ranks.
             "train/data_wait": since.pop(WAITED) / (elapsed * trainer.world_size),
         }
+        # FLOPs and positions become metrics of their own; all other counts become rates.
         if "flops" in since:
             per_second = since.pop("flops") / elapsed
             metrics["train/tflops"] = per_second / 1e12

@@ -50,6 +50,7 @@ class BatchPlan:
             _require_positive("data.batch_size_per_device", batch_size_per_device)
             batch_size = batch_size_per_device * world_size
         _require_positive("data.batch_size", batch_size)
+        # Global batch -> ranks. A remainder would give ranks different numbers of samples in every step.
         if batch_size % world_size:
             raise ValueError(
                 f"data.batch_size {batch_size} does not split evenly over {world_size} ranks; "
@@ -60,6 +61,7 @@ class BatchPlan:
         micro = share if micro_batch_size is None else micro_batch_size
         _require_positive("data.micro_batch_size", micro)
         micro = min(micro, share)
+        # Share of a rank -> micro-batches of equal size, so that all ranks accumulate equally often.
         if share % micro:
             divisors = [size for size in range(1, share + 1) if share % size == 0]
             nearest = sorted(divisors, key=lambda size: abs(size - micro))[:2]

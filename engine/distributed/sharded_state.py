@@ -81,6 +81,7 @@ def read_shards(
     prefix = weights_prefix(sizes)
     check_shapes({name: tensor.shape for name, tensor in own.items()}, entries_below(sizes, prefix), "the model")
     tensors = {f"{prefix}.{name}": tensor for name, tensor in own.items()}
+    # The tensors of the states are created from the shapes in the checkpoint: a new optimizer has none.
     states: list[dict[Tensor, dict[str, Tensor]]] = []
     for number, optimizer in enumerate(optimizers):
         saved = entries_below(sizes, f"optimizer_{number}.state")
