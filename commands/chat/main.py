@@ -1,5 +1,6 @@
 """Runs `python train.py chat`: reads lines from the terminal or from a pipe, and prints answers."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,8 @@ def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console |
 def _handled(session: ChatSession, line: str, console: Console) -> bool:
     """Answer a line; return whether the chat continues."""
     command = parse_command(line)
+    if command is None and session.has_text:
+        command = session.path_command(line)
     if len(line) > _MAX_LINE_LENGTH:
         raise UserInputError(f"found {len(line):,} characters, expected at most {_MAX_LINE_LENGTH:,}")
     if command is None and session.has_text:
@@ -56,12 +59,14 @@ def _handled(session: ChatSession, line: str, console: Console) -> bool:
         return False
     elif command.name == "help":
         for usage, what in session.help():
-            console.print(f"  [bold]{escape(usage):28}[/] {escape(what)}")
+            console.print(f"  [bold]{escape(usage)}[/]{' ' * (28 - len(usage))} {escape(what)}")
     elif command.name == "new":
         session.forget()
+        console.print("the conversation and the input are forgotten", style="dim")
     elif command.name == "save":
-        number = session.save(Path(command.value or "chat.jsonl").expanduser())
-        console.print(f"wrote {number} answers to {escape(command.value or 'chat.jsonl')}", style="dim")
+        number = session.save(Path(os.path.expanduser(command.value or "chat.jsonl")))
+        answers = "1 answer" if number == 1 else f"{number} answers"
+        console.print(f"wrote {answers} to {escape(command.value or 'chat.jsonl')}", style="dim")
     else:
         print_blocks(console, session.set(command))
     return True

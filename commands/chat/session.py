@@ -1,11 +1,12 @@
 """Reads the lines of a chat: commands that set the input, and questions."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commands.answers.blocks import AnswerBlock, Text, as_json
+from commands.answers.blocks import AnswerBlock, Note, Text, as_json
 from commands.answers.interface import (
     MEGABYTE,
     Choice,
@@ -22,6 +23,9 @@ _TIME = " @ "
 """Separates a title from its time."""
 
 _MAX_TURNS = 20
+
+_SET = "set"
+"""Key of the line that confirms a command."""
 
 
 class ChatCommand(NamedTuple):
@@ -61,6 +65,10 @@ class ChatSession:
     def help(self) -> list[tuple[str, str]]:
         """Return each command and what it does."""
         lines = []
+        if self._asked is not None:
+            has_files = any(field.kind in ("picture", "file") for field in self._fields.values())
+            given = "; a path by itself gives the file" if has_files else ""
+            lines.append((self._asked.name.upper(), f"any other line is a {self._asked.name}{given}"))
         for field in self._fields.values():
             if field is not self._asked:
                 lines.append((f"/{field.name}{_value(field)}", f"{field.label}. {field.help}".strip()))
@@ -87,13 +95,22 @@ class ChatSession:
             raise UserInputError(f"/{command.name}: there is no such command; /help lists them")
         if field.kind in ("picture", "file"):
             yield from self._read(field, command.value)
+            shown = [file.name for file in self._files[field.name]]
         elif field.kind == "pick":
-            parts = [part.strip() for part in command.value.split(";")]
-            self._picked[field.name] = [self._found(field, part) for part in parts if part][: field.most]
-        elif field.kind == "choice":
-            self._texts[field.name] = self._chosen(field, command.value)
+            shown = self._pick(field, [part for part in command.value.split(";") if part.strip()])
         else:
-            self._texts[field.name] = command.value
+            chosen = self._chosen(field, command.value) if field.kind == "choice" else command.value
+            self._texts[field.name] = chosen
+            shown = [chosen] if chosen else []
+        yield Note(_SET, f"{field.label}: {'; '.join(shown) or 'nothing'}")
+
+    def path_command(self, line: str) -> ChatCommand | None:
+        """Return the command that sets a field to the files of which a line has the paths; None if it has none."""
+        for field in self._fields.values():
+            paths = _paths(line) if field.kind in ("picture", "file") else []
+            if paths and all(path.name.lower().endswith(field.suffixes) and _is_path(path) for path in paths):
+                return ChatCommand(field.name, line)
+        return None
 
     def ask(self, text: str) -> Iterator[AnswerBlock]:
         """Yield the answer to a question; it becomes a turn of the conversation.
@@ -132,13 +149,13 @@ class ChatSession:
             with path.open("x", encoding="utf-8") as file:
                 file.writelines(json.dumps(answer, ensure_ascii=False) + "\n" for answer in self._answers)
         except OSError as error:
-            raise UserInputError(f"/save {path}: {error.strerror}") from error
+            raise UserInputError(f"/save {path}: {error.strerror}; expected the name of a new file") from error
         return len(self._answers)
 
     def _read(self, field: Field, paths: str) -> Iterator[AnswerBlock]:
         """Read the files of a field; several paths are separated by semicolons."""
         found = []
-        for path in (Path(part.strip()).expanduser() for part in paths.split(";") if part.strip()):
+        for path in _paths(paths):
             file = _file(path, field)
             yield from self._demo.accept(field, file)
             found.append(file)
@@ -148,14 +165,22 @@ class ChatSession:
             raise UserInputError(f"/{field.name}: found {len(found)} files, expected at most {field.most}")
         self._files[field.name] = found
 
-    def _found(self, field: Field, part: str) -> Picked:
+    def _pick(self, field: Field, parts: list[str]) -> list[str]:
+        """Set a field to values found by their texts; return what they are called."""
+        if len(parts) > field.most:
+            raise UserInputError(f"/{field.name}: found {len(parts)} values, expected at most {field.most}")
+        found = [self._found(field, part.strip()) for part in parts]
+        self._picked[field.name] = [picked for picked, _ in found]
+        return [f"{label}{_TIME}{picked.time}" if picked.time else label for picked, label in found]
+
+    def _found(self, field: Field, part: str) -> tuple[Picked, str]:
         text, at, time = part.rpartition(_TIME) if field.times and _TIME in part else (part, "", "")
         choices = self._demo.search(field, text)
         exact = [choice for choice in choices if text in (choice.value, choice.label)]
         found: list[Choice] = [*exact, *choices][:1]
         if not found:
             raise UserInputError(f"/{field.name}: found nothing for {text!r}")
-        return Picked(found[0].value, time.strip() if at else "")
+        return Picked(found[0].value, time.strip() if at else ""), found[0].label
 
     def _chosen(self, field: Field, value: str) -> str:
         """Return a choice by its value or label. Without a value, return the choice after the current choice."""
@@ -170,15 +195,21 @@ class ChatSession:
 
 def parse_command(line: str) -> ChatCommand | None:
     """Return the command of a line; None if it is a question."""
-    if not line.startswith("/") or line.startswith("//") or _is_path(line):
+    if not line.startswith("/") or line.startswith("//") or _is_path(Path(line)):
         return None
     name, _, value = line[1:].partition(" ")
     return ChatCommand(name, value.strip())
 
 
-def _is_path(line: str) -> bool:
+def _paths(line: str) -> list[Path]:
+    """Return the paths of a line, between semicolons; a terminal puts a dropped path into quotes."""
+    parts = (part.strip() for part in line.split(";"))
+    return [Path(os.path.expanduser(part.strip("'\""))) for part in parts if part]
+
+
+def _is_path(path: Path) -> bool:
     try:
-        return Path(line).exists()  # a path may begin with a slash
+        return path.exists()  # a path may begin with a slash
     except OSError:  # too long for a name, or not permitted
         return False
 

@@ -67,6 +67,6 @@ def _print_block(console: Console, block: AnswerBlock) -> None:
     elif isinstance(block, Pictures) and title:
         console.print(RichText(f"{title}:", "bold"))
         for picture in block.pictures:
-            console.print(RichText(f"  {picture.caption}" + (f"  {picture.text}" if picture.text else "")))
+            console.print(RichText("  " + "  ".join(filter(None, (picture.caption, picture.text)))))
     if getattr(block, "note", ""):
         console.print(RichText(str(getattr(block, "note", "")), "dim"))

@@ -72,7 +72,9 @@ def test_lines_are_answered(tmp_path, monkeypatch):
         ("/history zzz", "found nothing for 'zzz'"),
         ("/blind maybe", "expected one of no, yes"),
         ("/other", "there is no such command"),
-        ("/save a.png", "File exists"),
+        ("/save a.png", "File exists; expected the name of a new file"),
+        ("/history a; a; a; a", "found 4 values, expected at most 3"),
+        ("/picture ~nobody-of-this-name/a.png", "No such file"),
         ("x" * 5000, "expected at most 4,000"),
     ],
 )
@@ -90,3 +92,33 @@ def test_commands_and_questions_are_told_apart(tmp_path):
     assert parse_command("/history " + "x" * 300) == ChatCommand("history", "x" * 300), "too long for a path"
     assert parse_command("what is this?") is None and parse_command(str(tmp_path / "a.png")) is None
     assert all(f"/{name}" in said(tmp_path, "/help") for name in ("picture", "blind", "history", "save", "new"))
+
+
+def test_a_path_by_itself_gives_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.png", "with space.png", "a.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    text = said(
+        tmp_path, str(tmp_path / "a.png"), "first", f"'{tmp_path}/with space.png'", "second", "a.txt", "none.png"
+    )
+    assert "['a.png'] [] no" in text and "['with space.png'] [] no" in text
+    assert "turns [('first', 'first.'), ('secon" in text, "a path is no question"
+    assert "a.txt." in text and "none." in text, "what is no picture is a question"
+
+
+def test_what_a_command_has_set_is_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").write_bytes(b"x")
+    printed = said(
+        tmp_path, "/picture a.png", "/history alpha @ 2024-01-01; alphabet", "/blind", "/blind", "/new"
+    ).splitlines()
+    answers = [line for line in printed[2:] if not line.startswith(">")]
+    assert answers == [
+        "Picture: a.png", "History: Alpha @ 2024-01-01; Alphabet", "Blind answer: yes", "Blind answer: no",
+        "the conversation and the input are forgotten",
+    ]  # fmt: skip
+
+
+def test_the_lines_of_the_help_begin_in_one_column(tmp_path):
+    lines = [line for line in said(tmp_path, "/help").splitlines() if line.startswith("  ")]
+    assert len(lines) > 6 and {line[30] for line in lines} == {" "} and all(line[31] != " " for line in lines)
