@@ -1,5 +1,6 @@
 """Answers questions about documents as `predict` does, and shows the page and the region that an answer depends on."""
 
+import math
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -145,7 +146,8 @@ class DocumentDemo(Demo):
             _draw_box(page, evidence.box)
             caption = f"page {evidence.page}, {evidence.kind}"
             note = (
-                f"Without the marked {evidence.kind} the answer is less likely by {evidence.cost:.2f} nats per token."
+                f"Without the marked {evidence.kind} the answer's tokens have {100 * math.exp(-evidence.cost):.0f} % "
+                "of their probability (geometric mean)."
             )
             yield Pictures("evidence", "Evidence", [Picture(data_uri(page), caption)], note, large=True)
         rest = [page for page in record.ranked if evidence is None or page != evidence.page]

@@ -49,6 +49,14 @@ def draw_occlusion_map(image: "Image", lost: NDArray[np.floating]) -> "Image":
     return shown
 
 
+def describe_part(lost: NDArray[np.floating]) -> str:
+    """Return the place of the part with the largest value [CELLS, CELLS], for those who do not see the picture."""
+    if not lost.max() > 0:
+        return "no part is red"
+    row, column = np.unravel_index(lost.argmax(), lost.shape)
+    return f"the reddest part: row {row + 1} of {CELLS} from the top, column {column + 1} of {CELLS} from the left"
+
+
 def _box(image: "Image", row: int, column: int) -> tuple[int, int, int, int]:
     def at(place: int, length: int) -> int:
         return place * length // CELLS

@@ -182,6 +182,13 @@ def _csv(series: InputSeries) -> bytes:
     return text.getvalue().encode()
 
 
+def _duration(seconds: float) -> str:
+    """Return a time in the largest unit of which it is a multiple: `1 h`, `90 s`."""
+    units = ((86400, "d"), (3600, "h"), (60, "min"))
+    size, unit = next((pair for pair in units if seconds and seconds % pair[0] == 0), (1, "s"))
+    return f"{seconds / size:g} {unit}"
+
+
 def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
     """Yield a chart of each series, from its smallest to its largest value."""
     for place, shown in enumerate(series[:_SHOWN_SERIES]):
@@ -194,5 +201,5 @@ def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
         measured = shown.values[found.present]
         ends = (float(measured.min()), float(measured.max())) if len(measured) else (0.0, 100.0)
         span = f"from {ends[0]:g} to {ends[1]:g}" if len(measured) else "nothing measured"
-        step = "" if shown.step is None else f" of {shown.step:g} s"
+        step = "" if shown.step is None else f" of {_duration(shown.step)}"
         yield Chart(f"{key} {place}", "", [line], [], every, f"{len(shown.values):,} steps{step}, {span}.", ends)

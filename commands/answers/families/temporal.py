@@ -118,7 +118,7 @@ class TemporalDemo(Demo):
         for text in self._model.stream(batch.prompts, features, most):
             yield Text("answer", "", text, is_answer=True)
         yield Text("answer", "", text, is_answer=True)
-        channel, marks = self._marks(asked, text, capacities)
+        channel, marks = self._marks(asked, text, capacities, len(source.rows[0].curves[0]))
         yield _chart("curve", "The timeline, and the points of the answer", source, channel, marks)
         if question.texts.get("blind", "yes") == "yes":
             blind = self._model.features(self._model.modality.blinded(batch.modality))
@@ -140,8 +140,13 @@ class TemporalDemo(Demo):
                 raise UserInputError(found) from error
         return source, capacities
 
-    def _marks(self, question: str, text: str, capacities: tuple[float, ...]) -> tuple[str, list[ChartMark]]:
-        """Return the channel that a question is about, and the points that its answer names, in % of the capacity."""
+    def _marks(
+        self, question: str, text: str, capacities: tuple[float, ...], steps: int
+    ) -> tuple[str, list[ChartMark]]:
+        """Return the channel that a question is about, and the points that its answer names, in % of the capacity.
+
+        A step may be after the end of the timeline, of `steps` steps: the model can name any.
+        """
         notation = self._data.synthesis.notation
         known = read_question(question, notation)
         if known is None:
@@ -151,7 +156,8 @@ class TemporalDemo(Demo):
         scale = 1.0 if notation.format == Format.TINY else 100 / capacities[KEYS.index(channel)]
         points = [(slots.get("time"), slots.get("value"))]
         points += zip(slots.get("times") or (), slots.get("values") or (), strict=False)
-        points += [(0, slots["start"])] if slots.get("start") is not None else []
+        ends = (("start", 0), ("end", steps - 1))
+        points += [(step, slots[name]) for name, step in ends if slots.get(name) is not None]
         return channel, [
             ChartMark(None if step is None else float(step), None if value is None else float(value) * scale)
             for step, value in points
@@ -170,8 +176,12 @@ def _chart(
             cells = zip(values[::every, place].tolist(), present[::every, place].tolist(), strict=True)
             lines.append(ChartLine(name, [round(100 * value, 2) if there else None for value, there in cells]))
     shown = [line for line in lines if line.name == channel] or lines
+    outside = sorted({f"{mark.step:g}" for mark in marks or [] if mark.step is not None and mark.step >= len(values)})
     note = f"% of the capacity available, over {len(values):,} steps."
-    return Chart(key, title, shown, marks or [], every, note, unit="%")
+    if outside:
+        note += f" The answer names step {', '.join(outside)}, after the last one, {len(values) - 1:,}."
+    inside = [mark for mark in marks or [] if mark.step is None or mark.step < len(values)]
+    return Chart(key, title, shown, inside, every, note, unit="%")
 
 
 def _question(sample: TimelineSample) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
-from commands.answers.families.occlusion_map import CELLS, draw_occlusion_map, occlude
+from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from commands.answers.interface import Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
@@ -143,13 +143,14 @@ class VisionLanguageDemo(Demo):
     def _leaning(self, image: "Image", messages: Sequence[Message], text: str) -> Pictures:
         scores = self._log_likelihoods([[image], *([part] for part in occlude(image))], messages, text)
         lost = (scores[0] - scores[1:]).clamp_min(0).view(CELLS, CELLS).cpu().numpy()
-        note = (
-            f"Red: parts without which the answer is less likely. Its negative log-likelihood is "
-            f"{-float(scores[0]):.2f} nats, and up to {lost.max():.2f} more without a part."
-        )
-        return Pictures(
-            "lean", "What the answer leans on", [Picture(_shown(draw_occlusion_map(image, lost)), "")], note, large=True
-        )
+        whole, without = (f"{100 * float(score.exp()):.1f} %" for score in (scores[0], scores[1:].min()))
+        if lost.max() > 0:
+            note = "Red: parts without which the answer is less likely. "
+            note += f"Its probability is {whole}, and {without} without the reddest part."
+        else:
+            note = f"The answer is no less likely without any of the parts; its probability is {whole}."
+        shown = Picture(_shown(draw_occlusion_map(image, lost)), "", describe_part(lost))
+        return Pictures("lean", "What the answer leans on", [shown], note, large=True)
 
     def _log_likelihoods(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message], text: str) -> Tensor:
         """Return the log-likelihood [n] of an answer, given each of n pictures."""

@@ -1,6 +1,7 @@
 // Curves over steps, from 0 to 100 on an axis that names other values.
 
-const PLOT = {width: 600, height: 236, left: 62, right: 584, top: 10, floor: 204};
+// A drawing is as wide as its card; of 600 units, a narrow window would make the text on the axes too small to read.
+const PLOT = {...(innerWidth < 520 ? {width: 350, right: 334} : {width: 600, right: 584}), height: 236, left: 62, top: 10, floor: 204};
 
 // Steps at round numbers from 0 to the last.
 function stepTicks(last) {

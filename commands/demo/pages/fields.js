@@ -14,6 +14,11 @@ async function* lines(response) {
   }
 }
 
+// Why a request has failed, in words for a visitor. A TypeError is what `fetch` throws without a server.
+function reason(error) {
+  return error instanceof TypeError ? "the program that serves this page does not answer; is it still running?" : error.message;
+}
+
 function frame(field, ...content) {
   return element("section", {class: "field", "data-field": field.name},
     element("h2", {id: "label-" + field.name}, field.label), ...content,
@@ -68,7 +73,7 @@ function timeField(field) {
 function pickField(field) {
   let picked = [], asked = 0;
   const search = element("input", {type: "search", placeholder: "search", autocomplete: "off", "aria-labelledby": "label-" + field.name});
-  const found = element("div", {class: "found", role: "listbox"});
+  const found = element("div", {class: "found", role: "listbox", "aria-label": "found", tabindex: -1}); // it scrolls
   const list = element("ol", {class: "picked"});
 
   function draw() {
@@ -88,23 +93,37 @@ function pickField(field) {
     const item = {value: choice.value, label: choice.label, time: ""};
     picked = field.most === 1 ? [item] : [...picked, item].slice(0, field.most);
     search.value = "";
-    found.replaceChildren();
     draw();
     search.focus();
+    close();
   }
   async function look() {
     const mine = ++asked;
-    const answer = await fetch("search?" + new URLSearchParams({field: field.name, text: search.value}));
-    const choices = answer.ok ? await answer.json() : [];
+    let choices = [], problem = "nothing found";
+    try {
+      const answer = await fetch("search?" + new URLSearchParams({field: field.name, text: search.value}));
+      if (answer.ok) choices = await answer.json();
+    } catch (error) {
+      problem = reason(error);
+    }
     if (mine !== asked) return;
     found.replaceChildren(...choices.map((choice) => {
       const option = button(choice.label, () => add(choice));
       option.setAttribute("role", "option");
+      option.tabIndex = -1; // the arrow keys choose among them; Tab goes on to the next field
       return option;
-    }), ...(choices.length ? [] : [element("p", {class: "note"}, "nothing found")]));
+    }), ...(choices.length ? [] : [element("p", {class: "note"}, problem)]));
+  }
+  function close() {
+    asked++; // what is still searched is not shown
+    found.replaceChildren();
   }
   search.addEventListener("input", look);
-  search.addEventListener("focus", () => { if (!found.children.length) look(); });
+  for (const kind of ["focus", "click"]) search.addEventListener(kind, () => { if (!found.children.length) look(); });
+  found.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays, so that the list does
+  for (const node of [search, found]) node.addEventListener("focusout", ({relatedTarget: next}) => {
+    if (next !== search && !found.contains(next)) close();
+  });
   found.addEventListener("keydown", (event) => {
     const next = {ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling"}[event.key];
     if (!next) return;
@@ -112,10 +131,11 @@ function pickField(field) {
     (document.activeElement[next] || search).focus();
   });
   search.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") found.replaceChildren();
-    if (event.key === "ArrowDown" && found.querySelector("button")) {
+    if (event.key === "Escape") close();
+    if (event.key === "ArrowDown") {
       event.preventDefault();
-      found.querySelector("button").focus();
+      if (found.querySelector("button")) found.querySelector("button").focus();
+      else look();
     }
     if (event.key === "Enter" && found.querySelector("button")) found.querySelector("button").click();
   });

@@ -45,7 +45,7 @@ function fileField(field) {
       blocks.done();
       if (quiet && !blocks.failed) place.remove();
     } catch (error) {
-      blocks.error("the file could not be sent: " + error.message);
+      blocks.error("the file could not be sent: " + reason(error));
     }
   }
   // The file, or a promise of it.
@@ -63,7 +63,8 @@ function fileField(field) {
   async function sendAll(files) {
     shown.replaceChildren(); // of earlier files that were refused
     if (field.most === 1) other.close();
-    for (const file of field.most > 1 ? files : [...files].slice(0, 1)) await begin(file);
+    for (const file of field.most > 1 ? files : files.slice(0, 1)) await begin(file);
+    if (field.most === 1 && files.length > 1) shown.append(element("p", {class: "note"}, "One file is read at a time: of these " + files.length + ", " + files[0].name + "."));
   }
   input.addEventListener("change", async () => { await sendAll([...input.files]); input.value = ""; });
   for (const kind of ["dragover", "dragenter"]) zone.addEventListener(kind, (event) => {
@@ -87,6 +88,7 @@ function fileField(field) {
   ]);
   return {
     node: frame(field, zone, other.node, list, shown),
+    give: sendAll,
     value: () => given.map(({file, name}) => ({file, name})),
     async ready() {
       other.flush();

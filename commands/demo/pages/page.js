@@ -15,9 +15,9 @@ async function receive(blocks, values) {
     const sent = {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({values, turns: earlier})};
     for await (const line of lines(await fetch("ask", sent))) blocks.add(line);
   } catch (error) {
-    blocks.error("no answer: " + error.message);
+    blocks.error("no answer: " + reason(error));
   }
-  blocks.done(((performance.now() - start) / 1000).toFixed(1) + " s");
+  blocks.done("answered in " + ((performance.now() - start) / 1000).toFixed(1) + " s");
   asking = ask.disabled = false;
   return !blocks.failed;
 }
@@ -77,6 +77,14 @@ function exampleButton(example) {
 }
 
 for (const field of content.fields) fields.set(field.name, MAKE[field.kind](field, submit));
+// A file that is dropped beside its field would replace the page. It goes to the field if there is a single one.
+addEventListener("dragover", (event) => { if (event.dataTransfer.types.includes("Files")) event.preventDefault(); });
+addEventListener("drop", (event) => {
+  if (event.defaultPrevented || !event.dataTransfer.files.length) return;
+  event.preventDefault();
+  const takers = [...fields.values()].filter((field) => field.give);
+  if (takers.length === 1) takers[0].give([...event.dataTransfer.files]);
+});
 const again = content.talks ? [button("New conversation", forget, "plain")] : [];
 const examples = content.examples.length ? [element("section", {class: "field"}, element("h2", {}, "Examples"),
   element("div", {class: "examples"}, ...content.examples.map(exampleButton)))] : [];

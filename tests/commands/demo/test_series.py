@@ -84,7 +84,7 @@ def test_the_chat_reads_series(run):
     output = io.StringIO()
     lines = f"/series {folder}/a.csv\n/options load; flow\nWhich is faster?\n"
     chat(demo, folder, io.StringIO(lines), Console(file=output, width=200))
-    assert "4 steps of 60 s, from -4 to 2.5." in output.getvalue() and "Options" in output.getvalue()
+    assert "4 steps of 1 min, from -4 to 2.5." in output.getvalue() and "Options" in output.getvalue()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from commands.answers.families.temporal import _chart
 from commands.answers.interface import Question, UploadedFile, UserInputError
 from tests.support.demo import page_driver, served
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
@@ -46,11 +47,27 @@ def test_the_points_of_an_answer_are_marked(run):
     kinds = [sample.facts.task.value for sample in demo._examples]
     place = kinds.index("bottleneck")
     sample, question = demo._examples[place], demo.examples()[place].values["question"]
-    channel, marks = demo._marks(question, sample.answer, sample.capacities)
+    steps = len(sample.values)
+    channel, marks = demo._marks(question, sample.answer, sample.capacities, steps)
     assert channel == sample.facts.channel and [tuple(mark) for mark in marks] == [
         (sample.facts.time, sample.facts.value)
     ]
-    assert demo._marks("what is this?", sample.answer, sample.capacities) == ("", [])
+    assert demo._marks("what is this?", sample.answer, sample.capacities, steps) == ("", [])
+
+
+def test_a_trend_is_marked_at_both_ends(run):
+    _, demo = run
+    channel, marks = demo._marks("trend of cpu?", "cpu is increasing from 52% to 61%.", (1.0,) * 4, 20)
+    assert channel == "cpu_cores" and [tuple(mark) for mark in marks] == [(0, 52), (19, 61)]
+
+
+def test_a_step_after_the_end_is_reported_and_not_drawn(run):
+    _, demo = run
+    source, capacities = demo._read(UploadedFile("a.csv", b"time_ms,cpu_cores\n0,1\n100,2\n200,3\n"), "?")
+    channel, marks = demo._marks("cpu at step 2, step 3?", "cpu at step 2 is 52%, at step 3 is 50%.", capacities, 3)
+    drawn = _chart("curve", "", source, channel, marks)
+    assert [mark.step for mark in drawn.marks] == [2]
+    assert drawn.note.endswith("over 3 steps. The answer names step 3, after the last one, 2.")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from commands.answers.families.occlusion_map import CELLS, draw_occlusion_map, occlude
+from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from commands.answers.interface import Question, Turn, UploadedFile, UserInputError
 from tests.conftest import REPOSITORY
 from tests.support.demo import page_driver, served
@@ -53,7 +53,9 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
         question = Question({"question": record["question"], "lean": "yes"}, {"picture": [file]})
         blocks = served.answered(demo, question)
         assert blocks["answer"].text == record["answer"]
-        assert blocks["blind"].faint and (not record["answer"] or blocks["lean"].large)
+        assert blocks["blind"].faint
+        if record["answer"]:
+            assert blocks["lean"].large and " % without the reddest part." in blocks["lean"].note
 
 
 def test_tokens_come_one_by_one_and_turns_count(run):
@@ -92,6 +94,8 @@ def test_the_overlay_marks_the_part_that_matters():
     changed = np.argwhere((pixels != (0, 100, 200)).any(2))
     assert changed.min(0).tolist() == [11, 20] and changed.max(0).tolist() == [21, 29]
     assert (np.asarray(draw_occlusion_map(image, 0 * lost)) == (0, 100, 200)).all()
+    assert describe_part(lost) == "the reddest part: row 2 of 6 from the top, column 3 of 6 from the left"
+    assert describe_part(0 * lost) == "no part is red"
 
 
 @pytest.mark.slow

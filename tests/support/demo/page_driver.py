@@ -52,7 +52,7 @@ def _final(text: str) -> dict[str, dict[str, object]]:
 def check_quality(page: Browser, address: str) -> None:
     """Check that the page fits a narrow window, in light and dark, and asked nothing of another host."""
     for dark in (False, True):
-        page.resize(400, 900, dark)
+        page.resize(390, 900, dark)
         assert not page.run("document.documentElement.scrollWidth > innerWidth")
         paper = page.run("getComputedStyle(document.body).backgroundColor")
         assert paper == ("rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)")
