@@ -4,6 +4,8 @@ const STATES = {run_ended: ["ended", "good"], run_failed: ["failed", "bad"], run
 
 function stateOf(run) {
   const last = run.attempts[run.attempts.length - 1];
+  const trial = content.study && content.study.trials.find((one) => one.name === run.name);
+  if (trial && trial.state === "pruned") return element("span", {class: "state held"}, "pruned"); // not preempted: the sweep has ended it
   const [text, kind] = STATES[last && last.end || "open"];
   return element("span", {class: `state ${kind}`}, run.logged ? text : "no log");
 }
@@ -54,7 +56,7 @@ function tiles(run) {
     ...(facts.samples_per_second !== null ? [tile("samples / s", figure(facts.samples_per_second), "median")] : []),
     ...(facts.memory_gib !== null ? [tile("memory", `${number(facts.memory_gib, 3)} GiB`, "peak")] : []),
     tile("restarts", run.logged ? String(restarts) : "–", run.logged ? again ? `${grouped(again)} steps done again` : "no step done twice" : "not recorded"),
-    tile("faults", run.logged ? String(faults) : "–", run.logged ? faults ? "and warnings" : "no warnings either" : "not recorded"));
+    tile("faults and warnings", run.logged ? String(faults) : "–", run.logged ? faults ? "see Events" : "none is logged" : "not recorded"));
 }
 
 function facts(run) {
@@ -67,7 +69,7 @@ function facts(run) {
 function runTable() {
   const same = runs.every((run) => run.monitor.name === runs[0].monitor.name), monitor = runs.some((run) => run.monitor.name);
   const best = (run) => run.monitor.name ? (same ? "" : run.monitor.name + " ") + figure(run.results.val[run.monitor.name]) : "–";
-  const columns = ["run", "state", "seed", ...(monitor ? [same ? `best ${runs[0].monitor.name}` : "best"] : []), "at step", "steps", "training time", "samples/s", "memory", "restarts", "faults"];
+  const columns = ["run", "state", "seed", ...(monitor ? [same ? `best ${runs[0].monitor.name}` : "best"] : []), "at step", "steps", "training time", "samples/s", "memory", "restarts", "faults, warnings"];
   const head = columns.map((name, i) => element("th", {scope: "col", class: i > 2 ? "number" : null}, name));
   const rows = groups.flatMap((group, index) => group.runs.map((place, member) => {
     const run = runs[place], box = element("input", {type: "checkbox", name: `run-${place}`});

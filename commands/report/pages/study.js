@@ -16,6 +16,11 @@ function describedTrial(trial, names) {
   return `${trial.name}: ${reached} (${[...names].map(([key, name]) => `${name} ${shown(trial.params[key])}`).join(", ")})`;
 }
 
+// Lines end between options, not within their names.
+function commandLine(command) {
+  return element("code", {}, ...command.split(/ (?=--)/).flatMap((part, place) => [place ? " " : "", element("span", {}, part)]));
+}
+
 function parallel(study, names) {
   const rated = study.trials.filter((trial) => trial.value !== null), told = element("output", {class: "told"}, "");
   const hint = "Point at a line to read its trial.";
@@ -72,7 +77,7 @@ function study() {
   parts.push(element("p", {class: "facts"}, element("span", {}, `${study.trials.length} trials: ${states.join(", ")}`), element("span", {}, `${study.direction} ${study.metric}`)));
   if (best) {
     parts.push(element("dl", {class: "tiles"}, tile(`best ${study.metric}`, figure(best.value), `${best.name}, step ${grouped(best.step)}`), ...[...names].map(([key, name]) => tile(name, shown(best.params[key]), "of the best trial"))),
-      element("p", {class: "note"}, "This command trains the best trial again:"), element("pre", {class: "command"}, element("code", {}, study.command)));
+      element("p", {class: "note"}, "This command trains the best trial again:"), element("pre", {class: "command"}, commandLine(study.command)));
   }
   if (rated.length > 1) {
     parts.push(parallel(study, names), element("h3", {}, "Each parameter"), element("div", {class: "charts slices"}, ...study.parameters.map((parameter) => {

@@ -73,7 +73,7 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     ]  # fmt: skip
     tiles = dict(zip(texts(page, ".tile dt"), texts(page, ".tile strong"), strict=True))
     assert tiles["best val/ndcg@10"] == "0.6100" and tiles["steps"] == "400"
-    assert tiles["restarts"] == "1" and tiles["faults"] == "3", "a bad step, a straggler, and a warning"
+    assert tiles["restarts"] == "1" and tiles["faults and warnings"] == "3", "a bad step, a straggler, and a warning"
     assert "20 steps done again" in texts(page, ".tile small")
     assert tiles["training time"] == "7 min 1 s", "without the break"
     page.run("[...document.querySelectorAll('.tile strong')].forEach((one) => (one.textContent = '59 min 59 s'))")
@@ -302,6 +302,8 @@ def test_a_study_shows_its_trials(show, tmp_path):
     assert page.run("document.title") == "study – run report" and texts(page, "h1") == ["study"]
     assert texts(page, "#study .facts span")[0] == "5 trials: 2 complete, 1 pruned, 1 failed, 1 running"
     assert texts(page, "#study .tile strong")[:2] == ["0.7000", "0.01"]
+    states = dict(zip(texts(page, ".runs tbody th"), texts(page, ".runs .state"), strict=True))
+    assert states["trial-0001"] == "pruned" and "preempted" not in states.values(), states
     assert texts(page, "#study pre") == [f"train {ATTACK}"]
     assert page.run("document.querySelectorAll('#study .trial').length") == 3
     assert page.run("document.querySelectorAll('#study .trial.dash').length") == 1
