@@ -18,7 +18,7 @@ from commands.answers.compared import ComparedDemo
 from commands.answers.interface import Demo
 from commands.report.main import main as write_report
 from tests.conftest import REPOSITORY
-from tests.screenshots.pages import PAGES, ShownPage
+from tests.screenshots.pages import PAGES, SEARCHED, SWEEP, ShownPage
 from tests.screenshots.picture import take
 from tests.support.demo import page_driver, served
 from tests.support.outputs.browser import Browser, missing
@@ -28,7 +28,7 @@ _SECONDS = 120.0  # for an answer
 
 def main() -> int:
     """Take the pictures; return 1 without a browser."""
-    names = [page.name for page in PAGES]
+    names = [*(page.name for page in PAGES), SWEEP]
     parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description=__doc__)
     parser.add_argument("pages", nargs="*", metavar="PAGE[=RUN]", help=f"pages, of {', '.join(names)}; default: all")
     parser.add_argument("--runs", type=Path, default=REPOSITORY / "runs/screenshots", help="folder of the runs")
@@ -56,7 +56,18 @@ def main() -> int:
                 reported = [run] if shown.beside is None else [shown.beside, run]
                 paths = [str(runs / name) for name in reported]
                 _take_report(paths, partial(shot, path=output / f"{shown.report}.png"))
+    if SWEEP in given:
+        study = given[SWEEP] or _searched(runs)
+        shot = partial(take, width=options.width, dark=options.dark, first="#study h3")
+        _take_report([str(runs / study)], partial(shot, path=output / f"report-{SWEEP}.png"))
     return 0
+
+
+def _searched(runs: Path) -> str:
+    """Begin the study anew, and end it."""
+    shutil.rmtree(runs / SWEEP, ignore_errors=True)
+    _run("sweep", *SEARCHED, "--run_name", SWEEP)
+    return SWEEP
 
 
 def _trained(shown: ShownPage, runs: Path) -> str:

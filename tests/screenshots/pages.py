@@ -54,5 +54,15 @@ PAGES = (
     ShownPage("series", (("--config", "configs/temporal/quickstart_series.yaml"),), (_example(0),)),
 )
 
-PICTURES = {*(f"demo-{page.name}" for page in PAGES), *(page.report for page in PAGES if page.report)}
+SWEEP = "sweep"
+"""Name that selects the picture of the report of a search."""
+
+SEARCHED = (
+    *_RECOMMENDER, "--sweep", "configs/recommender/sweep/quickstart.yaml",
+    "--data.init_args.marketplace.num_users", "192", "--data.init_args.marketplace.num_items", "100",
+    "--data.init_args.batch_size", "8", "--model.init_args.num_blocks", "1", "--trainer.max_epochs", "6",
+)  # fmt: skip
+"""Options of that search: the quickstart's, with trials of seconds."""
+
+PICTURES = {f"report-{SWEEP}", *(f"demo-{page.name}" for page in PAGES), *(page.report for page in PAGES if page.report)}
 """Names of all pictures."""
