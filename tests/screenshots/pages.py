@@ -45,12 +45,13 @@ PAGES = (
             ("--config", "configs/vision_language/quickstart_sft.yaml"),
         ),
         (
-            _example(4),
-            "document.querySelector('textarea').value = 'what shape is blue?'",  # blind, the answer is a triangle
+            _example(5),  # what shape is blue? A circle; blind, the answer is a square
             "document.querySelectorAll('select')[1].value = 'yes'",
         ),
     ),
-    ShownPage("temporal", (("--config", "configs/temporal/quickstart.yaml"),), (_example(0),)),
+    ShownPage(
+        "temporal", (("--config", "configs/temporal/quickstart.yaml"),), (_example(2),)
+    ),  # four points on the curve
     ShownPage("series", (("--config", "configs/temporal/quickstart_series.yaml"),), (_example(0),)),
 )
 
@@ -64,5 +65,9 @@ SEARCHED = (
 )  # fmt: skip
 """Options of that search: the quickstart's, with trials of seconds."""
 
-PICTURES = {f"report-{SWEEP}", *(f"demo-{page.name}" for page in PAGES), *(page.report for page in PAGES if page.report)}
+PICTURES = {
+    f"report-{SWEEP}",
+    *(f"demo-{page.name}" for page in PAGES),
+    *(page.report for page in PAGES if page.report),
+}
 """Names of all pictures."""

@@ -80,7 +80,7 @@ function timeline() {
     const near = isPointed ? shown.filter((one) => Math.abs(state.xAt(one.x) - state.xAt(view.cursor)) <= 7) : [];
     near.sort((one, other) => Number(isFault(other.happening)) - Number(isFault(one.happening)));
     told.replaceChildren(...(near.length ? near.slice(0, 3).map((one) => element("span", {class: isFault(one.happening) ? "bad" : null}, `${single ? "" : one.track + ": "}${eventName(one.happening)} at step ${one.happening.step === null ? "–" : grouped(one.happening.step)}, ${duration(one.happening.time)}${one.happening.message && isFault(one.happening) ? ": " + one.happening.message.split("\n")[0].slice(0, 160) : ""}`))
-      : [element("span", {class: "faint"}, single ? "Point at a mark to read what it is." : "Bars are training; triangles are restarts, diamonds are faults.")]));
+      : [element("span", {class: "faint"}, single ? "Point at a mark to read what it is." : "Bars are training; triangles are restarts, diamonds are faults and warnings.")]));
   }
 
   listen(svg, state);
