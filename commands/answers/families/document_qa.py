@@ -97,7 +97,8 @@ class DocumentDemo(Demo):
         except ValueError as error:
             raise UserInputError(str(error)) from error
         without = f", {len(empty)} without text" if empty else ""
-        yield Note(file.name, f"{len(document.pages)} pages{without}")
+        number = len(document.pages)
+        yield Note(file.name, f"{number} page{'s' * (number > 1)}{without}")
 
     @override
     def answer(self, question: Question) -> Iterator[AnswerBlock]:
