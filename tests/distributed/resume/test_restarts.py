@@ -5,18 +5,16 @@ restarted ranks may read addresses of the ended ranks from torchrun's store and 
 """
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from tests.conftest import REPOSITORY, TINY, Run
+from tests.conftest import REPOSITORY, TINY
 from tests.support.families.tiny import TINY_FAMILY
 from tests.support.faults.step_faults import fault
+from tests.support.ranks.forked_torchrun import FORKED_TORCHRUN
 from tests.support.ranks.team import Team
 from tests.tiers import slow
 
@@ -103,25 +101,18 @@ def test_a_start_by_hand_into_an_occupied_folder_is_refused(team):
 @pytest.mark.launcher
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("times", [1, slow(2)])
-def test_torchrun_restarts_a_killed_run(tmp_path, through, times):
+def test_torchrun_restarts_a_killed_run(team, through, times):
     """Whenever and whichever process it is: the end is that of the run that nothing disturbed."""
     # Each start has trained some steps, and logged them, before its end comes.
     kills = [step + 3 + 2 * number for number, step in enumerate(sorted(random.sample(range(23), times)))]
     victims = random.choices([0, 1], k=times)
-    torchrun = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--max-restarts", "3", "--rdzv-backend", "c10d",
-                "--rdzv-endpoint", "localhost:0"]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, *torchrun, str(REPOSITORY / "train.py"), "fit", *OPTIONS, "--run_name", "a",
-         *fault("KillsAt", steps=kills, processes=victims)],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )  # fmt: skip
-    print(f"processes {victims} were killed after steps {kills}", done.stdout, done.stderr)  # shown with a failure
-    assert done.returncode == 0
-    run = Run(tmp_path / "runs/a")
+    torchrun = [*FORKED_TORCHRUN, "--nproc_per_node", "2", "--max-restarts", "3", "--rdzv-backend", "c10d",
+                "--rdzv-endpoint", "localhost:0", str(REPOSITORY / "train.py")]  # fmt: skip
+    killed = fault("KillsAt", steps=kills, processes=victims)
+    run = team(*torchrun, "fit", *OPTIONS, *killed, name="a", processes=1)
+    code = run.end(400)
+    print(f"processes {victims} were killed after steps {kills}", run.output)  # shown with a failure
+    assert code == [0]
     assert {path.name for path in run.folder.glob("killed-*")} == {f"killed-after-{step}" for step in kills}
     first, *again = run.starts
     assert first == 0 and len(again) == times
