@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -23,21 +24,20 @@ def doctors(tmp_path):
     """Starts processes of a team by hand, and waits for their ends: [(exit code, output), ...]."""
     started = []
 
-    def run(*arguments, of, programs=None, prefixes=None, environments=None, address="127.0.0.1", port=None):
-        port = port or _free_port()
+    def run(*arguments, of, programs=None, environments=None):
+        port = _free_port()
         mine = []
         for rank in range(of if environments is None else len(environments)):
             environment = {key: value for key, value in os.environ.items() if not key.startswith(SET_BY_OTHERS)}
             environment |= {
-                "RANK": str(rank), "WORLD_SIZE": str(of), "MASTER_ADDR": address, "MASTER_PORT": str(port),
+                "RANK": str(rank), "WORLD_SIZE": str(of), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                 "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "LOCKSTEP_DEBUG": "",
             }  # fmt: skip
             environment |= environments[rank] if environments else {}
             program = programs[rank] if programs else REPOSITORY
-            prefix = prefixes[rank] if prefixes else []
             mine.append(
                 subprocess.Popen(
-                    [*prefix, sys.executable, str(program / "train.py"), "doctor", "--json", *arguments],
+                    [sys.executable, str(program / "train.py"), "doctor", "--json", *arguments],
                     cwd=tmp_path, env=environment, text=True, start_new_session=True,
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 )
@@ -112,12 +112,38 @@ def test_a_rank_that_never_connects_is_reported(doctors):
     assert sums["status"] == "warn" and sums["found"].startswith("not run")
 
 
-@pytest.mark.slow
-def test_two_hosts_with_a_wrong_no_and_the_right_interface(machines, doctors):
-    inside = [["ip", "netns", "exec", name] for name in machines.names]
-    team = {"of": 2, "prefixes": inside, "address": machines.addresses[0], "port": 29533}
+@pytest.fixture
+def doctors_of_machines(machines, forge, tmp_path):
+    """Forks a doctor on each machine, and waits for their ends: [(exit code, output, errors), ...]."""
 
-    first, second = doctors(**team, environments=[{"GLOO_SOCKET_IFNAME": "eth0"}, {"GLOO_SOCKET_IFNAME": "lo"}])
+    def run(*arguments, interfaces):
+        pids = []
+        for rank, (name, interface) in enumerate(zip(machines.names, interfaces, strict=True)):
+            environment = {key: value for key, value in os.environ.items() if not key.startswith(SET_BY_OTHERS)}
+            environment |= {
+                "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": machines.addresses[0], "MASTER_PORT": "29533",
+                "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+                "LOCKSTEP_DEBUG": "",
+            }  # fmt: skip
+            output, errors = tmp_path / f"output-{rank}", tmp_path / f"errors-{rank}"
+            output.unlink(missing_ok=True)
+            program = ["-m", "tests.support.ranks.on_machine", name, str(errors)]
+            pids.append(forge.start([*program, "doctor", "--json", *arguments], environment, tmp_path, output))
+        deadline = time.monotonic() + TIMEOUT
+        while not all(pid in forge.codes for pid in pids):
+            assert time.monotonic() < deadline, "a doctor does not end"
+            forge.listen()
+            time.sleep(0.02)
+        texts = [[(tmp_path / f"{part}-{rank}").read_text() for part in ("output", "errors")] for rank in (0, 1)]
+        return [(forge.codes[pid], *text) for pid, text in zip(pids, texts, strict=True)]
+
+    return run
+
+
+@pytest.mark.slow
+def test_two_hosts_with_a_wrong_no_and_the_right_interface(machines, doctors_of_machines):
+
+    first, second = doctors_of_machines(interfaces=["eth0", "lo"])
     assert first[0] == second[0] == 2, (first, second)
     found = findings(first[1])
     assert [finding["status"] for finding in found["rendezvous"]] == ["ok"]
@@ -125,15 +151,14 @@ def test_two_hosts_with_a_wrong_no_and_the_right_interface(machines, doctors):
     assert "rank 0 on " in wrong["found"] and "cannot reach rank 1 on " in wrong["found"], wrong
     assert "at 127.0.0.1" in wrong["found"] and "eth0 10.233.77.2" in wrong["remedy"], wrong
 
-    right = {"GLOO_SOCKET_IFNAME": "eth0"}
-    first, second = doctors(**team, environments=[right, right])
+    first, second = doctors_of_machines(interfaces=["eth0", "eth0"])
     found = findings(first[1])
     checks = ("reachable", "all-reduce", "bandwidth", "clocks")
     assert {finding["status"] for check in checks for finding in found[check]} == {"ok"}, found
     assert first[0] == second[0] and second[1] == ""
 
     machines.link("down")
-    first, second = doctors("--wait", "4", **team, environments=[right, right])
+    first, second = doctors_of_machines("--wait", "4", interfaces=["eth0", "eth0"])
     assert first[0] == second[0] == 2, (first, second)
     assert "rank 1 of 2 did not connect to 10.233.77.1:29533" in findings(first[1])["rendezvous"][0]["found"]
     (alone,) = findings(second[1])["rendezvous"]  # no rank reads its findings, so it prints them itself
