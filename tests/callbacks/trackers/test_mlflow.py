@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -172,38 +171,37 @@ def test_a_tracker_run_whose_start_failed_is_continued(logger, monkeypatch, mess
     assert mlflow_run.data.params == {"a": "1"}
 
 
-_BEGINS = """
-import pathlib, sys, time
+_BEGIN = """
+import os, pathlib, sys, time
 from mlflow import MlflowClient
 from callbacks.trackers.mlflow import MLflow, MLflowSettings
-runs, name = pathlib.Path(sys.argv[1]), sys.argv[2]
-tracker = MLflow(MLflowSettings("shops"), runs / name, {"a": 1})
-(runs / f"{name}.ready").touch()
-while not (runs / "go").exists():
-    time.sleep(0.001)
-tracker.begin()
-tracker.finalize("success")
+runs, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
+for name in names:
+    if not os.fork():
+        tracker = MLflow(MLflowSettings("shops"), runs / name, {"a": 1})
+        (runs / f"{name}.ready").touch()
+        while len(list(runs.glob("*.ready"))) < len(names):
+            time.sleep(0.001)
+        tracker.begin()
+        tracker.finalize("success")
+        sys.exit()
+sys.exit(any(os.wait()[1] for name in names))
 """
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, so that mlflow is imported once")
 def test_runs_that_start_at_the_same_time_all_have_a_tracker_run(tmp_path):
     """A run creates its tables and the experiment in a folder without a database."""
     runs, names = tmp_path / "runs", ["a", "b", "c"]
     runs.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     environment.pop("MLFLOW_TRACKING_URI", None)
-    started = [
-        subprocess.Popen([sys.executable, "-c", _BEGINS, runs, name], env=environment, stderr=subprocess.PIPE)
-        for name in names
-    ]
-    while len(list(runs.glob("*.ready"))) < len(names) and all(process.poll() is None for process in started):
-        time.sleep(0.01)
-    (runs / "go").touch()
-    output = [process.communicate()[1].decode() for process in started]
-    assert [process.returncode for process in started] == [0, 0, 0], output
+    command = [sys.executable, "-c", _BEGIN, runs, *names]
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
     _, runs_found = mlflow_runs(runs, "shops")
-    assert sorted(mlflow_run.info.run_name for mlflow_run in runs_found) == names, output
+    assert sorted(mlflow_run.info.run_name for mlflow_run in runs_found) == names, done.stderr
     assert {mlflow_run.info.status for mlflow_run in runs_found} == {"FINISHED"}
 
 
