@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY, TINY
+from tests.conftest import TINY
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.log_lines import events, fields_of, log_lines
 
@@ -73,11 +73,11 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="takes a pseudo-terminal of a POSIX system")
-def test_the_progress_bar_is_on_rank_0_with_the_time_left(tmp_path):
+def test_the_progress_bar_is_on_rank_0_with_the_time_left(forge, tmp_path):
     """Runs two ranks on two terminals."""
     import pty
 
-    screens, processes = [b"", b""], []
+    screens, pids, kept = [b"", b""], [], []
     port = _free_port()
 
     def read(rank, terminal):
@@ -99,23 +99,23 @@ def test_the_progress_bar_is_on_rank_0_with_the_time_left(tmp_path):
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
             "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "40",
         }  # fmt: skip
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, str(REPOSITORY / "train.py"), *options, "--run_name", "a"],
-                cwd=tmp_path, env={**os.environ, **variables}, stdin=theirs, stdout=theirs, stderr=theirs,
-            )
-        )  # fmt: skip
-        os.close(theirs)
+        terminal = Path(os.ttyname(theirs))
+        pids.append(forge.start([*options, "--run_name", "a"], {**os.environ, **variables}, tmp_path, terminal))
+        kept.append(theirs)  # a terminal ends with the last process that has it open
         readers.append(threading.Thread(target=read, args=(rank, ours), daemon=True))
         readers[-1].start()
-    try:
-        codes = [process.wait(240) for process in processes]
-        for reader in readers:
-            reader.join(10)
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 120
+    while not all(pid in forge.codes for pid in pids) and time.monotonic() < deadline:
+        forge.listen()
+        time.sleep(0.02)
+    for pid in pids:
+        if pid not in forge.codes:
+            os.killpg(pid, signal.SIGKILL)
+    for terminal in kept:
+        os.close(terminal)
+    for reader in readers:
+        reader.join(10)
+    codes = [forge.codes.get(pid) for pid in pids]
     first, second = (screen.decode(errors="replace") for screen in screens)
     assert codes == [0, 0], f"{first}\n---\n{second}"
     assert "Epoch 0" in first and "━" in first and "loss:" in first, first
