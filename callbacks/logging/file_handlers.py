@@ -30,8 +30,8 @@ class LogFile(_FileHandler):
     """Writes train.log. Unlike logging.FileHandler, it prints no traceback for each line that a full disk refuses."""
 
     def __init__(self, path: Path) -> None:
+        self._file = AppendOnlyFile(path)  # first: once it is known to logging, a handler is closed at exit
         super().__init__()
-        self._file = AppendOnlyFile(path)
 
     @override
     def emit(self, record: logging.LogRecord) -> None:

@@ -18,7 +18,7 @@ def strip_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     Letters are labels only if every option has the letter of its position; otherwise they belong to the text.
 
     Raises:
-        ValueError: there are too many options, an option is empty, or the letters are out of order.
+        ValueError: there are too many options, an option is empty, two are equal, or the letters are out of order.
     """
     if not 2 <= len(options) <= len(LETTERS):
         raise ValueError(f"found {len(options)} options, expected 2 to {len(LETTERS)}, or none for an open question")
@@ -27,11 +27,10 @@ def strip_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
         letters = "".join(_plain(label[1]) for label in labels)
         expected = LETTERS[: len(options)]
         if letters == expected:
-            return tuple(_text(option[label.end() :]) for option, label in zip(options, labels, strict=True)), True
+            return _texts([option[label.end() :] for option, label in zip(options, labels, strict=True)]), True
         if sorted(letters) == sorted(expected):
             raise ValueError(f"found the options' letters in the order {letters}, expected {expected}")
-    texts = tuple(map(_text, options))
-    return texts, False
+    return _texts(options), False
 
 
 def place_of(answer: str, options: Sequence[str], lettered: bool) -> int:
@@ -45,34 +44,38 @@ def place_of(answer: str, options: Sequence[str], lettered: bool) -> int:
         lettered: whether the options had letters.
 
     Raises:
-        ValueError: the answer matches no option, or two options with the same text.
+        ValueError: the answer matches no option.
     """
     letter = _LETTER.fullmatch(answer)
     named = None if letter is None else LETTERS.index(_plain(letter[1]))
     if named is not None and named >= len(options):
         named = None
     wanted = _comparable(answer)
-    same = [place for place, option in enumerate(options) if _comparable(option) == wanted]
-    if named is not None and (lettered or not same):
+    same = next((place for place, option in enumerate(options) if _comparable(option) == wanted), None)
+    if named is not None and (lettered or same is None):
         return named
-    if not same and (label := _LABEL.match(answer)):
+    if same is None and (label := _LABEL.match(answer)):
         rest = _comparable(answer[label.end() :])
         place = LETTERS.index(_plain(label[1]))
-        same = [place] if place < len(options) and _comparable(options[place]) == rest else []
-    if len(same) == 1:
-        return same[0]
-    if same:
-        both = " and ".join(LETTERS[place] for place in same)
-        raise ValueError(f"found the answer {answer!r}, which is the text of options {both}; expected a letter")
+        same = place if place < len(options) and _comparable(options[place]) == rest else None
+    if same is not None:
+        return same
     letters = f"{LETTERS[0]} to {LETTERS[len(options) - 1]}"
     raise ValueError(f"found the answer {answer!r}, expected a letter {letters}, or the text of an option: {options!r}")
 
 
-def _text(option: str) -> str:
-    text = option.strip()
-    if not text:
+def _texts(options: Sequence[str]) -> tuple[str, ...]:
+    texts = tuple(option.strip() for option in options)
+    if not all(texts):
         raise ValueError("found an empty option")
-    return text
+    first: dict[str, int] = {}
+    for place, text in enumerate(texts):
+        # The letter of either would be the right answer, and the other is graded as wrong.
+        if (before := first.setdefault(_comparable(text), place)) != place:
+            raise ValueError(
+                f"found {text[:100]!r} as options {LETTERS[before]} and {LETTERS[place]}, expected options that differ"
+            )
+    return texts
 
 
 def _plain(letter: str) -> str:

@@ -15,6 +15,11 @@ class InputSeries(NamedTuple):
     values: NDArray[np.float64]  # [T], T at least 1, NaN where nothing was measured
     step: float | None = None  # seconds, None if unknown
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether any value is a number."""
+        return not bool(np.isnan(self.values).all())
+
     def same(self, other: "InputSeries") -> bool:
         """Return whether two series are equal, gaps included."""
         return self[:2] + self[3:] == other[:2] + other[3:] and np.array_equal(self.values, other.values, True)

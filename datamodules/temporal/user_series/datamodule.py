@@ -17,6 +17,7 @@ from datamodules.temporal.user_series.records import RecordParser
 from datamodules.temporal.user_series.splits import SPLITS, split_files, split_of
 from engine.base_options import Unpack
 from engine.export.artifacts import DatasetCard
+from engine.io.json_records import describe_names
 
 log = logging.getLogger("lockstep")
 
@@ -52,7 +53,20 @@ def read_questions(path: Path, limits: SeriesLimits, answers: bool) -> list[Seri
         OSError: a file cannot be read.
     """
     parser = RecordParser(path.parent, limits, answers)
-    return [parser.parse(where, record) for where, record in read_records(path, limits.row_bytes)]
+    questions = [parser.parse(where, record) for where, record in read_records(path, limits.row_bytes)]
+    _warn_of_gaps(questions)
+    return questions
+
+
+def _warn_of_gaps(questions: Sequence[SeriesQuestion]) -> None:
+    """Warn of series without any number. A question in which no series has one is refused before."""
+    empty = [(question, series) for question in questions for series in question.series if not series.is_measured]
+    if empty:
+        (first, series), total = empty[0], sum(len(question.series) for question in questions)
+        log.warning(
+            "%s: the series %s has no number, only gaps; of the %s series of this file, %s have none",
+            first.where, describe_names([series.name]), f"{total:,}", f"{len(empty):,}",
+        )  # fmt: skip
 
 
 class SeriesQuestions(SeriesDataModule):

@@ -9,7 +9,7 @@ A series may be a plain list of numbers, and `series` a single series. `kind` is
 question; both are optional.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from datamodules.temporal.user_series.record_fields import (
     text,
 )
 from datamodules.temporal.user_series.series_files import SeriesFiles
-from engine.io.json_records import describe_value
+from engine.io.json_records import describe_names, describe_value
 
 FIELDS = ("question", "series", "options", "answer", "kind", "key")
 _SERIES = ("name", "unit", "values", "step", "times")
@@ -73,6 +73,8 @@ class RecordParser:
         if "series" not in record:
             raise ValueError("series: not found, expected a list of numbers, or one of series")
         series = self._all_series(record["series"])
+        if not any(each.is_measured for each in series):
+            raise ValueError(f"series: found no number in {_named(series)}, expected one or more that is not null")
         if question.count(PLACEHOLDER) not in (0, len(series)):
             raise ValueError(
                 f"question: found {PLACEHOLDER} {question.count(PLACEHOLDER)} times, expected it once for each of "
@@ -165,6 +167,10 @@ class RecordParser:
                 "raise limits.steps"
             )
         return InputSeries(name or f"series {place + 1}", unit, values, step)
+
+
+def _named(series: Sequence[InputSeries]) -> str:
+    return f"any of {len(series)} series" if len(series) > 1 else describe_names([series[0].name])
 
 
 def _names_file(entry: object) -> bool:

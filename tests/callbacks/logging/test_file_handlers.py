@@ -56,6 +56,15 @@ def test_a_name_that_is_not_utf_8_is_logged(files, tmp_path):
     assert (tmp_path / "train.log").read_text() == "converting data/donn\\udce9es.csv\n"
 
 
+def test_a_file_that_cannot_be_opened_leaves_no_handler(tmp_path):
+    """logging closes every handler that it knows at exit, and would print a traceback after the last message."""
+    (tmp_path / "train.log").mkdir()
+    handler = LogFile.__new__(LogFile)
+    with pytest.raises(IsADirectoryError):
+        handler.__init__(tmp_path / "train.log")
+    assert not vars(handler), "logging has initialised it, and so knows it"
+
+
 def test_a_removed_folder_is_not_created_again(files, tmp_path):
     """Rank 0 removes the folder of a refused start, while another rank may still log an error."""
     log = files(rank=1, folder=tmp_path / "refused")
