@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from engine.lightning_internals.tensors import unscales_gradients
 from engine.lightning_internals.training_loop import FastAttributes, is_log_step
-from engine.optim.grad_norm import clip, grad_norm_per_group, gradient_norm
+from engine.optim.grad_norm import clip, clip_values, grad_norm_per_group, gradient_norm
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
 from engine.optim.parameter_groups import decay_groups, group_settings, override_restored_groups, parameters_of
@@ -132,11 +132,13 @@ class OptimizedModule(FastAttributes, LightningModule):
         """Clip as Lightning does, with the norm that is computed already."""
         by_norm = gradient_clip_algorithm in (None, GradClipAlgorithmType.NORM)
         # A fused optimizer unscales fp16 gradients itself, after clipping; Lightning's method raises then.
-        if gradient_clip_val and by_norm and not unscales_gradients(optimizer):
+        if not gradient_clip_val or unscales_gradients(optimizer):
+            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        elif by_norm:
             norm = self.gradient_norm()
             # torch multiplies by 1, too, because reading the norm waits for a GPU. A CPU does not. The margin covers
             # the rounding of torch's factor.
             if norm.device.type != "cpu" or not norm.item() + 1e-6 < 0.999 * gradient_clip_val:
                 clip(parameters_of(optimizer), gradient_clip_val, norm)
         else:
-            super().configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            clip_values(parameters_of(optimizer), gradient_clip_val)

@@ -66,6 +66,18 @@ def clip(parameters: Iterable[nn.Parameter], max_norm: float, norm: Tensor) -> N
         torch.nn.utils.clip_grads_with_norm_(part, max_norm, norm)
 
 
+def clip_values(parameters: Iterable[nn.Parameter], limit: float) -> None:
+    """Clip each element of the gradients in place, to `limit` at most in absolute value.
+
+    Args:
+        parameters: parameters with gradients.
+        limit: largest absolute value.
+    """
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    for part in _of_meshes(trained):  # with FSDP, the rows of a divided table are no DTensor
+        torch.nn.utils.clip_grad_value_(part, limit)
+
+
 def local_shards(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Return what this rank holds of each tensor, without a copy.
 

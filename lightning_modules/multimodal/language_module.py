@@ -15,6 +15,7 @@ from datamodules.multimodal.batch import Examples, Prompts, Rows
 from engine.base_options import TrainingOptions, Unpack
 from engine.hook_arguments import run_trainer
 from engine.interface import DataT
+from engine.io.json_records import describe_names
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
@@ -146,7 +147,10 @@ class LanguageModule(LockstepModule[DataT]):
         parts = self.parts
         unknown = self.learning_rates.keys() - parts.keys()
         if unknown:
-            raise ValueError(f"model.learning_rates names {sorted(unknown)}; the parts are {list(parts)}")
+            raise ValueError(
+                f"model.init_args.learning_rates: found {describe_names(sorted(unknown))}, expected some of "
+                f"{', '.join(parts)}"
+            )
         rates = {part: self.learning_rates.get(part, self.learning_rate) for part in parts}
         return parameter_groups(parts, rates, self.weight_decay, module=self)
 

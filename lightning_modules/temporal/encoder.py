@@ -108,8 +108,8 @@ class SeriesEncoder(nn.Module):
             raise ValueError(f"kernel_sizes must be odd, so that a layer keeps the steps; got {list(kernel_sizes)}")
         if summary and layout.tokens != "channel_patch":
             raise ValueError(
-                f"model.init_args.encoder_summary is true and data.init_args.series_tokens {layout.tokens}; a summary "
-                "is that of a channel, which needs channel_patch"
+                f"model.init_args.encoder_summary: found true with data.init_args.series_tokens {layout.tokens}, whose "
+                "features mix the channels; expected false, or series_tokens channel_patch"
             )
         self.layout, self.pooling, self.output_size = layout, pooling, output_size
         self.activation_checkpointing = activation_checkpointing

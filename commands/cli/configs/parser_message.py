@@ -17,6 +17,7 @@ _LITERAL = re.compile(r"Literal\[([^\]]*)\]")
 _UNKNOWN = re.compile(r"is not accepted|does not accept option")
 _CLASS_PATH = re.compile(r"given class_path '([\w.]+)'")
 _WRAPPED = ("Does not validate against any of the Union subtypes", "Problem with given class_path")
+_BY_CLASS = re.compile(r"\n  - (?!Expected an? <class )(.+?)(?=\n  - |\nGiven value type)", re.DOTALL)
 _NOT_A_REASON = (
     "Does not validate", "Subtypes:", "Errors:", "Given value type", "Parser key", "Problem with given",
     "Subclass types expect", "a class path (str)", "a dict with", "a dict without", "Expected a path but",
@@ -70,6 +71,9 @@ def raised_by_class(error: Exception) -> BaseException:
     """Return the error of a class that could not be created, which jsonargparse puts into a list of types."""
     cause: BaseException = error
     while cause.__cause__ is not None and str(cause).startswith(_WRAPPED):
+        by_class = _BY_CLASS.search(str(cause))
+        if by_class and str(cause.__cause__).startswith("Expected a"):  # of another type of the union, such as a name
+            return ValueError(by_class[1])
         cause = cause.__cause__
     return cause
 

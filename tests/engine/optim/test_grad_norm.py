@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from engine.optim.grad_norm import grad_norm_per_group, gradient_norm
+from engine.optim.grad_norm import clip_values, grad_norm_per_group, gradient_norm, local_shards
 
 
 def parameters(*gradients):
@@ -28,6 +28,12 @@ def test_of_each_part_alone():
     assert grad_norm_per_group(named) == {"head": 5, "tail": 13}
     assert grad_norm_per_group([head, tail]) == {"0": 5, "1": 12}
     assert grad_norm_per_group([head]) == {}, "it is the whole"
+
+
+def test_clipping_by_value_bounds_each_element():
+    clipped = parameters([3.0, -0.5], [0.0, -4.0])
+    clip_values(clipped, 1.0)
+    assert [p.grad.tolist() for p in clipped[:2]] == [[1.0, -0.5], [0.0, -1.0]]
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
@@ -58,6 +64,11 @@ def shard_and_compare(rank, rendezvous):
     torch.testing.assert_close(grad_norm_per_group(groups(sharded)), parts)
     torch.nn.utils.clip_grads_with_norm_(trained, 0.5, norm)
     torch.testing.assert_close(gradient_norm(trained), torch.tensor(0.5))
+    rows, _ = parameters([3.0, -4.0])  # of a table that is divided by rows, which are no DTensor
+    expected = [gradient.clamp(-0.01, 0.01) for gradient in local_shards(p.grad for p in trained)]
+    clip_values([*trained, rows], 0.01)
+    torch.testing.assert_close(local_shards(p.grad for p in trained), expected)
+    assert rows.grad.tolist() == pytest.approx([0.01, -0.01])
     torch.distributed.destroy_process_group()
 
 

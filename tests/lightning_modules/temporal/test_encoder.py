@@ -139,9 +139,10 @@ def test_a_summary_is_that_of_the_measurements(length, seed):
         torch.testing.assert_close(found[0, channel], torch.cat((levels, waves(levels, VALUE_WAVES).flatten(), at)))
 
 
-def test_a_summary_needs_features_of_a_channel():
-    with pytest.raises(ValueError, match="series_tokens patch; .* needs channel_patch"):
-        encoder("patch", summary=True)
+@pytest.mark.parametrize("tokens", ["patch", "pooled"])
+def test_a_summary_needs_features_of_a_channel(tokens):
+    with pytest.raises(ValueError, match=f"encoder_summary: found true with .*series_tokens {tokens}, .*channel_patch"):
+        encoder(tokens, summary=True)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])

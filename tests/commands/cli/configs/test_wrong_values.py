@@ -180,6 +180,16 @@ def test_a_file_is_named_where_settings_are_a_text_or_a_key_is_no_name(
     assert code == 2 and expected in lines[-1]
 
 
+def test_the_reason_of_a_class_is_reported_where_a_name_is_possible_too(parser, capsys, messages):
+    """A strategy is a class or a name; jsonargparse's last reason is that the class is no name."""
+    options = ["--config", "configs/overlays/fsdp.yaml", "--trainer.strategy.init_args.sharding_strategy", "NO_SHARD"]
+    code, lines = answer(parser, [*config_of("recommender"), *options], capsys, messages)
+    assert (code, lines) == (2, [
+        "error: trainer.strategy.init_args.sharding_strategy NO_SHARD shards nothing: use strategy ddp "
+        "(configs/overlays/gpu.yaml)"
+    ])  # fmt: skip
+
+
 def test_a_class_path_that_is_a_number(parser, capsys, messages, tmp_path):
     (tmp_path / "x.yaml").write_text("seed_everything: 1\nmodel:\n  class_path: 5\n")
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
