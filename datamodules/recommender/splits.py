@@ -76,7 +76,7 @@ def temporal(store: InteractionStore, validation_from: float, test_from: float) 
     validation_start, test_start = (_moment(store, value) for value in (validation_from, test_from))
     if validation_start >= test_start:
         raise ValueError(
-            f"validation_from ({validation_from}, second {validation_start}) must lie before "
+            f"data.init_args.validation_from ({validation_from}, second {validation_start}) must lie before "
             f"test_from ({test_from}, second {test_start})"
         )
     starts, stops = _bounds(store)
@@ -87,8 +87,9 @@ def temporal(store: InteractionStore, validation_from: float, test_from: float) 
     for name, examples in (("training", train), ("validation", validation), ("test", test)):
         if not len(examples.users):
             raise ValueError(
-                f"{store.root}: the cut-offs {validation_start} and {test_start} leave no {name} example; the "
-                f"events lie between {store.times.min()} and {store.times.max()}"
+                f"{store.root}: data.init_args.validation_from {validation_from:g} and test_from {test_from:g} "
+                f"(seconds {validation_start} and {test_start}) leave no {name} example; the events lie between "
+                f"{store.times.min()} and {store.times.max()}. Move them, or set data.init_args.split leave_one_out"
             )
     return Splits(train, validation, test, train_end, {"validation": cold_validation, "test": cold_test})
 

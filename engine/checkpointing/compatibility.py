@@ -47,23 +47,27 @@ def check_model_match(module: LightningModule, checkpoint: Mapping[str, Any]) ->
     parts are not compared.
 
     Raises:
-        ValueError: the checkpoint is of another model, or a fit cannot resume from it.
+        ValueError: the checkpoint is of another model, has a NaN in a parameter that is evaluated, or a fit cannot
+            resume from it.
     """
     if not is_attached(module):  # loaded outside a run, where the caller may need only a part of the weights
         return
+    path = getattr(module.trainer, "ckpt_path", None) or "the checkpoint"
+    is_fit = module.trainer.state.fn == "fit"
     if module.strict_loading and "state_dict" in checkpoint:
         differences = _differences(module.state_dict(), checkpoint["state_dict"])
         if differences:
             raise ValueError(
-                f"the checkpoint was written by another model or config: {'; '.join(differences)}. Use the config "
+                f"{path} was written by another model or config: {'; '.join(differences)}. Use the config "
                 "that it was trained with, or start from scratch with another --run_name"
             )
+    if not is_fit:  # a fit ends at the first loss that is not finite
+        _check_numbers(module, checkpoint.get("state_dict", {}), path)
     loaded_by_strategy = () if "state_dict" in checkpoint else ("optimizer_states",)
     missing = [key for key in _FIT_KEYS if key not in checkpoint and key not in loaded_by_strategy]
-    if module.trainer.state.fn == "fit" and missing:
+    if is_fit and missing:
         raise ValueError(
-            f"the checkpoint has weights, but no {', '.join(missing)}: it can be tested, but training cannot resume "
-            "from it"
+            f"{path} has weights, but no {', '.join(missing)}: it can be tested, but training cannot resume from it"
         )
 
 
@@ -91,6 +95,16 @@ def check_weights_only_loadable(content: Any, key: str = "checkpoint") -> None:
             f"{key} is a {kind.__module__}.{kind.__qualname__} ({str(content)[:80]!r}), which torch.load(weights_only="
             "True) refuses: the checkpoint could be saved but not loaded. Store a plain value, such as str(...) of a "
             "path"
+        )
+
+
+def _check_numbers(module: LightningModule, saved: Mapping[str, Any], path: object) -> None:
+    """Refuse parameters with a NaN: every score would be NaN, and every metric that of the last rank."""
+    names = [name for name, _ in module.named_parameters() if isinstance(saved.get(name), torch.Tensor)]
+    broken = [name for name in names if saved[name].is_floating_point() and bool(saved[name].isnan().any())]
+    if broken:
+        raise ValueError(
+            f"{path}: found NaN in {join_names(broken, _MAX_NAMES)}, expected numbers; use another checkpoint"
         )
 
 

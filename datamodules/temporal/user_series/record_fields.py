@@ -102,7 +102,10 @@ def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64
     ):
         column = np.array([_moment(f"{key}[{place}]", value) for place, value in enumerate(values)])
     else:
-        column = _floats(key, values, "a number of seconds, or a date and time") * seconds
+        expected = "a number of seconds, or a date and time"
+        column = _floats(key, values, expected) * seconds
+        if isinstance(values, Sequence) and None in values:
+            raise ValueError(f"{key}[{values.index(None)}]: found null, expected {expected}")
     wrong = ~(np.abs(column) <= LATEST)
     if wrong.any():
         place = int(wrong.argmax())

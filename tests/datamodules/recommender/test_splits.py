@@ -72,7 +72,11 @@ def test_temporal_by_share_of_the_interactions() -> None:
     [
         ((0.9, 0.8), "must lie before"),
         ((-1, 5), "expected a share"),
-        ((10**9, 2 * 10**9), "leave no validation example"),
+        (
+            (10**9, 2 * 10**9),
+            r"validation_from 1e\+09 and test_from 2e\+09 \(seconds .*leave no validation example; .*leave_one_out",
+        ),
+        ((1.5, 190), r"validation_from 1.5 and test_from 190 \(seconds 2 and 190\) leave no training example"),
     ],
 )
 def test_temporal_refuses_cut_offs_that_split_nothing(cut_offs: tuple[float, float], message: str) -> None:

@@ -43,6 +43,19 @@ def test_another_models():
     check_model_match(lenient, {"state_dict": {}})
 
 
+def test_an_evaluation_of_weights_that_are_no_numbers_names_them_and_the_file():
+    broken = checkpoint(a=torch.nn.Linear(2, 3))
+    broken["state_dict"]["a.bias"][1] = torch.nan
+    own = model("test", a=torch.nn.Linear(2, 3))
+    own._trainer.ckpt_path = "x.ckpt"
+    with pytest.raises(ValueError, match="^x.ckpt: found NaN in a.bias, expected numbers; use another checkpoint$"):
+        check_model_match(own, broken)
+    check_model_match(model("fit", a=torch.nn.Linear(2, 3)), broken)  # its guard reports the first step
+    own._trainer.ckpt_path = "x.ckpt"
+    with pytest.raises(ValueError, match="^x.ckpt was written by another model or config: missing in the model"):
+        check_model_match(own, checkpoint(a=torch.nn.Linear(2, 3), b=torch.nn.Linear(1, 1)))
+
+
 def test_weights_alone():
     weights = {"state_dict": {}}
     check_model_match(model("test"), weights)

@@ -67,6 +67,7 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
         ({"series": {"values": [1], "step": 0}}, "series.step: found 0, expected a number above 0"),
         ({"series": {"values": [1], "unlit": "K"}}, "series: found the key unlit, expected some of name, unit"),
         ({"series": {"values": [1, 2], "times": [1]}}, "series.times: found 1 stamps, expected one for each"),
+        ({"series": {"values": [1, 2], "times": [1, None]}}, r"series.times\[1\]: found null, expected a number of"),
         ({"series": {"values": [1, 2], "times": [2, 1]}}, "series.times: stamp 2 is 1, after 2"),
         ({"series": {"values": [1, 2], "times": ["x", "y"]}}, r"series.times\[0\]: found 'x', expected a date"),
         ({"series": "absent.csv"}, "series.file: found 'absent.csv', expected the path of a .csv file that exists"),
