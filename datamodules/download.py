@@ -31,6 +31,7 @@ Progress = Callable[[int, int | None], None]
 """Called with the number of bytes received and the total number (None if the server does not report it)."""
 
 _CHUNK = 1 << 18
+# Time-outs, rate limits and failures of a gateway may pass; other errors (404, 403) will not.
 _RETRIED_STATUS = (408, 429, 500, 502, 503, 504)
 
 
@@ -68,6 +69,7 @@ def download(
     """
     target = Path(target)
     digest = _digest_of(checksum)
+    # An existing file may be the user's own, so it is compared and never overwritten.
     if target.is_file():
         if _hash(target, checksum) == digest:
             return target
@@ -87,6 +89,7 @@ def download(
                 time.sleep(wait * 2**attempt)
                 continue
             file.flush()
+            # A rename may reach the disk before the content of the file.
             os.fsync(file.fileno())
             found = _hash(Path(file.name), checksum)
             if found == digest:
@@ -116,6 +119,7 @@ def _fetch(url: str, file: IO[bytes], progress: Progress | None, timeout: float)
     start = file.seek(0, os.SEEK_END)
     try:
         with urllib.request.urlopen(_request(url, start), timeout=timeout) as response:
+            # A server that ignores the range sends the file from its first byte: write from there and drop the rest.
             start = _agreed_start(response, start)
             file.seek(start)
             file.truncate()
@@ -167,6 +171,7 @@ def _check_space(url: str, path: Path, total: int | None, start: int) -> None:
 def _own_partial(target: Path) -> Iterator[IO[bytes]]:
     """Open the partial file with an exclusive lock: two writers would mix their bytes."""
     path = target.with_name(target.name + ".partial")
+    # "r+b" alone does not create a file, and "w+b" would truncate what an earlier call received.
     with open(path, "r+b", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666)) as file:
         busy = f"{path}: another process is downloading this file; wait until it ends, then start again"
         try:
@@ -199,6 +204,7 @@ def _digest_of(checksum: str) -> str:
 
 def _hash(path: Path, checksum: str) -> str:
     algorithm = checksum.partition(":")[0]
+    # OpenSSL in FIPS mode refuses MD5 for security; here it detects transfer errors.
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

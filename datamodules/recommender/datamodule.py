@@ -195,6 +195,7 @@ class InteractionSequences(InteractionData):
     @override
     def setup(self, stage: str) -> None:
         self.split.disable_evaluation(stage, self.trainer)
+        # Lightning calls `setup` for each stage; the splits are the same in all of them.
         if not hasattr(self, "train_set"):
             self._setup_splits()
             if stage in ("fit", "validate", "test"):

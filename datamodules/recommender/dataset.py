@@ -76,6 +76,7 @@ class TrainDataset(Dataset[TrainBatch]):
                 f"training example {short[0]} (user row {self.users[short[0]]}) and {len(short) - 1} others have fewer "
                 "than 2 events, so there is no next item to predict: exclude these users from the training split"
             )
+        # Counts are needed by popularity and corrections alone; counting reads all training events.
         counts = np.zeros(1, np.int64)
         if not negatives.is_uniform:
             counts = target_counts(events, self.users, self.ends, max_length if windows == "last" else None)
@@ -94,6 +95,7 @@ class TrainDataset(Dataset[TrainBatch]):
         validate_events(self.events, *rows, draw.indices)
         inputs, counts = self._windows(draw, rows)
         history = gather_history(self.events, inputs, counts, self.time_scale, self.features)
+        # The event at inputs.ends is the last target: `at` is its time.
         history = history._replace(at=times_at(self.events, inputs.ends, rows.users >= 0))
         real = np.arange(history.items.shape[1]) < counts[:, None]
         first = inputs.ends - counts
@@ -103,6 +105,7 @@ class TrainDataset(Dataset[TrainBatch]):
 
     def _windows(self, draw: MicroBatchRequest, rows: HistoryRows) -> tuple[HistoryRows, NDArray[np.int64]]:
         """Return the inputs of each row, and the number of inputs that fit `max_length`, at their end."""
+        # The last event of a row is only a target. A padding row has ends 0, and the maximum keeps its length at 0.
         inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
         if self.windows == "random":
             inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
@@ -126,6 +129,7 @@ class TrainDataset(Dataset[TrainBatch]):
             return np.zeros((len(targets), 1, 0), np.int64), None
         held = InteractedItems(self.events, rows.starts, rows.ends, self.negatives_among)
         if options.shared:
+            # Every row with samples has a first position, so it masks the padding rows.
             positions, real = np.zeros((1, 1, 1), np.int64), real[:, :1]
         else:
             # Positions are counted in the user's history, so neither padding nor max_length changes a draw.
@@ -142,6 +146,7 @@ class TrainDataset(Dataset[TrainBatch]):
         They are a systematic sample of its N targets: places ``(k N + r) // M`` with a random r below N. So each target
         is expected M / N times, and none is taken twice if there are M.
         """
+        # All micro-batches and ranks must get the same targets, so draw from the whole batch and not from this request.
         batch, number = draw.whole_batch, self.mixture.options.batch_targets
         whole = draw._replace(indices=draw.indices if batch is None else batch)
         inputs, counts = self._windows(whole, find_rows(self.events, self.users, self.ends, whole))
@@ -151,6 +156,7 @@ class TrainDataset(Dataset[TrainBatch]):
         total = int(ends[-1])
         start = hash_integers(total, self.seed, draw.epoch, _BATCH_TARGETS, draw.number)
         places = (np.arange(number) * total + start) // number
+        # Targets are numbered row after row; a row's last target is the event at inputs.ends.
         row = np.searchsorted(ends, places, side="right")
         items = self.events.items[inputs.ends[row] + 1 - (ends[row] - places)].astype(np.int64)
         return np.where((items > 0) & (items <= self.events.num_items), items, 0)

@@ -26,6 +26,7 @@ class EvaluationSize(NamedTuple):
         """What is wrong with the numbers, for a warning; empty if nothing is."""
         problems = []
         if self.users < FEWEST_USERS:
+            # A hit rate is a mean of zeros and ones, whose standard deviation is at most 0.5.
             error = 0.5 / max(self.users, 1) ** 0.5
             problems.append(f"only {self.users} users (a metric's standard error is up to {error:.2f})")
         if self.untrained > LARGEST_UNTRAINED_SHARE * self.users:

@@ -29,11 +29,12 @@ def validate_events(
     """
     counts = ends - starts
     row = np.repeat(np.arange(len(counts)), counts)
+    # Indices of the events of all rows, row after row: starts[b], ..., ends[b] - 1.
     place = np.arange(len(row)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
     items, times = events.items[place], events.times[place]
     invalid_item = (items < 1) | (items > events.num_items)
     decreasing = np.diff(times, prepend=times[:1]) < 0
-    decreasing &= np.diff(row, prepend=-1) == 0  # from one row to the next time may go decreasing
+    decreasing &= np.diff(row, prepend=-1) == 0  # the first event of a row has no predecessor
     bad = np.flatnonzero(invalid_item | decreasing)
     if not len(bad):
         return
@@ -44,6 +45,7 @@ def validate_events(
         else f"time {times[first]}, earlier than the previous event of the user ({times[first - 1]})"
     )
     user, sample = int(users[row[first]]), int(samples[row[first]])
+    # Only a store has a folder and ids; the histories of a file are arrays in memory.
     root, ids = getattr(events, "root", None), getattr(events, "user_ids", None)
     where, name = f"{root}: " if root else "", f" ({ids[user]})" if ids else ""
     hint = "; the store is corrupt: delete the folder to rebuild it" if root else ""

@@ -61,6 +61,7 @@ def user_chunks(offsets: Integers, chunk: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of users with about ``chunk`` events in total, at least one user each."""
     first, users = 0, len(offsets) - 1
     while first < users:
+        # A user with more than `chunk` events is a chunk by itself.
         last = int(np.searchsorted(offsets, offsets[first] + chunk, side="right")) - 1
         yield first, (last := min(max(last, first + 1), users))
         first = last

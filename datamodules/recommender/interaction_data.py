@@ -85,6 +85,7 @@ class InteractionData(LockstepDataModule):
     def event_features(self) -> EventCoding | None:
         """Vocabularies and statistics of the features of events; None without the option `event_features`."""
         settings = self.event_feature_settings
+        # With random windows, every event of a row is an input in some epoch.
         trained = self.max_length if self.windows == "last" else None
         return None if settings is None else event_coding(settings, self.events, self.splits.train, trained)
 
@@ -148,6 +149,7 @@ class InteractionData(LockstepDataModule):
 
         They are the histories of the validation, or whole histories if nothing is held out for it.
         """
+        # This stage needs no held-out events and no file of histories.
         self.setup("export")
         histories = self.validation_set
         if not len(histories):
@@ -175,6 +177,7 @@ class InteractionData(LockstepDataModule):
         at: Integers | None = None,
     ) -> RankingDataset:
         users, ends = examples
+        # Users without an example have an empty history, whose scale is never read.
         history_ends = np.array(events.offsets[:-1])
         history_ends[users] = ends
         scale = personal_time_scale(events, history_ends)

@@ -40,6 +40,8 @@ class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
 
     def __getitem__(self, draw: MicroBatchRequest) -> tuple[TrainBatch, ...]:
         lengths = np.where(draw.indices >= 0, self.lengths[draw.indices], 0)
+        # Padding rows have length 0 and come first. Rows of equal length stay in the order of the batch.
         ordered = draw.indices[np.argsort(lengths, kind="stable")]
+        # With more groups than rows, array_split would return empty parts.
         parts = np.array_split(ordered, min(self.groups, len(ordered)))
         return tuple(self.rows[draw._replace(indices=part)] for part in parts)

@@ -68,6 +68,7 @@ def stored_candidates(path: Path, events: Events) -> NDArray[np.int32]:
 
 def save_candidates(path: Path, candidates: Integers) -> None:
     """Write int32 [U, count] as ``.npy``, atomically, and its CRC-32 to a file beside it."""
+    # In the folder of the file, because a rename is atomic only within a file system.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     temporary = Path(name)
     try:
@@ -77,6 +78,7 @@ def save_candidates(path: Path, candidates: Integers) -> None:
             os.fsync(file.fileno())
         checksum = crc32_file(temporary)
         temporary.replace(path)
+        # If the process is killed before this line, the old checksum does not fit, and the candidates are drawn again.
         path.with_suffix(_CHECKSUM).write_text(f"{checksum}\n", encoding="ascii")
     finally:
         temporary.unlink(missing_ok=True)
@@ -122,6 +124,7 @@ def _check_unmet(events: Events, candidates: Integers, first: int, last: int, pr
     """Check that no candidate of the users ``first`` to ``last`` is in the history of that user."""
     span, low, high = events.num_items + 1, int(events.offsets[first]), int(events.offsets[last])
     users = np.repeat(np.arange(last - first), np.diff(events.offsets[first : last + 1]))
+    # A pair (user, item) is a single integer, so one search serves all users.
     seen = np.isin(np.arange(last - first)[:, None] * span + candidates, users * span + events.items[low:high])
     if seen.any():
         raise ValueError(f"user row {first + np.flatnonzero(seen.any(1))[0]} {problem}")

@@ -52,6 +52,7 @@ class SplitSettings(NamedTuple):
                 f"data.init_args.split is none, so EarlyStopping has no {missing}. Remove it with "
                 "--trainer.callbacks null, and set --trainer.max_epochs to the best epoch of a run with a split"
             )
+        # Lightning runs `setup` before it creates its loops, so the fit has no validation loop.
         trainer.limit_val_batches = 0
         log.info("data.init_args.split is none: no validation and no best.ckpt; the model is last.ckpt")
 

@@ -47,6 +47,7 @@ def leave_one_out(store: InteractionStore) -> Splits:
     if not evaluated.any():
         raise ValueError(f"{store.root}: no user has 3 events, so leave-one-out has no user to evaluate")
     users = np.flatnonzero(evaluated)
+    # Users with fewer than three events train on all of them.
     train_end = np.where(evaluated, stops - 2, stops)
     validation, test = Examples(users, stops[users] - 2), Examples(users, stops[users] - 1)
     return Splits(_training(starts, train_end), validation, test, train_end, {"validation": 0, "test": 0})
@@ -122,6 +123,7 @@ def _moment(store: InteractionStore, value: float) -> int:
     if value <= 0:
         raise ValueError(f"found cut-off {value}, expected a share between 0 and 1 or seconds since 1970")
     if value >= 1:
+        # Times are whole seconds.
         return math.ceil(value)
     # The time with this share of all interactions before it, without a sort of all times.
     place = int(value * store.num_interactions)
@@ -134,7 +136,8 @@ def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
     A user without such an event gets the index after the last event.
     """
     starts, _ = _bounds(store)
-    # A user's events are in the order of time, and every user has one: count the events before the moment.
+    # A user's events are ordered by time, so the events before the moment are counted. reduceat is right here because
+    # every user of a store has at least one event.
     return starts + np.add.reduceat(store.times < moment, starts, dtype=np.int64)
 
 

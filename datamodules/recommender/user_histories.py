@@ -36,11 +36,13 @@ def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) ->
         low, high = int(starts[0]), int(events.offsets[last])
         if low == high:
             continue
+        # gaps[i] lies between events i and i + 1. The last event has no successor, so its gap is 0.
         gaps = np.diff(events.times[low:high], append=events.times[high - 1])
         gaps[gaps <= 0] = infinity
         # Ignore the gaps that end at or after the end of the history, and with them the gaps between users.
         leaves = np.repeat(ends[first:last], np.diff(events.offsets[first : last + 1])) - 1
         gaps[np.arange(low, high) >= leaves] = infinity
+        # Of an empty range, reduceat returns the element at its start, so users without events are excluded.
         filled = np.flatnonzero(np.diff(events.offsets[first : last + 1]))
         scale[first + filled] = np.minimum.reduceat(gaps, starts[filled] - low)
     return np.where(scale == infinity, 1, scale)
@@ -71,6 +73,7 @@ class HistoryRows(NamedTuple):
 def find_rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> HistoryRows:
     """Return the positions of the events of the samples of a request."""
     real = draw.indices >= 0
+    # A padding row has index -1, which numpy reads as the last user; `where` replaces these values.
     drawn = np.where(real, users[draw.indices], -1)
     return HistoryRows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
 
@@ -89,6 +92,7 @@ def gather_history(
     """
     width = max(int(counts.max()), 1)
     first = rows.ends - counts
+    # Padding repeats the last value of a row: right for times (a gap of 0), but items are padded with 0.
     items = gather(events.items, first, counts, width) * (np.arange(width) < counts[:, None])
     times = gather(events.times, first, counts, width)
     scale = np.where(rows.users >= 0, time_scale[rows.users], 1)

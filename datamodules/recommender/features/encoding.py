@@ -50,6 +50,7 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
     firsts = np.cumsum([1, *(column.size for column in slots)])  # code 0 means an empty slot
     codes = np.concatenate([column.codes + first for column, first in zip(slots, firsts, strict=False)], 1)
     shares = np.concatenate([column.shares for column in slots], 1)
+    # The codes of a column have been shifted; an empty slot gets code 0 again.
     codes, shares = codes * (shares > 0), shares.copy()
     codes[0], shares[0], dense[0] = 0, 0, 0
     known = np.zeros(int(firsts[-1]), np.bool_)
@@ -68,6 +69,7 @@ def _category_slots(
     width = max((len(row) for row in coded), default=1)
     codes = np.zeros((len(cells) + 1, width), np.int32)
     shares = np.zeros((len(cells) + 1, width), np.float32)
+    # The last row of the table stands for items that the file does not have.
     shares[-1, 0] = 1  # of items without a row, whose row is -1
     for row, found in enumerate(coded):
         codes[row, : len(found)], shares[row, : len(found)] = found, 1 / len(found)
@@ -85,11 +87,13 @@ def _standardised(
     """Return standardised numbers [N + 1, columns], and where they are missing."""
     table = np.vstack((numbers, np.full(numbers.shape[1], np.nan)))
     known = table[of_training]
+    # np.nanmean and np.nanstd would warn about a column without a number.
     count = np.maximum((~np.isnan(known)).sum(0), 1)
     mean = np.nansum(known, 0) / count
     deviation = np.sqrt(np.nansum((known - mean) ** 2, 0) / count)
     values = table[row_of]
     with np.errstate(invalid="ignore"):
+        # A column whose training items all have the same number distinguishes no items: it becomes 0.
         scaled = np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1), 0.0)
     missing = np.isnan(values)
     return np.where(missing, 0.0, scaled.clip(-LIMIT, LIMIT)), missing
@@ -99,10 +103,13 @@ def _centred(
     vectors: NDArray[np.float32], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return centred and scaled vectors [N + 1, length], and which items have none."""
+    # The last row stands for items without a row, whose row_of is -1.
     table = np.vstack((vectors, np.full(vectors.shape[1], np.nan, np.float32)))
+    # A row without a vector is NaN in all columns.
     missing = np.isnan(table[:, 0])
     known = table[of_training[~missing[of_training]]]
     if len(known):
+        # Sums over many items lose digits in float32.
         mean = known.mean(0, dtype=np.float64)
         norm = np.sqrt(((known - mean) ** 2).sum(1).mean())
         table = ((table - mean) / (norm or 1.0)).astype(np.float32)

@@ -35,6 +35,7 @@ class CodedEvents:
         if events.features is not None:
             for known, found in zip(coding.categories.values(), events.features.categories, strict=True):
                 number = {name: code for code, name in enumerate(known, start=1)}
+                # Translates the events' codes into the vocabulary's: 0 (missing) and unknown categories become 0.
                 self._code_of.append(np.array([0, *(number.get(name, 0) for name in found)], np.int64))
 
     def gather(self, starts: Integers, counts: Integers, width: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -87,6 +88,7 @@ def event_coding(
 def coding_identity(coding: EventCoding) -> FeaturesIdentity:
     """Return what a network with event features depends on: names of the columns, and the coding."""
     columns = [f"categories {name}" for name in coding.categories] + [f"number {name}" for name in coding.numbers]
+    # Two separators, so that ("a", "b") and ("a",), ("b",) have different hashes.
     digest = hashlib.sha256("\x1d".join("\x1f".join(names) for names in coding.categories.values()).encode())
     # A mean has the scale of its deviation: rounded, 1e-17 and -1e-17 are equal if the numbers are about 1.
     means = [(round(number.mean / number.deviation, 6) + 0.0, number.deviation) for number in coding.numbers.values()]

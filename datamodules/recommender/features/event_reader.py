@@ -59,6 +59,7 @@ def read_event_columns(layout: Layout, settings: EventFeatures, rows: int) -> Ev
             expected value.
     """
     columns = choose_event_columns(layout, settings)
+    # Only text files have a separator. A last line without an end may be cut off within its last column.
     if layout.separator and layout.columns[-1] in columns and (fault := last_line_fault(layout)):
         raise InteractionError(fault)
     split = len(settings.categories)
@@ -88,6 +89,7 @@ def _cells(layout: Layout, column: str, rows: int, is_number: bool) -> "pl.Serie
             raise InteractionError(f"{file}: column {column!r}: found type {kind}, expected {expected}")
         target = pl.Float64 if is_number else pl.String
         try:
+            # B023: the function runs before the loop continues, so it sees this file's target.
             parts.append(read_column(file, column, lambda batch: batch.cast(target)))  # noqa: B023
         except ParquetError as error:
             raise InteractionError(
@@ -114,6 +116,7 @@ def _coded(texts: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
 
     distinct = texts.drop_nulls().unique().sort()
     places = np.arange(1, len(distinct) + 1, dtype=np.int32)
+    # replace_strict raises for values that are not listed, which are the nulls here, unless it has a default.
     codes = texts.replace_strict(distinct, places, default=0, return_dtype=pl.Int32)
     return codes.fill_null(0).to_numpy(), distinct.to_list()
 
@@ -151,6 +154,7 @@ def _text_fault(layout: Layout, column: str) -> str | None:
 
 def _row_fault(layout: Layout, column: str, numbers: "pl.Series") -> str:
     """Return a message on the first number of a Parquet table that is not finite."""
+    # Counted over all files; the loop below subtracts the rows of the files before.
     row = int((~numbers.is_finite().fill_null(True)).arg_true()[0])
     for file in layout.files:
         if row < (rows := len(read_column(file, column, lambda batch: batch))):

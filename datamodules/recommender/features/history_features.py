@@ -22,6 +22,7 @@ class HistoryFeatures:
     def __init__(self, settings: EventFeatures) -> None:
         self._settings = settings
         self._codes: list[dict[str, int]] = [{} for _ in settings.categories]
+        # Arrays of C numbers, because a list of Python objects takes several times the memory.
         self._of_categories, self._of_numbers = array("i"), array("d")
         self._missing = dict.fromkeys(self.keys)
 
@@ -84,6 +85,7 @@ class HistoryFeatures:
 def _category(key: str, value: Any) -> str | None:
     """Return a category as the text of a table has it; None if it is missing."""
     if isinstance(value, bool):
+        # Polars writes booleans of a table as `true` and `false`. In Python a bool is an int, so it is tested first.
         return str(value).lower()
     if value is not None and not isinstance(value, int | str):
         raise ValueError(f"key {key!r}: found {preview_json(value)}, expected a category (text or an integer), or null")
@@ -97,6 +99,7 @@ def _number(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"key {key!r}: found {preview_json(value)}, expected a number, or null where it is missing")
     try:
+        # JSON has integers of any size.
         number = float(value)
     except OverflowError:
         number = math.inf

@@ -58,6 +58,7 @@ def load_item_features(
     """
     table = read_item_table(path, settings)
     row = {item: number for number, item in enumerate(table.ids)}
+    # Item 0 (padding) has no row. The rows that remain in `row` belong to cold items.
     of_data = np.array([-1, *(row.pop(str(item), -1) for item in item_ids)], np.int64)
     found = int(np.sum(of_data >= 0))
     if not (trained & (of_data >= 0)).any():
@@ -69,6 +70,7 @@ def load_item_features(
     cold = list(row) if settings.cold_items else []
     row_of = np.concatenate((of_data, np.array([row[item] for item in cold], np.int64)))
     arrays = encode_items(table, row_of, np.concatenate((trained, np.zeros(len(cold), np.bool_))))
+    # Cold items are in `row`, whether or not they are recommended.
     report = f"{path}: features of {found:,} of {len(item_ids):,} items of the data"
     if row:
         report += f", and of {len(row):,} items without an interaction"
@@ -88,6 +90,7 @@ def _identity(
     of_data = row_of[row_of >= 0]
     for values in (table.numbers, table.vectors):
         chosen = values[of_data]
+        # NaN has many bit patterns; all are replaced by the same pattern.
         digest.update(np.where(np.isnan(chosen), np.array(np.nan, chosen.dtype), chosen).tobytes())
     for cells in table.categories.values():
         digest.update("\x1e".join("\x1f".join(cells[row]) for row in of_data).encode())

@@ -25,6 +25,7 @@ def read_parquet(path: Path, settings: ItemFeatures) -> ItemTable:
     columns = choose_named(path, tuple(schema), settings.columns, KEY)
     try:
         parts = [read_column(path, name, lambda values: values) for name in dict.fromkeys([item, *columns])]
+        # The columns of a corrupt file may have different numbers of rows.
         shorter = next((part for part in parts if len(part) != len(parts[0])), None)
         if shorter is not None:
             raise ParquetError(f"{len(shorter)} rows of the column {shorter.name!r}, {len(parts[0])} of {item!r}")
@@ -114,6 +115,7 @@ def _vectors(path: Path, values: "pl.Series") -> NDArray[np.float32]:
             f"{where.format(f'row {row}')}: found a vector of {size} numbers, expected {sizes[0] or 'some'} as in row "
             f"{given[0] + 1}, or null where it is missing"
         )
+    # All lists have the same length here, so their concatenation is a matrix.
     flat = cells.gather(given).explode().to_numpy().astype(np.float32).reshape(len(given), int(sizes[0]))
     invalid = np.flatnonzero(~np.isfinite(flat).all(1))
     if len(invalid):
@@ -131,6 +133,7 @@ def _inner_type(values: "pl.Series") -> "tuple[bool, pl.DataType]":
     import polars as pl
 
     if isinstance(values.dtype, pl.List | pl.Array):
+        # `inner` may be a class or an instance; a Series turns it into an instance.
         return True, pl.Series([], dtype=values.dtype.inner).dtype
     return False, values.dtype
 

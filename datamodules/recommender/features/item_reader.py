@@ -75,10 +75,12 @@ def _layout(path: Path, settings: ItemFeatures) -> Layout:
         raise InteractionError(f"{path}: the file is empty; expected a table with a header and a row for each item")
     if foreign := foreign_content(path):
         raise InteractionError(f"{path}: {foreign}")
+    # RecBole's .item files are separated by tabs and have no quotes.
     header, quoted = first_line(path), path.suffix != ".item"
     separator = separator_of(header) if quoted else "\t"
     columns = split_header(path, header, separator) if quoted else tuple(header.split("\t"))
     item = choose_item(path, columns, settings.item_column, KEY)
+    # A Layout needs a user column, which a table of items lacks; the item stands in for it.
     return Layout("table of items", path, item, item, None, columns, separator, quoted=quoted)
 
 

@@ -36,6 +36,7 @@ def items_of_examples(events: Events, examples: Examples, chunk: int = 1 << 22) 
     steps = np.cumsum(ends - starts)
     first = 0
     while first < len(starts):
+        # Rows with about `chunk` events in total, and at least a single row.
         last = max(int(np.searchsorted(steps, (steps[first - 1] if first else 0) + chunk)), first + 1)
         trained[_items(events, starts[first:last], ends[first:last])] = True
         first = last

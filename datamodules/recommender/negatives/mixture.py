@@ -96,6 +96,7 @@ class NegativeMixture:
     def __init__(self, options: NegativeOptions, counts: Integers, seed: int) -> None:
         self.options, self._seed = options, seed
         self._popular = PopularItems(counts, options.popularity_power) if options.popular else None
+        # The share of an item among all targets is how often a target of the batch is that item.
         self._shares = counts / max(int(counts[1:].sum()), 1)
 
     def draw(self, held: InteractedItems, epoch: int, samples: Integers, positions: Integers) -> NDArray[np.int64]:

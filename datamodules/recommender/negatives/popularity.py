@@ -32,6 +32,7 @@ class PopularItems:
     def free(self, held: InteractedItems) -> NDArray[np.int64]:
         """Return the weight of what each row draws from, [B]: the items that it lacks, or all if it lacks none."""
         total = int(self._ends[-1])
+        # bincount adds weights in float64, which is exact for integers below 2**53.
         lacked = total - np.bincount(held.row, self.weights[held.items], len(held.numbers)).astype(np.int64)
         return np.where(lacked > 0, lacked, total)
 
@@ -53,12 +54,14 @@ class PopularItems:
         cut = np.concatenate([np.zeros(1, np.int64), np.cumsum(own)])  # [D + 1] weight of all held items before
         lacked = total - (cut[held.begins + held.numbers] - cut[held.begins])
         # Weight of the absent items before each held item.
+        # _ends[i - 1] is the point at which item i begins.
         before = self._ends[held.items - 1] - (cut[:-1] - cut[held.begins[held.row]])
         shape = (-1, *[1] * (np.broadcast(*coordinates).ndim - 1))
         rows, begins = np.arange(len(held.numbers)).reshape(shape), held.begins.reshape(shape)
         free, lacking = np.where(lacked > 0, lacked, total).reshape(shape), (lacked > 0).reshape(shape)
         # The product of a number below 1 may round to the bound.
         draw = np.minimum((hash_uniform(*coordinates) * free).astype(np.int64), free - 1)
+        # One search for all rows: row * span keeps the rows apart in a single ascending array.
         places = np.searchsorted(held.row * span + before, rows * span + draw, side="right")
         point = draw + np.where(lacking, cut[places] - cut[begins], 0)
         return np.searchsorted(self._ends, point, side="right").astype(np.int64)

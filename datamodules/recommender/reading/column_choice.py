@@ -132,6 +132,7 @@ def _choose(
     A RecBole column ``name:type`` also matches ``name``. ``option`` is the option that names the column.
     """
     option = option or f"{role}_column"
+    # The right operand wins: an exact name comes before a name without its RecBole type.
     plain = {column.partition(":")[0]: column for column in columns} | {column: column for column in columns}
     if wanted is not None:
         if wanted in plain:

@@ -27,6 +27,7 @@ _SEARCHED = 100_000
 """Lines after the first invalid line in which others are searched: a second of reading in plain Python."""
 
 NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
+# Every integer of 18 digits fits an int64.
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}", re.ASCII)
 
 
@@ -132,6 +133,7 @@ def _text_id_fault(value: str) -> str | None:
 def last_line_fault(layout: Layout) -> str | None:
     """Return a message on a last line without a line end, which may be cut off; None if the line end is there."""
     with layout.path.open("rb") as file:
+        # A deque of length 1 holds only the last line in memory.
         number, data = deque(enumerate(file, start=1), maxlen=1)[0]
     if data.endswith(b"\n"):
         return None

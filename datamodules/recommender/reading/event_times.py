@@ -21,6 +21,7 @@ def parse_iso(texts: "pl.Series") -> "pl.Series":
     import polars as pl
 
     parts = texts.str.extract_groups(ISO_DATE).struct.unnest()
+    # The pattern matches digits only; `strict=False` turns dates that do not exist, such as 30 February, into null.
     seconds = (
         pl.concat_str("date", pl.lit(" "), pl.col("clock").fill_null("00:00"), pl.col("second").fill_null(":00"))
         .str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False)

@@ -102,6 +102,7 @@ def detect(
         return _movielens("MovieLens ratings.dat", path, "::", "movies.dat")
     if path.name == "u.data" and first.count("\t") == 3:
         return _movielens("MovieLens u.data", path, "\t", "u.item")
+    # Configured columns take precedence over a known format, whose columns are fixed.
     if path.name == "ratings.csv" and tuple(first.split(",")) == _RATINGS and wanted == (None, None, None):
         return _movielens("MovieLens ratings.csv", path, ",", "movies.csv", header=True)
     if path.suffix == ".txt" and _PAPERS.fullmatch(first) and wanted == (None, None, None):
@@ -214,6 +215,7 @@ def first_line(path: Path) -> str:
 
 def separator_of(header: str) -> str:
     """Return the separator of the fields of a header: the most frequent candidate."""
+    # `max` returns the first of equal candidates, so a header of a single column gets the comma.
     return max(",\t;|", key=header.count)
 
 

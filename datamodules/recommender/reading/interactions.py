@@ -54,6 +54,7 @@ def read_interactions(layout: Layout) -> Interactions:
     """
     import polars as pl
 
+    # Polars panics, instead of raising an error, on some corrupt files.
     invalid = (pl.exceptions.PolarsError, pl.exceptions.PanicException, ParquetError, InvalidDataError)
     try:
         return _read(layout)
@@ -139,6 +140,7 @@ def _parquet_column(layout: Layout, name: str) -> "pl.Series":
 def _codes(ids: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
     import polars as pl
 
+    # Ordered by first appearance, which the rules of `to_sequences` need.
     distinct = ids.unique(maintain_order=True)
     names = distinct.cast(pl.String)
     check_ids(names)
@@ -165,6 +167,7 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
     try:
         times = _text_column(layout, column)
     except pl.exceptions.PolarsError:
+        # The times are no numbers, so the column is read again as dates. Dates of equal length are not cut off.
         texts = _text_column(layout, column, pl.String)
         times = parse_iso(texts)
         lengths = texts.str.len_bytes()

@@ -105,6 +105,7 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
     empty: list[int] = []
     unknown, untimed, undated = 0, None, None
     with path.open("rb") as file:
+        # Bounded, because a file without line ends would be read into memory as a single line.
         for line, text in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             if not text.strip():
                 continue

@@ -109,6 +109,7 @@ class InteractionSource:
         if settings.path is not None:
             return Path(settings.path)
         path, content = self._marketplace_store.with_suffix(".items.csv"), self.marketplace.item_table().encode()
+        # The content is compared because the table may be from an older version of the generator.
         if not path.is_file() or path.read_bytes() != content:
             make_ignored_folder(self.root)
             write_temp(path, lambda file: file.write(content), lambda _: None).replace(path)

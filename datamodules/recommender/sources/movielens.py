@@ -32,7 +32,7 @@ class _Archive(NamedTuple):
     members: tuple[str, ...]  # members to unpack; the first has the interactions
     readme: str
     largest: int  # maximum size of an unpacked member, in bytes
-    md5: str | None = None  # None: use the checksum that GroupLens publishes temporary the archive
+    md5: str | None = None  # None: use the checksum that GroupLens publishes beside the archive
 
 
 _CSV = ("ratings.csv", "movies.csv")
@@ -79,6 +79,7 @@ def download(
         raise ValueError(f"found MovieLens data set {name!r}, expected one of {', '.join(NAMES)}")
     archive, root = _ARCHIVES[name], Path(root)
     if root.is_dir() and any(root.iterdir()):
+        # Raises an error unless the folder has interactions.
         detect(root)
         return root
     announce(LICENCE.format(name=name, readme=root / archive.readme))
@@ -129,6 +130,7 @@ def _unpack(packed: Path, name: str, folder: Path) -> None:
         with zipfile.ZipFile(packed) as opened:
             for member in (*archive.members, archive.readme):
                 _unpack_member(opened, f"{name}/{member}", temporary / member, archive.largest)
+        # mkdtemp creates a folder that only its owner can read.
         temporary.chmod(0o755)
         try:
             temporary.rename(folder)

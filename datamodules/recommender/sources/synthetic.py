@@ -88,6 +88,7 @@ class Marketplace:
         """
         users = np.arange(self.num_users)
         lengths = self.min_length + hash_integers(self.max_length - self.min_length + 1, self.seed, _LENGTH, users)
+        # All shoppers are generated with max_length events; `kept` cuts each to its own length.
         parts = [self._shoppers(users[start : start + chunk]) for start in range(0, self.num_users, chunk)]
         kept = np.arange(self.max_length) < lengths[:, None]
         items, times = (np.concatenate(columns)[kept] for columns in zip(*parts, strict=True))
@@ -110,6 +111,7 @@ class Marketplace:
         weights = np.broadcast_to((1 - share) / self.num_items, taken.shape).copy()
         order = 0.5 ** np.arange(self.companions)
         rows = np.arange(len(last))[:, None]
+        # The items of a list are distinct, so += adds to each of them.
         weights[rows, self.lists[back.astype(np.int64), last]] += share * order / order.sum()
         weights[taken] = 0
         weights[:, 0] = 0
@@ -155,6 +157,7 @@ class Marketplace:
         last, taken = self._last_and_taken(history)
         lengths, times = history.lengths.cpu().numpy(), history.times.cpu().numpy()
         rows = np.arange(len(lengths))
+        # Padding rows and first events have gap 0; `lengths < 2` counts them as just back.
         gap = times[rows, np.maximum(lengths - 1, 0)] - times[rows, np.maximum(lengths - 2, 0)]
         return self._as_scores(self.probabilities(last, (lengths < 2) | (gap >= _DAY), taken), history)
 
@@ -213,5 +216,6 @@ class Marketplace:
 
 def _draw(probabilities: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the column at which the cumulative probability of a row passes its uniform number."""
+    # Scaled by the row's own sum, which rounding may leave below 1, so that the column is always valid.
     passed = np.cumsum(probabilities, 1)
     return (passed <= uniform[:, None] * passed[:, -1:]).sum(1)

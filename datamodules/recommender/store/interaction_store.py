@@ -108,6 +108,7 @@ class InteractionStore:
             raise StoreError(f"{root / 'meta.json'}: keys missing: {sorted(missing)}; delete the folder")
         if has_wrong_checksum(meta):
             raise StoreError(f"{root / 'meta.json'}: a value has changed since it was written; delete the folder")
+        # Another shape is refused here. Only `find_corrupt_file`, which reads all files, detects a changed value.
         sizes = {"offsets": meta["num_users"] + 1, "items": meta["num_interactions"], "times": meta["num_interactions"]}
         arrays = {name: _open_array(root / f"{name}.npy", DTYPES[name], (size,)) for name, size in sizes.items()}
         if "event_features" in meta:

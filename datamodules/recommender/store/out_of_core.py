@@ -74,6 +74,7 @@ def _convert(
             store = draft.publish(users, items, events, has_times=layout.time is not None, source=source)
     finally:
         database.close()
+    # Not in `finally`: the next start continues with the rows that a failed conversion has copied.
     remove(work)
     return store
 
@@ -82,6 +83,7 @@ def _filter(database: RowDatabase, layout: Layout, filters: Filters) -> str:
     """Write the users and items that the filters drop to two tables; return the report."""
     below_rating = database.number("SELECT count(*) FROM events WHERE NOT passes")
     for name in ("item", "user"):
+        # An empty table with the column's type.
         database.run(f"CREATE OR REPLACE TABLE dropped_{name}s AS SELECT {name} FROM events LIMIT 0")
     dropped, rounds = [0, 0], 0
     while True:
@@ -90,6 +92,7 @@ def _filter(database: RowDatabase, layout: Layout, filters: Filters) -> str:
             if least > 1:
                 dropped[side] += _drop_rare(database, name, least)
         rounds += 1
+        # A dropped user may leave an item below its minimum, and vice versa: a k-core repeats until nothing changes.
         if not filters.k_core or sum(dropped) == before:
             break
     rows = database.number("SELECT count(*) FROM events")
@@ -144,6 +147,7 @@ def _write_events(
         f"SELECT first, code::INTEGER AS code, time FROM (SELECT * {_LEFT}) JOIN users USING (user) "
         "JOIN items USING (item) ORDER BY first, time, row"
     )
+    # A user's events may span several blocks of the result; the last entries of both lists are still open.
     firsts, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     place, number = np.full(catalog, events, np.int64), 0
     with codes.open("wb") as of_codes, times.open("wb") as of_times:

@@ -82,6 +82,7 @@ def prepare_store(
             ignore_in_git(root.parent)
     memory = conversion.get("conversion_memory", 2.0)
     convert = partial(_convert, plan, root, memory)
+    # Before the conversion, so that a start after a failure does not hash the source files again.
     plan.hashes.save(root.parent)
     if found is not None:
         return open_verified(found, convert) if verify else InteractionStore.open(found)
@@ -127,6 +128,7 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
     hashes = ContentHashes(caches)
     files = {path: hashes.of(path) for path in (*layout.files, layout.titles) if path}
     stores = {}
+    # Paths of the files are written relative to the cache, so each possible folder has a key of its own.
     for folder in caches:
         settings = {
             "version": VERSION,

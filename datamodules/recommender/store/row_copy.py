@@ -40,6 +40,7 @@ def copy_rows(database: RowDatabase, layout: Layout, filters: Filters) -> None:
             _create_events(database, table)
         database.insert("events", table)
         rows, of_part = rows + len(table), of_part + len(table)
+        # Progress counts row groups, so a commit in the middle of a row group would copy its first rows twice.
         if block.is_last and rows - committed >= _COMMITTED:
             _commit(database, block.part, block.row_group, rows, of_part)
             committed = rows
@@ -53,12 +54,14 @@ def copy_rows(database: RowDatabase, layout: Layout, filters: Filters) -> None:
 def _create_events(database: RowDatabase, rows: "pl.DataFrame") -> None:
     import polars as pl
 
+    # Ids above 2**63 - 1 need the unsigned type.
     kinds = {pl.String: "VARCHAR", pl.UInt64: "UBIGINT"}
     user, item = (kinds.get(type(rows.schema[name]), "BIGINT") for name in ("user", "item"))
     database.run(f"CREATE TABLE events (row BIGINT, user {user}, item {item}, time BIGINT, passes BOOLEAN)")
 
 
 def _commit(database: RowDatabase, part: int, row_group: int, rows: int, of_part: int) -> None:
+    # In the same transaction as the rows, so that progress and rows cannot disagree after a kill.
     database.run("DELETE FROM progress")
     database.run("INSERT INTO progress VALUES (?, ?, ?, ?)", part, row_group, rows, of_part)
     database.run("COMMIT")

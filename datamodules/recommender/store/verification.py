@@ -37,6 +37,7 @@ def replacement_lock(root: Path) -> Iterator[None]:
 def _open_if_whole(root: Path) -> InteractionStore | None:
     """Open a store; return None if it is not whole, or was replaced by another process at the same time."""
     try:
+        # The inode changes if another process replaces the store while its files are read.
         folder = root.stat().st_ino
         store = InteractionStore.open(root)
         whole = store.find_corrupt_file() is None
@@ -76,6 +77,7 @@ def open_verified(root: Path, convert: Callable[[], InteractionStore]) -> Intera
         log.info("%s: checksums verified in %.1f s", root, time.monotonic() - started)
         return store
     try:
+        # Look again under the lock: another process may have replaced the store in the meantime.
         with replacement_lock(root):
             if not root.exists():  # another process has been killed between its two renames
                 return convert()
@@ -84,6 +86,7 @@ def open_verified(root: Path, convert: Callable[[], InteractionStore]) -> Intera
                 return found  # another process has replaced it
             log.warning("%s; converting the source again", found)
             aside = temp_path(root, "corrupt")
+            # The corrupt store is kept until its replacement is complete, and gets out of the way of the rename.
             root.rename(aside)
             try:
                 return convert()

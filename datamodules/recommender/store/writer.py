@@ -120,13 +120,14 @@ class StoreDraft:
             meta["event_features"] = [features.codes.shape[1], features.numbers.shape[1]]
         checksums = {path.name: crc32_file(path) for path in sorted(self.folder.iterdir())}
         _write_json(self.folder / "meta.json", with_checksum(meta | {"crc32": checksums}))
+        # A rename may reach the disk before the content of the files, so they are flushed first.
         flush_tree(self.folder)
         try:
             self.folder.rename(self._root)
         except OSError as error:
             if not (self._root / "meta.json").is_file():
                 raise StoreError(f"{self._root}: exists and is not a store ({error.strerror}); delete it") from error
-            # Another process finished first with the same content.
+            # Another process finished first, with the same content.
         flush_folder(self._root.parent)
         return InteractionStore.open(self._root)
 
