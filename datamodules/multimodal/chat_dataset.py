@@ -136,6 +136,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
             parts = pad_rows(chats, indices, self.length_groups, pad)
         modalities = (self.source.collate([loaded[place][1] for place in order]) for _, order in parts)
         examples = [Examples(rows, modality) for (rows, _), modality in zip(parts, modalities, strict=True)]
+        # Skipped samples are reported once for a micro-batch, with its first part.
         return (examples[0]._replace(skipped=skipped), *examples[1:])
 
     def _load(self, epoch: int, index: int) -> tuple[Chat, Any] | SkippedSample:
@@ -149,6 +150,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         )
         if self.too_long == "drop":
             return SkippedSample("too_long", problem, index)
+        # Not a BadSampleError: the limit is a setting, so `on_bad_sample: skip` does not hide it.
         raise ValueError(f"{problem}; raise it, or skip such samples: data.init_args.too_long drop")
 
 
@@ -184,6 +186,7 @@ class ChatQuestions(Dataset[Questions]):
         if self.in_order:
             return np.arange(len(self))
         length = getattr(self.source, "length", self._prompt_length)
+        # Stable, so that prompts of equal length are in the same batches on every machine.
         return np.argsort(np.array([length(index) for index in range(len(self))], np.int64), kind="stable")
 
     def __len__(self) -> int:

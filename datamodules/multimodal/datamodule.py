@@ -145,6 +145,7 @@ class MultimodalDataModule(LockstepDataModule):
         """Source of the set that is being evaluated."""
         assert self.trainer is not None  # evaluation runs under a trainer
         stage = self.trainer.state.stage
+        # All other stages (validate, sanity_check, train) evaluate the validation set.
         name = {"test": "test_set", "predict": "predict_set"}.get(str(stage and stage.value), "validation_set")
         return getattr(self, name).source
 

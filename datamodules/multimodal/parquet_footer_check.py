@@ -72,6 +72,7 @@ class FooterCheck:
         except BrokenPipeError:
             pass
         self._child = None
+        # No answer: the child has ended. What C++ wrote to stderr is the reason.
         lines = child.communicate()[1].decode(errors="replace").splitlines()
         reasons = [line for line in lines if "what():" in line] or lines[-1:]
         reason = reasons[0].partition("what():")[2] or reasons[0] if reasons else f"exit code {child.returncode}"

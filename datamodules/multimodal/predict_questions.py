@@ -30,6 +30,7 @@ def read_objects(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str, 
     number = 0
     for number, line in iterate_lines(path, _EXPECTED):
         where = f"{path}, line {number}"
+        # A file with a list of all questions would otherwise be reported as invalid JSON at its first line.
         if line.lstrip()[:1] == b"[":
             raise ValueError(
                 f"{where}: found list, expected an object with a question; write one object per line (JSONL)"

@@ -154,6 +154,7 @@ def _check_sums(data: bytes, image: "Image", name: str) -> None:
     place = len(_PNG)
     while image.format == "PNG" and place < len(data):
         end = place + 8 + int.from_bytes(data[place : place + 4], "big")
+        # A chunk is: length (4 bytes), kind (4), content, CRC-32 of kind and content (4).
         kind, checksum = data[place + 4 : place + 8], data[end : end + 4]
         # A file that ends too early is refused if pixels are missing, but not for want of an end mark.
         if (
@@ -190,6 +191,7 @@ def _rgb(image: "Image") -> "Image":
         raise ValueError("its pixels have 32 bits, expected 1, 8 or 16")
     if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
         # 16-bit grey: convert() would clip values above 255 instead of scaling them.
+        # Of 32-bit images, `point` accepts only a linear function of the value.
         image = image.convert("I").point(lambda value: value / 256).convert("L")
     if image.has_transparency_data:
         coloured = image.convert("RGBA")

@@ -36,6 +36,7 @@ def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
     else:
         reduced = Image.fromarray(resize(image, *_reduced(image.width, image.height, layout)))
         sheet = resize(reduced, columns * size, rows * size)
+        # [rows, size, columns, size, 3] -> [rows * columns, size, size, 3]
         tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
         pixels = np.concatenate([tiles, resize(Image.fromarray(sheet), size, size)[None]])
     places = [*(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)), 0]
@@ -54,6 +55,7 @@ def idefics3_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, in
     ratio = reduced_width / reduced_height
     if reduced_width >= reduced_height:
         columns = -(-reduced_width // layout.size)
+        # Truncated before it is rounded up, as in transformers; any other order may differ by a tile.
         return math.ceil(int(columns * layout.size / ratio) / layout.size), columns
     rows = -(-reduced_height // layout.size)
     return rows, math.ceil(int(rows * layout.size * ratio) / layout.size)
@@ -61,6 +63,7 @@ def idefics3_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, in
 
 def idefics3_pieces(rows: int, columns: int, layout: ImageLayout) -> tuple[int | str, ...]:
     """Return the placeholders of an image with a grid of tiles, and the texts between them (see ChatItem)."""
+    # The frame and the vector of its place precede the features of a view; the last view has a frame at its end, too.
     view = 2 + layout.tokens
     whole = view + 1
     if rows * columns == 0:

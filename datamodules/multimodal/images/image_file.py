@@ -29,6 +29,7 @@ def read_image_file(path: Path, name: str, largest: int = LARGEST) -> bytes:
         found = path.stat()
         if stat.S_ISREG(found.st_mode) and found.st_size <= largest:
             return path.read_bytes()
+    # A name from JSON may have half of a surrogate pair, which no file name has.
     except UnicodeEncodeError as error:
         raise BadSampleError(f"{name} is not a path") from error
     except OSError as error:

@@ -26,6 +26,7 @@ def llava_next_views(image: "Image", layout: ImageLayout) -> Views:
     size = layout.size
     rows, columns = llava_next_grid(image.height, image.width, layout)
     sheet = _sheet(image, rows * size, columns * size)
+    # [rows, size, columns, size, 3] -> [rows * columns, size, size, 3]
     tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
     pixels = np.concatenate([resize(image, size, size)[None], tiles]).transpose(0, 3, 1, 2)
     places = [0, *(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns))]
@@ -42,6 +43,7 @@ def llava_next_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, 
     for sheet_height, sheet_width in layout.grid_resolutions:
         scale = min(sheet_width / width, sheet_height / height)
         kept = min(int(width * scale) * int(height * scale), width * height)
+        # Most pixels first, then the least black area.
         if (kept, kept - sheet_height * sheet_width) > best:
             best, chosen = (kept, kept - sheet_height * sheet_width), (sheet_height, sheet_width)
     return chosen[0] // layout.size, chosen[1] // layout.size
@@ -51,6 +53,7 @@ def llava_next_order(height: int, width: int, layout: ImageLayout) -> NDArray[np
     """Return the order of the features of an image, as in FeatureOrder."""
     edge, tokens = math.isqrt(layout.tokens), layout.tokens
     rows, columns = llava_next_grid(height, width, layout)
+    # Features of the whole image have the numbers 0 to tokens - 1; tiles follow, as [row, column, line, place].
     tiles = tokens + np.arange(rows * columns * tokens).reshape(rows, columns, edge, edge)
     grid = layout.learned + _without_edges(tiles.swapaxes(1, 2).reshape(rows * edge, columns * edge), height, width)
     lines = np.concatenate([grid, np.full((len(grid), 1), LINE_END)], axis=1)
@@ -74,6 +77,7 @@ def _without_edges(grid: NDArray[np.int64], height: int, width: int) -> NDArray[
     """Remove the rows or columns of a grid that an image of this aspect ratio leaves black, as many on both sides."""
     rows, columns = grid.shape
     if width / height > columns / rows:
+        # Rounded to 7 decimals as in transformers, so that 23.99999999 counts as 24.
         edge = (rows - int(round(height * (columns / width), 7))) // 2
         return grid[edge : rows - edge]
     edge = (columns - int(round(width * (rows / height), 7))) // 2

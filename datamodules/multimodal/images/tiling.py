@@ -80,6 +80,7 @@ def empty_views(layout: ImageLayout) -> Views:
 
 def concat_views(views: Sequence[Views], layout: ImageLayout) -> Views:
     """Concatenate the views of several images."""
+    # The empty views define shapes and dtypes if there is no image.
     pixels, places, orders = zip(empty_views(layout), *views, strict=True)
     order = None if layout.tiling == "places" else _concat_orders(orders, [len(part) for part in places], layout)
     return Views(np.concatenate(pixels), np.concatenate(places), order)

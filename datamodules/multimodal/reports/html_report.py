@@ -96,6 +96,7 @@ def write_report(
         for written in temporary.values():
             remove(written)
         raise
+    # Both files are written in full before the first gets its name, so a full disk leaves the old report.
     for path, written in temporary.items():
         os.replace(written, path)
     flush_folder(folder)

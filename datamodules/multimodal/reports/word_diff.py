@@ -14,6 +14,7 @@ def word_differences(truth: str, answer: str) -> tuple[list[Part], list[Part]]:
     """Split both texts into parts; the joined parts are the texts again. Differences in white space are ignored."""
     truth_words, answer_words = _WORD.findall(truth), _WORD.findall(answer)
     truth_stripped, answer_stripped = ([word.strip() for word in words] for words in (truth_words, answer_words))
+    # With autojunk, difflib ignores frequent words in texts of 200 words or more.
     matcher = SequenceMatcher(None, truth_stripped, answer_stripped, autojunk=False)
     truth_parts: list[Part] = []
     answer_parts: list[Part] = []

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 PLACEHOLDER = "<|modality|>"
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 
+# Times that each role is among the training texts, so that its name becomes a single token.
 _ROLE_REPEATS = 1000
 
 CHATML = (
@@ -52,6 +53,7 @@ def train_tiny_tokenizer(texts: Iterable[str], size: int = 1024) -> "PreTrainedT
     digits = pre_tokenizers.Split(Regex(r" ?\p{N}"), behavior="isolated")
     backend.pre_tokenizer = pre_tokenizers.Sequence([lines, digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     backend.decoder = decoders.ByteLevel()
+    # All 256 bytes, so that every text can be encoded; sorted, because `alphabet` has no fixed order.
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False, min_frequency=2

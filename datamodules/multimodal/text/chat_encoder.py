@@ -151,6 +151,7 @@ class ChatEncoder:
             if turn["role"] != "assistant":
                 continue
             unclear = f"sample {sample}: cannot locate the assistant's text in message {number + 1}"
+            # Whether the template writes an empty train of thought depends on the turn's place, so both are tried.
             for arguments in PROMPT_ARGUMENTS:
                 prefix = self._render(turns[:number], sample, add_generation_prompt=True, **arguments)
                 start = len(prefix)
@@ -204,6 +205,7 @@ class ChatEncoder:
         expanded = [self._expanded(count) for count in counts]
         repeats[at] = [len(part) for part in expanded]
         tokens, supervised = np.repeat(tokens, repeats), np.repeat(supervised, repeats)
+        # Only texts between placeholders are other tokens than the repeated placeholder.
         if any(isinstance(count, tuple) for count in counts):
             ends = np.cumsum(repeats)[at]
             for part, end in zip(expanded, ends.tolist(), strict=True):

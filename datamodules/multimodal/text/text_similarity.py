@@ -81,11 +81,14 @@ def edit_distance(first: str, second: str) -> int:
     places: dict[str, int] = {}
     for place, character in enumerate(first):
         places[character] = places.get(character, 0) | 1 << place
+    # Bits of `up` and `down`: rows whose distance is 1 larger or smaller than in the row above. Bits of `right_up` and
+    # `right_down`: likewise, than in the previous column. `distance` follows the last row.
     whole, last = (1 << len(first)) - 1, 1 << len(first) - 1
     up, down, distance = whole, 0, len(first)
     for character in second:
         same = places.get(character, 0)
         diagonal = (((same & up) + up) ^ up) | same | down
+        # Python's integers have no fixed width, so the result of ~ is cut with `whole`.
         right_up, right_down = down | ~(diagonal | up) & whole, up & diagonal
         distance += bool(right_up & last) - bool(right_down & last)
         right_up = right_up << 1 | 1

@@ -50,6 +50,7 @@ class ChatTokenizer:
             )
         self.tokenizer = tokenizer
         if PLACEHOLDER not in tokenizer.get_vocab():
+            # Without this argument, transformers replaces the tokenizer's own extra special tokens.
             tokenizer.add_special_tokens({"extra_special_tokens": [PLACEHOLDER]}, replace_extra_special_tokens=False)
         # A tokenizer.json may have been saved with truncation and padding enabled.
         tokenizer.backend_tokenizer.no_truncation()
@@ -72,6 +73,7 @@ class ChatTokenizer:
     @cached_property
     def control(self) -> re.Pattern[str]:
         """Pattern of special tokens, which in a text would be parsed as chat structure."""
+        # Longest first: a pattern takes the first alternative that matches, and a token may begin with another token.
         special = (token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special)
         return re.compile("|".join(sorted(map(re.escape, special), key=len, reverse=True)))
 
@@ -92,6 +94,7 @@ class ChatTokenizer:
         chat = [{"role": "user", "content": "7"}, {"role": "assistant", "content": answer}]
         text = self.tokenizer.apply_chat_template(chat, tokenize=False)
         assert isinstance(text, str)  # tokens with tokenize=True
+        # Searched after the answer, because the template writes special tokens before it, too.
         found = self.control.search(text, text.rindex(answer))
         if found is None:
             raise ValueError(
@@ -147,6 +150,7 @@ def _from_hub(name: str) -> "PreTrainedTokenizerBase":
     from transformers import AutoTokenizer
 
     try:
+        # The cache first: otherwise transformers asks the hub even for a tokenizer that is cached.
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         cause: Exception = error
