@@ -97,6 +97,7 @@ class CachedTimelines:
         self._files = {
             split: [name for name, file in found["files"].items() if file["split"] == split.name] for split in Split
         }
+        # Every shard but the last of its split has this size, so the shard of a sample follows by division.
         self._shard = max((file["samples"] for file in found["files"].values()), default=1)
         self._batches: dict[str, Any] = {}
 
@@ -154,6 +155,7 @@ class CachedTimelines:
         if name not in self._batches:
             import pyarrow
 
+            # The batch refers to the mapped pages, which stay mapped after the file is closed.
             with pyarrow.memory_map(str(self.folder / name)) as source:
                 self._batches[name] = pyarrow.ipc.open_file(source).get_batch(0)
         return self._batches[name]
@@ -165,6 +167,7 @@ def make_manifest(
     """Return the manifest of a cache."""
     return {
         "generator_version": GENERATOR_VERSION,
+        # In the form that a manifest has after it was read, so that both can be compared.
         "settings": json.loads(json.dumps(asdict(synthesis))),
         "extents": {split.name: list(extent) for split, extent in sorted(extents.items())},
         "files": dict(files),

@@ -101,6 +101,7 @@ def _as_arrow(samples: list[TimelineSample]) -> bytes:
         "answer": pyarrow.array([sample.answer for sample in samples], pyarrow.string()),
         "facts": pyarrow.array([json.dumps(sample.facts.as_record()) for sample in samples], pyarrow.string()),
     }
+    # A single record batch, so that a sample is found by its row.
     batch = pyarrow.record_batch(columns)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_file(sink, batch.schema) as writer:

@@ -53,6 +53,7 @@ class Scale(NamedTuple):
 
     def levels(self, shares: NDArray[np.floating]) -> NDArray[np.int64]:
         """Return the nearest levels of shares of the capacity (0 to 1)."""
+        # np.round would round halves to the even level.
         return np.floor(shares * self.top + 0.5).astype(np.int64)
 
     def value(self, level: int) -> float:

@@ -53,6 +53,7 @@ class TimelineQuestions(ChatSource):
     def sample(self, epoch: int, index: int) -> TimelineSample:
         """Return a timeline with its question and reference answer."""
         if self.split == Split.TRAIN:
+            # Training samples are not cached: with fresh samples, none occurs twice.
             return self.timelines.sample(self.split, epoch if self.fresh else 0, index)
         if index not in self._cached:  # used again when the answer is graded, and in every validation
             self._cached[index] = self.timelines.sample(self.split, 0, index)

@@ -93,6 +93,7 @@ def _readings(facts: Facts, found_slots: dict[str, Any]) -> list[tuple[float, fl
     """Return the values of a read-out with the answered values at the same times."""
     if facts.times is None or facts.values is None:
         return []
+    # A truncated answer may have more times than values.
     found = dict(zip(found_slots.get("times", ()), found_slots.get("values", ()), strict=False))
     return [(value, found.get(time)) for time, value in zip(facts.times, facts.values, strict=True)]
 

@@ -77,6 +77,7 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
             path.stem, _resampled(path, numbers, times, measured, step_ms) / np.array(found), found, step_ms
         )
     steps, smallest_ms = _steps(path, numbers, times)
+    # Steps without a row stay NaN, which means missing.
     shares = np.full((steps[-1] + 1, len(KEYS)), np.nan)
     shares[steps] = measured / np.array(found)
     return Recording(path.stem, shares, found, smallest_ms)
@@ -127,6 +128,7 @@ def _rows(
     path: Path, columns: Sequence[str], lines: Iterator[tuple[int, list[str]]]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the line number of each row [n] and its values [n, columns], NaN where a cell is empty."""
+    # Arrays of C numbers, because lists of Python objects take several times the memory for millions of rows.
     numbers, values = array("q"), array("d")
     for number, cells in lines:
         where = f"{path}, line {number}"

@@ -94,6 +94,7 @@ class RecordedTimelines:
         Raises:
             ValueError: no channel of the recordings has enough samples.
         """
+        # A generator for each sample, keyed by its coordinates, so that samples do not depend on the order of reading.
         random = np.random.Generator(
             np.random.Philox(key=int(hash_bits(self.questions.seed, _STREAM, split, epoch, index)))
         )
@@ -118,6 +119,7 @@ class RecordedTimelines:
     @cached_property
     def _measured(self) -> list[int]:
         """Indices of the channels with enough samples in a recording, and in a window of min_steps."""
+        # Largest share over the recordings, [4].
         shares = np.array([np.mean(~np.isnan(recording.shares), 0) for recording in self.recordings]).max(0)
         measured = [
             k
@@ -160,6 +162,7 @@ class RecordedTimelines:
         best: tuple[Window, float] | None = None
         for recording in self.recordings:
             length = min(steps, len(recording.shares))
+            # Differences of cumulated counts are the counts of all windows of this length.
             counts = np.concatenate([[0], np.cumsum(~np.isnan(recording.shares[:, channel]))])
             windows = counts[length:] - counts[:-length]
             start = int(windows.argmax())

@@ -128,6 +128,7 @@ def from_values(values: Mapping[str, Sequence[float | None]], capacities: Mappin
                 raise ValueError(f"{channel.key}: found {column[outside][0]:g}, expected 0 to {min(capacity, MOST):g}")
             shares[:, index] = column / capacity
         sizes.append(capacity)
+    # Name and duration of a step are not used: a PredictRow has neither.
     return Recording("", shares, tuple(sizes), 100)
 
 

@@ -72,6 +72,7 @@ def read_npz(path: Path) -> list[Recording]:
         gpu_memory = used.get("gpu_mem_gb", nothing)[pod]
         capacities = (float(CHANNELS[0].capacities[0]), _POD_MEMORY, 100.0, covering_capacity(CHANNELS[3], gpu_memory))
         memory, computing = used.get("mem_util", nothing)[pod] / 100, used.get("gpu_sm", nothing)[pod] / 100
+        # The trace has what a pod used; a timeline has what is available.
         shares = 1 - np.stack([nothing[pod], memory, computing, gpu_memory / capacities[3]], 1)
         recordings.append(Recording(name, shares.clip(0, 1), capacities, step_ms))
     return recordings
@@ -107,6 +108,7 @@ def read(path: Path, capacities: Mapping[str, float] | None = None, step_ms: int
 def _check_size(path: Path) -> None:
     """Refuse an archive whose arrays do not fit the memory, by the sizes in its directory."""
     with zipfile.ZipFile(path) as archive:
+        # A zip file of kilobytes can unpack to gigabytes.
         size = sum(member.file_size for member in archive.infolist())
     if size > _LARGEST:
         raise ValueError(f"arrays of {size:,} bytes, at most {_LARGEST:,} are read")

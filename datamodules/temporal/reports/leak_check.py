@@ -50,6 +50,7 @@ def check_leaks(samples: Iterable[SampleView]) -> list[Leak]:
 
 def _check(task: str, samples: list[SampleView]) -> Leak:
     classes = np.array([sample.truth_class for sample in samples])
+    # Even samples select and fit a clue, odd samples score it.
     first = np.arange(len(samples)) % 2 == 0
     best, clue = -1.0, ""
     clues = _clues(samples)
@@ -82,6 +83,7 @@ def _clues(samples: Sequence[SampleView]) -> dict[str, list[Hashable]]:
 
 def _binned(values: list[float | str | None]) -> list[Hashable]:
     numbers = np.array([value for value in values if isinstance(value, (int, float))], np.float64)
+    # Few distinct numbers are categories already.
     if len(np.unique(numbers)) <= BINS:
         return list(values)
     edges = np.quantile(numbers, np.arange(1, BINS) / BINS)

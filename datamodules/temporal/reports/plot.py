@@ -62,6 +62,7 @@ class _Panel:
         for first, last in _stretches(present):
             points = [(self._x(step), self._y(float(values[step]))) for step in range(first, last)]
             colour = INK if self.asked else FAINT
+            # Pillow draws no line of a single point.
             if len(points) == 1:
                 self.pen.point(points, colour)
             self.pen.line(points, colour, 2 if self.asked else 1)
@@ -82,6 +83,7 @@ class _Panel:
 
 def _stretches(present: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return [(first, one past the last)] runs of measured steps."""
+    # The changes from missing to present and back alternate, because both ends are padded with missing.
     edges = np.flatnonzero(np.diff(present.astype(np.int8), prepend=0, append=0))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 

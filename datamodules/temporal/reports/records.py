@@ -141,8 +141,10 @@ def _marks(kind: MarkKind, sample: TimelineSample, slots: Mapping[str, Any], not
     points += [(time, slots[name]) for name, time in (("start", 0.0), ("end", last)) if slots.get(name) is not None]
     value, time = slots.get("value"), slots.get("time")
     if slots.get("verdict") == StartTime.NOW:
+        # "Now" is the first measured step.
         time = int(np.argmax(_measured(sample)))
     if slots.get("verdict") == StartTime.NEVER and kind == MarkKind.TRUE:
+        # The reference states the largest amount without its time; the mark is drawn where it was measured.
         time = int(np.argmax(np.where(_measured(sample), sample.values[:, KEYS.index(facts.channel)], -1.0)))
     if value is not None or time is not None:
         points.append((None if time is None else time * seconds, value))

@@ -44,6 +44,7 @@ class Quantity(NamedTuple):
 
 def read_quantity(text: str, whole: bool) -> Quantity | None:
     """Return the first number of a text with the unit after it, or None; `whole`: only if the text has nothing else."""
+    # Models and users write the typographic minus sign, which `float` refuses.
     text = text.strip()[:_LONGEST].replace("\N{MINUS SIGN}", "-")
     found = _NUMBER.fullmatch(text.removesuffix(".")) if whole else _NUMBER.search(text)
     if found is None:
@@ -63,6 +64,7 @@ def chosen_option(answer: str, options: tuple[str, ...]) -> str | None:
     if answer.strip() in options:
         return answer.strip()
     letter = _LETTER.fullmatch(answer.strip())
+    # Options that are single letters are compared as texts first, above.
     place = ord(letter[1].upper()) - ord("A") if letter else len(options)
     return options[place] if place < len(options) else None
 

@@ -75,6 +75,7 @@ class SeriesDataModule(MultimodalDataModule):
         self.style = PromptStyle(series_position, list_options)
         self.layout = SeriesLayout(LAYOUT_CHANNELS, "channel_patch", patch_length)
         self.kind_names: tuple[str, ...] = ()
+        # The same options are scored for many questions. A cache of the object, so that it is freed with it.
         self._options = lru_cache(maxsize=4096)(self._encode_option)
 
     @property

@@ -38,9 +38,11 @@ def normalize(values: NDArray[np.float64]) -> NormalizedSeries:
     measured = values[present]
     if not len(measured):
         return NormalizedSeries(np.zeros(len(values), np.float32), present, "0", "1")
+    # Decimal represents a float exactly, so the stated offset and scale are the numbers that were used.
     low, high = Decimal(float(measured.min())), Decimal(float(measured.max()))
     offset, scale = _rounded_range(low, high)
     shares = np.zeros(len(values), np.float32)
+    # Clipped, because the division may round to slightly above 1.
     shares[present] = ((measured - float(offset)) / float(scale)).clip(0, 1)
     return NormalizedSeries(shares, present, _text(offset), _text(scale))
 

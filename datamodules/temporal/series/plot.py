@@ -30,6 +30,7 @@ def draw(series: Sequence[InputSeries]) -> "Image":
         pen.rectangle((_LEFT, top, _WIDTH - _LEFT, top + _PANEL), outline=_GRID)
         pen.text(
             (_LEFT, top - 15),
+            # Pillow's default font may lack other characters.
             f"{panel.name} {panel.unit}: {len(panel.values)} steps".encode("ascii", "replace").decode(),
             _INK,
         )

@@ -22,6 +22,7 @@ class InputSeries(NamedTuple):
 
     def same(self, other: "InputSeries") -> bool:
         """Return whether two series are equal, gaps included."""
+        # Arrays have no single truth value, so they are compared apart, with NaN equal to NaN.
         return self[:2] + self[3:] == other[:2] + other[3:] and np.array_equal(self.values, other.values, True)
 
 

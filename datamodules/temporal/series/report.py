@@ -91,6 +91,7 @@ def downsample(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
     for bucket in np.array_split(np.arange(len(values)), _POINTS):
         inside = values[bucket]
         missing = np.isnan(inside)
+        # A gap in a bucket is kept as a point without a value, so that the drawn line is interrupted.
         if missing.any():
             chosen.add(int(bucket[missing.argmax()]))
         if not missing.all():

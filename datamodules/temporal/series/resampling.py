@@ -47,6 +47,7 @@ def resample(times: NDArray[np.float64], values: NDArray[np.float64], step: floa
     if step is None:  # all stamps are equal
         return Resampled(_means(np.zeros(len(times), np.int64), values, 1), None)
     span = float(times[-1] - times[0]) / step
+    # Written with `not`, so that a NaN is refused as well. Checked before any array of this length is allocated.
     if not span < most_steps - 0.5:
         raise ValueError(
             f"stamps span {span + 1:,.0f} steps of {step:g} s, expected at most {most_steps:,}; set a longer step, or "

@@ -25,6 +25,7 @@ class Column(NamedTuple):
 
     def backwards(self) -> "Column":
         """Return the column with reversed time."""
+        # jumps[t] belongs to the change from t - 1 to t, so its reversal is shifted by a step.
         return Column(self.shares[::-1], np.append(False, self.jumps[:0:-1]), self.noise)
 
 
@@ -84,6 +85,7 @@ def draw_column(
         patterns = POD if pod else SEED
         shares, jumps = patterns[int(len(patterns) * random.random())](random, steps)
         shares = np.minimum(np.maximum(shares, 0.0), 1.0)
+    # A job or burst may end at step T; the surplus place takes that jump and is cut off below.
     allowed = np.zeros(steps + 1, np.bool_)
     allowed[jumps] = True
     # The counters of an idle pod are constant; the counters of a busy pod fluctuate slightly.
@@ -107,6 +109,7 @@ def draw_present(random: np.random.Generator, steps: int) -> NDArray[np.bool_]:
     else:
         start = integer(random, 0, steps - 1)
         present[start : start + integer(random, 1, max(1, steps // 4))] = False
+    # At least 60 % of the samples are present, as in the windows of recorded timelines.
     if 5 * int(present.sum()) < 3 * steps:
         return np.ones(steps, np.bool_)
     return present
@@ -132,6 +135,7 @@ def check_physics(columns: Sequence[Column], names: Sequence[str], where: str) -
         low, high = shares[outside].min(), shares[outside].max()
         raise PhysicsError(f"{where}, {names[outside]}: found shares from {low} to {high}, expected 0 to 1")
     limits = [SMOOTH_CHANGE + 2 * NOISE_LIMIT * column.noise + 1e-9 for column in columns]
+    # SMOOTH_CHANGE is the smallest limit of a column: below it, no column has to be examined.
     change = np.abs(shares[:, 1:] - shares[:, :-1])
     if change.max(initial=0.0) <= SMOOTH_CHANGE:
         return

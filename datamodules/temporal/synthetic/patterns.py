@@ -31,6 +31,7 @@ def integer(random: np.random.Generator, low: int, high: int) -> int:
 def clock(steps: int) -> Values:
     """Return the time from 0 at the first step to 1 at the last."""
     time = np.arange(steps) / max(steps - 1, 1)
+    # The array is cached and shared by all callers.
     time.flags.writeable = False
     return time
 

@@ -76,6 +76,7 @@ def compute_facts(
         return true.feasibility(channel, scale, levels, present, spec.requirement(scale.top))
     steps = np.flatnonzero(present)
     count = min(_SEVERAL, len(steps)) if spec.several else 1
+    # Only present steps are asked for.
     chosen = random.permutation(steps)[:count]
     return true.readout(channel, scale, levels, tuple(sorted(map(int, chosen))))
 

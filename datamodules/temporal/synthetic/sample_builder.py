@@ -57,6 +57,7 @@ def build_sample(
     facts = compute_facts(random, spec, KEYS[channel], scales[channel], notation.step_ms, levels[:, channel], measured)
     text = question(facts, notation, lambda count: int(count * random.random()))
     return TimelineSample(
+        # The encoder gets the rounded values, which the texts state.
         values=np.where(present, levels / tops, 0.0).astype(np.float32),
         present=present,
         capacities=tuple(map(float, capacities)),

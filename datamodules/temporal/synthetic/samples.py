@@ -166,6 +166,7 @@ class SyntheticTimelines:
                 break
         else:
             if spec.task in (Task.TREND, Task.FEASIBILITY):
+                # A read-out accepts any column, and a bottleneck may keep a minimum at the first sample.
                 column = construct_matching_column(random, spec, column, scale, present)
         return [
             column if position == queried else self._column(random, steps, channel, job)

@@ -108,6 +108,7 @@ class GeneratedQuestions:
     def _draw(self, epoch: int, index: int) -> SeriesQuestion:
         key = int(hash_bits(self.settings.seed, _STREAM, GENERATOR_VERSION, self.split, epoch, index))
         random = np.random.Generator(np.random.Philox(key=key))
+        # The cumulative shares divide 0 to 1 into a range for each kind.
         kind = self._kinds[int(np.searchsorted(self._until, random.random(), side="right"))]
         item = draw(random, kind, self.settings.min_steps, self.settings.max_steps)
         return SeriesQuestion(str(index), "", item.question, item.series, item.options, item.answer, item.kind)

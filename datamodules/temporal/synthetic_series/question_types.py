@@ -93,6 +93,7 @@ def _correlation(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
     if answer < 2:
         second = first * (1, -1)[answer]
     else:
+        # Two random smooth curves often correlate by chance, so the least correlated of eight is taken.
         candidates = [smooth(random, steps, _WIDE) for _ in range(8)]
         second = min(candidates, key=lambda other: abs(float(np.corrcoef(first, other)[0, 1])))
     return first + noise(random, steps, 0.1), second + noise(random, steps, 0.1)
@@ -101,6 +102,7 @@ def _correlation(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
 def _lag(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
     delay = int(random.integers(4, 8)) * (1, -1, 0)[answer]
     # The second series repeats what the first showed `delay` steps before: an event, and its smaller echo.
+    # Room of 8 steps on both sides for the delay, which is at most 7.
     length = steps + 16
     place = random.uniform(0.35, 0.65)
     base = bump(length, place, random.uniform(0.05, 0.1)) * random.choice((-1, 1))

@@ -146,6 +146,7 @@ def ends(levels: Levels, present: Present) -> tuple[int, int]:
     """Compute the mean level of the first and of the last tenth of the present samples, rounded half up."""
     there = levels[present]
     count = max(1, len(there) // 10)
+    # Integer arithmetic, so that a half is rounded up exactly.
     first, last = ((2 * int(part.sum()) + count) // (2 * count) for part in (there[:count], there[-count:]))
     return first, last
 
@@ -165,6 +166,7 @@ def bottleneck(channel: str, scale: Scale, levels: Levels, present: Present, how
     lowest = int(there[first])
     lasts = None
     if how_long:
+        # Compared in integers, as in `direction`, so that no rounding decides a border case.
         above = np.flatnonzero(STABLE * (there[first:] - lowest) > scale.top)
         last = first + (int(above[0]) if len(above) else len(there) - first) - 1
         lasts = int(steps[last] - steps[first]) + 1

@@ -104,6 +104,7 @@ class Notation(NamedTuple):
         if slot == "readings":
             reading = _plain(f"at {time} is {number}")
             return f"({reading}(?:, {reading})*)"
+        # Longest first, because a pattern takes the first alternative that matches.
         words = [word for words in self._words(slot).values() for word in words]
         return "(" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
 
@@ -139,6 +140,7 @@ class Notation(NamedTuple):
         return known.unit, known.decimals
 
     def _seconds(self, steps: int) -> str:
+        # The fewest decimals of a second that represent a step exactly, at most 3 (milliseconds).
         decimals = next((count for count in range(3) if self.step_ms * 10**count % 1000 == 0), 3)
         return f"{steps * self.step_ms / 1000:.{decimals}f}"
 
@@ -149,4 +151,5 @@ class Notation(NamedTuple):
 
 
 def _plain(pattern: str) -> str:
+    # Turns the groups of numbers into groups that do not capture, so that the outer group is the only one.
     return pattern.replace("(-?", "(?:-?")

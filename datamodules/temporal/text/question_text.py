@@ -59,6 +59,7 @@ def _read(text: str, notation: Notation, channel: str, kind: str) -> tuple[Task 
         if found is None:
             continue
         groups = [group for group in found.groups() if group is not None]
+        # More slots win, then the longer match.
         worth = len(groups), len(found[0])
         if worth > best[0]:
             slots_found: dict[str, Any] = {}
@@ -80,6 +81,7 @@ def _compiled(
         literals, slots = _SLOT.split(template)[::2], _SLOT.findall(template)
         patterns = [notation.pattern(slot, channel) for slot in slots]
         parts = [re.escape(literal) + pattern for literal, pattern in zip(literals, patterns, strict=False)]
+        # Nested optional groups: each slot matches only if all slots before it match.
         prefix = parts[0] + "".join(f"(?:{part}" for part in parts[1:]) + f"(?:{re.escape(literals[-1])})?"
         prefix += ")?" * (len(parts) - 1)
         whole = "".join(parts) + re.escape(literals[-1])

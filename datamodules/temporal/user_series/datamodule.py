@@ -158,6 +158,7 @@ class SeriesQuestions(SeriesDataModule):
 
     def _order_identity(self) -> dict[str, Any]:
         # On a resume within an epoch, the remaining samples must be the same.
+        # The content of all questions, because a changed file may keep its name and its number of records.
         digest = hashlib.sha256()
         for question in self._splits.get("train", []):
             series = [(each.name, each.unit, each.step, len(each.values)) for each in question.series]

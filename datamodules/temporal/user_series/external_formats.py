@@ -39,6 +39,7 @@ def _from_chatts(record: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"input: found {describe_value(text)}, expected a text")
     if not isinstance(series, list):
         raise ValueError(f"timeseries: found {describe_value(series)}, expected a list of lists of numbers")
+    # A record with a single series may have it without an outer list.
     if series and not isinstance(series[0], list):
         series = [series]
     pieces = text.split(_PLACE)
@@ -51,6 +52,7 @@ def _from_chatts(record: dict[str, Any]) -> dict[str, Any]:
         encoded = _ENCODED.search(pieces[place])
         column = _flat(f"timeseries[{place}]", values)
         if encoded:
+            # Offset and scaling go, because the prompt states its own.
             pieces[place] = pieces[place][: encoded.start()]
             column = _decode(f"timeseries[{place}]", column, *map(_float, encoded.groups()))
         found.append(column)

@@ -72,6 +72,7 @@ def _read_list(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
             f"{path}: found a JSON list of {size:,} bytes, expected at most {_LARGEST_LIST:,}; write one object "
             "per line (JSONL)"
         )
+    # The parser of JSON needs the whole list in memory.
     data = path.read_bytes()
     check_text_file(data, path, "a list of objects with question and series")
     try:
@@ -121,6 +122,7 @@ def _csv_rows(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
 def _text_lines(path: Path, row_bytes: int) -> Iterator[str]:
     with path.open("rb") as file:
         number = 0
+        # A line that reaches `row_bytes + 1` is too long, and no more of it is read.
         while line := file.readline(row_bytes + 1):
             number += 1
             where = f"{path}, line {number}"
@@ -161,6 +163,7 @@ def _read_parquet(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
             for group in range(file.num_row_groups):
                 size = file.metadata.row_group(group).total_byte_size
                 rows = max(1, file.metadata.row_group(group).num_rows)
+                # By the footer, before anything is decoded; the check below is exact for what was decoded.
                 _check_size(f"{path}, row group {group}", size // rows, row_bytes)
                 for batch in file.iter_batches(_BATCH, row_groups=[group], use_threads=False):
                     _check_size(f"{path}, row {number + 1}", batch.nbytes // max(1, len(batch)), row_bytes)

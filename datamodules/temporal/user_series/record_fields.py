@@ -106,6 +106,7 @@ def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64
         column = _floats(key, values, expected) * seconds
         if isinstance(values, Sequence) and None in values:
             raise ValueError(f"{key}[{values.index(None)}]: found null, expected {expected}")
+    # Written with ~, so that NaN is refused as well.
     wrong = ~(np.abs(column) <= LATEST)
     if wrong.any():
         place = int(wrong.argmax())

@@ -67,6 +67,7 @@ class RecordParser:
     def _parse(self, where: str, record: object) -> SeriesQuestion:
         if not isinstance(record, dict):
             raise ValueError(f"found {describe_value(record)}, expected an object with question and series")
+        # A null is a missing key, as in a Parquet row, whose columns all rows have.
         record = convert({key: value for key, value in record.items() if value is not None})
         check_keys(record, FIELDS, "record")
         question = text("question", record.get("question"))

@@ -63,6 +63,7 @@ class SeriesFiles:
             ValueError: the file does not exist or is invalid; the message names file, line and column.
             OSError: the file cannot be read.
         """
+        # The file system functions raise on a NUL byte; the name is reported as a file that does not exist.
         path = self._folder / name if "\0" not in name else Path("\\0")
         if path.suffix.lower() != ".csv" or not path.is_file():
             raise ValueError(f"{key}: found {name[:200]!r}, expected the path of a .csv file that exists")
@@ -117,6 +118,7 @@ class SeriesFiles:
         try:
             return stamps(name, column, unit or 1.0)
         except ValueError as error:
+            # `stamps` names an entry by its place in the column; the message names the line of the file instead.
             row = re.match(r".*?\[(\d+)\]", str(error))
             line = table.lines[1 + int(row[1])] if row else table.lines[1]
             raise ValueError(f"{path}, line {line}: {error}") from error
@@ -124,6 +126,7 @@ class SeriesFiles:
     def _table(self, path: Path) -> _Table:
         if path not in self._tables:
             if len(self._tables) >= _CACHED:
+                # A dict keeps the order of insertion, so this is the oldest table.
                 self._tables.pop(next(iter(self._tables)))
             self._tables[path] = _read_table(path, self._limits)
         return self._tables[path]

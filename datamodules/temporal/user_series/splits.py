@@ -64,6 +64,7 @@ def split_of(question: SeriesQuestion) -> str:
     if not question.key:
         for series in question.series:
             digest.update(np.ascontiguousarray(series.values).tobytes())
+    # A uniform number in [0, 1) that is the same on every machine; Python's own `hash` of texts is not.
     share = int.from_bytes(digest.digest()[:8], "big") / 2**64
     return next((split for split, limit in _limits().items() if share < limit), "train")
 
