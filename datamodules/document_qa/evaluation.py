@@ -86,6 +86,7 @@ class AnswerEvaluation(ImageDataModule):
     def _best_page(self, record: AnswerRecord) -> bytes | None:
         if not record.pages:
             return None
+        # The best-ranked page may be too long for the context.
         best = next((page for page in record.ranked if page in record.pages), record.pages[0])
         sample_builder = self.evaluated.sample_builder
         return self.preview_images(

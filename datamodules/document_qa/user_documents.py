@@ -138,6 +138,7 @@ class DocumentQuestions(DocumentDataModule):
     def _required_splits(self) -> list[Split]:
         """Splits whose files the current command reads."""
         command = None if self.trainer is None else self.trainer.state.fn
+        # Documents that files share are found only if all files are read.
         if command is None or command != "predict" and self.shared_documents == "stop":
             return [part for part in self.sources if command is None or part != "predict"]
         needed: list[Split] = ["test" if command == "test" else "predict" if command == "predict" else "validation"]

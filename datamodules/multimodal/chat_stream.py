@@ -64,7 +64,6 @@ class ChatStream(StreamDataset[Record]):
     @override
     def batch(self, epoch: int, positions: NDArray[np.int64], records: list[Record]) -> tuple[Examples, ...]:
         # A padding position comes with the record of another sample, which ChatExamples ignores.
-
         by_position = dict(zip(positions.tolist(), records, strict=True))
         return self.examples(_MicroBatchSource(self.source, by_position))[MicroBatchRequest(epoch, positions)]
 

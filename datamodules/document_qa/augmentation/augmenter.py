@@ -56,6 +56,7 @@ class Augmenter:
         settings = self.settings
         key = int(hash_bits(self.seed, _STREAM, epoch, index))
         random = np.random.Generator(np.random.Philox(key=key))
+        # All changes draw from the same generator, so another order would give other samples for the same seed.
         if settings.flips != "none" and random.random() < 0.5:
             questions, document = mirror_figures(questions, document, settings.flips, ranked)
         if settings.option_order:

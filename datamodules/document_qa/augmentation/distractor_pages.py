@@ -97,6 +97,7 @@ def add_distractor_pages(
         foreign = list(_unrelated(questions, other, wanted - len(own), random))
         if foreign:
             document = _ExtendedDocument(document, other, foreign)
+    # The appended pages are the last pages of the extended document.
     added = range(len(document.pages) - len(foreign) + 1, len(document.pages) + 1)
     return document, (*ranked, *own, *added)
 
@@ -108,6 +109,7 @@ def _unrelated(
     asked = [text for question in questions for text in (question.question, *question.options, question.answer or "")]
     words = set(terms("\n".join(asked))) - _EMPTY_WORDS
     for place in random.permutation(len(document.pages))[:_LOOKED_AT].tolist():
+        # Only pages with chunks and without figures can be judged by their words.
         page = document.pages[place]
         readable = page.chunks and all(chunk.kind != "figure" for chunk in page.chunks)
         if readable and not words & set(terms("\n".join(chunk.text for chunk in page.chunks))):

@@ -115,6 +115,8 @@ def _swaps(direction: Direction) -> dict[str, str]:
 
 
 def _pattern(direction: Direction) -> re.Pattern[str]:
+    # Longest first, as a pattern takes the first alternative that matches. Chinese is written without spaces, so \b is
+    # for Latin words only.
     words = sorted(_swaps(direction), key=len, reverse=True)
     latin = "|".join(word for word in words if word.isascii())
     return re.compile(rf"\b(?:{latin})\b|{'|'.join(word for word in words if not word.isascii())}", re.IGNORECASE)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 
+# Abstentions if they are the whole answer; within a longer answer these words have other meanings.
 _WHOLE = re.compile(
     r"(?:the answer is |it is |answer: ?)?(?:unknown|n/?a|none|no answer|无|没有|未知|不详|不清楚|不知道"
     r"|not (?:known|given|stated|specified|mentioned|provided|available|found|shown|present|applicable|sure|clear))"
 )
+# Phrases that make any answer an abstention.
 _ANYWHERE = re.compile(
     rf"{UNANSWERABLE}|\bun-?answerable\b"
     r"|\b(?:can ?not|can't|could not|impossible to) (?:be )?(?:answer|determin|infer|tell|say)"

@@ -110,6 +110,7 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
         predicted: the answer.
         relative_tolerance: largest deviation as a fraction of the right number.
     """
+    # Words such as "at most" become signs only if one of the two texts has a sign; otherwise they are ignored.
     if any(quantity.bound for text in (expected, predicted) for quantity in quantities(text)):
         expected, predicted = (_with_signs(text, _BOUNDS_IN_WORDS) for text in (expected, predicted))
     wanted, found = _with_common_unit(quantities(expected)), _with_common_unit(quantities(predicted))
@@ -182,6 +183,7 @@ def _value(match: re.Match[str]) -> float:
     try:
         return sign * float(f"{_plain(match['digits'])}e{power}")
     except (ValueError, OverflowError):
+        # NaN equals no number, so such an answer is wrong and raises nothing.
         return math.nan
 
 

@@ -186,6 +186,7 @@ def _loss(items: Sequence[GradedRecord]) -> MetricEstimate | None:
 
 def _perplexity(items: Sequence[GradedRecord]) -> MetricEstimate | None:
     loss = _loss(items)
+    # exp overflows a float64 above 709.
     return None if loss is None else loss._replace(value=math.exp(min(loss.value, 700.0)))
 
 

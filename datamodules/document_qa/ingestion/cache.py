@@ -206,6 +206,7 @@ def _unchanged(path: Path, known: SourceRecord) -> SourceRecord | None:
         if path.is_dir() and [image.absolute() for image in page_images(path)] != files:
             return None
         stamps = tuple(map(file_stamp, files))
+        # Path, size and mtime. The last field is the ctime, which also moves when permissions or links change.
         if any(now[:3] != before[:3] for now, before in zip(stamps, known.files, strict=True)):
             return None
         # A mark has no digest to compare with.

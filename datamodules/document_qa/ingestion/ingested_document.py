@@ -77,6 +77,7 @@ class IngestedDocument:
         """
         path = self.folder / PAGES / picture_name(page)
         try:
+            # A copy, because views paste into the image, and the cache holds it for the next caller.
             return _decoded(path).copy()
         except FileNotFoundError:
             pages = self._number_of_pages()

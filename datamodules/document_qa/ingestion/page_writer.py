@@ -100,6 +100,7 @@ def limit_pixels(picture: "Image", max_pixels: int) -> "Image":
 
     scale = (max_pixels / (width * height)) ** 0.5
     size = max(1, min(int(width * scale), max_pixels)), max(1, min(int(height * scale), max_pixels))
+    # With reducing_gap, Pillow first reduces by a whole factor, which is faster at nearly the same quality.
     return picture.resize(size, Resampling.LANCZOS, reducing_gap=3.0)
 
 

@@ -64,6 +64,7 @@ def convert_with_ray(
     with _connected(settings, len(paths)) as ray:
         # A task is not repeated: a document at which a process died is tried again by the next `prepare`.
         task = ray.remote(num_cpus=1, max_retries=0, max_calls=_DOCUMENTS)(_attempt)
+        # `pop` takes from the end, so the documents are converted in their order.
         waiting = list(reversed(paths))
         pending: dict[Any, Path] = {}
         try:

@@ -72,6 +72,7 @@ def convert_with_timeout(
         do: see `convert_documents`.
         memory: bytes that a worker may allocate for documents, on Linux; more is a WorkerFailure. None: no limit.
     """
+    # `pop` takes from the end, so the documents are converted in their order.
     waiting = list(reversed(paths))
     number = min(settings.workers or cores(), len(waiting))
     idle = [_start(folder, settings, do, memory) for _ in range(number)]
@@ -91,6 +92,7 @@ def convert_with_timeout(
                 worker, path = busy.pop(connection)  # type: ignore[call-overload]  # `wait` returns some of its arguments
                 result = _receive(worker)
                 if isinstance(result, OSError):
+                    # So that `finally` ends the worker.
                     idle.append(worker)
                     raise result
                 made = pages.pop(worker.connection, 0) + (
@@ -120,6 +122,7 @@ def _start(folder: Path, settings: IngestionSettings, do: Conversion, memory: in
     own, remote = spawn.Pipe()
     process = spawn.Process(target=_work, args=(remote, folder, settings, do, memory), daemon=True)
     process.start()
+    # Only the worker has this end now, so reading from it fails as soon as the worker is dead.
     remote.close()
     return _Worker(process, own)
 
@@ -162,8 +165,10 @@ def _limit_memory(memory: int) -> None:
     import resource
 
     importlib.import_module("numpy")  # allocates buffers for each core, which are no part of a document
+    # The sixth number is the size of data and stack, in pages.
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    # A limit of -1 means that there is none.
     limits = [pages * resource.getpagesize() + memory, *(limit for limit in (soft, hard) if limit >= 0)]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
 

@@ -59,6 +59,7 @@ class ManualQuestionSet(QuestionSet):
         return self.size
 
     def __getstate__(self) -> dict[str, object]:
+        # The cache wraps a method and cannot be pickled; a spawned worker makes its own.
         return {name: value for name, value in self.__dict__.items() if name != "_manual"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -83,6 +84,7 @@ class ManualQuestionSet(QuestionSet):
         manual, epoch = self._of(index), self._epoch(epoch)
         if self.manuals == 1:  # use a manual beyond the split
             return self._manual(epoch, 1)
+        # A step of 1 to manuals - 1 never leads back to the own manual.
         step = 1 + int(self._random(epoch, index, -1).random() * (self.manuals - 1))
         return self._manual(epoch, (manual + step) % self.manuals)
 

@@ -80,4 +80,5 @@ class Manual:
 
 def manual_key(seed: int, split: Split, epoch: int, index: int) -> int:
     """Return the key of a manual; it differs between splits."""
+    # Shifted, so that the key fits a signed integer of 64 bits.
     return int(hash_bits(_STREAM, GENERATOR_VERSION, seed, split, epoch, index) >> np.uint64(1))

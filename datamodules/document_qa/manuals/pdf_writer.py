@@ -24,6 +24,7 @@ def pdf_bytes(title: str, pages: Sequence[Sequence[LayoutBox]], drawing: "Callab
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = BytesIO()
+    # `invariant` fixes the date and the id of the file, which would otherwise differ on each call.
     canvas = Canvas(buffer, pagesize=(WIDTH, HEIGHT), invariant=1, pageCompression=0)
     canvas.setTitle(title)
     for number, elements in enumerate(pages, 1):

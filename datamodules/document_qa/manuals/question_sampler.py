@@ -119,6 +119,7 @@ class QuestionSampler:
         wrong = choose(random, asking.others, OPTIONS - 1)
         if asking.answer != UNANSWERABLE and may_hide and random.random() < self._unanswerable_option_share:
             wrong[0] = UNANSWERABLE
+        # Shuffles them: the unanswerable option would otherwise always be the first wrong option.
         wrong = choose(random, wrong, OPTIONS - 1)
         right = int(np.searchsorted(self._letters[:-1], random.random(), side="right"))
         return (*wrong[:right], asking.answer, *wrong[right:]), right

@@ -120,6 +120,7 @@ def ask_unanswerable(
     asking = base.ask(random, chapter, settings)
     if "column" in asking.slots and random.random() < 0.5:
         column = choose_one(random, [column for column in COLUMNS if column not in chapter.columns])
+        # The chapter's parts have no value in this column, so the options are drawn as a table draws its values.
         values = choose(random, LISTED, OPTIONS - 1)
         others = tuple(f"{value} {COLUMNS[column]}" for value in values)
         return asking._replace(slots={**asking.slots, "column": column}, answer=UNANSWERABLE, others=others)

@@ -35,6 +35,7 @@ def write_manuals(questions: ManualQuestionSet, folder: Path, made_by: str) -> N
         log.info("%s already contains these %d manuals: nothing to do", folder, questions.manuals)
         return
     (folder / DOCUMENTS).mkdir(parents=True, exist_ok=True)
+    # From here on the folder is incomplete, until the mark is written again.
     mark.unlink(missing_ok=True)
     names, lines = set(), []
     for index in range(len(questions)):

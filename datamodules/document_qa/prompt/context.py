@@ -32,7 +32,7 @@ class ContextSettings:
         order: order of the pages: `reading`, or `rank` (best first).
         evidence_in_training: in training, always include the evidence pages that a question names; without them the
             model would learn to guess.
-        evidence_chunks: largest number of chunks whose importance is computed by leaving them out, on the best-ranked
+        evidence_chunks: largest number of chunks whose importance is computed by removing them, on the best-ranked
             pages; each needs a prompt of its own. Null for all.
         empty: when no page fits: `stop` (the question is a bad sample) or `ask` it without a document.
     """

@@ -23,7 +23,7 @@ _OTHERS = re.compile(
 def refers_to_others(question: Question) -> bool:
     """Return whether an option refers to others by letter or position; such options must keep their order.
 
-    Unclear cases ("vitamins A and C") count as references: the only cost is that their options are not shuffle_options.
+    Unclear cases ("vitamins A and C") count as references: the only cost is that their options are not shuffled.
     """
     letters = "".join(chr(ord("A") + place) for place in range(min(len(question.options), 26)))
     return any(_refers(unicodedata.normalize("NFKC", option), letters) for option in question.options)

@@ -105,6 +105,7 @@ class PromptBuilder:
         chat = [] if self.system is None else [Message(role="system", content=self.system)]
         for text, answer in turns:
             chat.append(Message(role="user", content=f"{context}\n\n{text}" if context else text))
+            # The context precedes the first question only; later turns refer to it.
             context = ""
             if answer is not None:
                 chat.append(Message(role="assistant", content=answer))

@@ -58,6 +58,7 @@ class FileQuestionSet(QuestionSet):
             for number, places in enumerate(self._by_document)
             for first in range(0, len(places), per_chat)
         ]
+        # In reverse order, so that of each group the first name remains in the dict.
         whole = sorted(by_document.keys() - self._broken.keys(), reverse=True)
         self._different = sorted({self._groups[name]: name for name in whole}.items())
 
@@ -66,6 +67,7 @@ class FileQuestionSet(QuestionSet):
         return len(self.all_questions) if self.per_chat == 1 else len(self._chats)
 
     def __getstate__(self) -> dict[str, Any]:
+        # A spawned worker opens the documents itself.
         return {**self.__dict__, "_open": OrderedDict()}
 
     @override
@@ -79,6 +81,7 @@ class FileQuestionSet(QuestionSet):
             return (self.all_questions[index],)
         document, first = self._chats[index]
         places = self._by_document[document]
+        # Every epoch permutes the questions of a document; a chat has a fixed slice of the permutation.
         order = hash_permutation(len(places), self.seed, _CHATS, epoch, document)
         return [self.all_questions[places[place]] for place in order[first : first + self.per_chat]]
 

@@ -36,6 +36,7 @@ def document_files(file: QuestionFile, folder: Path, root: Path) -> dict[str, Pa
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; expected the folder of the documents of {file.path}")
+    # Reversed, so that of each document the first question remains, which messages name.
     where = {question.document: question.where for question in reversed(file.questions)}
     stems: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
@@ -65,6 +66,7 @@ def link_pages(file: QuestionFile, folder: Path, root: Path) -> None:
     images: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in IMAGE_SUFFIXES:
+            # Question files name page images with or without their extension.
             for name in {path.stem, path.name}:
                 images.setdefault(name, []).append(path)
     from filelock import FileLock

@@ -110,6 +110,7 @@ def _list(field: str, value: object) -> list[Any]:
         try:
             found = json.loads(value)
         except ValueError:
+            # A list in Python's syntax, with single quotes. literal_eval evaluates literals alone and calls nothing.
             found = ast.literal_eval(value)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise ValueError(f'{field}: found {format_value(value)}, expected a list such as "[3, 5]"') from error

@@ -154,6 +154,7 @@ def _whole(path: Path) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
+        # "Extra data" follows a first value that is valid: the file may be JSON lines.
         line = 1 if error.msg.startswith("Extra data") else error.lineno
         return _Invalid(str(error), line, text[:64].lstrip()[:1] == "[")
     except ValueError as error:

@@ -123,6 +123,7 @@ class LoadedQuestions(NamedTuple):
         """Hash of questions and contents, 12 hexadecimal digits."""
         questions = [question._replace(where="") for question in self.questions]
         text = repr((questions, sorted((name, *found) for name, found in self.contents.items())))
+        # A file name that is not UTF-8 has surrogates, which a strict encoding refuses.
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

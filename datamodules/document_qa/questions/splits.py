@@ -79,6 +79,7 @@ def split_documents(contents: Mapping[str, Sequence[str]], settings: SplitSettin
         ValueError: there are too few documents.
     """
     groups = group_documents(contents)
+    # The order follows from the hash of each group, not from the order or the names of files.
     order = sorted(set(groups.values()), key=lambda group: (int(hash_bits(settings.seed, _number(group))), group))
     sizes = {
         split: max(1, round(share * len(order))) if share else 0

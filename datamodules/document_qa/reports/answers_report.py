@@ -75,6 +75,7 @@ def write_answers_report(
         for sample in samples
     ]
     total = len(records) + len(skipped)
+    # Without a known right answer no metric counts a question.
     known = metrics if any(metric.questions for metric in metrics.values()) else {}
     content = {
         "title": title,

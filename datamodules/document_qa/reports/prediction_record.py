@@ -37,6 +37,7 @@ def prediction_line(question: Question, record: AnswerRecord) -> dict[str, Any]:
 
 def shares(log_likelihoods: Sequence[float]) -> list[float]:
     """Return the probability of each option: the softmax of their log-likelihoods."""
+    # Without this shift, all powers could underflow to 0.
     most = max(log_likelihoods)
     powers = [math.exp(value - most) for value in log_likelihoods]
     return [power / math.fsum(powers) for power in powers]
@@ -46,6 +47,7 @@ def parse_prediction_line(sample: int, line: Mapping[str, Any]) -> AnswerRecord 
     """Return the answer record of a line; None if the question was skipped, in which case the line has `why`."""
     if line["answer"] is None:
         return None
+    # A share may have been rounded to 0, which has no logarithm.
     options = tuple(math.log(max(share, 10.0**-_DIGITS)) for share in line.get("options", {}).values())
     answer = ModelAnswer("" if options else line["answer"], options, line["confidence"])
     evidence = line["evidence"]

@@ -64,6 +64,7 @@ def write_test_reports(
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights", "documents": _DOCUMENTS[ablate]}
     place, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
     log.info("report: %s", write_answers_report(place, stem, "Test report", shown, records, found, about))
+    # No right answer is known, so there is nothing to compare.
     if "accuracy" not in found:
         return
     if ablate == WHOLE:
@@ -91,6 +92,7 @@ def write_prediction_report(
     Raises:
         OSError: the files cannot be written.
     """
+    # Every line ends with a line break. splitlines() would also split at rare separators within a text.
     lines = predictions.read_text(encoding="utf-8").split("\n")[:-1]
     records, unanswered = [], {}
     for sample, line in enumerate(map(json.loads, lines)):

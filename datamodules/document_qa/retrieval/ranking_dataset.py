@@ -59,6 +59,7 @@ class RankingDataset(Dataset[QuestionsAndPages]):
 
     def first(self, number: int) -> "RankingDataset":
         """Return the data set of the first documents."""
+        # Whole documents, because a question is ranked among all pages of its document.
         fewer = RankingDataset(self.parts, self.reader, self.skip_bad, number)
         if len(fewer) > number:
             log.warning("WARNING: the batches hold only %d pages and questions of the first document", number)

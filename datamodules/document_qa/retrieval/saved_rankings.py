@@ -71,6 +71,7 @@ def _ranking(line: str, where: str) -> tuple[str, SavedRanking]:
     for name in ("id", "document"):
         if not isinstance(record[name], str):
             raise ValueError(f"{where}: {name} is {record[name]!r}, expected a text")
+    # `type` and not isinstance, because a bool is an int.
     if not isinstance(pages, list) or not all(type(page) is int and page > 0 for page in pages):
         raise ValueError(f"{where}: pages is {str(pages)[:80]}, expected a list of numbers from 1")
     if len(set(pages)) < len(pages):

@@ -65,11 +65,13 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
         found, indices, skipped = load_samples(
             sample_indices(draw), lambda index: self._made(draw.epoch, index), self.skip_bad
         )
+        # A sample without evidence has no pair.
         has_pair = np.array([bool(pairs) for pairs in found], np.bool_)
         made, indices = [pair for pairs in found for pair in pairs], indices[has_pair]
         pages = [pair.positive for pair in made] + [page for pair in made for page in pair.negatives]
         owners = np.concatenate([indices, np.repeat(indices, [len(pair.negatives) for pair in made])])
         most = max((len(pair.evidence) for pair in made), default=1)
+        # 0 is the key of no page, so it pads lists of different lengths.
         evidence = [pair.evidence + [0] * (most - len(pair.evidence)) for pair in made]
         keys = [pair.keys[0] for pair in made] + [key for pair in made for key in pair.keys[1:]]
         return RetrievalPairs(

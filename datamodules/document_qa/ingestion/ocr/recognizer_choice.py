@@ -17,6 +17,7 @@ def require_recognizer(kind: Ocr) -> None:
     if kind == "rapidocr":
         require_extras({"ocr": "data.init_args.ingestion.ocr rapidocr"})
     elif kind == "tesseract":
+        # Its constructor finds the program and its languages; there is no model to load.
         load_recognizer(kind)
 
 

@@ -52,9 +52,11 @@ class Tesseract(Recognizer):
     @override
     def lines(self, picture: "Image") -> list[Line]:
         file = io.BytesIO()
+        # The image only passes through a pipe, so a fast compression is best.
         picture.save(file, format="PNG", compress_level=1)
         table = self._run(["stdin", "stdout", "-l", self._languages, "--psm", "3", "tsv"], file.getvalue())
         words: dict[tuple[str, ...], list[Line]] = {}
+        # Tesseract quotes nothing, and a recognised text may be a quotation mark.
         for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
             if row["level"] == _WORD and row["text"] and row["text"].strip():
                 left, top, width, height = (int(row[name]) for name in ("left", "top", "width", "height"))
@@ -63,6 +65,7 @@ class Tesseract(Recognizer):
         return [_joined(line) for line in words.values()]
 
     def _run(self, arguments: list[str], given: bytes) -> str:
+        # One thread: each worker process runs a program of its own.
         environ = {**os.environ, "OMP_THREAD_LIMIT": "1"}
         try:
             done = subprocess.run(

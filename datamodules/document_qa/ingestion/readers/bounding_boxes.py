@@ -95,6 +95,7 @@ def _cut(places: list[int], extent: Callable[[int], tuple[float, float]], gap: f
     """Group boxes that overlap along an axis; the gap between groups is larger than `gap`."""
     groups: list[list[int]] = []
     end = float("-inf")
+    # By their start: a box that begins behind the end of all boxes so far begins a group.
     for place in sorted(places, key=lambda place: (extent(place), place)):
         first, last = extent(place)
         if groups and first <= end + gap:

@@ -92,6 +92,7 @@ def blocks(text: str) -> Iterator[MarkdownBlock]:
             if title := _plain(line.strip().strip("#")):
                 yield MarkdownBlock("heading", title, len(heading[1]))
             place += 1
+        # A line of = or - below a paragraph makes it a heading.
         elif paragraph and (under := _UNDERLINE.match(line.rstrip())):
             yield MarkdownBlock("heading", _plain(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
             paragraph.clear()
@@ -104,6 +105,7 @@ def blocks(text: str) -> Iterator[MarkdownBlock]:
             yield _table([line, *lines[place + 2 : end]])
             place = end
         else:
+            # An empty line ends a paragraph, and each item of a list is a paragraph of its own.
             if not line.strip() or _ITEM.match(line):
                 yield from finished()
             if line.strip() and not _BREAK.match(line.strip()):
@@ -138,6 +140,7 @@ def _paragraph(lines: list[str]) -> Iterator[MarkdownBlock]:
 def _table(lines: list[str]) -> MarkdownBlock:
     split = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
     rows = [[_plain(cell).replace(" | ", "|") for cell in row] for row in split]
+    # Every row gets as many cells as the header.
     columns = len(rows[0])
     return MarkdownBlock("table", "\n".join(" | ".join((row + [""] * columns)[:columns]) for row in rows))
 

@@ -45,6 +45,7 @@ def render_pages(
     Yields:
         The image of a page and its chunks.
     """
+    # A page that is 1.5 times as high as wide fits `max_page_pixels`; longer content continues on another page.
     dpi = max(1, min(settings.dpi, int((settings.max_page_pixels / (_WIDTH * _WIDTH * 1.5)) ** 0.5)))
     width, margin, apart = (round(inches * dpi) for inches in (_WIDTH, _MARGIN, _APART))
     highest = settings.max_page_pixels // width
@@ -80,6 +81,7 @@ def _composed(
 def _drawn(block: "MarkdownBlock", width: int, height: int, dpi: int, image: "Callable[[str], Image]") -> "Image":
     if block.kind == "figure":
         found = image(block.text)
+        # Reduced to the page, never enlarged.
         scale = min(1.0, width / found.width, height / found.height)
         return found.resize((max(1, round(found.width * scale)), max(1, round(found.height * scale))))
     font = _font(_SIZES[block.kind] * dpi)

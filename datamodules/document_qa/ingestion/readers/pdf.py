@@ -100,6 +100,7 @@ def _rendered(page: Any, settings: IngestionSettings) -> "Image":
     both, most = width + height, settings.max_page_pixels
     largest = ((both**2 + 4 * width * height * (most - 1)) ** 0.5 - both) / (2 * width * height)
     scale = min(scale, largest)
+    # PDFium's own order of bytes is BGR.
     picture: Image = page.render(scale=scale, rev_byteorder=True).to_pil()
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 

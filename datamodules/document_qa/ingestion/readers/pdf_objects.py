@@ -65,6 +65,7 @@ def page_objects(page: Any, frame: PageFrame) -> list[PageObject]:
             continue
         count = 0 if is_image else max(0, pdfium.FPDFPath_CountSegments(raw))
         segments += count
+        # Beyond the limit a path keeps its box, but no lines: its tables are not detected.
         lines = tuple(_lines(raw, count, matrix, frame)) if segments <= _MOST else ()
         found.append(PageObject(is_image, clip_to_page(box), lines, count))
     return found
@@ -104,6 +105,7 @@ def _lines(path: Any, count: int, matrix: Matrix, frame: PageFrame) -> Iterator[
         elif kind == pdfium.FPDF_SEGMENT_LINETO:
             yield _between(frame, last, point)
         last = point
+        # A path that is closed has a last line back to its first point, which is no segment.
         if pdfium.FPDFPathSegment_GetClose(segment):
             yield _between(frame, last, first)
 
