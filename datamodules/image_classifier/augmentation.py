@@ -34,11 +34,13 @@ def prepare_batch(raw: RawImages, classes: int, augmentation: Augmentation) -> I
     """
     pixels, labels = raw.pixels.flatten(0, 1), raw.labels
     if raw.random is not None:
+        # The random numbers are drawn with the sample on the CPU, so an image has the same changes on any device.
         uniform = raw.random.flatten(0, 1).float() / 2**RANDOM_BITS
         pixels = random_crop_and_flip(pixels, uniform[:, :3], augmentation.crop_padding, augmentation.flip)
         if augmentation.rotation or augmentation.scaling:
             pixels = random_rotation_and_scale(pixels, uniform[:, 3:], augmentation.rotation, augmentation.scaling)
     pixels = pixels.unflatten(0, labels.shape).float() / 127.5 - 1
+    # Label -1 (unknown or padding) is no class: its row of targets is 0.
     targets = one_hot(labels.clamp(min=0), classes) * (labels >= 0)[..., None]
     shares = raw.shares.float() / raw.shares.float().sum()  # under mixed precision Lightning rounds them to bfloat16
     return Images(

@@ -157,4 +157,5 @@ class LabelledImages(LockstepDataModule):
 
     @override
     def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
+        # On the device, where the whole batch is changed at once, instead of image by image in the loaders.
         return prepare_batch(batch, len(self.classes), self.augmentation)

@@ -105,6 +105,7 @@ def _records(path: Path, labels: int, classes: int) -> tuple[np.ndarray, np.ndar
     if not len(data) or len(data) % size:
         raise ValueError(f"{path}: found {len(data):,} bytes, expected whole records of {size}; prepare it again")
     records = data.reshape(-1, size)
+    # CIFAR-100 has two labels in a record: the coarse class, which is not used, and the fine class.
     found = records[:, labels - 1].astype(np.int64)
     if found.max() >= classes:
         row = int(found.argmax())
@@ -118,6 +119,7 @@ def _unpack(packed: Path, archive: _Archive, root: Path) -> None:
     beside = Path(tempfile.mkdtemp(prefix=f".{root.name}.", suffix=".partial", dir=root.parent))
     try:
         with tarfile.open(packed, "r:gz") as opened:
+            # The sizes are in the headers; a tar file cannot unpack to more than its headers state.
             for number, member in enumerate(opened):
                 if number == _MOST or member.size > _LARGEST:
                     raise DownloadError(
@@ -136,6 +138,7 @@ def _unpack(packed: Path, archive: _Archive, root: Path) -> None:
     if wanted:
         shutil.rmtree(beside)
         raise DownloadError(f"{packed}: not the expected archive: it lacks {', '.join(wanted)}; delete it")
+    # mkdtemp creates a folder that only its owner can read.
     beside.chmod(0o755)
     if root.is_dir():
         root.rmdir()  # it is empty

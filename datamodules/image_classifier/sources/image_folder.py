@@ -30,6 +30,7 @@ def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float
         raise ValueError(f"{root}/train: found {len(classes)} folders, expected one per class, at least two")
     train: ImageSource = _labelled(root / "train", classes, shape)
     held: dict[str, ImageSource] = {}
+    # The test set first: the images held out for it do not depend on whether there is a val/.
     for name in ("test", "val"):
         if (root / name).is_dir():
             held[name] = _labelled(root / name, classes, shape)

@@ -105,6 +105,7 @@ class FileImages(ImageSource):
     @property
     @override
     def identities(self) -> NDArray[np.int64]:
+        # Paths relative to the folder, so that a data set that was moved has the same splits.
         names = (file.relative_to(self.folder).as_posix().encode(errors="surrogateescape") for file in self.files)
         hashes = [int.from_bytes(blake2b(name, digest_size=8).digest(), "little", signed=True) for name in names]
         return np.array(hashes, np.int64)
@@ -149,6 +150,7 @@ def fitted_pixels(data: bytes, name: str, shape: tuple[int, int, int]) -> NDArra
 
     channels, height, width = shape
     image = decode(data, name, MAX_PIXELS, needed=max(height, width))
+    # Scaled to cover the shape, then cropped at the centre, so that the aspect ratio is kept.
     image = ImageOps.fit(image, (width, height), Resampling.BICUBIC)
     pixels = np.asarray(image if channels == 3 else image.convert("L"))
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)
@@ -178,6 +180,7 @@ def digits(validation_share: float) -> Splits:
     from sklearn.datasets import load_digits
 
     scans = load_digits()
+    # Grey levels from 0 to 16 become 0 to 255.
     pixels = (scans.images[:, None] * (255 / 16)).round().astype(np.uint8)
     rest, test = hold_out(ArrayImages(pixels, scans.target.astype(np.int64), "digit"), 0.2)
     return Splits([str(digit) for digit in range(10)], *hold_out(rest, validation_share), test)
