@@ -61,6 +61,7 @@ class VisionLanguageDataModule(ImageDataModule):
         """A prompt with a black image, for micro-batches without an image."""
         from PIL import Image
 
+        # Through the processor, so that the image has the shape and the tokens that the model expects.
         item = ChatItem([Message(role="user", content=self.marker)], (), [Image.new("RGB", _BLACK_SIZE)])
         return EncodedChat(*ProcessedSampleEncoder(self.model_processor).prompt(item, "a black image"))
 
@@ -135,6 +136,7 @@ class VisionLanguageDataModule(ImageDataModule):
         graded = [
             {"model": self.grade(sample, text), "blind": self.grade(sample, blind)} for sample, text, blind in answers
         ]
+        # A generator, so that the images of one sample at a time are in memory.
         questions = (
             AnsweredQuestion(
                 sample, self.kind(sample), self.images(sample), self.question(sample), self.right_answer(sample),

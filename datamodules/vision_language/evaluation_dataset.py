@@ -50,6 +50,7 @@ class EvaluationDataset(ImageChatDataset):
         kinds = sorted({reference.kind for reference in references} - {""})
         self.kinds = tuple(kinds) if len(kinds) <= MOST_KINDS else ()
         """Kinds of the questions in order of their names; none if there are more than MOST_KINDS."""
+        # ANLS is the metric of tables with several accepted answers, such as DocVQA.
         several = any(len(reference.accepted) > 1 for reference in references)
         self.outcomes = (*OUTCOMES, *([ANLS] if several else []), *(f"{kind}/exact" for kind in self.kinds))
         """Names of the outcomes of a grade."""
@@ -119,5 +120,6 @@ def select_samples(samples: int, size: int) -> NDArray[np.int64]:
     if size >= samples:
         return np.arange(samples)
     stretch = int(np.clip(size // 16, 1, 16))
+    # The runs get random places, and the samples of the first places are taken, in the order of the files.
     places = hash_permutation(-(-samples // stretch), _CHOICE)[np.arange(samples) // stretch]
     return np.sort(np.argsort(places, kind="stable")[:size])

@@ -63,6 +63,7 @@ def chosen_letter(reference: Reference, text: str) -> str:
             such as `The answer is B.`
     """
     options = [_plain(option) for option in reference.options]
+    # The text of an option comes first: an option may itself be a letter.
     if options.count(_plain(text)) == 1:
         return reference.letters[options.index(_plain(text))]
     found = re.match(_LETTER % reference.letters, text.strip(), re.IGNORECASE)

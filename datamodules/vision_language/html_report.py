@@ -56,6 +56,7 @@ class AnsweredQuestion(NamedTuple):
 
 def is_right(grade: Grade) -> bool | None:
     """Return whether the most informative outcome is fully reached; None if nothing was graded."""
+    # A grade has the most informative outcome first.
     return next((reached >= possible for reached, possible in grade.values()), None)
 
 

@@ -28,6 +28,7 @@ class _WeightedSource:
         if not self.rows:
             raise ValueError(f"{settings.path}: found no sample")
         self.samples = max(1, round(settings.weight * self.rows))  # per epoch
+        # Without row groups, blocks of equal length make the fixed random order of a part.
         starts = np.arange(0, self.rows, _BLOCK) if file.blocks is None else file.blocks.starts
         starts = starts[starts < self.rows]
         sizes = np.zeros(len(starts), np.int64) if file.blocks is None else file.blocks.sizes[: len(starts)]
@@ -48,6 +49,7 @@ class _WeightedSource:
     def blocks(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the positions of an epoch where blocks begin, the first of them 0, and the sizes of the blocks."""
         begin = epoch * self.samples % self.rows
+        # An epoch with a weight above 1 passes over the rows several times.
         cycles = -(-(begin + self.samples) // self.rows)
         starts = (np.arange(cycles)[:, None] * self.rows + self._starts).ravel() - begin
         sizes = np.tile(self._sizes, cycles)

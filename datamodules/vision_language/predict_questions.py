@@ -100,6 +100,7 @@ class PredictDataset(ImageChatDataset):
         Args:
             answers: {row: answers to its first questions}, fewer than `turns`.
         """
+        # A shallow copy: the rows are shared, the answers are not.
         found = copy(self)
         found.answers = answers
         return found
@@ -107,6 +108,7 @@ class PredictDataset(ImageChatDataset):
     def _read(self, index: int) -> ImageChat:
         row = self.rows[index]
         messages = until_open_turn(row.messages, self.answers.get(index, ()))
+        # A conversation up to an open question needs only the images whose markers it has.
         seen = sum(message["content"].count(MARKER) for message in messages if message["role"] == "user")
         # The user owns the file and may name any image, so each image's own folder is the base. ImageFolder rejects
         # paths that are not files and files that are too large.

@@ -26,6 +26,7 @@ class RowSubset(ChatFile):
         self.identity = hashlib.sha256(f"{file.identity} ".encode() + rows.tobytes()).hexdigest()[:16]
         self.blocks = None
         if file.blocks is not None:
+            # Rows are ascending, so this is the first row of the subset in each block.
             starts = np.searchsorted(rows, file.blocks.starts)
             held = starts < np.append(starts[1:], len(rows))  # blocks with at least one row of the subset
             self.blocks = file.blocks._replace(starts=starts[held], sizes=file.blocks.sizes[held])
@@ -68,5 +69,6 @@ def validation_mask(file: ChatFile, share: float) -> NDArray[np.bool_]:
     stretch = 1 if file.blocks is None else int(np.clip(rows * share / 8, 1, _STRETCH))
     numbers = hash_uniform(_HELD_OUT, np.arange(rows) // stretch)
     held = numbers < share
+    # Neither side may be empty in a small file.
     held[numbers.argmin()], held[numbers.argmax()] = True, False
     return held

@@ -129,6 +129,7 @@ class SourceSettings:
             FileNotFoundError, ValueError: there are none.
         """
         if self.form == "tar":
+            # Resolved, so that a link and its target count as the same file.
             return {name if is_remote(name) else os.path.realpath(name) for name in shard_names(self.path)}
         return set(map(os.path.realpath, parquet_files(self.path) if self._is_parquet else [self.path]))
 

@@ -22,6 +22,7 @@ def first_contents(sources: Sequence[SourceSettings], root: str, chats: Mixture 
         root: folder that `prepare` writes to.
         chats: the sources' chats; None: they are tar shards, which are read as a stream.
     """
+    # Functions instead of chats, so that a bad sample does not end the iteration.
     for read in _first_samples(sources, root, chats):
         try:
             messages = read().messages

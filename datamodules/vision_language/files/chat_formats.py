@@ -41,6 +41,7 @@ def parse_messages(name: str, turns: Any) -> list[Message]:
     Raises:
         BadSampleError: `turns` is not such a list, or the turns are not a valid chat.
     """
+    # Some Parquet tables (minimind-v) hold the chat as JSON text.
     if isinstance(turns, str):
         try:
             turns = parse_json(turns)
@@ -93,6 +94,7 @@ def misspelt_image_field(fields: Mapping[str, object]) -> str | None:
 
 def _parse_turn(name: str, turn: object) -> list[Message]:
     if isinstance(turn, dict) and {"user", "assistant"} & set(turn):
+        # A turn of The Cauldron holds both sides, of which either may be null.
         pair = [(role, turn[role]) for role in ("user", "assistant") if turn.get(role) is not None]
         return [Message(role=role, content=parse_content(name, content)) for role, content in pair]
     role, content = None, None

@@ -33,6 +33,7 @@ def read_conversations(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with path.open("rb") as file:
         line = 1
         for start, end in zip(extents.starts.tolist(), extents.ends.tolist(), strict=True):
+            # The line of an element is counted from the line breaks before it; the index has offsets only.
             line += file.read(start - file.tell()).count(b"\n")
             where = f"{path}, line {line}"
             try:
@@ -69,6 +70,7 @@ def conversation(where: str, record: dict[str, Any]) -> list[Message]:
 
 def open_turns(messages: Sequence[Message]) -> list[int]:
     """Return the places of the questions that the model answers."""
+    # After the last message comes nothing, which counts as a further question.
     following = [message["role"] for message in messages[1:]] + ["user"]
     return [
         place

@@ -58,6 +58,7 @@ class JsonChats(ChatFile):
         lines = [line.lstrip() for line in beginning.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
         if not self.lines or not lines:
             return
+        # A list that ends on the first of several lines is a bad row only, which is reported when it is read.
         if lines[0][:1] == b"[" and (len(lines) == 1 or not _is_json(lines[0])):
             raise ValueError(f"{self.path}: found a JSON list, expected {expected}; set format to llava for a list")
         if not any(line[:1] in (b"{", b"[") for line in lines):

@@ -44,6 +44,7 @@ class ParquetChats(ParquetRows):
         chat = first_filled(CHAT_FIELDS, fields)
         assert chat is not None  # find_columns requires a chat column in each file
         messages = parse_messages(name, fields[chat])
+        # Text-only chats of minimind-v have a placeholder image, for which the chat has no marker.
         if len(images) == 1 and not any(MARKER in message["content"] for message in messages) and _blank(images[0]):
             images = []
         return ImageChat(name, insert_image_markers(name, messages, len(images)), images)
@@ -63,6 +64,7 @@ def _blank(image: bytes) -> bool:
     """Return whether an image is minimind-v's placeholder for a missing image: tiny and black."""
     from PIL import Image
 
+    # A tiny image has few bytes, so most images are not opened.
     if len(image) > 2048:
         return False
     try:

@@ -35,6 +35,7 @@ def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
         names[path] = set(schema.names)
         for column in (*chats, *images):
             owners.setdefault(column, path)
+    # Compared for each distinct owner, since most files need the same columns.
     for owner, path in product(dict.fromkeys(owners.values()), paths):
         missing = {column for column in owners if owners[column] == owner} - names[path]
         if missing:
@@ -64,6 +65,7 @@ def _is_full(column: str, footer: "FileMetaData") -> bool:
     leaves = [leaf for leaf in range(footer.num_columns) if footer.schema.column(leaf).path.split(".")[0] == column]
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
     statistics = ([group.column(leaf).statistics for group in groups] for leaf in leaves)
+    # A list that is null or empty has a null in its leaves, so one leaf without any null suffices.
     return any(
         all(group is not None and group.has_null_count and group.null_count == 0 for group in leaf)
         for leaf in statistics

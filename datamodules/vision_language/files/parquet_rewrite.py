@@ -100,6 +100,7 @@ def write_small_groups(source: Path, root: str | Path, columns: Sequence[str]) -
     path.parent.mkdir(parents=True, exist_ok=True)
     ignore_in_git(path.parent)
     hashes.save(path.parent)
+    # The lock is for this file only, so several processes may rewrite several files at once.
     with FileLock(path.with_name(f".{path.name}.lock")):
         if path.is_file():
             return None
@@ -140,6 +141,7 @@ def _copy(source: Path, target: IO[bytes], columns: Sequence[str]) -> None:
             waiting: list[RecordBatch] = []
             for batch in opened.iter_batches(_BATCH, columns=list(columns), use_threads=False):
                 waiting.append(batch.select(list(columns)))
+                # Sizes are counted after decoding, because the sizes in the footer are of encoded pages.
                 if sum(part.nbytes for part in waiting) >= GROUP_SIZE:
                     _write(writer, pyarrow.Table.from_batches(waiting, schema))
                     waiting = []

@@ -73,6 +73,7 @@ def file_identity(path: Path) -> str:
     """Hash the size and the footer of a Parquet file; the footer has the sizes of all parts."""
     size = path.stat().st_size
     with path.open("rb") as file:
+        # A file ends with the footer, its length in 4 bytes, and the 4 bytes "PAR1".
         file.seek(size - 8)
         footer = int.from_bytes(file.read(4), "little") + 8
         file.seek(max(0, size - footer))
@@ -86,6 +87,7 @@ def read_outline(footer: "FileMetaData", columns: Sequence[str]) -> Outline:
     rows = np.array([group.num_rows for group in groups], np.int64)
     unpacked = (sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups)
     sizes = np.fromiter(unpacked, np.int64, len(groups))
+    # Empty row groups would give two groups the same first row.
     return Outline(np.flatnonzero(rows), rows[rows > 0], sizes[rows > 0])
 
 
@@ -168,12 +170,14 @@ class RowGroups:
     def _read(self, path: Path, stamp: tuple[int, int], group: int) -> "Table":
         import pyarrow
 
+        # A file that was replaced has other row groups than the outlines: the wrong rows would be read.
         if _stamp(path) != stamp:
             raise FileChangedError("the file was modified since the run began")
         mapped = _files.get((path, stamp), lambda: _Mapped(path))
         # Threads do not survive a fork, and loaders are processes already.
         table = mapped.file.read_row_group(int(self._group[group]), columns=self.columns, use_threads=False)
         mapped.release_pages()
+        # A corrupt page may decode to fewer rows without an error.
         if len(table) != self._rows[group]:
             raise pyarrow.ArrowInvalid(f"found {len(table)} rows, expected {self._rows[group]}")
         return table

@@ -58,6 +58,7 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     if "question" not in found:
         raise BadSampleError(f"{name}: found no question")
     question = _text(name, "question", found["question"])
+    # Columns A, B, ... name the options by letters.
     lettered = [found.get(letter) for letter in LETTERS]
     if options := _options(name, found):
         letters = LETTERS[: len(options)]
@@ -121,6 +122,7 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
     digits of a text table may be an option as well as an index, so they are options.
     """
     if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+        # `in range` is true for 1.0 and false for 1.5.
         if answer in range(len(options)):  # pandas writes integers beside missing values as 1.0
             return int(answer)
     elif isinstance(answer, str):

@@ -38,4 +38,5 @@ def _pad_to(array: Tensor, shape: Sequence[int]) -> Tensor:
     lacking = [wanted - found for wanted, found in zip(shape, array.shape[1:], strict=True)]
     if not any(lacking):
         return array
+    # F.pad counts dimensions from the last, with two sides each; only the end is padded.
     return F.pad(array, [side for size in reversed(lacking) for side in (0, size)])

@@ -62,6 +62,7 @@ class PrefixEncoder:
         question = messages[0]["content"].replace(f"{MARKER}\n", "").replace(MARKER, "")
         encoded = self._process(question, images, answer)
         tokens = np.array(encoded["input_ids"][0], np.int64)
+        # PaliGemma's processor marks the suffix with token type 1.
         supervised = (
             np.array(encoded["token_type_ids"][0], np.bool_) if answer is not None else np.zeros(len(tokens), bool)
         )
@@ -73,6 +74,7 @@ class PrefixEncoder:
         if images:
             text = processor.image_token * len(images) + question
             encoded = processor(text=[text], images=[list(images)], suffix=answer)
+            # Without `return_tensors` the processor returns lists.
             return {**encoded, _PIXELS: torch.stack([torch.as_tensor(pixels) for pixels in encoded[_PIXELS]])}
         tokenizer = processor.tokenizer
         suffix = None if answer is None else [answer + tokenizer.eos_token]

@@ -64,6 +64,7 @@ class ModelProcessor:
     def template(self) -> str | None:
         """Chat template of the processor, else of its tokenizer; None if there is none."""
         found = getattr(self.processor, "chat_template", None) or self.processor.tokenizer.chat_template
+        # Some tokenizers have several templates by name.
         if isinstance(found, dict):
             found = found.get("default")
         return found or None
@@ -106,6 +107,7 @@ class ModelProcessor:
         turns = [("user", "7"), ("assistant", answer)]
         chat = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in turns]
         text, _ = self.render(chat)
+        # Searched after the answer, because the template writes special tokens before it, too.
         found = self.control.search(text, text.rindex(answer))
         return None if found is None else self.processor.tokenizer.convert_tokens_to_ids(found.group())
 
@@ -121,6 +123,7 @@ class ModelProcessor:
         images: Any = self.processor.image_processor
         if not getattr(images, "do_normalize", False):
             return (0.0, 0.0, 0.0)
+        # Pixels of 0 become (0 - mean) / std.
         return tuple(-mean / std for mean, std in zip(images.image_mean, images.image_std, strict=True))
 
     @cached_property
@@ -156,6 +159,7 @@ class ModelProcessor:
             return
         settings = json.loads(file.read_text(encoding="utf-8"))
         section = settings if file.name == _FILES[0] else settings.get("image_processor")
+        # preprocessor_config.json is the section itself, processor_config.json may contain it.
         if section is not None:
             section.update(self.image_settings)
             file.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

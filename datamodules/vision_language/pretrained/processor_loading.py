@@ -36,6 +36,7 @@ def load_processor(path: str, folder: Path, image_settings: Mapping[str, Any]) -
         config = AutoConfig.from_pretrained(folder, **options)
         if config.model_type == "smolvlm":
             require_extras({"smolvlm": f"the processor of {path}"})
+        # The model type's own class, from which the video processor can be removed if torchvision is missing.
         kind: Any = PROCESSOR_MAPPING.get(type(config), AutoProcessor)
         if kind is not AutoProcessor and importlib.util.find_spec("torchvision") is None:
             kind = without_videos(kind)
@@ -66,6 +67,7 @@ def without_videos(kind: type["ProcessorMixin"]) -> type["ProcessorMixin"]:
         "get_processor_dict": classmethod(get_processor_dict),
         "video_processor": None,
     }
+    # A subclass, so that the class of transformers itself is not changed.
     return type(kind.__name__, (kind,), members)
 
 

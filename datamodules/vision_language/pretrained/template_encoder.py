@@ -63,6 +63,7 @@ class TemplateEncoder:
         tokens, ends, spans, inputs = self._process(text, images)
         supervised = np.zeros(len(tokens), np.bool_)
         for start in starts:
+            # `ends` is ascending, so this is the first token that ends behind the start of the answer.
             first = int(np.searchsorted(ends, _expanded(start, spans), side="right"))
             found = np.flatnonzero(np.isin(tokens[first:], self.model.ends))
             if not len(found):
@@ -89,6 +90,7 @@ class TemplateEncoder:
         for message in messages:
             parts = split_images(message["content"], self.model.keeps_newlines)
             if message["role"] == "assistant" and self.model.end_of_turn is None:
+                # An answer has no image, so its last part is a text.
                 parts[-1]["text"] += self.model.processor.tokenizer.eos_token
             turns.append({"role": message["role"], "content": parts})
         return turns
@@ -146,7 +148,7 @@ class TemplateEncoder:
         encoded = processor(
             text=[text],
             images=[list(images)] if images else None,
-            # As apply_chat_template of transformers: a template either writes the BOS itself or leaves it out.
+            # As apply_chat_template of transformers: the tokenizer adds the BOS unless the template has written it.
             add_special_tokens=not (bos and text.startswith(bos)),
             return_offsets_mapping=True,
             return_text_replacement_offsets=True,
@@ -163,6 +165,7 @@ class TemplateEncoder:
 def _expanded(at: int, spans: Sequence[dict[str, Any]]) -> int:
     """Return the place of a character in the text with expanded images, given its place in the rendered text."""
     before = bisect.bisect_right([span["span"][1] for span in spans], at)
+    # The shift of the last expansion before the place is the sum of all expansions so far.
     return at if not before else at + spans[before - 1]["new_span"][1] - spans[before - 1]["span"][1]
 
 

@@ -31,6 +31,7 @@ def check_turns(messages: Sequence[Message], images: int, control: re.Pattern[st
         if MARKER in content and role != "user":
             raise ValueError(f"sample {name}: message {number} ({role}): {MARKER} belongs in a user's text")
         markers += content.count(MARKER)
+        # The marker may itself be a special token of the model.
         found = control.search(content.replace(MARKER, ""))
         if found:
             raise ValueError(

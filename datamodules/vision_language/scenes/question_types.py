@@ -154,6 +154,7 @@ def _relation(random: np.random.Generator, world: World, answer: str) -> SceneSp
     second = choice(random, [thing for thing in world.things if thing != first])
     direction = choice(random, list(DIRECTIONS))
     pairs = [(here, there) for here in world.cells for there in world.cells if here != there]
+    # Cells for which the answer is right; the objects are placed in a random pair of them.
     right = [pair for pair in pairs if DIRECTIONS[direction](world.grid, *pair) == (answer == "yes")]
     return SceneSpec(
         {"thing": str(first), "direction": direction, "other": str(second)},

@@ -153,6 +153,8 @@ def _code(scene: Scene) -> int:
     """Return a unique number of a scene among the scenes of its grid."""
     number = 0
     for thing in scene.cells:
+        # A digit for each cell; its base counts all possible objects and the empty cell. All colours and shapes count,
+        # so that a scene has the same split in worlds of different sizes.
         number *= 1 + len(COLOURS) * len(SHAPES)
         if thing is not None:
             number += 1 + COLOURS.index(thing.colour) * len(SHAPES) + SHAPES.index(thing.shape)

@@ -130,6 +130,7 @@ class SceneTasks:
     def sample(self, split: Split, epoch: int, index: int) -> SceneSample:
         """Return a sample."""
         random = self._random(split, epoch, index, _TASK)
+        # A generator of its own, so that a picture can be drawn without its question.
         drawn_by = self._key(split, epoch, index, _PICTURE)
         if random.random() < self.tasks.caption_share:
             scene = self._scene(random, split, SceneSpec({}, dict), CAPTION, self._objects(random.random()))
@@ -152,6 +153,7 @@ class SceneTasks:
     ) -> Scene:
         """Draw a scene of the split that satisfies the specification, by rejection sampling."""
         for _ in range(_TRIES):
+            # `required` draws its objects anew in each attempt.
             scene = self.world.random_scene(random, spec.required(), objects)
             if spec.holds(scene) and self.world.split_of(scene) == split:
                 return scene

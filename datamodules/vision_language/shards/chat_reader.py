@@ -39,6 +39,7 @@ def _read(sample: TarSample, file: BinaryIO | None) -> ImageChat:
     suffixes = image_suffixes(sample)
     messages = _chat(sample, file)
     if messages is None:
+        # The .json of a captioned image holds other data than a chat.
         messages = _caption(sample, file, len(suffixes))
     messages = insert_image_markers(sample.name, messages, len(suffixes))
     return ImageChat(sample.name, messages, [read_contents(sample, suffix, file) for suffix in suffixes])

@@ -115,9 +115,11 @@ def _index_shard(name: str) -> tuple[ShardInfo, NDArray[np.int64]]:
     digest, begins = hashlib.sha256(), array("q")
     with open_shard(name) as file:
         size = shard_size(file, name)
+        # Of the open file, so that a file that is replaced in the meantime counts as changed.
         found = None if is_remote(name) else os.fstat(file.fileno())
         for sample in iter_samples(file, name, keep=is_remote(name)):
             begins.append(sample.begin)
+            # Names and sizes identify the shard without its path; contents would have to be read as a whole.
             for member in sample.files.values():
                 digest.update(f"{member.name}\0{member.size}\0".encode())
     info = ShardInfo(size, len(begins), digest.hexdigest()[:16])

@@ -36,6 +36,7 @@ class ShardOrder:
     def places_from(self, epoch: int, start: int) -> Iterator[SampleLocation]:
         """Yield the locations of the samples of an epoch from a position on."""
         size, seed = self.shuffle_window, global_seed()
+        # A window is permuted as a whole, so reading begins with the first sample of the window.
         sequence = self._sequence(epoch, start // size * size)
         for number in count(start // size):
             window: list[SampleLocation | None] = list(islice(sequence, size))

@@ -39,6 +39,7 @@ def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number:
     For other arguments and errors see `iter_members`.
     """
     named = ((_split(member.name), member) for member in iter_members(file, shard, keep, begin))
+    # groupby joins neighbours only, as WebDataset does: the files of a sample follow each other in a shard.
     grouped = groupby((entry for entry in named if _is_sample(entry[0][0])), key=lambda entry: entry[0][0])
     for place, (key, group) in enumerate(grouped, number):
         files: dict[str, Member] = {}
