@@ -82,6 +82,7 @@ class LockstepParser(LightningArgumentParser):
     @override
     def validate(self, namespace: Namespace, skip_unset: bool = True, **kwargs: Any) -> None:
         try:
+            # By default jsonargparse takes null for a value that was not given, and does not check it.
             super().validate(namespace, skip_unset=False, **kwargs)
         except (TypeError, KeyError):
             kwargs.pop("_prefix", None)  # of a command; with it, jsonargparse leaves missing keys to the caller
@@ -200,6 +201,7 @@ def with_config_of_run(arguments: list[str], runs: Path) -> list[str]:
     if names:
         check_run_name(names[-1])
     kept = newest_config(runs / names[-1]) if names else None
+    # A command line that gives the model itself, or asks for help, needs no run.
     complete = given or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
     if kept is None and names and not complete and arguments[0] in OF_A_RUN:
         raise no_config_error(names[-1], runs)

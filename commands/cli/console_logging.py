@@ -87,6 +87,7 @@ def log_to_console(settings: LogSettings = LogSettings(), run: str | None = None
     log.setLevel(logging.DEBUG)
     log.propagate = False
     replaced = (logging.StreamHandler,) if run else (logging.StreamHandler, StartupLogBuffer)
+    # Exactly these types: the handlers of files are subclasses of StreamHandler and stay.
     log.handlers = [handler for handler in log.handlers if type(handler) not in replaced]
     if run is None:
         log.addHandler(StartupLogBuffer())
@@ -100,6 +101,7 @@ def log_to_console(settings: LogSettings = LogSettings(), run: str | None = None
         handler.setFormatter(RankFormatter("%(message)s"))
     if as_json:
         handler.addFilter(lambda record: not getattr(record, "already_shown", False))
+        # Warnings become records of the logger `py.warnings`, so they are lines of JSON, too.
         logging.captureWarnings(True)
         for name in _LIBRARIES:
             logging.getLogger(name).handlers = [handler]

@@ -45,6 +45,7 @@ def closest_configs(missing: Path, most: int = 3) -> list[str]:
         for path in sorted(root.glob("**/*.yaml"))
     }
     after_configs = missing.as_posix().rpartition(f"{CONFIGS}/")[2]
+    # An absolute path outside of any `configs/` is compared by its name alone.
     wanted = missing.name if missing.is_absolute() and after_configs == missing.as_posix() else after_configs
     same_name = [name for name in known if name.rpartition("/")[2] == missing.name]
     similar = difflib.get_close_matches(wanted, same_name or list(known), n=most, cutoff=0 if same_name else 0.75)

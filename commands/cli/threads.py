@@ -38,6 +38,7 @@ def state_threads(number: int, environ: MutableMapping[str, str] | None = None) 
     """
     environ = os.environ if environ is None else environ
     check_for_cores("threads", number)
+    # Child processes read the variable at their start; torch in this process has read it already.
     environ["OMP_NUM_THREADS"] = str(number)
     torch.set_num_threads(number)
 

@@ -56,6 +56,7 @@ def _front_matter(
     name: str, exported: ExportedModel, data: DatasetCard, training: TrainingProvenance
 ) -> dict[str, Any]:
     """Return the keys of https://huggingface.co/docs/hub/model-cards."""
+    # A relative path may have the form of a name on the hub.
     on_hub = [base for base in exported.pretrained if _HUB_NAME.fullmatch(base) and not Path(base).exists()]
     front: dict[str, Any] = {"library_name": exported.library, "license": "unknown"}
     if exported.pipeline is not None:
@@ -115,6 +116,7 @@ def _metrics(training: TrainingProvenance) -> str:
         )
     stages = _stages(training.metrics)
     names = list(dict.fromkeys(key.split("/", 1)[1] for key in training.metrics))
+    # The sort is stable: baselines follow the model's metrics, and both keep their order.
     names.sort(key=lambda name: name.startswith(_BASELINE))
     rows = [f"| metric | {' | '.join(_STAGES[stage] for stage in stages)} |", "|---|" + "---|" * len(stages)]
     for name in names:

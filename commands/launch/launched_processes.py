@@ -123,7 +123,7 @@ def match_launched(
         return devices, num_nodes
     if devices == "auto":
         devices = launched.per_node
-    if num_nodes == 1:  # the default, which cannot be told from a 1 that the user wrote
+    if num_nodes == 1:  # the default, which cannot be distinguished from a 1 that the user wrote
         num_nodes = launched.nodes
     requested = device_count(devices)
     if (requested not in (None, launched.per_node)) or num_nodes != launched.nodes:

@@ -124,6 +124,7 @@ class RendezvousStore:
 
     def _send(self, question: str, reply: dict[str, str]) -> None:
         """Reply to each rank and wait until all have received it: the store may end with this process."""
+        # Acknowledgements of an earlier start remain in the store of torchrun's agent, so replies have a token, too.
         reply = {**reply, "from": uuid.uuid4().hex}
         sent: dict[int, str] = {}  # rank -> token of the request that was replied to
         waiting = set(range(1, self._rendezvous.processes))

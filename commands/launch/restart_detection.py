@@ -56,6 +56,7 @@ def connect_with_prefix(strategy: Strategy, prefix: str, environ: MutableMapping
     assert strategy.accelerator is not None, "the trainer sets it"
     strategy.accelerator.setup_device(device)
     store = RendezvousStore(rendezvous).store
+    # It was opened with the time limit of decisions.
     store.set_timeout(timeout)
     torch.distributed.init_process_group(
         backend,

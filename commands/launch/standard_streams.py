@@ -92,6 +92,7 @@ def _wrap(number: int, encoding: str, errors: str, line_buffering: bool) -> Text
 def _redirect_to_null(number: int) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     try:
+        # The descriptor itself is replaced, so writes of C libraries and of child processes succeed as well.
         os.dup2(null, number)
     finally:
         os.close(null)

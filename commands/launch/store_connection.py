@@ -60,7 +60,9 @@ def open_store(address: str, port: int, serves: bool, timeout: float) -> TCPStor
                 address,
                 port,
                 is_master=serves,
+                # The process group of this process may use the same address; its store then shares this server.
                 multi_tenant=True,
+                # The constructor would wait for all ranks; a decision waits for them itself and names who is missing.
                 wait_for_workers=False,
                 timeout=timedelta(seconds=timeout),
             )

@@ -71,6 +71,7 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
     elif not path.exists() and len(path.parts) == 1:
         path = runs / path
     if (path / CHECKPOINTS).is_dir():
+        # The best checkpoint, else the last.
         kept = [path / CHECKPOINTS / name for name in ("best.ckpt", "last.ckpt")]
         path = next((checkpoint for checkpoint in kept if checkpoint.exists()), kept[0])
     is_sharded = path.is_dir() and path.parent.name == CHECKPOINTS

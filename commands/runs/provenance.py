@@ -43,6 +43,7 @@ def training_of(checkpoint: Path, content: Mapping[str, Any]) -> TrainingProvena
         OSError: a file of the run cannot be read.
     """
     step, epoch = int(content.get("global_step", 0)), int(content.get("epoch", 0))
+    # A checkpoint lies in the run directory, where Lightning saves it for SLURM, or in its folder `checkpoints`.
     kept = next((path for directory in checkpoint.parents[:2] if (path := newest_config(directory)) is not None), None)
     if kept is None:
         log.warning("WARNING: there is no run beside %s: the model card has no config and no metrics", checkpoint)

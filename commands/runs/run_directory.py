@@ -69,6 +69,7 @@ def claim_run_name(stem: str, runs: Path, environ: Mapping[str, str]) -> str:
     number, name = 1, first
     while True:
         try:
+            # Atomic: of several processes, only the first gets the name.
             (runs / name).mkdir()
             return name
         except FileExistsError:

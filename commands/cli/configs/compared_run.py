@@ -38,6 +38,7 @@ def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[s
             continue
         value = value if equals else next(rest, "")
         if option in _CONFIG and not is_overlay(value):
+            # The config of the first run is dropped: the compared run has its own.
             if not is_of_a_run(Path(value), runs):
                 raise ValueError(f"--config {value}: with --compare, name both runs and give overlays at most")
         elif option in _CONFIG or option == "--ckpt_path":

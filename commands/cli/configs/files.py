@@ -50,6 +50,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
     for option, value in option_values(arguments):
         if option in _CONFIG_OPTIONS and (not value or value.startswith("--")):
             raise ValueError(f"{option}: found nothing, expected a YAML file")
+        # For longer texts, the functions of the file system raise an error of their own.
         is_path = "\n" not in value and len(value) < _MAX_PATH_LENGTH
         if is_path and option in _CONFIG_OPTIONS:
             check_config(Path(value))
@@ -86,6 +87,7 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
     wanted = without_init_args(".".join(keys))
     given = [option.removeprefix("--").removesuffix("+") for option, _ in option_values(arguments)]
     if reading is None:
+        # The last of several equal options counts.
         for option in reversed(given):
             key = without_init_args(option)
             if key == wanted or (len(keys) > 1 and key.startswith(f"{wanted}.")):  # a key of a dictionary

@@ -40,6 +40,7 @@ def find_misread(texts: Mapping[str, str], config: Namespace) -> tuple[str, str]
 
 
 def _ambiguous(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    # A later value of a key replaces an earlier value, as in the parser.
     last = {without_init_args(key): text for key, text in pairs}
     return {key: text for key, text in last.items() if is_ambiguous(text)}
 

@@ -32,11 +32,13 @@ def parse_error(message: str) -> tuple[list[str], str]:
     message = _NO_SETTINGS.sub(r" expected settings (KEY: VALUE), found \1", message)
     keys: list[str] = []
     depth, inside = -1, message.splitlines() or [""]
+    # The innermost key: errors of nested parsers are indented further than the error around them.
     for number, line in enumerate(message.splitlines()):
         found, indent = _KEY.search(line), len(line) - len(line.lstrip())
         if found and indent > depth:  # else the line is about another type of a union
             keys += ".".join(filter(None, found.groups())).split(".")
             depth, inside = indent, message.splitlines()[number:]
+    # The reasons: the lines below the innermost key, one for each type of a union.
     rest = [line for line in inside[1:] if len(line) - len(line.lstrip()) > depth or not line.strip()]
     if keys and _UNKNOWN.search(inside[0]):
         paths = _CLASS_PATH.findall(message)
@@ -47,6 +49,7 @@ def parse_error(message: str) -> tuple[list[str], str]:
     words = [line.strip().removeprefix("- ") for line in rest]
     reasons = [word for word in words if word and not word.startswith(_NOT_A_REASON)]
     reason = ", ".join(dict.fromkeys([own] * bool(own) + reasons))
+    # Translate types and phrases of jsonargparse into words.
     reason = re.sub(r", Expected an? ", " or ", reason)
     reason = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", reason).replace("typing.", "").replace("NoneType", "null")
     reason = re.sub(r"argument of type '\w+' is not iterable", "Expected a class_path that is text", reason)

@@ -41,7 +41,7 @@ def parse_messages(name: str, turns: Any) -> list[Message]:
     Raises:
         BadSampleError: `turns` is not such a list, or the turns are not a valid chat.
     """
-    # Some Parquet tables (minimind-v) hold the chat as JSON text.
+    # A column of a Parquet table may hold the chat as JSON text.
     if isinstance(turns, str):
         try:
             turns = parse_json(turns)
