@@ -177,6 +177,7 @@ class ChatSession:
         text, at, time = part.rpartition(_TIME) if field.times and _TIME in part else (part, "", "")
         choices = self._demo.search(field, text)
         exact = [choice for choice in choices if text in (choice.value, choice.label)]
+        # An exact title comes first, whatever the order of the search.
         found: list[Choice] = [*exact, *choices][:1]
         if not found:
             raise UserInputError(f"/{field.name}: found nothing for {text!r}")

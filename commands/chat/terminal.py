@@ -24,6 +24,7 @@ def print_blocks(console: Console, blocks: Iterator[AnswerBlock]) -> None:
         later.pop(block.key, None)  # a note of progress that the text replaces
         style = "dim" if block.faint else ""
         before = printed.get(block.key)
+        # A generated text arrives as a whole each time: only its new end is printed.
         if current == block.key and before is not None and block.text.startswith(before):
             console.print(RichText(block.text[len(before) :], style), end="")
         else:

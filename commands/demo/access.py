@@ -88,6 +88,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":  # on Windows the option would let two servers share a port
+            # Without the option, a port stays occupied for a while after its last server has ended.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
         found.listen(128)
@@ -103,6 +104,7 @@ def guards(host: str, login: Login | None) -> list[Middleware]:
     A server that only this machine reaches also checks the name in the request: a page of another site whose name
     resolves to 127.0.0.1 (DNS rebinding) could otherwise read it.
     """
+    # Middleware runs in this order: requests of other sites and names are refused before the password is read.
     found = [Middleware(SameSite)]
     if is_loopback(host):
         found.append(Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", host]))

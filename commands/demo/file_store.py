@@ -33,6 +33,7 @@ class FileStore:
         identifier = secrets.token_urlsafe(16)
         self._files[identifier] = file
         self._bytes += len(file.content)
+        # The newest file stays, even if it exceeds the limit by itself.
         while len(self._files) > 1 and (self._bytes > self._most_bytes or len(self._files) > self._most_files):
             _, forgotten = self._files.popitem(last=False)
             self._bytes -= len(forgotten.content)

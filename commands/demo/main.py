@@ -73,6 +73,7 @@ def uvicorn_server(application: Starlette) -> uvicorn.Server:
         access_log=False,
         ws="none",
         lifespan="off",
+        # By default uvicorn takes the implementations that happen to be installed.
         http="h11",
         loop="asyncio",
         server_header=False,

@@ -86,6 +86,7 @@ class DemoServer:
             "fields": plain(list(self._demo.fields)),
             "examples": self._examples,
         }
+        # Without "<", no text of a run can end the script element that holds the data.
         data = json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
         text = Template((PAGES / "demo.html").read_text(encoding="utf-8"))
         return _response(text.substitute(title=html.escape(self._title), data=data), "text/html")

@@ -85,6 +85,7 @@ def group_name(names: Sequence[str]) -> str:
         return names[0]
     shortest = min(names, key=len)
     length = next((at for at, letter in enumerate(shortest) if any(n[at] != letter for n in names)), len(shortest))
+    # Cuts the word of the seed and its digits, which the names may have in common.
     stem = re.sub(r"([-_. ]+s|seeds?)?[-_. =\d]*$", "", shortest[:length])
     return stem.rstrip("-_. =") or f"{names[0]} and others"
 

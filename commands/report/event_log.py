@@ -69,6 +69,7 @@ class _EventSample:
         stride = max(1, self._stride)
         if self._seen % stride == 0:
             if len(self.kept) == KEPT:
+                # The sample is full: drop every second item, and double the distance of the items that are kept.
                 self.kept, stride = self.kept[::2], 2 * stride
             self.kept.append(item)
         self._stride, self._seen, self._newest = stride, self._seen + 1, item

@@ -78,6 +78,7 @@ def read_metrics(path: Path, monitor: str | None, mode: Literal["min", "max"], p
         if evaluated and advanced:
             reached = evaluated.get(monitor, math.nan) if monitor else math.nan
             better = best is None or (reached >= best if mode == "max" else reached <= best)
+            # Without a monitor, the last evaluation counts; so it does until the monitor has been logged.
             if monitor is None or monitor not in evaluated and best is None or better and math.isfinite(reached):
                 history.best, history.best_step = evaluated, step
                 best = reached if math.isfinite(reached) else best

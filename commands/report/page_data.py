@@ -30,6 +30,7 @@ def page_content(folders: Sequence[Path], page: Path) -> dict[str, Any]:
     Raises:
         ValueError: a file of a run is malformed.
     """
+    # Points and pictures are shared by the runs, so that the page stays small with many runs.
     points = max(_FEWEST_POINTS, _POINTS // len(folders))
     names = [folder.resolve().name for folder in folders]
     pictures = _PICTURES // len(folders)

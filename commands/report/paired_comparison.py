@@ -81,6 +81,7 @@ def _family(folder: Path) -> str:
 
 def _compare_ranks(folders: Sequence[Path], found: Sequence[SavedRanks], cutoffs: Sequence[int]) -> Comparison:
     names = _names(folders)
+    # The stage that most runs have; of equal stages `max` returns the first, which is the test.
     stage = max(STAGES, key=lambda stage: sum(stage in ranks for ranks in found))
     kept = [ranks.get(stage) for ranks in found]
     remedy = f"`{PROGRAM} {'test' if stage == 'test' else 'validate'} {{}}` writes ranks-{stage}.npz"
@@ -139,6 +140,7 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | Non
     from lightning_modules.recommender.ranks.rank_metrics import Gains
 
     points = np.array([[answer.points / answer.possible for answer in run.answers] for run in runs])
+    # The tests count classes of equal values; answers have few different values.
     values, inverse = np.unique(points, return_inverse=True)
     classes = inverse.reshape(points.shape).astype(np.int64)
     table = Gains((runs[0].metric.removeprefix("test/"),), values[:, None])

@@ -96,6 +96,7 @@ def _png(picture: object) -> str | None:
     if not isinstance(picture, str):
         return None
     try:
+        # 16 characters are 12 bytes, of which a PNG's signature takes 8.
         head = base64.b64decode(picture[:16], validate=True)
     except (binascii.Error, ValueError):
         return None

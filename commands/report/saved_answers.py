@@ -60,6 +60,7 @@ def read_answers(folder: Path) -> SavedAnswers | None:
 def _answer(line: dict[str, Any]) -> GradedAnswer:
     found = GradedAnswer(**line)
     numbers = (found.points, found.possible)
+    # `type` and not isinstance, because a bool is an int.
     if type(found.sample) is not int or not all(type(text) is str for text in found[1:4]):
         raise ValueError(f"sample {str(found.sample)[:50]} without number, question, expected answer and answer")
     if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):

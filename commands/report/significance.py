@@ -53,11 +53,13 @@ def compare_scored(scored: ScoredRuns, remarks: Sequence[str], differing: dict[s
     exact = scored.test.startswith("exact")
     pairs = [compare_classes(scored.classes[0], other, scored.table, exact) for other in scored.classes[1:]]
     for metric in range(len(scored.table.names)):
+        # Corrected over the compared runs, for each metric by itself.
         adjusted = holm([differences[metric].p for differences in pairs])
         for differences, p in zip(pairs, adjusted, strict=True):
             difference = differences[metric]
             differences[metric] = difference._replace(p=p, metric=scored.prefix + difference.metric)
     means = [
+        # Resampling needs only the number of samples of each class.
         bootstrap_means(np.bincount(classes, minlength=size), scored.table.values, RESAMPLES, SEED)
         for classes in scored.classes
     ]

@@ -56,8 +56,10 @@ def run_session(command: Command, settings: SweepSettings) -> int:
     worker = Worker(study, settings, command.arguments, command.folder, print_line, train)
 
     def stop(number: int, frame: FrameType | None) -> None:
+        # A second Ctrl-C ends the worker at once.
         if worker.received and number == signal.SIGINT:
             raise KeyboardInterrupt
+        # SIGTERM (15) takes precedence over SIGINT (2): after it, a SLURM job is queued again.
         worker.received = max(worker.received, number)
 
     for number in (signal.SIGINT, signal.SIGTERM):

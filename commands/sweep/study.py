@@ -157,7 +157,9 @@ class SweepStudy:
     def _sampled(
         self, trials: list[FrozenTrial], number: int, distributions: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
+        # A seed for each trial, so that its values do not depend on the worker or on restarts.
         seed = int.from_bytes(hashlib.sha256(f"{self._settings.seed}/{number}".encode()).digest()[:4], "big")
+        # In memory, because `ask` of the stored study would write each value in a transaction of its own.
         memory = optuna.create_study(direction=self._settings.direction, sampler=_sampler(self._settings.sampler, seed))
         memory.add_trials(trials)
         return memory.ask(distributions).params

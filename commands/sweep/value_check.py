@@ -18,6 +18,7 @@ from engine.health.exit_codes import ExitCode
 from engine.io.yaml_file import YamlFileError
 from engine.system.installation import PROJECT
 
+# `python -c` has the working directory as its first path; the project replaces it.
 _PROGRAM = f"import sys; sys.path[0] = {str(PROJECT)!r}; from commands.sweep.value_check import main; main()"
 
 
