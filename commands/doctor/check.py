@@ -75,6 +75,7 @@ def _run(check: Check) -> list[Finding]:
     def run() -> None:
         try:
             for finding in check.examine():
+                # Kept one at a time: a check that exceeds its time limit has reported what it found so far.
                 found.append(finding)
         except BaseException as error:  # a command line's parser raises SystemExit
             if os.environ.get("LOCKSTEP_DEBUG"):

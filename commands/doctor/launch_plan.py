@@ -78,6 +78,7 @@ def planned(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
     devices, nodes = _count(trainer.get("devices")), _count(trainer.get("num_nodes"))
     return Plan(
         devices or _launched_on_node(environ),
+        # 1 is the default of the config, so the launcher's number counts.
         nodes if nodes and nodes > 1 else _launched_nodes(environ) or nodes,
         trainer.get("accelerator"),
         workers,

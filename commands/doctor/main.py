@@ -86,6 +86,7 @@ def _check(json_output: bool, timeout: float, settings: list[str], runs: Path) -
         ranks.leave()
     code = EXIT_CODES[worst(findings)]
     if is_any_hanging():
+        # os._exit flushes no buffers.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

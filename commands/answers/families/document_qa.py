@@ -209,6 +209,7 @@ def _examples_of_files(data: DocumentQuestions) -> list[Example]:
     except ValueError:  # there is none, or its documents are not on this machine
         return []
     examples = []
+    # Reversed, so that of each document the first question remains.
     for document, question in {question.document: question for question in reversed(questions)}.items():
         path = Path(source.documents, document)
         if path.suffix.lower() == ".pdf" and path.is_file() and path.stat().st_size <= MEGABYTE:

@@ -44,6 +44,7 @@ class ClassifierDemo(Demo):
         self._model, self._data = model, data
         self._train = _evenly_spaced(data.splits.train, _MAX_COMPARED)
         self._features: Tensor | None = None  # of `_train`, computed at the first question
+        # A visitor draws on black if the training images are dark on average.
         paper = "#000" if self._train.read(np.arange(len(self._train.labels))).mean() < 128 else "#fff"
         channels, height, width = data.shape
         self.fields = [

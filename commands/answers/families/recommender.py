@@ -89,6 +89,7 @@ class RecommenderDemo(Demo):
         wanted = text.strip().lower()
         if field.name == "user":
             users = (str(user) for user in self._data.user_ids)
+            # Bounds the time of a search.
             found = sorted((user for user in islice(users, 10**6) if user.lower().startswith(wanted)), key=len)
             return [Choice(user, user) for user in found[:SEARCH_RESULTS]]
         rows = [row for row, name in enumerate(self._names) if wanted in name]
@@ -127,6 +128,7 @@ class RecommenderDemo(Demo):
         title = self._catalog.title(best)
         number = min(len(events), self._data.max_length, _EXPLAINED_EVENTS)
         indices = range(len(events) - number, len(events))
+        # A single batch: the whole history, and the history without each event.
         shortened = [[*events[:index], *events[index + 1 :]] for index in indices]
         scores = self._scores(self._batch([list(events), *shortened], at))
         values = scores.of(torch.full((len(scores), 1), best, device=scores.states.device))[:, 0].tolist()
@@ -140,6 +142,7 @@ class RecommenderDemo(Demo):
             note = f"Of the last {number} events, each is removed once; the score with all of them is {values[0]:.4g}."
             yield Table("reasons", f"Why {title}: the events that matter most", columns, rows, note)
         similarity = cosine_similarity(scores.weight.float(), scores.weight[best - 1 : best].float()).cpu()
+        # The item itself is not among its neighbours.
         similarity[best - 1] = -torch.inf
         nearest = similarity.topk(min(_NEAREST, len(similarity) - 1)).indices.tolist()
         in_history = {event.item for event in events}
@@ -177,6 +180,7 @@ class RecommenderDemo(Demo):
             if not picked.time:
                 raise UserInputError(f"{self._catalog.title(number)}: no time is given, and the model reads times")
             return _Event(number, _seconds(picked.time, self._catalog.title(number)))
+        # A model without times gets the time of the last event, so that times never decrease.
         return _Event(number, before[-1].time if before else 0)
 
     def _request_time(self, text: str, events: Sequence[_Event]) -> int:

@@ -139,6 +139,7 @@ class SeriesDemo(Demo):
             text = ""
             for text in self._model.stream(batch.prompts, features, self._model.max_new_tokens):
                 yield Text("answer", "", text, is_answer=True)
+            # Again, so that an empty answer is shown, too.
             yield Text("answer", "", text, is_answer=True)
             return
         cache = PrefixCache(self._model.language_model, self._model.embed(batch.prompts, features), batch.prompts.mask)

@@ -117,6 +117,7 @@ class TemporalDemo(Demo):
         features, most = self._model.features(batch.modality), self._model.max_new_tokens
         for text in self._model.stream(batch.prompts, features, most):
             yield Text("answer", "", text, is_answer=True)
+        # Again, so that an empty answer is shown, too.
         yield Text("answer", "", text, is_answer=True)
         channel, marks = self._marks(asked, text, capacities, len(source.rows[0].curves[0]))
         yield _chart("curve", "The timeline, and the points of the answer", source, channel, marks)

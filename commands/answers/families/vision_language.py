@@ -92,6 +92,7 @@ class VisionLanguageDemo(Demo):
         text = ""
         for text in self._texts(batch):
             yield Text("answer", "", text, is_answer=True)
+        # Again, so that an empty answer is shown, too.
         yield Text("answer", "", text, is_answer=True)
         if not images:
             return
@@ -142,6 +143,7 @@ class VisionLanguageDemo(Demo):
 
     def _leaning(self, image: "Image", messages: Sequence[Message], text: str) -> Pictures:
         scores = self._log_likelihoods([[image], *([part] for part in occlude(image))], messages, text)
+        # A part without which the answer is more likely counts as 0.
         lost = (scores[0] - scores[1:]).clamp_min(0).view(CELLS, CELLS).cpu().numpy()
         whole, without = (f"{100 * float(score.exp()):.1f} %" for score in (scores[0], scores[1:].min()))
         if lost.max() > 0:

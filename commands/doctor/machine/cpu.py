@@ -33,6 +33,7 @@ def check_cores(plan: Plan, machine: int, affinity: int, usable: float) -> Itera
             f"(sbatch --cpus-per-task, docker run --cpus)",
         )  # fmt: skip
     elif processes * (1 + loaders) > usable and loaders:
+        # A core for the rank itself; the others are for its loaders.
         fitting = max(0, int(usable) // processes - 1)
         yield Finding(
             "cores", "warn", f"{found}; {processes} processes with {loaders} loaders each would share them",

@@ -73,6 +73,7 @@ def _problems(plan: Plan, driver: Driver, seen: list[Gpu], environ: Mapping[str,
                       "all ranks wait for the slowest in every step, and the smallest memory limits the micro-batch",
                       f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(first)}")  # fmt: skip
     given = environ.get("CUDA_VISIBLE_DEVICES")
+    # A UUID names the same GPU in any order.
     numbered = given is None or any(word.strip().isdigit() for word in given.split(","))
     kinds = {gpu.name for gpu in driver.gpus}
     if numbered and len(kinds) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
@@ -129,6 +130,7 @@ def _visible(driver: Driver, environ: Mapping[str, str]) -> list[Gpu]:
         return list(driver.gpus)
     seen: list[Gpu] = []
     for word in filter(None, (word.strip() for word in given.split(","))):
+        # CUDA ignores -1 and all entries after it.
         if word == "-1":
             break
         if word.startswith("MIG-"):

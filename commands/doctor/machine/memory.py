@@ -38,6 +38,7 @@ def check_memory(
     started = f"{processes} process{'es' if processes > 1 else ''}" + (
         f" with {loaders} loaders each" if loaders else ""
     )
+    # The need is an estimate, so only a clear lack is a failure.
     fails = left < need / 2
     remedy = "--data.init_args.num_workers 0, or " if loaders else ""
     yield Finding(

@@ -81,8 +81,10 @@ def _tasks_of_groups(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
         _, controllers, path = line.split(":", 2)
         if controllers and "pids" not in controllers.split(","):
             continue
+        # Version 1 of control groups has a hierarchy for each controller, version 2 a single one without names.
         mount = groups / "pids" if controllers else groups
         own = mount / path.lstrip("/")
+        # The limits of all parents apply as well.
         for folder in (own, *own.parents):
             if (folder / "pids.max").is_file():
                 limit, present = ((folder / name).read_text().strip() for name in ("pids.max", "pids.current"))
@@ -122,6 +124,7 @@ def _address_space() -> Iterator[Finding]:
 def _core_dumps(core_pattern: Path) -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_CORE)
     pattern = core_pattern.read_text().strip() if core_pattern.exists() else "|"
+    # A pattern that begins with | pipes the dump to a program, which decides how much it keeps.
     if soft < 0 and not pattern.startswith("|"):
         yield Finding(
             "limits", "warn", f"core dumps of any size (ulimit -c), into files named {pattern!r}",

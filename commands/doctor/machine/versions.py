@@ -84,6 +84,7 @@ def check_torch_and_driver(driver: Driver) -> Iterator[Finding]:
     reason = ""
     if torch.version.cuda and driver.gpus and not torch.cuda.is_available():
         try:
+            # is_available() hides the reason, which the initialization raises.
             torch.cuda.init()
         except Exception as error:
             reason = str(error).splitlines()[0]

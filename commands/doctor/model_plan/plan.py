@@ -72,6 +72,7 @@ def _rows(candidate: Candidate, cluster: Cluster) -> Iterator[Row]:
             size += found.gradients  # the buckets of DDP
         host = 0
         if recipe.cpu_offload and sharded is not None:
+            # With CPU offload, the shards of all GPUs of a node are in its host memory.
             host = cluster.gpus * (sharded.weights + sharded.gradients + sharded.optimizer)
         if recipe.is_sharded:
             sharded = found

@@ -37,6 +37,7 @@ class Link(NamedTuple):
 def check_all_reduce(device: torch.device) -> tuple[bool, float]:
     """Return whether an all-reduce gives the correct sum, and the seconds of an all-reduce of 8 MiB."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
+    # Integers of this size are exact in float32, so sums can be compared for equality.
     base = torch.arange(_NUMBERS, device=device, dtype=torch.float32) % 1024
     seconds, correct = [], True
     for _ in range(_ROUNDS):
@@ -60,6 +61,7 @@ def links(leaders: Sequence[int], device: torch.device) -> dict[tuple[int, int],
                 found[first, second] = _measure(second, device)
             elif dist.get_rank() == second:
                 _echo(first, device)
+        # A barrier: the next round begins once all pairs are measured.
         _wait(dist.all_reduce(torch.zeros(1, device=device), async_op=True), device)
     return found
 
@@ -72,6 +74,7 @@ def round_robin_pairs(ranks: Sequence[int]) -> list[list[tuple[int, int]]]:
         half = len(circle) // 2
         pairs = zip(circle[:half], reversed(circle[half:]), strict=True)
         rounds.append([(min(a, b), max(a, b)) for a, b in pairs if a is not None and b is not None])
+        # The first stays in its place, the others rotate.
         circle = [circle[0], circle[-1], *circle[1:-1]]
     return rounds
 
@@ -97,6 +100,7 @@ def _measure(peer: int, device: torch.device) -> Link:
         _receive(load[:1], peer)
         seconds = time.perf_counter() - began
         bandwidth = max(bandwidth, size / seconds)
+        # A slow link gets no larger load: the loop ends.
         size *= 4 if seconds < 0.2 else _LARGEST
     _send(torch.tensor([0], device=device), peer)
     return Link(best / 2, bandwidth, skew, best / 2)

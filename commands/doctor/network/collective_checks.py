@@ -89,6 +89,7 @@ class CollectiveChecks:
             gathered = self.store.gather(f"links-{backend}", own)
             found = {key: link for measured in gathered.values() for key, link in measured.items()}
             yield from self._on_rank_zero(*self._bandwidths(found, backend))
+            # The clocks are the same for both backends, so they are compared once.
             if backend == "gloo":
                 yield from self._on_rank_zero(*self._clocks(found))
 

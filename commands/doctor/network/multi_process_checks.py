@@ -132,6 +132,7 @@ class MultiProcessDoctor:
         gathered = self.store.gather("code", [whole_hash(files), commit()])
         hashes = {self.names[rank]: value[0] for rank, value in gathered.items()}
         differ = len(set(hashes.values())) > 1
+        # All ranks see the same hashes, so either all of them take part in this exchange or none.
         lists = self.store.gather("files", files) if differ else {}
         commits = {self.names[rank]: value[1] for rank, value in gathered.items()}
         yield from self._on_rank_zero(code_finding(hashes, commits, {self.names[rank]: lists[rank] for rank in lists}))

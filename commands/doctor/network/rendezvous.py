@@ -72,6 +72,7 @@ class HeartbeatStore:
                     time.sleep(0.02)
                 values = json.loads(self._store.get(f"{topic}/all"))
             else:
+                # Rank 0 decides which ranks are present, so that all ranks get the same answer.
                 values = self._collect(topic, deadline)
                 self._store.set(f"{topic}/all", json.dumps(values))
         except (DistError, RuntimeError) as error:
@@ -116,6 +117,7 @@ class HeartbeatStore:
         if not self._store.check([key]):
             return now < deadline
         heartbeat = self._store.get(key)
+        # Measured by this rank's own clock since the last change, because clocks of machines differ.
         last, since = self._heartbeats.get(rank, (b"", now))
         if heartbeat != last:
             since = now

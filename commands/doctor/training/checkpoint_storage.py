@@ -39,12 +39,14 @@ def checkpoint_findings(
             writable from this node.
     """
     directory = folder.absolute()
+    # The directory is not created, so its nearest parent stands for it.
     while not directory.exists():
         directory = directory.parent
     free = shutil.disk_usage(directory).free
     written = min(_MEASURED if measure else _TESTED, free)
     try:
         if free < 2**20:
+            # ENOSPC, as a write would raise it.
             raise OSError(28, "No space left on device")
         seconds = _write(directory, written)
     except OSError as error:

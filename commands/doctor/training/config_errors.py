@@ -53,6 +53,7 @@ def config_errors(
             trees[file] = tree
         elif tree is not None:
             yield _finding(f"{file}:1", "expected settings, KEY: VALUE")
+    # Each turn finds the first error and removes its setting.
     for _ in range(most):
         texts = [yaml.serialize(trees[file]) if file in trees else "{}" for file in files]
         first = _error(parse, texts)
@@ -60,6 +61,7 @@ def config_errors(
             return
         keys, reason = parse_error(first)
         message = f"{'.'.join(keys)}: {reason}" if keys else deduplicate(first)
+        # The files alone do not have this error, so an option of the command line has it.
         if first != _error(parse_files, texts):
             if all_read or keys:
                 remedy = f"correct the option; {PROGRAM} fit --help lists the settings"

@@ -51,6 +51,7 @@ def first_step(
         result = _probe(config, batch, ranks_per_node, prepare_command, directory)
         if isinstance(result, Finding):
             return Outcome([result], batch)
+        # The next attempt must not count the memory that this attempt has left.
         free_cached_memory(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
         if isinstance(result, ProbeResult):
             break
