@@ -84,6 +84,7 @@ class ComparedDemo(Demo):
                         yield block
             except UserInputError as error:
                 failures[number] = str(error)
+        # No run can use the input: a single error without an answer, as from a single run.
         if len(failures) == len(self._runs):
             raise UserInputError("; ".join(dict.fromkeys(failures.values())))
         for number, message in failures.items():
@@ -109,6 +110,8 @@ def fingerprint(values: Iterable[object]) -> str:
     texts = [str(value) for value in values]
     digest = hashlib.sha256()
     for text in texts:
+        # The lengths distinguish ("ab", "c") from ("a", "bc"). Names of files may have lone surrogates, which
+        # UTF-8 refuses without "surrogatepass".
         digest.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
     return f"{len(texts):,} ({digest.hexdigest()[:8]})"
 

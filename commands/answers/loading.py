@@ -26,6 +26,7 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
         ValueError: the family has no answers, or the checkpoint or the export is of another model.
     """
     family = family_of(model)  # before minutes of loading
+    # The data modules ask the trainer which command runs, for example to skip the training files.
     trainer.state.fn = TrainerFn.PREDICTING
     trainer.state.stage = RunningStage.PREDICTING if family.stage == "predict" else RunningStage.VALIDATING
     model.trainer, data.trainer, trainer.datamodule = trainer, trainer, data
@@ -39,10 +40,12 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
         model.load_export(Path(checkpoint))
         loaded = ("export", Path(checkpoint).name)
     else:
+        # `on_load_checkpoint` first, as in Lightning: it adapts the content that `load_state_dict` then gets.
         content = trainer.strategy.checkpoint_io.load_checkpoint(checkpoint)
         model.on_load_checkpoint(content)
         model.load_state_dict(content["state_dict"])
         loaded = ("checkpoint", f"{Path(checkpoint).name}, step {content.get('global_step', 0):,}")
+    # After the weights, as Lightning does when it restores a checkpoint before `strategy.setup`.
     trainer.precision_plugin.convert_module(model)
     model.to(trainer.strategy.root_device).eval()
     with torch.inference_mode():

@@ -136,6 +136,7 @@ class ChatSession:
 
     def forget(self) -> None:
         """Forget the conversation and the input."""
+        # Answers stay: `/save` writes all of the session.
         for part in (self._texts, self._files, self._picked, self._turns):
             part.clear()
 
@@ -220,6 +221,7 @@ def _file(path: Path, field: Field) -> UploadedFile:
         raise UserInputError(f"{path}: expected a file that ends in {', '.join(field.suffixes)}")
     try:
         with path.open("rb") as file:
+            # A byte more than allowed shows that a file is too large, of which no more is read.
             content = file.read(field.max_bytes + 1)
     except OSError as error:
         raise UserInputError(f"{path}: {error.strerror}") from error

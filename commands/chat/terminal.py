@@ -45,6 +45,7 @@ def _print_block(console: Console, block: AnswerBlock) -> None:
         return
     title = getattr(block, "title", "")
     if isinstance(block, Bars):
+        # Rich reads [words in brackets] as markup, which texts of the data may contain.
         table = RichTable(title=escape(title) or None, title_justify="left", show_header=False, box=None)
         for bar in block.bars:
             drawn = "#" * round(_BAR * bar.share)

@@ -121,6 +121,7 @@ class SameSite:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 403 to a POST of another site."""
+        # Browsers send "none" for an address that the visitor has typed. Programs other than browsers send no header.
         site = dict(scope.get("headers", ())).get(b"sec-fetch-site", b"none")
         if scope.get("method") == "POST" and site not in (b"same-origin", b"none"):
             await PlainTextResponse("the request is of another site", 403)(scope, receive, send)
@@ -136,6 +137,7 @@ class RequireLogin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401 to a request without the login."""
+        # ASGI's `lifespan` events have no headers.
         if scope["type"] != "http" or self._is_allowed(dict(scope["headers"])):
             await self._app(scope, receive, send)
             return
@@ -148,4 +150,5 @@ class RequireLogin:
             found = base64.b64decode(given, validate=True)
         except (binascii.Error, ValueError):
             return False
+        # As bytes: compare_digest raises for texts that are not ASCII.
         return scheme.lower() == b"basic" and secrets.compare_digest(found, self._expected)

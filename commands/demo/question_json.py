@@ -45,6 +45,7 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
                 files[name] = [file(str(item["file"])) for item in value]
         return Question(texts, files, picked, [_turn(turn) for turn in turns])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # UserInputError is a ValueError; its message is for the visitor as it is.
         if isinstance(error, UserInputError):
             raise
         raise UserInputError(f"the question cannot be read; {_FORM}") from error

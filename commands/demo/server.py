@@ -128,6 +128,7 @@ class DemoServer:
             yield line
             if "error" in line:
                 return
+        # Kept only now: a question can name no file that the family has refused.
         yield {"file": self._files.add(file), "name": file.name}
 
     async def _ask(self, request: Request) -> Response:
@@ -173,6 +174,7 @@ async def _body(request: Request, most: int) -> bytes | None:
 def _lines(items: AsyncIterator[Mapping[str, Any]]) -> StreamingResponse:
     async def lines() -> AsyncIterator[bytes]:
         async for item in items:
+            # The JSON of a question may have lone surrogates, which an answer may repeat and UTF-8 cannot encode.
             yield json.dumps(item, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson", headers=_HEADERS)

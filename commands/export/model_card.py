@@ -64,6 +64,7 @@ def _front_matter(
     if on_hub:
         front["base_model"] = on_hub
     front["tags"] = ["lockstep", *exported.tags]
+    # A baseline is a result of the data, not of this model.
     metrics = {key: value for key, value in training.metrics.items() if _BASELINE not in key}
     if metrics:
         results = [_result(stage, metrics, exported, data) for stage in _stages(metrics)]

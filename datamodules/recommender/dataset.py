@@ -43,8 +43,8 @@ class TrainDataset(Dataset[TrainBatch]):
             probability of at least ``max_length / (n + max_length - 1)``.
         negatives: negatives per position, or per row if they are shared. They are drawn among the items that do not
             occur in the row (in all its events, not only the last ``max_length``), and a pure function of (seed, epoch,
-            sample, position in the user's history, k). Those of the global batch are a function of (seed, epoch, number
-            of the batch).
+            sample, position in the user's history, k). The negatives of a global batch are a function of (seed, epoch,
+            number of the batch).
         negatives_among: the only items that are drawn, a superset of the items of all rows; None: all items.
         features: coding of the features of events, which inputs have and targets have not; None: no features.
 

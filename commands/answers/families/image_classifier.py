@@ -82,6 +82,7 @@ class ClassifierDemo(Demo):
     @override
     def answer(self, question: Question) -> Iterator[AnswerBlock]:
         pixels = self._pixels(question.file("picture"))
+        # -1: the class is unknown.
         picture = ArrayImages(pixels[None], np.array([-1]), "picture")
         shares = self._in_batches(picture, self._model.scores)[0].softmax(0)
         order = shares.argsort(descending=True)[:_SHOWN_CLASSES].tolist()
@@ -111,10 +112,12 @@ class ClassifierDemo(Demo):
     def _last_inputs(self, source: ImageSource) -> Tensor:
         """Return the inputs of the last layer [N, C] float32 on the CPU, for the images without shifts."""
         inputs: list[Tensor] = []
+        # A hook sees what the network passes to its last layer, so the network needs no second forward method.
         hook = self._model.network.head.register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach()))
         try:
             self._in_batches(source, self._model.logits)
         finally:
+            # Otherwise a later answer would append its inputs to this list, too.
             hook.remove()
         return torch.cat(inputs).float().cpu()
 

@@ -62,4 +62,5 @@ def _box(image: "Image", row: int, column: int) -> tuple[int, int, int, int]:
         return place * length // CELLS
 
     width, height = image.size
+    # Rounded down at both ends, so that the parts cover the picture without overlap, whatever its size.
     return at(column, width), at(row, height), at(column + 1, width), at(row + 1, height)

@@ -36,6 +36,7 @@ def request_times(field: str, last: int, at: int) -> Slider:
         at: time of the request.
     """
     labels = {last + seconds: label for label, seconds in _DISTANCES.items()}
+    # The slider needs a stop for the time of this answer, even if it is none of the distances.
     labels.setdefault(at, f"{_distance(at - last)} after the last event")
     times = sorted(labels)
     stops = [SliderStop(_iso(time), f"{_iso(time).replace('T', ' ')} UTC, {labels[time]}") for time in times]

@@ -86,6 +86,7 @@ class SeriesDemo(Demo):
         source = self._data.validation_set.source
         assert isinstance(source, SeriesChats), "the data are set up for a validation"
         questions = [source.questions.question(0, row) for row in range(min(_SEARCHED, len(source)))]
+        # A later question replaces an earlier question of its kind.
         kinds = {question.kind or question.question: question for question in questions}
         return list(islice(kinds.values(), _EXAMPLES))
 
@@ -144,6 +145,7 @@ class SeriesDemo(Demo):
             return
         cache = PrefixCache(self._model.language_model, self._model.embed(batch.prompts, features), batch.prompts.mask)
         tokens = [self._data.option_tokens(option) for option in options]
+        # A demo has a single rank, so the ranks agree on every number.
         (scores,) = option_log_likelihoods(cache, [tokens], self._model.device, lambda number: number)
         yield Text("answer", "", options[scores.index(max(scores))], is_answer=True)
         chances = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
@@ -153,6 +155,7 @@ class SeriesDemo(Demo):
     def _parse(self, files: Sequence[UploadedFile], asked: str, options: list[str]) -> SeriesQuestion:
         """Return a question about files as `predict` reads it."""
         with TemporaryDirectory() as folder:
+            # Numbered, because the names of two uploads may be equal.
             paths = {Path(folder, f"{place}.csv"): file for place, file in enumerate(files)}
             for path, file in paths.items():
                 path.write_bytes(file.content)
@@ -163,6 +166,7 @@ class SeriesDemo(Demo):
             except ValueError as error:
                 message = str(error).removeprefix("the question: ")
                 for path, file in paths.items():
+                    # A visitor knows the name of the upload, not the name of the temporary file.
                     message = message.replace(str(path), file.name)
                 raise UserInputError(message) from error
 

@@ -84,6 +84,7 @@ class TemporalDemo(Demo):
         source = self._data.validation_set.source
         assert isinstance(source, TimelineQuestions), "the data are set up for a validation"
         samples = (source.sample(0, row) for row in range(min(_SEARCHED, len(source))))
+        # A later sample replaces an earlier sample of its task.
         kinds = {sample.facts.task: sample for sample in samples}
         return list(islice(kinds.values(), _EXAMPLES))
 
@@ -154,8 +155,10 @@ class TemporalDemo(Demo):
             return "", []
         channel = str(known[1]["channel"])
         slots = read_answer(text, notation, channel)
+        # Answers in the format `tiny` are in percent already, in the format `full` in units of the channel.
         scale = 1.0 if notation.format == Format.TINY else 100 / capacities[KEYS.index(channel)]
         points = [(slots.get("time"), slots.get("value"))]
+        # An answer may be cut after a time, before its value.
         points += zip(slots.get("times") or (), slots.get("values") or (), strict=False)
         ends = (("start", 0), ("end", steps - 1))
         points += [(step, slots[name]) for name, step in ends if slots.get(name) is not None]

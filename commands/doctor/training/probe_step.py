@@ -206,7 +206,7 @@ def _checkpoint_bytes(model: LockstepModule, trainer: Trainer, trainable_only: b
 
 
 def _reset_peak() -> None:
-    """Reset VmHWM on Linux (man 5 proc_pid_clear_refs); elsewhere the peak is that since the process started."""
+    """Reset VmHWM on Linux (man 5 proc_pid_clear_refs); elsewhere the peak counts from the process's start."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

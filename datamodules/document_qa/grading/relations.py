@@ -87,7 +87,7 @@ def same_relation(expected_text: str, predicted: str, question: str = "") -> flo
     expected, found = parse_relation(expected_text), parse_relation(predicted)
     if expected is None or found is None:
         return 0.0
-    # The text that names both parts is the one that the other is compared with.
+    # The other text is compared with the text that names both parts.
     if not (expected.first and expected.second):
         expected, found = found, expected
     same, turned = found[:2] == expected[:2], found[:2] == (-expected.across, -expected.down)

@@ -1,7 +1,7 @@
 """Reads Parquet tables, of a single file or several, in batches.
 
-pyarrow decodes the pages, and polars has the values: where a page has too few bytes, polars takes zeros for the missing
-ones, and pyarrow raises. pyarrow also compares the checksums of pages, if the writer left any.
+pyarrow decodes the pages, and polars holds the values. Where a page has too few bytes, polars would take zeros for the
+missing bytes, and pyarrow raises. pyarrow also compares the checksums of pages, if the writer has stored any.
 
 Spark, Ray and Dask write a table in parts. They are in the order of their names, in which numbers count as numbers:
 ``part.10`` follows ``part.9``. The rows of the table are the rows of the parts in this order.

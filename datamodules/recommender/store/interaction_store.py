@@ -3,7 +3,7 @@
 A store is a folder. The events of user row ``u`` (from 0) are ``items[offsets[u]:offsets[u + 1]]``, oldest first. Items
 count from 1; 0 is padding. A store is written to a temporary folder and renamed, so a folder with the final name is
 complete. A store whose events have features has two further arrays and their categories. meta.json has the CRC-32 of
-every other file, see `find_corrupt_file`, and that of its own entries.
+every other file, see `find_corrupt_file`, and a CRC-32 of its own entries.
 """
 
 import json

@@ -69,7 +69,7 @@ class ExamSettings:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of each kind that has one, in a fixed order."""
+        """Shares of the kinds whose share is above 0, in a fixed order."""
         found = {str(kind): share for kind, share in self.mix.items() if share}
         return {kind: found[kind] for kind in KINDS if kind in found}
 
@@ -94,7 +94,7 @@ class GeneratedQuestions:
         return self.size
 
     def question(self, epoch: int, index: int) -> SeriesQuestion:
-        """Return a question. Those of an evaluation are kept, as grading reads them again."""
+        """Return a question. Questions of an evaluation are kept, because grading reads them again."""
         if self.split == Split.TRAIN:
             return self._draw(epoch if self.fresh else 0, index)
         if index not in self._cached:
