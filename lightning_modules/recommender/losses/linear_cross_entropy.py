@@ -66,19 +66,24 @@ def _chunked(
     grad_weight = torch.zeros_like(weight) if with_gradients else None
     largest = _CPU_CHUNK if states.device.type == "cpu" else _OTHER_CHUNK
     rows = max(_SMALLEST_CHUNK, largest // len(weight))
+    # One buffer for the logits of all chunks, which are not needed after their chunk.
     buffer = states.new_empty(min(rows, len(states)), len(weight))
     for start in range(0, len(states), rows):
         chunk, chosen = states[start : start + rows], classes[start : start + rows]
         logits = torch.mm(chunk, weight.T, out=buffer[: len(chunk)])
+        # The largest logit is subtracted before exp, which would overflow. It is added back: log sum exp(x - top) +
+        # top.
         top = logits.amax(1, keepdim=True)
         loss += (top - logits.gather(1, chosen.unsqueeze(1))).sum()
         unnormalised = logits.sub_(top).exp_()
         total = unnormalised.sum(1, keepdim=True)
         loss += total.log().sum()
         if grad_states is not None and grad_weight is not None:
-            # Normalising after the products saves a pass over [rows, V].
+            # dL/ds = softmax(s W^T) W - W[class] and dL/dW = softmax^T s - one_hot^T s. Normalising after the products
+            # saves a pass over [rows, V].
             torch.sub((unnormalised @ weight) / total, weight[chosen], out=grad_states[start : start + rows])
             grad_weight.addmm_(unnormalised.T, chunk / total)
     if grad_weight is not None:
+        # The one-hot part of dL/dW, for all chunks at once.
         grad_weight.index_add_(0, classes, states, alpha=-1)
     return loss, grad_states, grad_weight

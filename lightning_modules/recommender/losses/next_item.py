@@ -46,6 +46,7 @@ def cross_entropy(states: Tensor, weight: Tensor, targets: Tensor, negatives: Te
 def _padded_cross_entropy(states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     with torch.autocast(states.device.type, enabled=False):
         logits = states.float() @ weight.float().T
+    # Target 0 becomes -1, which is ignored.
     return F.cross_entropy(logits, targets - 1, ignore_index=-1, reduction="sum")
 
 
@@ -79,7 +80,7 @@ def bce(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | Non
 
     The paper uses one negative. The mean over several gives both classes the same weight.
     """
-    positive, negative, real = _logits(states, weight, targets, negatives, "bce")
+    positive, negative, real = _logits(states, weight, targets, negatives, "bce")  # [...], [..., K], [...]
     # softplus(-x) = -log sigmoid(x) and softplus(x) = -log(1 - sigmoid(x)), without overflow for large scores.
     return _sum(F.softplus(-positive) + F.softplus(negative).mean(-1), real)
 

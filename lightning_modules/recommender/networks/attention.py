@@ -74,6 +74,7 @@ class TimeIntervalAttention(KeyedDropoutLayer):
     def forward(self, x: Tensor, context: TimeContext, last: Tensor | None = None) -> Tensor:
         """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
         query, key, value = _projected(self.projection, x, last)
+        # q . (k + p^K) and a (v + p^V) of eq. 6: positions are added once for a key and not for each pair.
         key = key + context.position_keys.to(key.dtype)
         value = value + context.position_values.to(value.dtype)
         query, key, value = (split_heads(part, self.num_heads) for part in (query, key, value))
@@ -81,6 +82,7 @@ class TimeIntervalAttention(KeyedDropoutLayer):
         if last is not None:
             mixed = last_attention(query, key, value, last, dropout, context.relations)
         elif self.kernel == "triton" and x.is_cuda:
+            # Imported here, because triton is installed on machines with CUDA only.
             from lightning_modules.recommender.networks.kernels.time_attention import time_interval_attention
 
             mixed = time_interval_attention(query, key, value, dropout, context.relations, self.row_keys())
@@ -192,6 +194,7 @@ def _projected(projection: nn.Linear, x: Tensor, last: Tensor | None) -> tuple[T
         query, key, value = projection(x).chunk(3, -1)
         return query, key, value
     width = x.shape[-1]
+    # The weight's rows are query, key and value, in this order. Keys and values are needed at all positions.
     query = F.linear(select_position(x, last), projection.weight[:width], projection.bias[:width])
     key, value = F.linear(x, projection.weight[width:], projection.bias[width:]).chunk(2, -1)
     return query, key, value

@@ -32,6 +32,7 @@ def tiles(query: Tensor) -> Iterator[Tile]:
     wide = QUERIES if on_cpu else length
     for first in range(0, length, wide):
         last = min(first + wide, length)
+        # As many rows of the batch as fit: an early range of queries sees few keys, so its tiles have more rows.
         rows = max(1, (CPU_TILE if on_cpu else OTHER_TILE) // (heads * (last - first) * last))
         for row in range(0, batch, rows):
             yield Tile(slice(row, row + rows), slice(first, last), slice(0, last))

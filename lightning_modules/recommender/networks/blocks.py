@@ -53,6 +53,7 @@ class Sublayer(nn.Module):
             change = self.dropout(self.function(self.norm(x) if self.pre else x, *context, *position))
             if self.gate is None:
                 return change
+            # LiGR's gate reads x before the norm.
             return change * self.gate(x if last is None else select_position(x, last)).sigmoid()
 
         state = self.residual(state, branch, *position)

@@ -33,11 +33,13 @@ def keep_mask(
     """
     dropped, scale = dropped_levels(p)
     if keys is None:
+        # None as upper bound draws from all 2**64 int64 numbers, each of which is four independent int16 lanes.
         draws = torch.empty(-(-shape.numel() // 4), dtype=torch.int64, device=device)
         lanes = draws.random_(-(2**63), None).view(torch.int16)[: shape.numel()].view(shape)
     else:
+        # Whole numbers in each row of the last dimension, so an element's lane does not depend on the row's length.
         lanes = keyed_bits(keys, [*shape[1:-1], -(-shape[-1] // 4)], first).view(torch.int16)[..., : shape[-1]]
-    # torch multiplies floats by uint8 much faster than by bool.
+    # Lanes are uniform in [-2**15, 2**15). torch multiplies floats by uint8 much faster than by bool.
     return (lanes >= dropped - _LEVELS // 2).view(torch.uint8), scale
 
 

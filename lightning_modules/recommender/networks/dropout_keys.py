@@ -101,6 +101,7 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
 
 def position_bits(*sizes: int) -> Tensor:
     """Return a random int64 number for each element of a mask [*sizes], which does not depend on the sizes."""
+    # Powers of two: histories of many lengths share a few stored grids.
     rounded = tuple(1 << (size - 1).bit_length() for size in sizes)
     if rounded not in _position_bits:
         grid = np.ogrid[tuple(slice(size) for size in rounded)]

@@ -114,9 +114,11 @@ class _CausalAttention(torch.autograd.Function):
             torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (query, key, value)
         )
         tables = () if intervals is None else (relation_keys, relation_values)
+        # The tables' gradients are sums over all rows and queries, so they are added in float32 at least.
         grad_tables = [torch.zeros_like(table, dtype=_exact(table)) for table in tables]
         # The softmax's gradient needs sum_j weight_ij * d weight_ij, which is this sum over D instead of L.
         correction = (grad.to(_exact(grad)) * mixed).sum(-1, keepdim=True)
+        # After `correction`, because `mixed` has the factor already.
         grad = grad * ctx.scale
         step = 2 if ctx.masked else 1
         for index, tile in enumerate(tiles(query)):
@@ -124,6 +126,7 @@ class _CausalAttention(torch.autograd.Function):
             probabilities, mask = kept[step * index], kept[step * index + 1] if ctx.masked else None
             q, k, g = query[rows, :, queries], key[rows, :, keys], grad[rows, :, queries]
             weights = probabilities if mask is None else probabilities * mask
+            # A key is in the tiles of all later queries, so its gradient is added up. A query is in one tile.
             grad_value[rows, :, keys] += weights.to(g.dtype).mT @ g
             grad_scores = g @ value[rows, :, keys].mT
             near = _near(intervals, tile, query.shape[1])
@@ -133,6 +136,7 @@ class _CausalAttention(torch.autograd.Function):
                 grad_tables[1] += torch.einsum("bhqt,bhqd->htd", mass, g)
             grad_scores = grad_scores.to(probabilities.dtype)
             if mask is not None:
+                # A dropped weight passes no gradient to its score.
                 grad_scores *= mask
             # Softmax p of scores s: dL/ds_j = p_j (dL/dp_j - sum_k p_k dL/dp_k).
             grad_scores.sub_(correction[rows, :, queries]).mul_(probabilities)

@@ -62,6 +62,7 @@ class _PointwiseAttention(torch.autograd.Function):
             for tile in tiles(query):
                 rows, queries, keys = tile
                 scores = (query[rows, :, queries] @ key[rows, :, keys].mT).to(exact)
+                # A finite bias: silu(-inf) is -inf * 0, which is NaN.
                 scores += scores.new_full(scores.shape[-2:], _HIDDEN).triu_(queries.start + 1)
                 if distances is not None and times is not None and buckets is not None:
                     scores += distances.to(exact)[_distances(tile, query.device)]

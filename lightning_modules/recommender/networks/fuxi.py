@@ -70,6 +70,7 @@ class FuXiAttention(nn.Module):
             # In half precision the mean over N may be too small for the norm.
             exact = torch.promote_types(mixed.dtype, torch.float32)
             contents = join_heads(mixed).to(exact) / self.max_length
+            # [B, L, 3 C]; the RMSNorm and the gate go over all three channels together.
             channels = torch.cat((by_distance.to(exact), by_time.to(exact), contents), -1)
             normed = channels * (channels.square().mean(-1, keepdim=True) + _EPSILON).rsqrt()
         return self.output(self.dropout(gate * normed.to(gate.dtype)))

@@ -56,7 +56,7 @@ class HSTUAttention(nn.Module):
 
         ``context`` [B, L, L] int64 has the bucket of the time between each query and key.
         """
-        gate, query, value, key = self._projected(x, last)
+        gate, query, value, key = self._projected(x, last)  # [B, L, C] each
         query, key, value = (split_heads(part, self.num_heads) for part in (query, key, value))
         biases = Biases(self.distance_bias, self.time_bias, context)
         if last is None:

@@ -104,14 +104,16 @@ class ManifoldHyperConnection(nn.Module):
             return (state if last is None else select_position(state, last)) + function(state.squeeze(-2)).unsqueeze(-2)
         # Always in float32: in half precision the sums of 1 are off by 1e-3 (float16) or 1e-2 (bfloat16).
         with torch.autocast(state.device.type, enabled=False):
+            # [N, n, C] with N = B L positions.
             flat = state.flatten(0, 1).to(torch.promote_types(state.dtype, torch.float32))
             logits = self._logits(flat)
             pre = logits[: self.streams].sigmoid()
-            read = (pre.T.contiguous().unsqueeze(-1) * flat).sum(1)
+            read = (pre.T.contiguous().unsqueeze(-1) * flat).sum(1)  # [N, C]: H_pre x
         # The sublayer gets the dtype of the state: float32 also under autocast, half with half parameters.
         written = function(read.unflatten(0, (batch, length)).to(state.dtype))
         with torch.autocast(state.device.type, enabled=False):
             if last is not None:
+                # Index of each row's last event among the N flattened positions.
                 places = torch.arange(batch, device=last.device) * length + last
                 flat, logits, pre, length = flat[places], logits[:, places], pre[:, places], 1
             coefficients = self._coefficients(pre, logits[self.streams :])
@@ -120,6 +122,7 @@ class ManifoldHyperConnection(nn.Module):
             # On a CPU, a batched product of other strides is computed matrix by matrix.
             mixing, post = coefficients.residual.permute(2, 0, 1).contiguous(), coefficients.post.T.contiguous()
             addition = post.unsqueeze(-1) * written.flatten(0, 1).to(flat.dtype).unsqueeze(1)
+            # H_res x + H_post^T F(H_pre x), in one batched product: [N, n, n] by [N, n, C].
             return torch.baddbmm(addition, mixing, flat).unflatten(0, (batch, length)).to(state.dtype)
 
     def _logits(self, flat: Tensor) -> Tensor:
@@ -144,6 +147,7 @@ class ManifoldHyperConnection(nn.Module):
 
 
 def _observe(coefficients: Coefficients, flat: Tensor) -> Observation:
+    # Detached, so that diagnostics keep no graph alive after the backward pass.
     flat = flat.detach()
     apart = (flat - flat.mean(1, keepdim=True)).square().mean((1, 2)).sqrt()
     size = (flat.square().mean((1, 2)) + _EPSILON).sqrt()
@@ -172,6 +176,7 @@ def diagnose(connections: list[ManifoldHyperConnection], real: Tensor) -> dict[s
         residual = residual.permute(2, 0, 1)
         # The layers mix one after the other, so their product has the gain of the whole network.
         product = residual if product is None else residual @ product
+        # [N, 2 n]: sums of the columns and rows, 1 for a doubly stochastic matrix.
         sums = torch.cat((residual.sum(1), residual.sum(2)), 1)
         gains = torch.cat((product.abs().sum(1), product.abs().sum(2)), 1).amax(1)
         columns = {
@@ -182,6 +187,7 @@ def diagnose(connections: list[ManifoldHyperConnection], real: Tensor) -> dict[s
             "gain": gains,
         }
         for name, values in columns.items():
+            # torch.where drops non-finite values of padding, which a product with the mask would keep.
             metrics[f"{name}/{index}"] = torch.where(real, values, 0.0).sum() / count
     return metrics
 

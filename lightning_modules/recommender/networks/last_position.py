@@ -66,13 +66,15 @@ def last_attention(
     Returns:
         [B, H, 1, D]
     """
+    # Scaling [B, H, 1, D] costs less than scaling the scores.
     query = query * query.shape[-1] ** -0.5
-    scores = query @ key.mT
+    scores = query @ key.mT  # [B, H, 1, L]
     intervals = None
     if relations is not None:
         intervals = select_position(relations.intervals, last).unsqueeze(1).expand(-1, query.shape[1], -1, -1)
         # As in fused_causal_attention.py: products with all T + 1 relation keys, then a look-up for each key.
         scores = scores + (query @ relations.keys.to(query.dtype).mT).gather(-1, intervals)
+    # A row's last position is a number of its own, so the causal mask is [B, 1, 1, L] and not a triangle.
     later = torch.arange(key.shape[-2], device=last.device) > last[:, None, None, None]
     exact = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.masked_fill(later, -torch.inf).softmax(-1, dtype=exact)
@@ -80,6 +82,7 @@ def last_attention(
         weights = F.dropout(weights, dropout)
     mixed = weights.to(value.dtype) @ value
     if relations is not None and intervals is not None:
+        # mass[..., t] is the attention to all events at interval t: [B, H, 1, T + 1].
         mass = weights.new_zeros(*weights.shape[:-1], relations.values.shape[1]).scatter_add_(-1, intervals, weights)
         mixed = mixed + mass.to(value.dtype) @ relations.values.to(value.dtype)
     return mixed
@@ -102,6 +105,7 @@ def last_pointwise_attention(
     """
     scores = query @ key.mT
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    # Events from each key to the query, negative for later keys: [B, 1, 1, L].
     between = (last.unsqueeze(1) - torch.arange(key.shape[-2], device=last.device))[:, None, None]
     if biases is not None:
         scores = scores + biases.distances.to(scores.dtype)[between.clamp_min(0)]

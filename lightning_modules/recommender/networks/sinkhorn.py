@@ -35,9 +35,11 @@ class _Sinkhorn(torch.autograd.Function):
         smallest = torch.finfo(matrices.dtype).tiny
         result, all_sums = [], []
         for part in matrices.split(_chunk(matrices), -1):
+            # A copy, because the iteration divides in place.
             part, sums = part.clone(memory_format=torch.contiguous_format), []
             for _ in range(iterations):
                 for dim in (0, 1):
+                    # A row whose exponentials have all underflowed would be divided by zero.
                     sums.append(part.sum(dim, keepdim=True).clamp_min_(smallest))
                     part /= sums[-1]
             result.append(part)

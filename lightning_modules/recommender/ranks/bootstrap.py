@@ -53,12 +53,13 @@ def bootstrap_means(count: NDArray[np.integer], values: Floats, resamples: int, 
         resamples: number of bootstrap resamples.
         seed: seed of the resamples.
     """
+    # Kinds without users are never drawn; dropping them makes the draws smaller.
     present = np.flatnonzero(count)
     count, values = count[present], values[present]
     users = int(count.sum())
     means = np.concatenate([draw @ values for draw in _resampled(count, users, resamples, seed)]) / users
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    mean = count @ values / users
+    mean = count @ values / users  # [M]
     return [Interval(*map(float, interval)) for interval in zip(mean, low, high, strict=True)]
 
 

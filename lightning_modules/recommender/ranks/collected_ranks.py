@@ -31,6 +31,7 @@ class CollectedRanks:
 
     def __init__(self, num_items: int, remove_seen: bool, device: torch.device) -> None:
         self._num_items, self._remove_seen = num_items, remove_seen
+        # An empty first batch, so that a rank without users takes part in the gather with the right shape and dtype.
         self._batches = [torch.zeros((0, 3), dtype=torch.int64, device=device)]
 
     def add(self, ranks: Tensor, batch: RankingBatch) -> None:
@@ -53,6 +54,7 @@ def distinct_items(seen: Tensor, target: Tensor) -> Tensor:
         seen: [B, S] int64 items, padded with 0.
         target: [B] int64.
     """
+    # In sorted order each distinct item begins where a value exceeds the one before it. 0 is padding.
     ordered = seen.masked_fill(seen == target[:, None], 0).sort(1).values
     return (ordered[:, :1] > 0).sum(1) + ((ordered[:, 1:] > ordered[:, :-1]).sum(1))
 

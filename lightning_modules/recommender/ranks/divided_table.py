@@ -27,10 +27,12 @@ class TableScores(DividedScores):
 
     def __init__(self, states: Tensor, table: Tensor) -> None:
         self.states, self.table, self.num_items = states.float(), table, table.shape[0] - 1
+        # The first rank also holds row 0, the padding, which is no item.
         first, weight = own_rows(table)
         padding = int(first == 0)
         self._before, weight = first + padding - 1, weight[padding:]
         self._own_items = len(weight)
+        # [b, C] of each rank's users.
         of_ranks = all_gather_matrices(self.states)
         block_bytes = BLOCK_BYTES // len(of_ranks)  # of all together at most BLOCK_BYTES
         self._parts = [ItemScores(part, weight, block_bytes) for part in of_ranks]
@@ -76,6 +78,7 @@ class TableScores(DividedScores):
         values = items.to(part.states.dtype)
         if self._own_items:
             items, values = best_items(part, number, seen, excluded)
+        # All ranks gather matrices of the same width, also a rank with fewer items than `number`.
         missing = (0, number - items.shape[1])
         return F.pad(items + self._before, missing, value=1), F.pad(values, missing, value=-torch.inf)
 

@@ -24,7 +24,9 @@ def popularity_bounds(counts: NDArray[np.integer]) -> tuple[int, int]:
     number, items = np.unique(counts, return_counts=True)
     below = np.cumsum(number * items.astype(np.int64))  # events of the items with at most this number
     total = int(below[-1])
+    # Events of the items with at least this number.
     above = total - below + number * items
     head = int(np.flatnonzero(above >= SHARE * total)[-1])
     tail = int(np.searchsorted(below, SHARE * total, side="right")) - 1
+    # The tail ends below the head, so no item is in both groups.
     return int(number[head]), min(int(number[tail]) if tail >= 0 else 0, int(number[head]) - 1)

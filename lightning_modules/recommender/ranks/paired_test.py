@@ -75,6 +75,7 @@ def compare_classes(
         seed: seed of both.
     """
     size = len(table.values)
+    # Samples with the same two rows are counted together: at most size**2 kinds, however many samples there are.
     pairs, count = np.unique(a * size + b, return_counts=True)
     first, second = np.divmod(pairs, size)
     difference = table.values[second] - table.values[first]
@@ -97,6 +98,7 @@ def mcnemar(better: int, worse: int) -> float:
         worse: number of samples on which the first model alone is right.
     """
     number = better + worse
+    # Binomial tail in logarithms: 2**-n and n! leave the range of a float from about 1000 and 170 on.
     logs = (
         lgamma(number + 1) - lgamma(k + 1) - lgamma(number - k + 1) - number * log(2)
         for k in range(min(better, worse) + 1)
@@ -111,6 +113,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        # The running maximum keeps adjusted p-values in the order of the original ones.
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = largest
     return adjusted
@@ -135,9 +138,12 @@ def _sign_flip(
     low, high = unordered
     users = np.bincount(group, weights=count).astype(np.int64)
     step = values[high] - values[low]  # [G, M]
+    # Users of each kind whose difference has the sign of `step`; the others have the opposite sign.
     ascending = np.bincount(group, weights=count * (first < second), minlength=len(users))
     found = np.abs((2 * ascending - users) @ step)
+    # A permutation that equals the observed one must count as a hit although its sum is rounded otherwise.
     limit = found - _ROUNDING * (users @ np.abs(step))
+    # The second entry of the seed keeps these draws apart from the bootstrap's, which has the same seed.
     generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(users)), np.zeros(len(found), int)
     for begin in range(0, resamples, part):
         drawn = generator.binomial(users, 0.5, size=(min(part, resamples - begin), len(users)))

@@ -79,6 +79,7 @@ def rank_file(folder: Path, stage: str) -> Path:
 
 def encode(ranks: UserRanks) -> bytes:
     """Return the content of the file. Equal ranks have equal bytes."""
+    # The order of the original ids, because the order of gathering depends on the world size.
     order = sorted(range(len(ranks.users)), key=ranks.users.__getitem__)
     arrays: dict[str, NDArray[Any]] = {"header": np.array(json.dumps({"version": VERSION, **ranks.header._asdict()}))}
     for (name, lengths), texts in zip(_TEXTS, (ranks.users, ranks.targets), strict=True):

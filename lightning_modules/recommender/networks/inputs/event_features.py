@@ -35,6 +35,7 @@ class EventFeatureEncoder(nn.Module):
 
     def __init__(self, sizes: EventFeatureSizes, hidden_size: int) -> None:
         super().__init__()
+        # All columns share one table. A column begins with its unknown category, so code 0 needs no case of its own.
         rows = torch.tensor([size + 1 for size in sizes["categories"]], dtype=torch.int64)
         self.register_buffer("firsts", rows.cumsum(0) - rows, persistent=False)
         # nn.Embedding would draw random weights first, and all later weights of the encoder would be others.
@@ -55,6 +56,7 @@ class EventFeatureEncoder(nn.Module):
             if self.categories is not None:
                 parts.append(F.embedding(codes + self.firsts, self.categories.float()).sum(2))
             if self.numbers is not None and self.missing is not None:
+                # NaN times a zero weight is NaN, so missing numbers are replaced before the product.
                 unknown = numbers.isnan()
                 parts.append(torch.where(unknown, 0.0, numbers).float() @ self.numbers.float())
                 parts.append(unknown.float() @ self.missing.float())

@@ -21,6 +21,7 @@ def request_times(history: History) -> Tensor:
     if history.at is None:
         raise ValueError("request_time: found a history without `at`, the time of the request")
     at = history.at.unsqueeze(1)
+    # Time of the next position; wrong from a row's last event on, where the padding follows.
     following = torch.cat((history.times[:, 1:], at), 1)
     steps = torch.arange(following.shape[1], device=following.device)
     return torch.where(steps < (history.lengths - 1).unsqueeze(1), following, at)

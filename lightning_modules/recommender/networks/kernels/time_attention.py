@@ -52,6 +52,7 @@ def time_interval_attention(
         [B, H, L, D], differentiable once.
     """
     keys, values = relations.keys.to(query.dtype), relations.values.to(query.dtype)
+    # Drawn here and saved, because the backward kernels recompute the masks from the keys.
     if dropout and mask_keys is None:
         mask_keys = torch.empty(len(query), dtype=torch.int64, device=query.device).random_(-(2**63), None)
     return _TimeIntervalAttention.apply(query, key, value, keys, values, relations.intervals, dropout, mask_keys)
@@ -76,11 +77,13 @@ class _TimeIntervalAttention(torch.autograd.Function):
             # The kernels read each interval four times.
             intervals = intervals.to(torch.int16 if relation_keys.shape[1] <= 1 << 15 else torch.int32)
             launch = _Launch(query, relation_keys.shape[1], dropout, mask_keys)
+            # q_i . r^K of all intervals: [B, H, L, T + 1]. The kernel looks up a term for each pair.
             products = query @ relation_keys.mT
             mass = torch.zeros_like(products, dtype=torch.float32)
             mixed, log_sums = torch.empty_like(query), torch.empty_like(query[..., 0], dtype=torch.float32)
             launch(mix_values, query, key, value, products, intervals, *launch.masks, mixed, mass, log_sums)
             mass = mass.to(query.dtype)
+            # The kernel adds a_ij v_j. The terms a_ij r^V_ij are one product, after attention is summed by interval.
             mixed = (mixed + mass @ relation_values) * launch.scale
         ctx.save_for_backward(
             query, key, value, products, mass, mixed, log_sums, relation_keys, relation_values, intervals, mask_keys
@@ -100,13 +103,16 @@ class _TimeIntervalAttention(torch.autograd.Function):
         of_products = grad @ relation_values.mT
         inputs = query, key, value, grad, products, of_products, intervals, *launch.masks, log_sums, corrections
 
+        # The terms of r^K are added to the queries' gradient after the kernel, so it stays in float32 until then.
         grad_query = torch.empty_like(query, dtype=torch.float32)
+        # Zeros, because the kernel adds to it by atomics.
         grad_mass = torch.zeros_like(products, dtype=torch.float32)
         launch(differentiate_queries, *inputs, grad_query, grad_mass)
         grad_key, grad_value = torch.empty_like(key), torch.empty_like(value)
         launch(differentiate_keys, *inputs, grad_key, grad_value)
 
         by_interval = grad_mass.to(query.dtype)
+        # The saved query is scaled by 1 / sqrt(D) already, so only its own gradient lacks the factor.
         grad_query = (grad_query + by_interval @ relation_keys) * query.shape[-1] ** -0.5
         of_keys = torch.einsum("bhqt,bhqd->htd", by_interval, query)
         of_values = torch.einsum("bhqt,bhqd->htd", mass, grad)
@@ -126,6 +132,7 @@ class _Launch:
         self.tile = _tile(width, query.element_size())
         self.grid = (triton.cdiv(length, self.tile), batch * heads)
         dropped, self.scale = dropped_levels(dropout)
+        # A kernel's arguments are tensors also without dropout; the query stands in and is not read.
         self.masks: tuple[Tensor, Tensor] = (query, query)
         strides: tuple[int, ...] = 0, 0
         if dropout:
@@ -133,6 +140,7 @@ class _Launch:
             places = position_bits(heads, length, -(-length // 4)).to(query.device)
             self.masks, strides = (mask_keys, places), places.stride()[:2]
         self.sizes = heads, length, *strides, dropped
+        # tl.dot needs at least 16 columns and a power of two; the kernels mask the columns from D on.
         self.constants = {"T1": intervals, "D": width, "WIDTH": max(16, triton.next_power_of_2(width))}
         self.constants |= {"M": self.tile, "N": self.tile, "DROPOUT": dropout > 0}
         exact = torch.get_float32_matmul_precision() == "highest"

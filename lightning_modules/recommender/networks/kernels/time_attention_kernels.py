@@ -64,6 +64,7 @@ def mix_values(
 
     # First pass: the softmax's denominator with a running maximum, as in FlashAttention. Keys after the last query of
     # the program are never visited.
+    # Finite, because -inf minus -inf is NaN for the rows beyond the history's length.
     largest = tl.full([M], -1e30, tl.float32)
     total = tl.zeros([M], tl.float32)
     for start in range(0, tl.minimum(length, (block + 1) * M), N):

@@ -52,6 +52,7 @@ class GRULayers(nn.Module):
             if "bias" in name:
                 nn.init.zeros_(parameter)
             else:
+                # nn.GRU stacks its three gates in one matrix, whose fan-out would be three times too large for Xavier.
                 for gate in parameter.chunk(3):
                     nn.init.xavier_uniform_(gate)
 
