@@ -35,4 +35,5 @@ def average_over_shifts(network: Callable[[Tensor], Tensor], pixels: Tensor, shi
     copies = [framed[:, :, down : down + height, across : across + width] for down in offsets for across in offsets]
     logits = network(torch.cat(copies)).float()
     shares = logits.log_softmax(1).unflatten(0, (len(copies), -1))  # [shifts, B, K]
+    # log(1/n sum_i p_i), computed from logarithms, so that small probabilities do not become 0.
     return shares.logsumexp(0) - math.log(len(copies))

@@ -38,6 +38,7 @@ def waves(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
 
 def value_features(values: Tensor, present: Tensor) -> Tensor:
     """Return features [S, K, T, VALUE_FEATURES] of values [S, K, T]; 0 where a measurement is missing."""
+    # Extremes of the measured steps [S, K, 1]; infinite in a channel without measurements, which is masked below.
     top = values.masked_fill(~present, -math.inf).amax(-1, keepdim=True)
     low = values.masked_fill(~present, math.inf).amin(-1, keepdim=True)
     above, below = (values - low).masked_fill(~present, 0), (top - values).masked_fill(~present, 0)
@@ -136,8 +137,10 @@ class SeriesEncoder(nn.Module):
         inside = (steps < series.lengths[:, None]).unsqueeze(-1)  # [S, T, 1]
         inputs = value_features(series.values, series.present)
         if self.apart:
+            # Each channel is a row of its own: N = S K.
             inputs, inside = inputs.flatten(0, 1), inside.repeat_interleave(self.layout.channels, dim=0)
         else:
+            # All channels of a step are one input: N = S.
             inputs = inputs.transpose(1, 2).flatten(2)
         states = self.enter(inputs) * inside  # [N, T, H]
         if self.layout.tokens == "pooled":

@@ -63,6 +63,7 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, value: Tensor) -> Tensor:
+        # A copy, because all_reduce works in place and the argument belongs to the caller.
         value = value.clone()
         dist.all_reduce(value)
         return value

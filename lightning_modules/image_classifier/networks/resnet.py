@@ -51,6 +51,7 @@ class ResidualBlock(nn.Module):
         )
         nn.init.zeros_(last.weight)
         self.around: nn.Module = nn.Identity()
+        # Exactly the blocks that halve the resolution change the channels.
         if before != after:
             self.around = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), make_norm(norm, after))
 

@@ -12,6 +12,7 @@ def order_features(vectors: Tensor, learned: nn.Embedding | None, order: Feature
     """Return the features of views [V, N, C] and the learned vectors in an order. Gradients reach both."""
     assert learned is not None, "a tiling with an order has learned vectors"
     rows = learned(torch.arange(learned.num_embeddings, device=vectors.device))
+    # [learned + V N, C]: the learned vectors come first, as the indices of the order count them.
     table = torch.cat((rows.to(vectors.dtype), vectors.flatten(0, 1)))
     # Unlike indexing, the gradient of an embedding is deterministic on every device.
     return Features(F.embedding(order.indices, table), order.counts)

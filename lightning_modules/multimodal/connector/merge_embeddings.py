@@ -33,6 +33,7 @@ def merge_features_into_embeddings(
         ValueError: a chat has more or fewer features than placeholders; the message names its sample.
     """
     places = (chats.tokens == placeholder).flatten()
+    # One tensor, so that the truth value is read from the device once.
     agree = (chats.placeholders == counts).all() & (places.sum() == len(features)) & (counts.sum() == len(features))
     if not agree:
         raise ValueError(_disagreement(chats, int(places.sum()), len(features), counts))

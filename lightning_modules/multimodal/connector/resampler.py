@@ -65,7 +65,7 @@ class ResamplerLayer(nn.Module):
     @override
     def forward(self, queries: Tensor, features: Tensor) -> Tensor:
         normed = self.query_norm(queries)
-        context = torch.cat((self.feature_norm(features), normed), dim=1)
+        context = torch.cat((self.feature_norm(features), normed), dim=1)  # [S, N + Q, C]
         keys, values = self.answer(context).chunk(2, dim=-1)
         heads = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.ask(normed), keys, values))
         attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)

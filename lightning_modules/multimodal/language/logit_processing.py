@@ -49,6 +49,7 @@ def require_known_scores(network: "PreTrainedModel") -> None:
     # Lightning builds models with the accelerator as the default device; a CPU generator needs the CPU.
     draws = torch.Generator().manual_seed(0)
     states = torch.randn((1, 1, layer.weight.shape[1]), generator=draws, device="cpu").to(layer.weight)
+    # Scaled so that the largest logit is _PROBE_MAX, where a cap shows.
     states *= _PROBE_MAX / layer(states).abs().max().clamp_min(torch.finfo(states.dtype).tiny)
     ours = final_scores(layer(states), network.config).float()
     output = MoeModelOutputWithPast(last_hidden_state=states)
@@ -57,6 +58,7 @@ def require_known_scores(network: "PreTrainedModel") -> None:
     try:
         theirs = network(input_ids=torch.zeros((1, 1), dtype=torch.int64, device=states.device), use_cache=False).logits
     finally:
+        # Removes the attribute of the instance, so the method of the class is in force again.
         del decoder.forward
     if not (theirs.float() - ours).abs().max() <= 0.02 * ours.abs().max():
         raise ValueError(
