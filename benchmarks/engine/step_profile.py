@@ -31,13 +31,13 @@ INTERVAL = 0.002
 """CPU seconds between two samples."""
 
 ROWS = {
-    "forward pass": ("benchmarks/engine/tower.py:squared_errors",),
+    "forward pass": ("benchmarks/engine/mlp.py:squared_errors",),
     "backward pass": ("torch/_tensor.py", "torch/autograd/"),
     "optimizer and schedule": ("torch/optim/", "accelerate/optimizer.py", "accelerate/scheduler.py"),
     "clipping and its norm": ("torch/nn/utils/clip_grad.py", "engine/optim/grad_norm.py"),
     "exact mean and counters": ("engine/optim/global_loss_mean.py", "engine/distributed/step_counters.py"),
     "seed of the step": ("engine/determinism/",),
-    "loader": ("engine/data/", "torch/utils/data/", "accelerate/data_loader.py", "benchmarks/engine/tower.py:"),
+    "loader": ("engine/data/", "torch/utils/data/", "accelerate/data_loader.py", "benchmarks/engine/mlp.py:"),
     "logging": ("trainer/connectors/logger_connector/", "torchmetrics/"),
     "code of callbacks": ("callbacks/",),
     "calls of callbacks": ("lightning/pytorch/trainer/call.py",),

@@ -31,8 +31,8 @@ def stack(*places):
         (["/x/engine/module.py:backward", "/x/lib/json/decoder.py:decode"], "engine's module"),
         (["/x/benchmarks/engine/trainings.py:bare", "/x/torch/optim/adam.py:step"], "optimizer and schedule"),
         (["/x/benchmarks/engine/trainings.py:bare"], "loop"),
-        (["/x/engine/data/dataloader.py:load", "/x/benchmarks/engine/tower.py:get"], "loader"),
-        (["/x/benchmarks/engine/tower.py:squared_errors", "/x/torch/nn/modules/linear.py:forward"], "forward pass"),
+        (["/x/engine/data/dataloader.py:load", "/x/benchmarks/engine/mlp.py:get"], "loader"),
+        (["/x/benchmarks/engine/mlp.py:squared_errors", "/x/torch/nn/modules/linear.py:forward"], "forward pass"),
     ],
 )
 def test_a_stack_belongs_to_its_innermost_row(places, row):
