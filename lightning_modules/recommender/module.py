@@ -238,8 +238,7 @@ class SequentialRecommender(RankingModule):
     @override
     def on_train_batch_start(self, batch: Sequence[TrainBatch], batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]  # A connector sets it.
-        self.encoder.collect_diagnostics = (self.trainer.global_step + 1) % every == 0
+        self.encoder.collect_diagnostics = self.is_log_step
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender import module as recommender
 from lightning_modules.recommender.losses import next_item
+from tests.conftest import TINY
 
 V, LONGEST, ROWS = 13, 10, 9
 SMALL = {"hidden_size": 8, "num_heads": 2, "dropout": 0.0, "time_span": 16}
@@ -137,6 +138,13 @@ def test_hyper_connections_are_logged_on_demand():
     of_all = module.logged["mhc/stream_spread"]
     module.training_loss([longest])
     assert of_all == module.logged["mhc/stream_spread"] > 0
+
+
+@pytest.mark.parametrize(("interval", "steps"), [(0, []), (2, [2, 4])])
+def test_hyper_connections_are_logged_at_the_interval_of_the_trainer(lockstep, interval, steps):
+    limits = ["--trainer.max_steps", "4", "--trainer.limit_val_batches", "0"]
+    logged = ["--trainer.log_every_n_steps", str(interval), "--model.init_args.residual", "mhc"]
+    assert sorted(lockstep("fit", *TINY, *limits, *logged, name="a").series("mhc/gain")) == steps
 
 
 @pytest.mark.parametrize("residual", ["plain", "mhc", "gated"])
