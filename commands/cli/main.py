@@ -46,7 +46,7 @@ from commands.launch.env_variables_cluster import EnvVariablesEnvironment
 from commands.launch.launched_processes import exit_code_for_rank, launched_processes, mark_parent
 from commands.launch.local_rank import without_local_rank
 from commands.launch.restart_detection import connect_with_prefix, restart_prefix
-from commands.runs.config_diff import changed_evaluation_keys
+from commands.runs.evaluation_settings import changed_evaluation_keys
 from commands.runs.run_directory import write_config
 from commands.runs.start import RunStart
 from engine.datamodule import LockstepDataModule

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from commands.report.config_diff import Settings, differences, group_name, read_settings, seed_groups
 from commands.report.event_log import RunEvents, read_events
 from commands.report.metric_series import MetricHistory, read_metrics
 from commands.report.sample_history import read_examples
+from commands.report.settings_diff import Settings, differences, group_name, read_settings, seed_groups
 from engine.io.json_records import parse_json
 from engine.telemetry.energy_file import read_energy
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from commands.report.comparable import answer_problem, rank_problem
-from commands.report.config_diff import read_settings
 from commands.report.saved_answers import SavedAnswers, read_answers
 from commands.report.saved_ranks import STAGES, OtherSettingsError, SavedRanks, read_ranks
+from commands.report.settings_diff import read_settings
 from commands.report.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run

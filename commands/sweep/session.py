@@ -13,8 +13,8 @@ from typing import IO
 
 import yaml
 
-from commands.report.config_diff import read_settings
 from commands.report.main import is_run, write_page
+from commands.report.settings_diff import read_settings
 from commands.report.study import StudySummary
 from commands.runs.run_names import make_runs_folder
 from commands.sweep.command import Command

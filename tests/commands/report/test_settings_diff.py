@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands.report.config_diff import differences, flatten, group_name, read_settings, seed_groups
+from commands.report.settings_diff import differences, flatten, group_name, read_settings, seed_groups
 from tests.commands.report.recorded import Recorded
 
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from commands.runs.config_diff import changed_evaluation_keys
+from commands.runs.evaluation_settings import changed_evaluation_keys
 
 OWN = {
     "model": {"class_path": "Network", "init_args": {"width": 8}},
