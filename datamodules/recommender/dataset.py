@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from datamodules.recommender.batch import EventCoding, RankingBatch, SampledItems, TrainBatch
-from datamodules.recommender.event_validation import validate_events
 from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.event_coding import CodedEvents
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
 from datamodules.recommender.negatives.popularity import target_counts
+from datamodules.recommender.stored_event_check import validate_events
 from datamodules.recommender.user_histories import HistoryRows, find_rows, gather, gather_history, times_at, to_tensor
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import hash_integers

@@ -1,4 +1,4 @@
-"""Validates the sequences of a batch.
+"""Checks the stored events of a batch; files of interactions are validated in `reading/`.
 
 A store is validated when it is written, but may be corrupted later. An invalid item id would crash the process in the
 embedding kernel, on a GPU without naming the sample; a decreasing time would give negative intervals.
