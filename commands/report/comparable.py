@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from commands.report.saved_answers import SavedAnswers
 
 if TYPE_CHECKING:
-    from lightning_modules.recommender.ranks.rank_file import UserRanks
+    from lightning_modules.recommender.item_ranks.rank_file import UserRanks
 
 
 def rank_problem(names: Sequence[str], a: "UserRanks", b: "UserRanks") -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lightning_modules.recommender.ranks.rank_file import UserRanks
+    from lightning_modules.recommender.item_ranks.rank_file import UserRanks
 
 DIFFERING = 20
 """Number of samples that a page shows: the samples on which the runs differ most."""
@@ -89,7 +89,7 @@ def _compare_ranks(folders: Sequence[Path], found: Sequence[SavedRanks], cutoffs
     places, runs, remarks = _comparable(names, kept, rank_problem, missing)
     if len(runs) < 2:
         return Comparison(remarks)
-    from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
+    from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
 
     table, first = gains(cutoffs), runs[0]
     where = "test" if first.header.stage == "test" else "validation"
@@ -137,7 +137,7 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | Non
         return Comparison(remarks)
     import numpy as np
 
-    from lightning_modules.recommender.ranks.rank_metrics import Gains
+    from lightning_modules.recommender.item_ranks.rank_metrics import Gains
 
     points = np.array([[answer.points / answer.possible for answer in run.answers] for run in runs])
     # The tests count classes of equal values; answers have few different values.

@@ -10,7 +10,7 @@ from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 
 if TYPE_CHECKING:
-    from lightning_modules.recommender.ranks.rank_file import UserRanks
+    from lightning_modules.recommender.item_ranks.rank_file import UserRanks
 
 STAGES = ("test", "val")
 """Evaluations whose ranks are saved, in order of preference."""
@@ -37,7 +37,7 @@ def read_ranks(folder: Path) -> SavedRanks:
     stages = [stage for stage in STAGES if (folder / f"ranks-{stage}.npz").is_file()]
     if not stages:
         return {}
-    from lightning_modules.recommender.ranks.rank_file import rank_file, read_ranks
+    from lightning_modules.recommender.item_ranks.rank_file import rank_file, read_ranks
 
     found = {stage: read_ranks(rank_file(folder, stage)) for stage in stages}
     if "test" in found:
@@ -51,7 +51,7 @@ def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
     logged = latest_value(folder / "metrics.jsonl", name)
     if logged is None:
         return
-    from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
+    from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
 
     table = gains((10,))
     own = float(table.values[rank_classes(ranks.rank, table), table.names.index("ndcg@10")].mean())

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lightning_modules.recommender.ranks.paired_test import Difference
-    from lightning_modules.recommender.ranks.rank_metrics import Gains
+    from lightning_modules.recommender.item_ranks.paired_test import Difference
+    from lightning_modules.recommender.item_ranks.rank_metrics import Gains
 
 
 class Comparison(NamedTuple):
@@ -46,8 +46,8 @@ def compare_scored(scored: ScoredRuns, remarks: Sequence[str], differing: dict[s
     """
     import numpy as np
 
-    from lightning_modules.recommender.ranks.bootstrap import RESAMPLES, SEED, bootstrap_means
-    from lightning_modules.recommender.ranks.paired_test import compare_classes, holm
+    from lightning_modules.recommender.item_ranks.bootstrap import RESAMPLES, SEED, bootstrap_means
+    from lightning_modules.recommender.item_ranks.paired_test import compare_classes, holm
 
     names, size = scored.names, len(scored.table.values)
     exact = scored.test.startswith("exact")

@@ -11,10 +11,10 @@ from datamodules.recommender.batch import History, RankingBatch, Scorer
 from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
 from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
+from lightning_modules.recommender.item_ranks.collected_ranks import CollectedRanks
 from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
 from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
-from lightning_modules.recommender.ranks.collected_ranks import CollectedRanks
 
 log = logging.getLogger("lockstep")
 

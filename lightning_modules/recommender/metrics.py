@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from lightning_modules.recommender.item_ranks.rank_metrics import gain_of_rank
 from lightning_modules.recommender.item_scores import DividedScores, Scores, as_blocks, count_ahead
-from lightning_modules.recommender.ranks.rank_metrics import gain_of_rank
 
 
 def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
@@ -54,7 +54,7 @@ def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tenso
 class RankingMetrics(Metric):
     """HR@k, NDCG@k and MRR@k of held-out items, one per user.
 
-    A user has one relevant item. The formulas are in `ranks/rank_metrics.py`.
+    A user has one relevant item. The formulas are in `item_ranks/rank_metrics.py`.
 
     Args:
         protocol: "" for full ranking. The name of a sampled protocol becomes a prefix (``sampled_100/hr@10``), so that

@@ -26,9 +26,9 @@ from lightning_modules.recommender.features.event_inputs import event_feature_si
 from lightning_modules.recommender.features.exported_encoder import with_item_vectors
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
+from lightning_modules.recommender.item_ranks.collected_ranks import write_ranks
 from lightning_modules.recommender.item_scores import Scores
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-from lightning_modules.recommender.ranks.collected_ranks import write_ranks
 from lightning_modules.recommender.recommendations import Recommendations
 from lightning_modules.recommender.sample_previews import UserPreview, example, user_preview
 

@@ -13,7 +13,7 @@ from lightning_modules.recommender.features.feature_encoder import FeatureEncode
 from lightning_modules.recommender.item_scores import DividedScores, ItemScores
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-from lightning_modules.recommender.ranks.divided_table import TableScores
+from lightning_modules.recommender.sharded_scores import TableScores
 
 
 class NextItemScores:

@@ -11,7 +11,7 @@ from commands.sweep.summary import write_summary
 from engine.telemetry.energy_file import Joules, write_energy
 from engine.telemetry.events import EVENTS
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
-from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode
+from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded, killed_and_resumed
 from tests.support.outputs import browser
 

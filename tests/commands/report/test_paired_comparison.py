@@ -8,7 +8,7 @@ import pytest
 
 from commands.report.main import main
 from commands.report.paired_comparison import compare_runs
-from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode
+from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded
 from tests.conftest import REPOSITORY
 

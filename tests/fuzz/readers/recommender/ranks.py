@@ -72,7 +72,7 @@ class Ranks(Reader):
 
     def read(self, path: Path) -> Any:
         from commands.report.paired_comparison import compare_runs
-        from lightning_modules.recommender.ranks.rank_file import read_ranks
+        from lightning_modules.recommender.item_ranks.rank_file import read_ranks
 
         compare_runs([path.parent, path.parents[1] / "b"])
         found = read_ranks(path)

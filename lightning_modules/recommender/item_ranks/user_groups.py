@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.recommender.ranks.rank_file import UserRanks
+from lightning_modules.recommender.item_ranks.rank_file import UserRanks
 
 
 class UserGroup(NamedTuple):

@@ -14,8 +14,8 @@ from datamodules.recommender.interface import RecommenderData
 from engine.distributed.collectives import all_gather_rows
 from engine.io.atomic_file import flush_folder, write_temp
 from lightning_modules.recommender.baselines import Popularity
-from lightning_modules.recommender.ranks.item_groups import popularity_bounds
-from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks, encode, rank_file
+from lightning_modules.recommender.item_ranks.item_groups import popularity_bounds
+from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode, rank_file
 
 log = logging.getLogger("lockstep")
 

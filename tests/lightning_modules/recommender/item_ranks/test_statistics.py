@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightning_modules.recommender.item_ranks import bootstrap
+from lightning_modules.recommender.item_ranks import paired_test as test_module
+from lightning_modules.recommender.item_ranks.bootstrap import metric_intervals
+from lightning_modules.recommender.item_ranks.paired_test import holm, mcnemar, paired_test
+from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
 from lightning_modules.recommender.metrics import RankingMetrics
-from lightning_modules.recommender.ranks import bootstrap
-from lightning_modules.recommender.ranks import paired_test as test_module
-from lightning_modules.recommender.ranks.bootstrap import metric_intervals
-from lightning_modules.recommender.ranks.paired_test import holm, mcnemar, paired_test
-from lightning_modules.recommender.ranks.rank_metrics import gains, rank_classes
 
 TABLE = gains((1, 5, 10))
 MANY = 10_000

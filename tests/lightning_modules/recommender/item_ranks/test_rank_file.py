@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.ranks.rank_file import RankFileError, RankHeader, UserRanks, encode, read_ranks
+from lightning_modules.recommender.item_ranks.rank_file import RankFileError, RankHeader, UserRanks, encode, read_ranks
 
 HEADER = RankHeader("test", "", 26, 40, 3)
 

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.ranks.rank_file import RankHeader, UserRanks
-from lightning_modules.recommender.ranks.user_groups import user_groups
+from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks
+from lightning_modules.recommender.item_ranks.user_groups import user_groups
 
 
 def grouped(history, popularity, head_from=40, tail_to=3):

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.recommender.ranks.bootstrap import RESAMPLES, SEED, Interval, bootstrap_means
-from lightning_modules.recommender.ranks.rank_metrics import Floats, Gains, rank_classes
+from lightning_modules.recommender.item_ranks.bootstrap import RESAMPLES, SEED, Interval, bootstrap_means
+from lightning_modules.recommender.item_ranks.rank_metrics import Floats, Gains, rank_classes
 
 SIGNIFICANT = 0.05
 """p-value below which a difference is significant."""

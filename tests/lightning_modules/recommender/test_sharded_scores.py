@@ -7,10 +7,10 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 
 from engine.distributed.row_shards import shard_rows
+from lightning_modules.recommender import sharded_scores
 from lightning_modules.recommender.item_scores import ItemScores, best_items
 from lightning_modules.recommender.metrics import candidate_ranks, ranks
-from lightning_modules.recommender.ranks import divided_table
-from lightning_modules.recommender.ranks.divided_table import TableScores
+from lightning_modules.recommender.sharded_scores import TableScores
 
 RANKS, C = 3, 2
 
@@ -24,7 +24,7 @@ def compare(rank, rendezvous):
     mesh = init_device_mesh("cpu", (RANKS,))
     users, histories = (3, 1, 2)[rank], (2, 4, 0)[rank]
     for items, block_bytes in ((1, 1 << 20), (2, 1 << 20), (10, 1 << 20), (10, 3 * 4 * 2 * 3)):
-        divided_table.BLOCK_BYTES = block_bytes  # the last one has blocks of two items or more
+        sharded_scores.BLOCK_BYTES = block_bytes  # the last one has blocks of two items or more
         # Vectors of small integers: products are exact, and there are many ties.
         table = whole_numbers(items + 1, C, low=-1, high=2, seed=items).float()
         states = whole_numbers(users, C, low=-1, high=2, seed=rank).float()

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.ranks.item_groups import popularity_bounds
+from lightning_modules.recommender.item_ranks.item_groups import popularity_bounds
 
 
 def test_bounds_of_a_catalogue():

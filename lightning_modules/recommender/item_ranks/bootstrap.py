@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.recommender.ranks.rank_metrics import Floats, Gains, rank_classes
+from lightning_modules.recommender.item_ranks.rank_metrics import Floats, Gains, rank_classes
 
 RESAMPLES = 10_000
 SEED = 0
