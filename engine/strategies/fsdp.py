@@ -42,7 +42,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
     weights, such as embeddings and heads, are gathered for the whole step: tied weights are used at both ends of the
     network, and the number of calls of a head may differ between ranks, which would otherwise wait for each other.
 
-    Tables that are trained by rows (see `RowTable`) are divided among all ranks and never gathered.
+    Tables that are trained by rows (see `RowTable`) are sharded over all ranks and never gathered.
 
     In mixed precision weights are gathered in bf16 and gradients are summed in float32.
 
@@ -118,7 +118,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
 
         self._tables = getattr(model, "row_tables", [])
         if not isinstance(model, FSDPModule):  # else an earlier command of this process has sharded it
-            self._divide_tables(model)
+            self._shard_tables(model)
             self.shard(model)
             for name in _STEPS:
                 register_fsdp_forward_method(model, name)
@@ -130,7 +130,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
             table.follow(model)
         return model
 
-    def _divide_tables(self, model: nn.Module) -> None:
+    def _shard_tables(self, model: nn.Module) -> None:
         from torch.distributed.device_mesh import init_device_mesh
 
         for table in self._tables:

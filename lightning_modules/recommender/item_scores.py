@@ -103,8 +103,8 @@ class PrecomputedScores:
         return self.scores.gather(1, items)
 
 
-class DividedScores(ABC):
-    """Scores of items that are divided among the ranks. Every method is a collective.
+class ShardedScores(ABC):
+    """Scores of items that are sharded over the ranks. Every method is a collective.
 
     Attributes:
         num_items: number of items on all ranks.
@@ -113,7 +113,7 @@ class DividedScores(ABC):
     num_items: int
 
     @abstractmethod
-    def row(self, row: int) -> "DividedScores":
+    def row(self, row: int) -> "ShardedScores":
         """Return the scores of one of this rank's users."""
 
     @abstractmethod
@@ -129,11 +129,11 @@ class DividedScores(ABC):
         """Return the best items of each row; see `best_items`."""
 
 
-Scores = ItemScores | PrecomputedScores | DividedScores | Tensor
+Scores = ItemScores | PrecomputedScores | ShardedScores | Tensor
 """Scores of all items for B users; a tensor is [B, V + 1], with column 0 ignored."""
 
 
-def as_blocks(scores: Scores) -> ItemScores | PrecomputedScores | DividedScores:
+def as_blocks(scores: Scores) -> ItemScores | PrecomputedScores | ShardedScores:
     """Return scores that can be read in blocks, or whose ranks read them in blocks."""
     return PrecomputedScores(scores) if isinstance(scores, Tensor) else scores
 
@@ -184,7 +184,7 @@ def best_items(
     """
     scores = as_blocks(scores)
     number = min(number, scores.num_items)
-    if isinstance(scores, DividedScores):
+    if isinstance(scores, ShardedScores):
         return scores.best_items(number, seen, excluded)
     items = values = None
     for block in scores.blocks():

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lightning_modules.recommender.item_ranks.rank_metrics import gain_of_rank
-from lightning_modules.recommender.item_scores import DividedScores, Scores, as_blocks, count_ahead
+from lightning_modules.recommender.item_scores import Scores, ShardedScores, as_blocks, count_ahead
 
 
 def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
@@ -30,7 +30,7 @@ def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
         [B] int64, from 1 to V; 0 in rows without a target.
     """
     scores = as_blocks(scores)
-    if isinstance(scores, DividedScores):
+    if isinstance(scores, ShardedScores):
         return scores.count_ahead(target, seen) * (target > 0)
     return count_ahead(scores, scores.of(target[:, None]), target, seen) * (target > 0)
 

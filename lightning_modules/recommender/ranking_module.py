@@ -100,7 +100,7 @@ class RankingModule(LockstepModule[RecommenderData]):
         if self.preview_reservoir.number:
             users = batch.users.tolist()
             rows: list[int | None] = [*self.preview_reservoir.rows_to_keep(users)]
-            if self.next_item_scores.is_divided:  # each rank scores items for the users of all
+            if self.next_item_scores.is_sharded:  # each rank scores items for the users of all
                 rows += [None] * (max(all_gather_objects(len(rows))) - len(rows))
             for row in rows:
                 shown = user_preview(scores, batch, row or 0, self.remove_seen)

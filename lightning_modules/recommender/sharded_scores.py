@@ -1,4 +1,4 @@
-"""Scores the items of a table whose rows are divided among the ranks.
+"""Scores the items of a table whose rows are sharded over the ranks.
 
 The states of all users go to all ranks, and each rank scores its own items for all of them. So the item vectors, which
 are many, stay where they are, and only states, counts and best items, which are few, are exchanged.
@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from engine.distributed.collectives import all_gather_matrices, all_gather_tensor
 from engine.distributed.row_shards import own_rows
-from lightning_modules.recommender.item_scores import BLOCK_BYTES, DividedScores, ItemScores, best_items, count_ahead
+from lightning_modules.recommender.item_scores import BLOCK_BYTES, ItemScores, ShardedScores, best_items, count_ahead
 
 
-class TableScores(DividedScores):
-    """Scores of the items of a divided table for the users of each rank.
+class TableScores(ShardedScores):
+    """Scores of the items of a sharded table for the users of each rank.
 
     Every rank must make the same calls. The users of a rank are scored apart from those of others, by the products of
     matrices of the shape that they have in one process, but for the number of items.

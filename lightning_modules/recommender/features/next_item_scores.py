@@ -10,7 +10,7 @@ from datamodules.recommender.batch import History
 from engine.distributed.row_shards import is_sharded, look_up
 from engine.optim.row_table import RowTable
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
-from lightning_modules.recommender.item_scores import DividedScores, ItemScores
+from lightning_modules.recommender.item_scores import ItemScores, ShardedScores
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.sharded_scores import TableScores
@@ -32,7 +32,7 @@ class NextItemScores:
         self._vectors: Tensor | None = None
 
     @property
-    def is_divided(self) -> bool:
+    def is_sharded(self) -> bool:
         """Whether ranks hold different item vectors, so that every use of the scores is a collective."""
         return any(is_sharded(table.weight) for table in self._row_tables)
 
@@ -40,15 +40,15 @@ class NextItemScores:
         """Forget the item vectors. Call it after weights have changed."""
         self._vectors = None
 
-    def __call__(self, history: History, num_items: int | None = None) -> ItemScores | DividedScores:
+    def __call__(self, history: History, num_items: int | None = None) -> ItemScores | ShardedScores:
         """Return the scores of N items for histories of B users, which are computed block by block where they are read.
 
         Args:
             history: the histories.
             num_items: N, to skip items that occur in no interaction; None: all recommendable items.
         """
-        if self.is_divided:
-            return self._divided(history, self._row_tables[0].weight)
+        if self.is_sharded:
+            return self._sharded(history, self._row_tables[0].weight)
         if self.features is None:
             return ItemScores(encode_last_position(self.encoder, history), self.encoder.output_weight)
         if self._vectors is None:
@@ -56,7 +56,7 @@ class NextItemScores:
         states = encode_last_position(partial(self.encoder, item_vectors=self._vectors), history)
         return ItemScores(states, self._vectors[1 : None if num_items is None else num_items + 1])
 
-    def _divided(self, history: History, table: Tensor) -> TableScores:
+    def _sharded(self, history: History, table: Tensor) -> TableScores:
         items = torch.cat([history.items.new_zeros(1), history.items.flatten()])  # place 0 is padding
         items, places = torch.unique(items, return_inverse=True)
         encoder = partial(self.encoder, item_vectors=look_up(table, items))

@@ -1,4 +1,4 @@
-"""Ranks, scores and best items over a table divided over three gloo ranks, as over the whole table."""
+"""Ranks, scores and best items over a table sharded over three gloo ranks, as over the whole table."""
 
 import math
 
@@ -34,20 +34,20 @@ def compare(rank, rendezvous):
         seen = whole_numbers(users, histories, low=0, high=items + 1, seed=rank + 20)
         mask = torch.zeros(items + 1, dtype=torch.bool)
         mask[items // 2 + 1] = True
-        divided, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
-        assert divided.num_items == items
-        torch.testing.assert_close(divided.of(seen), alone.of(seen), rtol=0, atol=0, equal_nan=True)
-        assert ranks(divided, target, seen).equal(ranks(alone, target, seen))
-        assert ranks(divided, target).equal(ranks(alone, target))
+        sharded, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
+        assert sharded.num_items == items
+        torch.testing.assert_close(sharded.of(seen), alone.of(seen), rtol=0, atol=0, equal_nan=True)
+        assert ranks(sharded, target, seen).equal(ranks(alone, target, seen))
+        assert ranks(sharded, target).equal(ranks(alone, target))
         candidates = whole_numbers(users, 3, low=1, high=items + 1, seed=rank + 30)
-        assert candidate_ranks(divided, target, candidates).equal(candidate_ranks(alone, target, candidates))
-        last = ranks(divided.row(users - 1), target[-1:], seen[-1:])
+        assert candidate_ranks(sharded, target, candidates).equal(candidate_ranks(alone, target, candidates))
+        last = ranks(sharded.row(users - 1), target[-1:], seen[-1:])
         assert last.equal(ranks(alone, target, seen)[-1:])
         states = states.nan_to_num()
-        divided, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
+        sharded, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
         for number in (1, 4, 20):
             for excluded in (None, mask):
-                found, expected = (best_items(scores, number, seen, excluded) for scores in (divided, alone))
+                found, expected = (best_items(scores, number, seen, excluded) for scores in (sharded, alone))
                 assert found[1].equal(expected[1])
                 real = expected[1] > -math.inf
                 assert found[0][real].equal(expected[0][real]), "the smaller item first, of equal scores"

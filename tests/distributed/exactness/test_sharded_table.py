@@ -1,4 +1,4 @@
-"""Trainings whose item vectors are divided by rows among the ranks, as one process trains and ranks them whole."""
+"""Trainings whose item vectors are sharded by rows among the ranks, as one process trains and ranks them whole."""
 
 import shutil
 import signal
@@ -88,10 +88,10 @@ def equal_states(one, other):
 def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, form, options):
     """On as many to the bit, after a kill, too. One process has the whole table and no shards."""
     options = [*options, *CLIPPED]
-    divided, save = [*options, *shards(form)], ["--last_checkpoint.every_n_steps", "5"]
+    sharded, save = [*options, *shards(form)], ["--last_checkpoint.every_n_steps", "5"]
     alone = lockstep("fit", *options, *steps(12), name="alone")
-    straight = ended(team("fit", *divided, *steps(12), name="straight", processes=2))
-    begun = team("fit", *divided, *save, *steps(1000), name="begun", processes=2)
+    straight = ended(team("fit", *sharded, *steps(12), name="straight", processes=2))
+    begun = team("fit", *sharded, *save, *steps(1000), name="begun", processes=2)
     begun.wait_for("checkpoints/last.ckpt")
     for process in range(2):
         begun.signal(process, signal.SIGKILL)
@@ -102,15 +102,15 @@ def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, for
     resumed = ["--ckpt_path", "last", *steps(12)]
     lockstep("fit", *options, *resumed, name="1")
     for processes in (2, 3):
-        ended(team("fit", *divided, *resumed, name=str(processes), processes=processes))
+        ended(team("fit", *sharded, *resumed, name=str(processes), processes=processes))
     assert runs[2].series("train/loss") == straight.series("train/loss"), "to the bit"
     equal_states(content(runs[2], form), content(straight, form))
     for run in (straight, *runs.values()):
         same(run, alone, ["train/loss", "train/gradient_norm"])
-    whole, divided = content(alone, "full"), content(runs[3], form)
-    assert whole["state_dict"].keys() == divided["state_dict"].keys()
+    whole, sharded = content(alone, "full"), content(runs[3], form)
+    assert whole["state_dict"].keys() == sharded["state_dict"].keys()
     torch.testing.assert_close(
-        divided["state_dict"]["encoder.items.weight"], whole["state_dict"]["encoder.items.weight"], rtol=0, atol=1e-3
+        sharded["state_dict"]["encoder.items.weight"], whole["state_dict"]["encoder.items.weight"], rtol=0, atol=1e-3
     )
 
 
