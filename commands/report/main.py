@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from commands.report.paired_comparison import compare_runs
 from commands.report.significance import NOT_COMPARED, Comparison
 from commands.report.study import SUMMARY, StudySummary, read_study
 from engine.health.exit_codes import ExitCode
-from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.atomic_file import write_atomically
 from engine.io.html_page import html_page, replace_non_finite
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import HELP, OPTION, runs_folder
@@ -215,8 +214,7 @@ def write_page(
     scripts = [PAGES / f"{name}.js" for name in SCRIPTS]
     text = html_page(f"{title} – run report", data, scripts, [PAGES / "run_report.css"]).encode("utf-8", "replace")
     # a page that a browser has open is replaced at once, and an error leaves the earlier page in place
-    os.replace(write_temp(page, lambda file: file.write(text), lambda _: None), page)
-    flush_folder(page.parent)
+    write_atomically(page, text)
 
 
 def _cutoff(text: str) -> int:

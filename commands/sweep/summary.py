@@ -1,7 +1,6 @@
 """Writes the summary of a study for the report, and prints its trials and the command of the best."""
 
 import json
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from commands.report.study import SUMMARY, StudySummary, TrialSummary
 from commands.sweep.settings import SweepSettings
 from commands.sweep.study import MESSAGE, STEP, SweepStudy, trial_name
 from commands.sweep.trial_process import setting
-from engine.io.atomic_file import write_temp
+from engine.io.atomic_file import write_atomically
 from engine.io.html_page import replace_non_finite
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
@@ -47,7 +46,7 @@ def write_summary(summary: StudySummary, folder: Path) -> None:
     """Write study.json into the folder of a study, whose lock the caller holds."""
     text = json.dumps(replace_non_finite(summary.fields()), ensure_ascii=False, indent=1, allow_nan=False)
     content = (text + "\n").encode("utf-8", "replace")
-    os.replace(write_temp(folder / SUMMARY, lambda file: file.write(content), lambda _: None), folder / SUMMARY)
+    write_atomically(folder / SUMMARY, content)
 
 
 def described(trial: TrialSummary) -> str:

@@ -60,6 +60,16 @@ def write_temp(path: Path, write: Callable[[IO[bytes]], object], check: Callable
     return temporary
 
 
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file that is complete under its name, or absent, or as it was, also after a power failure.
+
+    Raises:
+        OSError: the disk refused the content; an existing file is unchanged.
+    """
+    os.replace(write_temp(path, lambda file: file.write(content), lambda _: None), path)
+    flush_folder(path.parent)
+
+
 @contextmanager
 def atomic_directory(folder: Path) -> Iterator[Path]:
     """Yield a temporary directory that is flushed and renamed to `folder` at the end, or deleted after an error.

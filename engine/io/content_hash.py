@@ -15,12 +15,11 @@ blocks. Which changes are found:
 
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from engine.io.atomic_file import write_temp
+from engine.io.atomic_file import write_atomically
 from engine.io.file_hash import hash_file, hash_samples
 
 log = logging.getLogger("lockstep")
@@ -69,12 +68,8 @@ class ContentHashes:
         path = folder / REMEMBERED
         # Read again: another process may have remembered other files meanwhile.
         text = json.dumps({**_read(path), **self._new}, indent=1).encode()
-
-        def write(file: IO[bytes]) -> None:
-            file.write(text)
-
         try:
-            os.replace(write_temp(path, write, lambda temporary: None), path)
+            write_atomically(path, text)
         except OSError as error:
             log.debug("%s cannot be written: %s", path, error)
 

@@ -5,12 +5,11 @@ of `GradedAnswer`. Samples are in ascending order, so the file is the same for e
 """
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.atomic_file import write_atomically
 
 VERSION = 1
 FILE = "answers-test.jsonl"
@@ -52,8 +51,7 @@ def write_graded_answers(folder: Path, metric: str, answers: Iterable[GradedAnsw
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     path = folder / FILE
     # "replace": a lone surrogate, which UTF-8 cannot encode, becomes a question mark.
-    os.replace(write_temp(path, lambda file: file.write(text.encode("utf-8", "replace")), lambda _: None), path)
-    flush_folder(folder)
+    write_atomically(path, text.encode("utf-8", "replace"))
     return path
 
 

@@ -10,17 +10,16 @@ The key is a hash of file contents and settings, so a document that is only move
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import DOCUMENT, IngestedDocument
 from datamodules.document_qa.ingestion.sources import FileStamp, digest, file_stamp, page_images
 from engine.data.errors import UnreadableDocumentError
-from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
+from engine.io.atomic_file import remove_leftovers, write_atomically
 from engine.io.json_checksum import has_wrong_checksum, with_checksum
 
 _KNOWN, _DOCUMENTS, _LOCKS, BROKEN = "known.json", "documents", "locks", "broken.json"
@@ -121,11 +120,7 @@ class Cache:
         known = SourceRecord(stamps, mark + hashlib.sha256(repr(stamps).encode()).hexdigest())
         text = json.dumps({"reason": reason, **self.settings.identity}, ensure_ascii=False).encode(errors=_ESCAPED)
         marker = self.place(self.key(known.content)) / BROKEN
-
-        def write(file: IO[bytes]) -> None:
-            file.write(text)
-
-        os.replace(write_temp(marker, write, lambda hidden: None), marker)
+        write_atomically(marker, text)
         return known
 
     def remember(self, found: dict[str, SourceRecord]) -> None:
@@ -138,13 +133,7 @@ class Cache:
             }
             content = with_checksum({"documents": documents})
             text = json.dumps(content, ensure_ascii=False, indent=1).encode(errors=_ESCAPED)
-            path = self.folder / _KNOWN
-
-            def write(file: IO[bytes]) -> None:
-                file.write(text)
-
-            os.replace(write_temp(path, write, lambda hidden: None), path)
-            flush_folder(self.folder)
+            write_atomically(self.folder / _KNOWN, text)
 
     def remember_compared(self) -> None:
         """Save the new times of files whose content `find` compared, so that it is not read again."""

@@ -2,13 +2,12 @@
 
 import json
 import logging
-import os
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.types.question import Question
-from engine.io.atomic_file import write_temp
+from engine.io.atomic_file import write_atomically
 
 log = logging.getLogger("lockstep")
 
@@ -42,14 +41,14 @@ def write_manuals(questions: ManualQuestionSet, folder: Path, made_by: str) -> N
         manual = questions.document(0, index)
         if manual.name not in names:
             names.add(manual.name)
-            _write(folder / DOCUMENTS / manual.name, manual.pdf())
+            write_atomically(folder / DOCUMENTS / manual.name, manual.pdf())
         (question,) = questions.questions(0, index)
         lines.append(json.dumps(_record(question)) + "\n")
     for old in (folder / DOCUMENTS).glob("*.pdf"):
         if old.name not in names:
             old.unlink()
-    _write(folder / QUESTIONS, "".join(lines).encode())
-    _write(mark, made_by.encode())
+    write_atomically(folder / QUESTIONS, "".join(lines).encode())
+    write_atomically(mark, made_by.encode())
     log.info("%s: %d manuals as PDFs, %d questions about them in %s", folder, len(names), len(lines), QUESTIONS)
 
 
@@ -68,10 +67,3 @@ def _record(question: Question) -> dict[str, Any]:
         "evidence_pages": list(question.evidence_pages),
         "evidence_sources": [question.source],
     }
-
-
-def _write(path: Path, content: bytes) -> None:
-    def write(file: IO[bytes]) -> None:
-        file.write(content)
-
-    os.replace(write_temp(path, write, lambda hidden: None), path)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 from datamodules.document_qa.grading.confidence_intervals import MetricEstimate
 from datamodules.document_qa.types.question import SOURCES, Question
 from datamodules.document_qa.views.ablation import Ablation
-from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.atomic_file import write_atomically
 
 FOLDER = "ablation"
 
@@ -62,8 +61,7 @@ def write_result(folder: Path, result: AblationResult) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.ablate}.json"
     text = json.dumps(result._asdict(), indent=2, ensure_ascii=False)
-    os.replace(write_temp(path, lambda file: file.write(text.encode()), lambda _: None), path)
-    flush_folder(folder)
+    write_atomically(path, text.encode())
     return path
 
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +23,7 @@ from datamodules.multimodal.text.packing import one_per_row
 from engine.data.bad_samples import load_samples
 from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest
-from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.atomic_file import write_atomically
 
 log = logging.getLogger("lockstep")
 
@@ -115,8 +114,7 @@ class RankingDataset(Dataset[QuestionsAndPages]):
             }
             lines[question.id] = json.dumps(line) + "\n"
         path, text = folder / FILE, "".join(lines.values())
-        os.replace(write_temp(path, lambda file: file.write(text.encode()), lambda _: None), path)
-        flush_folder(folder)
+        write_atomically(path, text.encode())
         log.info("pages ranked for %s questions: %s", f"{len(lines):,}", path)
 
     def _question(self, unit: QuestionOrPage) -> Question:

@@ -14,7 +14,7 @@ from datamodules.recommender.store.interaction_store import VERSION, Interaction
 from datamodules.recommender.store.prepare import Conversion, is_prepared, prepare_store
 from datamodules.recommender.store.verification import open_verified
 from datamodules.recommender.store.writer import write_store
-from engine.io.atomic_file import write_temp
+from engine.io.atomic_file import write_atomically
 from engine.io.ignored_folder import make_ignored_folder
 from engine.number_check import check_number
 from engine.system.installation import PROGRAM
@@ -112,7 +112,7 @@ class InteractionSource:
         # The content is compared because the table may be from an older version of the generator.
         if not path.is_file() or path.read_bytes() != content:
             make_ignored_folder(self.root)
-            write_temp(path, lambda file: file.write(content), lambda _: None).replace(path)
+            write_atomically(path, content)
         return path
 
     def _require_root(self) -> None:

@@ -1,7 +1,6 @@
 """Collects the ranks of held-out items by user on every process, gathers them, and writes them to a file."""
 
 import logging
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.interface import RecommenderData
 from engine.distributed.collectives import all_gather_rows
-from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.atomic_file import write_atomically
 from lightning_modules.recommender.baselines import Popularity
 from lightning_modules.recommender.item_ranks.item_groups import popularity_bounds
 from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode, rank_file
@@ -83,8 +82,7 @@ def write_ranks(
     content = encode(UserRanks(header, users.ids, targets, users.history, counts[users.targets], rank, candidates))
     path = rank_file(folder, stage)
     try:
-        os.replace(write_temp(path, lambda file: file.write(content), lambda _: None), path)
-        flush_folder(folder)
+        write_atomically(path, content)
     except OSError as error:
         log.warning("WARNING: %s cannot be written: %s. The ranks of this evaluation are lost", path, error)
         return

@@ -123,3 +123,24 @@ def test_a_flushed_tree_has_the_permissions_of_the_umask(tmp_path):
         os.umask(before)
     found = [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "inner", folder / "file")]
     assert found == [0o750, 0o750, 0o640]
+
+
+def test_a_file_is_flushed_renamed_and_its_folder_flushed(tmp_path, monkeypatch):
+    order = []
+    for name in ("fsync", "replace"):
+        call = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, name=name, call=call: (order.append(name), call(*args))[1])
+    path = tmp_path / "new folder" / "file"
+    for content in (b"first", b"second"):
+        atomic_file.write_atomically(path, content)
+        assert path.read_bytes() == content and list(path.parent.iterdir()) == [path]
+    assert order == ["fsync", "replace", "fsync"] * 2, "the file, and then the entry of its folder"
+
+
+def test_an_error_leaves_the_earlier_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"first")
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(OSError, match="no space"):
+        atomic_file.write_atomically(path, b"second")
+    assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]

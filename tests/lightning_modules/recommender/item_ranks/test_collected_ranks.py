@@ -79,7 +79,7 @@ def test_a_full_disk_costs_the_file_alone(done, lockstep, messages, monkeypatch)
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lightning_modules.recommender.item_ranks.collected_ranks.write_temp", refuse)
+    monkeypatch.setattr("lightning_modules.recommender.item_ranks.collected_ranks.write_atomically", refuse)
     lockstep("test", name=done.folder.name)
     assert [line for line in messages if "ranks-test.npz cannot be written: [Errno 28] No space left" in line]
     assert metrics_of(done, "test") and not (done.folder / "ranks-test.npz").exists()
