@@ -82,8 +82,8 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
     class Measured(LockstepCLI):
         def before_fit(self) -> None:
             present = self.trainer.callbacks
-            left_out = [guard for guard in GUARDS if guard not in guards]
-            self.trainer.callbacks = [c for c in present if type(c).__name__ not in left_out] + [_Turns(gate)]
+            disabled = [guard for guard in GUARDS if guard not in guards]
+            self.trainer.callbacks = [c for c in present if type(c).__name__ not in disabled] + [_Turns(gate)]
 
     filter_lightning_noise()
     for name in ("lightning.pytorch", "lightning.fabric"):

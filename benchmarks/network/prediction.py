@@ -88,21 +88,21 @@ class Assumptions(NamedTuple):
 def predicted(assumed: Assumptions, reported: Sequence[Reported] = REPORTED) -> dict[str, Any]:
     """Return speed-ups over one GPU for each size of gradients and each link, without and with maximal overlap."""
     rows = []
-    for place in reported:
+    for setup in reported:
         cells = []
         for size in assumed.gradients:
             for link in assumed.between:
-                cluster = Cluster(place.nodes, place.gpus, assumed.inside, link)
+                cluster = Cluster(setup.nodes, setup.gpus, assumed.inside, link)
                 low, high = (cluster.speedup(assumed.compute, size, share) for share in (0.0, BACKWARD_SHARE))
                 cells.append({"gradient_bytes": size, "between": link, "low": low, "high": high})
         for ranks in (1, 2):
             for link in assumed.between:
-                cluster = Cluster(place.nodes, place.gpus, assumed.inside, link)
+                cluster = Cluster(setup.nodes, setup.gpus, assumed.inside, link)
                 speedups = [
                     assumed.shards.speedup(cluster, assumed.compute, ranks, share) for share in (0.0, BACKWARD_SHARE)
                 ]
                 cells.append({"tensor_parallel": ranks, "between": link, "low": speedups[0], "high": speedups[1]})
-        rows.append({**place._asdict(), "cells": cells})
+        rows.append({**setup._asdict(), "cells": cells})
     return {"name": "predicted", "measured": False, "assumptions": assumed._asdict(), "rows": rows, "goals": []}
 
 

@@ -68,7 +68,7 @@ def measure(root: Path, target: float, config: Path = CONFIG, options: Sequence[
             process.wait(_ENDING)
         with _started("test", [*given, *run], Path(folder)) as process:
             if process.wait(_ENDING):
-                raise RuntimeError(f"train.py test ended with {process.returncode}:\n{_said(Path(folder))}")
+                raise RuntimeError(f"train.py test ended with {process.returncode}:\n{_output(Path(folder))}")
         test = {key: value for key, value in list(_records(Path(folder)))[-1].items() if key.startswith("test/")}
     return {
         "name": NAME,
@@ -98,10 +98,10 @@ def table(found: dict[str, Any]) -> Group:
 def _started(command: str, arguments: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Start `train.py COMMAND` in its own process group, which is killed afterwards; its output is kept."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    with (folder / "said").open("wb") as said:
+    with (folder / "output.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, str(_ROOT / "train.py"), command, *arguments],
-            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
         try:
             yield process
@@ -126,7 +126,7 @@ def _until(process: subprocess.Popen[bytes], folder: Path, target: float) -> lis
                 return course
         if ended:
             reached = f"; {METRIC} was at most {max(one.value for one in course):.4f}" if course else ""
-            raise Missed(f"train.py fit ended with {process.returncode} before {target:g}{reached}:\n{_said(folder)}")
+            raise Missed(f"train.py fit ended with {process.returncode} before {target:g}{reached}:\n{_output(folder)}")
         time.sleep(_LOOK)
 
 
@@ -152,5 +152,5 @@ def _records(folder: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _said(folder: Path) -> str:
-    return (folder / "said").read_text(errors="replace")[-2000:]
+def _output(folder: Path) -> str:
+    return (folder / "output.log").read_text(errors="replace")[-2000:]

@@ -38,9 +38,9 @@ def write_many_rows(path: Path, rows: int, group_rows: int) -> Path:
 
 
 def _chats(numbers: np.ndarray) -> pyarrow.Array:
-    said = pyarrow.array(numbers).cast(pyarrow.string())
+    digits = pyarrow.array(numbers).cast(pyarrow.string())
     parts = ('[{"role": "user", "content": "<image>\\nWhat is ', '?"}, {"role": "assistant", "content": "', '"}]')
-    return pyarrow.compute.binary_join_element_wise(parts[0], said, parts[1], said, parts[2], "")
+    return pyarrow.compute.binary_join_element_wise(parts[0], digits, parts[1], digits, parts[2], "")
 
 
 def _noise(random: np.random.Generator) -> bytes:
