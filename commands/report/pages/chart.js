@@ -144,10 +144,10 @@ function chartCard(chart) {
       if (isPointed && index !== null && value !== null && state.yAt(value) !== null) {
         layer.append(shape("circle", {class: `pointed ${line.colour}`, cx: state.xAt(line.x[index]), cy: state.yAt(value), r: 3.2}));
       }
-      const ends = line.spread && value !== null ? [line.low[index], line.high[index]].map((end) => figure(end, chart.name)) : [];
+      const ends = line.spread && value !== null ? [line.low[index], line.high[index]].map((end) => formatNumber(end, chart.name)) : [];
       const spread = ends.length && ends[0] !== ends[1] ? ` (${ends.join(" – ")})` : "";
       return element("li", {}, element("span", {class: `swatch ${line.colour}${line.dash ? " dash" : ""}`}), line.label ? element("span", {class: "of"}, line.label) : "",
-        element("b", {}, value === null || value === undefined ? "–" : figure(value, chart.name)), spread ? element("span", {class: "spread"}, spread) : "");
+        element("b", {}, value === null || value === undefined ? "–" : formatNumber(value, chart.name)), spread ? element("span", {class: "spread"}, spread) : "");
     }));
   }
 
@@ -159,7 +159,7 @@ function chartCard(chart) {
 
 function summary(chart, lines) {
   const parts = lines.slice(0, 6).filter((line) => line.x.length).map((line) =>
-    `${line.label || chart.title} from ${figure(line.y[0], chart.name)} to ${figure(line.y[line.y.length - 1], chart.name)}`);
+    `${line.label || chart.title} from ${formatNumber(line.y[0], chart.name)} to ${formatNumber(line.y[line.y.length - 1], chart.name)}`);
   return `${chart.title}: ${parts.join("; ")}`;
 }
 

@@ -28,7 +28,7 @@ function cost() {
     return devices && devices.isCpu === isCpu ? hours(trained(run) * devices.count) : "–";
   };
   const all = [["devices", (run) => (devicesOf(run) || {text: "–"}).text], ["training time", (run) => duration(trained(run))], ["core hours", ofKind(true)], ["GPU hours", ofKind(false)],
-    ["energy", (run) => energyOf(run, most)], ...(metric && runs.every((run) => run.monitor.name === metric) ? [[`best ${metric}`, (run) => figure(run.results.val[metric])]] : [])];
+    ["energy", (run) => energyOf(run, most)], ...(metric && runs.every((run) => run.monitor.name === metric) ? [[`best ${metric}`, (run) => formatNumber(run.results.val[metric])]] : [])];
   const columns = all.filter(([, of]) => runs.some((run) => of(run) !== "–"));
   const rows = runs.map((run, place) => element("tr", {}, ...(single ? [] : [element("th", {scope: "row"}, element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(place)))}`}), run.name)]),
     ...columns.map(([, of]) => element("td", {class: single ? "own" : "number own"}, of(run)))));

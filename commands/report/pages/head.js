@@ -49,11 +49,11 @@ function tiles(run) {
   const down = ended(run) - trained(run), again = doneAgain(run), best = monitor && run.results.val[monitor];
   const loss = run.series["train/loss"];
   return element("dl", {class: "tiles"},
-    ...(best !== undefined && best !== null && monitor ? [tile(`best ${monitor}`, figure(best), `at step ${grouped(run.results.val_step)}`, sparkline(run, monitor))] : []),
-    ...(loss ? [tile("training loss", figure(loss.mean[loss.mean.length - 1]), `from ${figure(loss.mean[0])}`, sparkline(run, "train/loss"))] : []),
+    ...(best !== undefined && best !== null && monitor ? [tile(`best ${monitor}`, formatNumber(best), `at step ${grouped(run.results.val_step)}`, sparkline(run, monitor))] : []),
+    ...(loss ? [tile("training loss", formatNumber(loss.mean[loss.mean.length - 1]), `from ${formatNumber(loss.mean[0])}`, sparkline(run, "train/loss"))] : []),
     tile("steps", grouped(facts.steps), facts.epochs ? `${facts.epochs} epoch${facts.epochs > 1 ? "s" : ""}` : ""),
     tile("training time", duration(trained(run)), down > 1 ? `${duration(down)} between starts` : "without a break"),
-    ...(facts.samples_per_second !== null ? [tile("samples / s", figure(facts.samples_per_second), "median")] : []),
+    ...(facts.samples_per_second !== null ? [tile("samples / s", formatNumber(facts.samples_per_second), "median")] : []),
     ...(facts.memory_gib !== null ? [tile("memory", `${number(facts.memory_gib, 3)} GiB`, "peak")] : []),
     tile("restarts", run.logged ? String(restarts) : "–", run.logged ? again ? `${grouped(again)} steps done again` : "no step done twice" : "not recorded"),
     tile("faults and warnings", run.logged ? String(faults) : "–", run.logged ? faults ? "see Events" : "none is logged" : "not recorded"));
@@ -68,7 +68,7 @@ function facts(run) {
 
 function runTable() {
   const same = runs.every((run) => run.monitor.name === runs[0].monitor.name), monitor = runs.some((run) => run.monitor.name);
-  const best = (run) => run.monitor.name ? (same ? "" : run.monitor.name + " ") + figure(run.results.val[run.monitor.name]) : "–";
+  const best = (run) => run.monitor.name ? (same ? "" : run.monitor.name + " ") + formatNumber(run.results.val[run.monitor.name]) : "–";
   const columns = ["run", "state", "seed", ...(monitor ? [same ? `best ${runs[0].monitor.name}` : "best"] : []), "at step", "steps", "training time", "samples/s", "memory", "restarts", "faults, warnings"];
   const head = columns.map((name, i) => element("th", {scope: "col", class: i > 2 ? "number" : null}, name));
   const rows = groups.flatMap((group, index) => group.runs.map((place, member) => {
@@ -79,7 +79,7 @@ function runTable() {
       change({hidden: view.hidden});
     });
     const cells = [run.settings.seed_everything || "–", ...(monitor ? [best(run)] : []), run.results.val_step === null ? "–" : grouped(run.results.val_step),
-      grouped(run.summary.steps), duration(trained(run)), figure(run.summary.samples_per_second), run.summary.memory_gib === null ? "–" : `${number(run.summary.memory_gib, 3)} GiB`,
+      grouped(run.summary.steps), duration(trained(run)), formatNumber(run.summary.samples_per_second), run.summary.memory_gib === null ? "–" : `${number(run.summary.memory_gib, 3)} GiB`,
       run.logged ? String(Math.max(0, run.attempts.length - 1)) : "–", run.logged ? String(faultsOf(run)) : "–"];
     return element("tr", {class: member ? null : "first"},
       element("th", {scope: "row"}, element("label", {class: "legend-entry"}, box, element("span", {class: `swatch ${colour(index)}`}), run.name)),

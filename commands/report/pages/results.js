@@ -11,9 +11,9 @@ function valueOf(run, stage, name) {
 function spread(values, name) {
   const known = values.filter((value) => value !== null), mean = known.reduce((sum, value) => sum + value, 0) / known.length;
   if (!known.length) return "–";
-  if (known.length === 1) return values.length === 1 ? figure(mean, name) : element("span", {}, figure(mean, name), element("span", {class: "spread"}, ` (1 of ${values.length})`));
+  if (known.length === 1) return values.length === 1 ? formatNumber(mean, name) : element("span", {}, formatNumber(mean, name), element("span", {class: "spread"}, ` (1 of ${values.length})`));
   const deviation = Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (known.length - 1));
-  return element("span", {title: known.map((value) => figure(value, name)).join(", ")}, figure(mean, name), element("span", {class: "spread"}, ` ± ${deviation.toPrecision(2)}`));
+  return element("span", {title: known.map((value) => formatNumber(value, name)).join(", ")}, formatNumber(mean, name), element("span", {class: "spread"}, ` ± ${deviation.toPrecision(2)}`));
 }
 
 function resultNames(stage) {
@@ -47,8 +47,8 @@ function resultsOfOne(run) {
   const heads = [head("metric", false), ...stages.map((stage) => head(stage === "val" ? `validation, step ${grouped(run.results.val_step)}` : `test, step ${grouped(run.results.test_step)}`)),
     ...systems.map((system) => head(`${system.replaceAll("_", " ")}${stages.length > 1 ? ` (${last})` : ""}`))];
   const rows = names.map((name) => element("tr", {class: `val/${name}` === run.monitor.name ? "monitored" : null}, element("th", {scope: "row"}, name),
-    ...stages.map((stage) => element("td", {class: "number own"}, figure(valueOf(run, stage, name), name))),
-    ...systems.map((system) => element("td", {class: "number"}, figure(run.results.baselines[`${last}/baseline/${system}/${name}`], name)))));
+    ...stages.map((stage) => element("td", {class: "number own"}, formatNumber(valueOf(run, stage, name), name))),
+    ...systems.map((system) => element("td", {class: "number"}, formatNumber(run.results.baselines[`${last}/baseline/${system}/${name}`], name)))));
   return folding(heads, rows, "metrics");
 }
 
@@ -72,7 +72,7 @@ function byGroup({title, heads, rows}) {
 
 function bracketed([value, low, high], name, signed = false) {
   const isTiny = Math.max(...[value, low, high].map(Math.abs)) < 1e-3; // otherwise 3.33e-4 beside 0.0047 is 0.0003
-  const text = (number) => isTiny || Math.abs(number) >= 1e-3 ? figure(number, name) : number.toFixed(4);
+  const text = (number) => isTiny || Math.abs(number) >= 1e-3 ? formatNumber(number, name) : number.toFixed(4);
   const written = (number) => (signed && number > 0 ? "+" : "") + text(number);
   return element("span", {}, written(value), element("span", {class: "spread"}, ` [${written(low)}, ${written(high)}]`));
 }

@@ -37,7 +37,7 @@ function sliceCard(title, points, metric, log, best = null) {
   const {width, height, left, right, top, bottom} = SLICE, x = axisOf(points.map((point) => point.value), log);
   const [low, high] = yRange([{x: points.map(() => 0), y: points.map((point) => point.reached)}], -1, 1, false, []);
   const inner = width - left - right, xAt = (value) => left + 8 + x.at(value) * (inner - 16), yAt = (value) => height - bottom - (value - low) / (high - low) * (height - top - bottom);
-  const svg = shape("svg", {class: "slice", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${points.map((point) => `${point.name} ${point.value}: ${figure(point.reached, metric)}`).slice(0, 12).join("; ")}`});
+  const svg = shape("svg", {class: "slice", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${points.map((point) => `${point.name} ${point.value}: ${formatNumber(point.reached, metric)}`).slice(0, 12).join("; ")}`});
   for (const tick of ticks(low, high, 4)) svg.append(shape("line", {class: "grid", x1: left, x2: width - right, y1: yAt(tick), y2: yAt(tick)}),
     shape("text", {class: "tick", x: left - 6, y: yAt(tick) + 4, "text-anchor": "end"}, tickText(tick, metric)));
   const room = Math.max(4, Math.floor(inner / x.ticks.length / 6.5));
@@ -45,7 +45,7 @@ function sliceCard(title, points, metric, log, best = null) {
   svg.append(shape("line", {class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
   for (const point of points) {
     const dot = shape("circle", {class: `dot ${point.colour}${point.faint ? " faint-dot" : ""}`, cx: xAt(point.value), cy: yAt(point.reached), r: 3.6});
-    dot.append(shape("title", {}, `${point.name}: ${figure(point.reached, metric)} at ${point.value}`));
+    dot.append(shape("title", {}, `${point.name}: ${formatNumber(point.reached, metric)} at ${point.value}`));
     svg.append(dot);
   }
   if (best) svg.append(shape("circle", {class: "best c1", cx: xAt(best.value), cy: yAt(best.reached), r: 7}));

@@ -72,7 +72,7 @@ function grouped(value) {
 }
 
 // A number as people write it: 0.6964, 12 430, 3.0e-4.
-function figure(value, name = "") {
+function formatNumber(value, name = "") {
   if (value === null || value === undefined) return "–";
   if (SHARES.test(name)) return percent(value);
   const size = Math.abs(value);

@@ -12,7 +12,7 @@ function shown(value) {
 }
 
 function describedTrial(trial, names) {
-  const reached = trial.value === null ? trial.state : `${figure(trial.value)} at step ${grouped(trial.step)}${trial.state === "pruned" ? ", pruned" : ""}`;
+  const reached = trial.value === null ? trial.state : `${formatNumber(trial.value)} at step ${grouped(trial.step)}${trial.state === "pruned" ? ", pruned" : ""}`;
   return `${trial.name}: ${reached} (${[...names].map(([key, name]) => `${name} ${shown(trial.params[key])}`).join(", ")})`;
 }
 
@@ -76,7 +76,7 @@ function study() {
   const states = ["complete", "pruned", "failed", "running"].map((state) => [state, count(state)]).filter(([, number]) => number).map(([state, number]) => `${number} ${state}`);
   parts.push(element("p", {class: "facts"}, element("span", {}, `${study.trials.length} trials: ${states.join(", ")}`), element("span", {}, `${study.direction} ${study.metric}`)));
   if (best) {
-    parts.push(element("dl", {class: "tiles"}, tile(`best ${study.metric}`, figure(best.value), `${best.name}, step ${grouped(best.step)}`), ...[...names].map(([key, name]) => tile(name, shown(best.params[key]), "of the best trial"))),
+    parts.push(element("dl", {class: "tiles"}, tile(`best ${study.metric}`, formatNumber(best.value), `${best.name}, step ${grouped(best.step)}`), ...[...names].map(([key, name]) => tile(name, shown(best.params[key]), "of the best trial"))),
       element("p", {class: "note"}, "This command trains the best trial again:"), element("pre", {class: "command"}, commandLine(study.command)));
   }
   if (rated.length > 1) {
@@ -89,7 +89,7 @@ function study() {
   const sorted = [...study.trials].sort((one, other) => place(one) - place(other) || sign * ((other.value || 0) - (one.value || 0)) || one.number - other.number);
   const rows = sorted.map((trial) => element("tr", {class: trial.number === study.best ? "monitored" : null}, element("th", {scope: "row"}, trial.name),
     element("td", {class: "slim"}, element("span", {class: `state ${{complete: "good", pruned: "held", failed: "bad", running: ""}[trial.state]}`}, trial.state)),
-    element("td", {class: "number own"}, trial.value === null ? "–" : figure(trial.value)), ...[...names.keys()].map((key) => element("td", {class: "number own"}, shown(trial.params[key]))),
+    element("td", {class: "number own"}, trial.value === null ? "–" : formatNumber(trial.value)), ...[...names.keys()].map((key) => element("td", {class: "number own"}, shown(trial.params[key]))),
     element("td", {class: "message"}, trial.message)));
   parts.push(element("h3", {}, "All trials"), folding([head("trial", false), head("state", false), head(study.metric), ...[...names.values()].map((name) => head(name)), head("", false)], rows, "trials"));
   return section("study", "Study", ...parts);
