@@ -43,7 +43,7 @@ class OptimizerSettings:
         key = "model.init_args."
         check_number(f"{key}learning_rate", self.learning_rate, at_least=0)
         check_number(f"{key}weight_decay", self.weight_decay, at_least=0)
-        check_numbers(f"{key}betas", {f"[{place}]": beta for place, beta in enumerate(self.betas)}, at_least=0, below=1)
+        check_numbers(f"{key}betas", {f"[{index}]": beta for index, beta in enumerate(self.betas)}, at_least=0, below=1)
         check_number(f"{key}warmup_steps", self.warmup_steps, at_least=0)
         shares = {"final_fraction": self.final_fraction, "decay_share": self.decay_share}
         check_numbers(key, shares, at_least=0, at_most=1)

@@ -50,15 +50,15 @@ class LanguageModelFlops(NamedTuple):
     pair: int  # per pair of positions in attention
     scored: int  # per supervised token, as logits are computed only there
 
-    def of(self, rows: Rows, apart: bool) -> int:
+    def of(self, rows: Rows, attention_within_chats: bool) -> int:
         """Return the FLOPs of rows of chats.
 
         Args:
             rows: R rows of L tokens.
-            apart: whether attention is computed within each chat, not within the whole row.
+            attention_within_chats: whether attention is computed within each chat, not within the whole row.
         """
         count, length = rows.tokens.shape
-        pairs = rows.counts.pairs if apart else count * length**2
+        pairs = rows.counts.pairs if attention_within_chats else count * length**2
         return self.token * count * length + self.pair * pairs + self.scored * rows.counts.supervised
 
 

@@ -114,8 +114,8 @@ class SeriesEncoder(nn.Module):
             )
         self.layout, self.pooling, self.output_size = layout, pooling, output_size
         self.activation_checkpointing = activation_checkpointing
-        self.apart = layout.tokens == "channel_patch"
-        width = VALUE_FEATURES * (1 if self.apart else layout.channels)
+        self.per_channel = layout.tokens == "channel_patch"
+        width = VALUE_FEATURES * (1 if self.per_channel else layout.channels)
         self.enter = nn.Linear(width, hidden_size)
         self.layers = nn.ModuleList(MaskedConvolution(hidden_size, size, dropout) for size in kernel_sizes)
         steps = 1 if layout.tokens == "pooled" else layout.patch
@@ -127,7 +127,7 @@ class SeriesEncoder(nn.Module):
         nn.init.normal_(self.time.weight, std=len(STEP_WAVES) ** -0.5)
         if layout.tokens != "pooled":
             self.raw = nn.Linear(steps * width, output_size, bias=False)  # bypasses the convolutions
-        if self.apart:
+        if self.per_channel:
             self.channel = nn.Embedding(layout.channels, output_size)
         self.summary = nn.Linear(SUMMARY_FEATURES, output_size, bias=False) if summary else None
 
@@ -136,7 +136,7 @@ class SeriesEncoder(nn.Module):
         steps = torch.arange(series.values.shape[2], device=series.values.device)
         inside = (steps < series.lengths[:, None]).unsqueeze(-1)  # [S, T, 1]
         inputs = value_features(series.values, series.present)
-        if self.apart:
+        if self.per_channel:
             # Each channel is a row of its own: N = S K.
             inputs, inside = inputs.flatten(0, 1), inside.repeat_interleave(self.layout.channels, dim=0)
         else:
@@ -156,7 +156,7 @@ class SeriesEncoder(nn.Module):
         number = torch.arange(patches.shape[1], device=patches.device)
         patches = patches + self._time_embedding(number * self.layout.patch)
         real = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]; -(-a // b) rounds up
-        if self.apart:
+        if self.per_channel:
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
             if self.summary is not None:
                 patches = patches + self.summary(summary_features(series.values, series.present))[:, :, None]
@@ -166,7 +166,7 @@ class SeriesEncoder(nn.Module):
     def flops(self, series: Series) -> int:
         """Return the FLOPs of a trainable encoder, forward and backward; see multimodal/flops.py."""
         samples, channels, steps = series.values.shape
-        rows, patches = samples * (channels if self.apart else 1), -(-steps // self.layout.patch)
+        rows, patches = samples * (channels if self.per_channel else 1), -(-steps // self.layout.patch)
         total = rows * steps * (products(self.enter, back=False) + products(self.layers, back=True))
         if self.layout.tokens == "pooled":
             return total + rows * products(self.read_out, back=True) + steps * products(self.time, back=False)

@@ -11,7 +11,7 @@ import numpy as np
 from datamodules.temporal.channels import Format, Scale
 from datamodules.temporal.synthetic.curves import Column
 from datamodules.temporal.synthetic.patterns import between, clock, integer
-from datamodules.temporal.text import facts as true
+from datamodules.temporal.text import facts
 from datamodules.temporal.text.facts import Direction, Facts, Levels, Present, StartTime, Task
 
 _DIRECTIONS, _START_TIMES = tuple(Direction), tuple(StartTime)
@@ -50,9 +50,9 @@ def draw_spec(random: np.random.Generator, task: Task, format: Format) -> Questi
 def matches(spec: QuestionSpec, levels: Levels, present: Present, top: int) -> bool:
     """Return whether a curve has the class of the specification."""
     if spec.task == Task.TREND:
-        return true.direction(*true.ends(levels, present), top) == spec.direction
+        return facts.direction(*facts.ends(levels, present), top) == spec.direction
     if spec.task == Task.FEASIBILITY:
-        return true.verdict_of(levels[present], spec.requirement(top)) == spec.verdict
+        return facts.verdict_of(levels[present], spec.requirement(top)) == spec.verdict
     if spec.task == Task.BOTTLENECK and spec.late:
         return int(levels[present].argmin()) > 0
     return True
@@ -69,16 +69,16 @@ def compute_facts(
 ) -> Facts:
     """Compute the facts of the question."""
     if spec.task == Task.TREND:
-        return true.trend(channel, scale, step_ms, levels, present, spec.detail)
+        return facts.trend(channel, scale, step_ms, levels, present, spec.detail)
     if spec.task == Task.BOTTLENECK:
-        return true.bottleneck(channel, scale, levels, present, spec.detail)
+        return facts.bottleneck(channel, scale, levels, present, spec.detail)
     if spec.task == Task.FEASIBILITY:
-        return true.feasibility(channel, scale, levels, present, spec.requirement(scale.top))
+        return facts.feasibility(channel, scale, levels, present, spec.requirement(scale.top))
     steps = np.flatnonzero(present)
     count = min(_SEVERAL, len(steps)) if spec.several else 1
     # Only present steps are asked for.
     chosen = random.permutation(steps)[:count]
-    return true.readout(channel, scale, levels, tuple(sorted(map(int, chosen))))
+    return facts.readout(channel, scale, levels, tuple(sorted(map(int, chosen))))
 
 
 def construct_matching_column(
