@@ -41,32 +41,32 @@ class BatchPlan:
         """
         if (batch_size is None) == (batch_size_per_device is None):
             raise ValueError(
-                "give exactly one of data.batch_size (samples of an optimizer step over all ranks) and "
-                f"data.batch_size_per_device; got batch_size={batch_size} and "
+                "give exactly one of data.init_args.batch_size (samples of an optimizer step over all ranks) and "
+                f"data.init_args.batch_size_per_device; got batch_size={batch_size} and "
                 f"batch_size_per_device={batch_size_per_device}"
             )
         if batch_size is None:
             assert batch_size_per_device is not None
-            _require_positive("data.batch_size_per_device", batch_size_per_device)
+            _require_positive("data.init_args.batch_size_per_device", batch_size_per_device)
             batch_size = batch_size_per_device * world_size
-        _require_positive("data.batch_size", batch_size)
+        _require_positive("data.init_args.batch_size", batch_size)
         # Global batch -> ranks. A remainder would give ranks different numbers of samples in every step.
         if batch_size % world_size:
             raise ValueError(
-                f"data.batch_size {batch_size} does not split evenly over {world_size} ranks; "
+                f"data.init_args.batch_size {batch_size} does not split evenly over {world_size} ranks; "
                 f"the nearest that do are {_nearest_multiples(batch_size, world_size)}"
             )
         share = batch_size // world_size
         # `micro_batch_size` is a limit, so a value above the share of a rank is no error.
         micro = share if micro_batch_size is None else micro_batch_size
-        _require_positive("data.micro_batch_size", micro)
+        _require_positive("data.init_args.micro_batch_size", micro)
         micro = min(micro, share)
         # Share of a rank -> micro-batches of equal size, so that all ranks accumulate equally often.
         if share % micro:
             divisors = [size for size in range(1, share + 1) if share % size == 0]
             nearest = sorted(divisors, key=lambda size: abs(size - micro))[:2]
             raise ValueError(
-                f"data.micro_batch_size {micro} does not divide the {share} samples of one rank "
+                f"data.init_args.micro_batch_size {micro} does not divide the {share} samples of one rank "
                 f"(batch size {batch_size} / {world_size} ranks); the nearest that do are "
                 + " and ".join(map(str, sorted(nearest)))
             )

@@ -192,7 +192,7 @@ def require_whole_weights(settings: LanguageModelSettings, strategy: object) -> 
     """Raise ValueError if a strategy would shard quantized weights."""
     if settings.quantize != "none" and has_sharded_weights(strategy):
         raise ValueError(
-            f"language_model.quantize is {settings.quantize}, but {type(strategy).__name__} does not shard quantized "
-            "weights. Use --trainer.strategy ddp: quantized weights take a quarter (nf4) or half (int8) "
-            "of the memory; or set language_model.quantize none"
+            f"model.init_args.language_model.quantize is {settings.quantize}, but {type(strategy).__name__} does not "
+            "shard quantized weights. Use --trainer.strategy ddp: they take a quarter (nf4) or half (int8) "
+            "of the memory; or set model.init_args.language_model.quantize none"
         )

@@ -38,7 +38,7 @@ def test_a_setting_that_the_timing_of_threads_finds_wrong_is_refused(lockstep, t
     """The timing belongs to the start: its ValueError is no failure of the run."""
     monkeypatch.setattr("callbacks.performance.threads.available_cpus", lambda: 4.0)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with pytest.raises(ValueError, match="give exactly one of data.batch_size") as error:
+    with pytest.raises(ValueError, match="give exactly one of data.init_args.batch_size") as error:
         main(["fit", *TINY_FAMILY, "--data.init_args.batch_size", "null", "--run_name", "a"])
     assert vars(error.value).get("exit_code", ExitCode.USER_ERROR) == ExitCode.USER_ERROR
     assert not (tmp_path / "runs/a").exists()

@@ -33,14 +33,14 @@ def test_accepted_plans_split_evenly(processes, batch_size, micro):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "exactly one of data.batch_size"),
-        ({"batch_size": 8, "batch_size_per_device": 8}, "exactly one of data.batch_size"),
+        ({}, "exactly one of data.init_args.batch_size"),
+        ({"batch_size": 8, "batch_size_per_device": 8}, "exactly one of data.init_args.batch_size"),
         ({"batch_size": 10}, "does not split evenly over 4 ranks; the nearest that do are 8 and 12"),
         ({"batch_size": 2}, "the nearest that do are 4"),
         ({"batch_size": 48, "micro_batch_size": 5}, "micro_batch_size 5 does not divide the 12 samples.*4 and 6"),
-        ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
-        ({"batch_size_per_device": 0}, "data.batch_size_per_device must be at least 1, got 0"),
-        ({"batch_size": 8, "micro_batch_size": 0}, "data.micro_batch_size must be at least 1, got 0"),
+        ({"batch_size": 0}, "data.init_args.batch_size must be at least 1, got 0"),
+        ({"batch_size_per_device": 0}, "data.init_args.batch_size_per_device must be at least 1, got 0"),
+        ({"batch_size": 8, "micro_batch_size": 0}, "data.init_args.micro_batch_size must be at least 1, got 0"),
         ({"batch_size": 52, "micro_batch_size": 12}, "12 does not divide the 13 samples.*are 1 and 13"),
     ],
 )
