@@ -129,7 +129,7 @@ class _Reader(nn.Module):
         rows, length = tokens.shape
         whole = Rows(tokens, tokens, tokens, tokens, tokens, Counts(supervised=rows * (length - 1)))
         before = 0 if self.before is None else tokens.numel() * products(self.before, back=False)
-        return before + counted.of(whole, apart=False)
+        return before + counted.of(whole, attention_within_chats=False)
 
 
 class _Step:

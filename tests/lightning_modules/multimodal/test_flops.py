@@ -75,7 +75,7 @@ def estimated(encoder, projection, model, rows, images):
     before = trains(encoder) or trains(projection)
     view = encoder.flops() + projection.flops(encoder.shape.patches, behind_trained=trains(encoder))
     of_rows = language_model_flops(model.causal_lm, behind_trained=before)
-    return len(images.pixels) * view + of_rows.of(rows, apart=False)
+    return len(images.pixels) * view + of_rows.of(rows, attention_within_chats=False)
 
 
 def compare(encoder, projection, model, tolerance=0.002):
@@ -137,7 +137,7 @@ def test_attention_within_chats_counts_less_than_within_rows(build):
     found = language_model_flops(build().causal_lm, behind_trained=True)
     made, _ = chats(16)
     rows, _ = pack(made, torch.arange(3).numpy(), 90, 0)
-    assert found.of(rows, apart=False) - found.of(rows, apart=True) == found.pair * (
+    assert found.of(rows, attention_within_chats=False) - found.of(rows, attention_within_chats=True) == found.pair * (
         rows.tokens.shape[0] * rows.tokens.shape[1] ** 2 - sum(len(chat.tokens) ** 2 for chat in made)
     )
     assert (rows.labels != IGNORE).sum() == rows.counts.supervised == 27
