@@ -227,6 +227,10 @@ def _no_yaml(error: yaml.YAMLError, text: str, name: str) -> YamlFileError:
     problem = ", ".join(part for part in parts if part) or str(error).partition("\n")[0]
     position = getattr(error, "position", None)  # of a character that YAML does not allow
     line = mark.line if mark else text.count("\n", 0, position) if position is not None else None
+    if "nesting depth" in problem:  # PyYAML from 6.0.4 on has a limit of its own, of which the parser learns first
+        return YamlFileError(
+            name, f"found more than {MAX_DEPTH} levels of nested settings", 1 if line is None else line + 1
+        )
     if line is None:
         return YamlFileError(name, f"no YAML: {problem}")
     if "\t" in "".join(text.splitlines()[line : line + 1]):

@@ -1,5 +1,6 @@
 """Wraps a causal language model whose inputs are vectors: embeddings of tokens and features of another modality."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -24,7 +25,7 @@ from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 
 if TYPE_CHECKING:
     from peft import PeftModel
-    from transformers import PreTrainedModel
+    from transformers import DynamicCache, PreTrainedModel
 
 _MAX_SCORED = 1024  # positions at once; their logits over 150,000 tokens take 0.6 GB
 
@@ -116,7 +117,7 @@ class LanguageModel(nn.Module):
             embeddings, positions = embeddings.reshape(1, -1, embeddings.shape[-1]), positions.reshape(1, -1)
         with self._autocast(embeddings.device):
             # With a cache, transformers ignores the positions and would not separate the chats.
-            states = self.decode(embeddings, positions, use_cache=False).last_hidden_state
+            states = self.decode(embeddings, positions).last_hidden_state
         return states.reshape(*rows, -1)
 
     def loss(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> tuple[Tensor, Tensor]:
@@ -180,9 +181,19 @@ class LanguageModel(nn.Module):
         finally:
             self.train(training)
 
-    def decode(self, embeddings: Tensor, positions: Tensor, **options: object) -> Any:
-        """Run the decoder layers of transformers on embeddings [R, L, C]; `options` go to its forward."""
-        return self.causal_lm.get_decoder()(inputs_embeds=embeddings, position_ids=positions, **options)
+    def decode(
+        self, embeddings: Tensor, positions: Tensor, cache: "DynamicCache | None" = None, **options: object
+    ) -> Any:
+        """Run the decoder layers of transformers on embeddings [R, L, C]; `options` go to its forward.
+
+        With a cache, the layers read keys and values of earlier positions from it, and append their own.
+        """
+        decoder = self.causal_lm.get_decoder()
+        if cache is not None:
+            # transformers 5.24 renamed the argument, and 5.40 will refuse the old name.
+            renamed = "cache" in inspect.signature(type(decoder).forward).parameters
+            options["cache" if renamed else "past_key_values"] = cache
+        return decoder(inputs_embeds=embeddings, position_ids=positions, use_cache=cache is not None, **options)
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits [N, V] of states [N, C]."""

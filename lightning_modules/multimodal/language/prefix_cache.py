@@ -42,8 +42,10 @@ class Decoder(Protocol):
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the vectors of tokens: [...] -> [..., C]."""
 
-    def decode(self, embeddings: Tensor, positions: Tensor, **options: object) -> Any:
-        """Run the decoder layers."""
+    def decode(
+        self, embeddings: Tensor, positions: Tensor, cache: "DynamicCache | None" = None, **options: object
+    ) -> Any:
+        """Run the decoder layers, which read and extend the cache."""
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits of states: [N, C] -> [N, V]."""
@@ -69,9 +71,7 @@ class PrefixCache:
         positions = (mask.cumsum(dim=1) - 1).clamp_min(0)  # from 0 at each prompt's first token, after its padding
         self._next = positions[:, -1] + 1  # [P]
         with model.evaluation_mode(mask.device):
-            output = model.decode(
-                embeddings, positions, attention_mask=mask, past_key_values=self._cache, use_cache=True
-            )
+            output = model.decode(embeddings, positions, self._cache, attention_mask=mask)
             self._last = output.last_hidden_state[:, -1]  # [P, C]
 
     def log_likelihoods(
@@ -101,7 +101,7 @@ class PrefixCache:
         positions = self._next[prompts].unsqueeze(1) + torch.arange(inputs.shape[1], device=tokens.device)
         mask = F.pad(self._mask[prompts], (0, inputs.shape[1]), value=True)
         embeddings, cache = self._model.embed(inputs), self._copy_cache(prompts)
-        output = self._model.decode(embeddings, positions, attention_mask=mask, past_key_values=cache, use_cache=True)
+        output = self._model.decode(embeddings, positions, cache, attention_mask=mask)
         # The prompt's last state predicts the first token of the text, the state of token t predicts token t + 1.
         states = torch.cat((self._last[prompts].unsqueeze(1), output.last_hidden_state), dim=1)[:, :width]
         real = torch.arange(width, device=tokens.device) < lengths.unsqueeze(1)
@@ -164,7 +164,7 @@ class PrefixCache:
                 return
             mask = F.pad(mask, (0, 1), value=True)
             embeddings = model.embed(token).unsqueeze(1)
-            output = model.decode(embeddings, positions, attention_mask=mask, past_key_values=cache, use_cache=True)
+            output = model.decode(embeddings, positions, cache, attention_mask=mask)
             state, positions = output.last_hidden_state[:, -1], positions + 1
 
     def _copy_cache(self, prompts: Tensor) -> "DynamicCache":

@@ -135,7 +135,7 @@ def test_states_of_a_prompt_do_not_know_its_batch(build):
     torch.manual_seed(5)
     prompts = [torch.randint(0, VOCABULARY, (length,)) for length in (2, 9)]
     tokens, mask = left_padded(prompts)
-    output = model.decode(model.embed(tokens), (mask.cumsum(1) - 1).clamp_min(0), attention_mask=mask, use_cache=False)
+    output = model.decode(model.embed(tokens), (mask.cumsum(1) - 1).clamp_min(0), attention_mask=mask)
     alone = model.hidden_states(model.embed(prompts[0].unsqueeze(0)), torch.arange(2).unsqueeze(0))
     torch.testing.assert_close(output.last_hidden_state[:1, -2:], alone, atol=1e-5, rtol=0)
 
