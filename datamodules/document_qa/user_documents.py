@@ -13,11 +13,7 @@ from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptio
 from datamodules.document_qa.evaluation import Split
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
-from datamodules.document_qa.questions.question_source import (
-    LoadedQuestions,
-    QuestionSource,
-    shared_documents_message,
-)
+from datamodules.document_qa.questions.question_source import LoadedQuestions, QuestionSource, shared_documents_message
 from datamodules.document_qa.questions.splits import (
     SplitSettings,
     find_shared_documents,

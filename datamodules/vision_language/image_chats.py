@@ -37,6 +37,7 @@ from engine.base_options import Unpack
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
+from engine.number_check import check_number, check_numbers
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -96,20 +97,16 @@ class ImageChats(VisionLanguageDataModule):
             if sources is not None:
                 check_sources(sources, f"data.init_args.{name}")
         if shuffle_window is not None:
-            if shuffle_window < 1:
-                raise ValueError(f"data.init_args.shuffle_window must be at least 1, got {shuffle_window}")
+            check_number("data.init_args.shuffle_window", shuffle_window, at_least=1)
             check_streamed(train, "data.init_args.train")
             if validation is None:
                 raise ValueError(
                     "data.init_args.shuffle_window: a stream needs data.init_args.validation with other files"
                 )
-        if not 0 < validation_share < 1:
-            raise ValueError(f"data.init_args.validation_share must lie between 0 and 1, got {validation_share}")
-        for name, size in (("validation_size", validation_size), ("test_size", test_size)):
-            if size is not None and size < 1:
-                raise ValueError(f"data.init_args.{name} must be at least 1, or null for all; got {size}")
-        if not 1 <= max_pixels <= MAX_PIXELS:
-            raise ValueError(f"data.init_args.max_pixels must be 1 to {MAX_PIXELS:,}, got {max_pixels:,}")
+        check_number("data.init_args.validation_share", validation_share, above=0, below=1)
+        sizes = {"validation_size": validation_size, "test_size": test_size}
+        check_numbers("data.init_args.", sizes, at_least=1)
+        check_number("data.init_args.max_pixels", max_pixels, at_least=1, at_most=MAX_PIXELS)
         self.train_sources, self.validation_sources, self.test_sources = train, validation, test
         self.shuffle_window = shuffle_window
         self.validation_share, self.validation_size, self.test_size = validation_share, validation_size, test_size

@@ -17,11 +17,7 @@ from engine.distributed.collectives import whole
 from engine.distributed.errors import MismatchError
 from engine.distributed.optimizer_names import numbered, optimized_parameters
 from engine.distributed.row_shards import is_trained_by_rows, new_rows
-from engine.distributed.saved_state_checks import (
-    check_optimizer_is_complete,
-    check_optimizer_parameters,
-    check_shapes,
-)
+from engine.distributed.saved_state_checks import check_optimizer_is_complete, check_optimizer_parameters, check_shapes
 from engine.distributed.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
 
 GROUPS = "optimizer_groups"

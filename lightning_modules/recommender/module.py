@@ -15,10 +15,7 @@ from lightning_modules.recommender.compatibility import ModelIdentity
 from lightning_modules.recommender.compiled_step.checks import check_compiled_step, check_compiler
 from lightning_modules.recommender.compiled_step.training_loss import CompiledTrainingLoss
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
-from lightning_modules.recommender.features.feature_encoder import (
-    check_strategy_of_features,
-    feature_encoder,
-)
+from lightning_modules.recommender.features.feature_encoder import check_strategy_of_features, feature_encoder
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.item_to_item import ItemBaselines
@@ -173,13 +170,8 @@ class SequentialRecommender(RankingModule):
         self.item_learning_rate, self.item_dropout = item_learning_rate, item_dropout
         self.remove_seen, self.save_ranks, self.top_k = remove_seen, save_ranks, top_k
         self.export_vectors, self.export_index = export_vectors or export_index is not None, export_index
-        self.evaluation = RankingEvaluation(
-            remove_seen,
-            baselines,
-            item_baselines,
-            REQUEST_TIME if request_time else "",
-            top_k if beyond_accuracy else 0,
-        )
+        protocol, beyond = REQUEST_TIME if request_time else "", top_k if beyond_accuracy else 0
+        self.evaluation = RankingEvaluation(remove_seen, baselines, item_baselines, protocol, beyond)
 
     @override
     def setup(self, stage: str) -> None:

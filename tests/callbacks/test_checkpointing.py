@@ -101,7 +101,7 @@ def test_nothing_to_keep():
         BestCheckpoint("val/x", keep=0)
 
 
-class Training:
+class FakeTrainer:
     """Stand-in for a trainer, with what BestCheckpoint uses."""
 
     fast_dev_run, sanity_checking, is_global_zero = False, False, True
@@ -133,7 +133,7 @@ class Training:
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
 def training(request, tmp_path):
-    return Training(tmp_path, request.param)
+    return FakeTrainer(tmp_path, request.param)
 
 
 def test_the_best_are_kept_in_order(training):
@@ -205,7 +205,7 @@ def test_a_damaged_best_is_replaced(training, messages):
 )
 def test_a_corrupt_checkpoint_never_replaces_a_good_one(tmp_path_factory, rows, scores, mode):
     """Whichever files are missing or corrupt, good files stay in order and new files are inserted by score."""
-    training = Training(tmp_path_factory.mktemp("run"))
+    training = FakeTrainer(tmp_path_factory.mktemp("run"))
     training.best = BestCheckpoint("val/x", mode=mode, keep=len(rows))
     training.best.setup(training, None, "fit")
     training.best.files[0].parent.mkdir(parents=True)

@@ -11,13 +11,7 @@ from datamodules.document_qa.grading.baselines import MostFrequentAnswers
 from datamodules.document_qa.grading.grade import answer_text, grade
 from datamodules.document_qa.grading.summary import compute_metrics, unique_by_sample
 from datamodules.document_qa.reports.ablation_report import write_ablation_report
-from datamodules.document_qa.reports.ablation_result import (
-    FOLDER,
-    WHOLE,
-    hash_questions,
-    select_result,
-    write_result,
-)
+from datamodules.document_qa.reports.ablation_result import FOLDER, WHOLE, hash_questions, select_result, write_result
 from datamodules.document_qa.reports.answers_report import write_answers_report
 from datamodules.document_qa.reports.prediction_record import parse_prediction_line
 from datamodules.document_qa.types.document import Document

@@ -17,12 +17,7 @@ from datamodules.recommender.reading.error_location import NUMBER, last_line_fau
 from datamodules.recommender.reading.errors import InteractionError, preview
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.interactions import read_text_column
-from datamodules.recommender.reading.parquet_table import (
-    ParquetError,
-    parquet_schema,
-    read_column,
-    require_one_schema,
-)
+from datamodules.recommender.reading.parquet_table import ParquetError, parquet_schema, read_column, require_one_schema
 from datamodules.recommender.reading.records import records
 
 if TYPE_CHECKING:

@@ -18,12 +18,7 @@ from datamodules.temporal.synthetic.curves import (
     draw_present,
 )
 from datamodules.temporal.synthetic.patterns import integer
-from datamodules.temporal.synthetic.question_sampler import (
-    QuestionSpec,
-    construct_matching_column,
-    draw_spec,
-    matches,
-)
+from datamodules.temporal.synthetic.question_sampler import QuestionSpec, construct_matching_column, draw_spec, matches
 from datamodules.temporal.synthetic.sample_builder import TimelineSample, build_sample
 from datamodules.temporal.text.facts import Present, Task
 from datamodules.temporal.text.number_format import Notation

@@ -12,12 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from datamodules.vision_language.files.parquet_row_groups import (
-    CACHE_BYTES,
-    Outline,
-    read_footer,
-    read_outline,
-)
+from datamodules.vision_language.files.parquet_row_groups import CACHE_BYTES, Outline, read_footer, read_outline
 from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
 from engine.io.content_hash import ContentHashes, path_for_key
 from engine.io.ignored_folder import ignore_in_git

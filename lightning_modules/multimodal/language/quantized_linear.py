@@ -11,12 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from typing_extensions import override
 
-from lightning_modules.multimodal.language.quantization import (
-    Quantization,
-    QuantizedWeight,
-    dequantize,
-    quantize,
-)
+from lightning_modules.multimodal.language.quantization import Quantization, QuantizedWeight, dequantize, quantize
 
 
 class QuantizedLinear(nn.Linear):

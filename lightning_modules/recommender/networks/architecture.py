@@ -1,4 +1,4 @@
-"""Names the kinds of layers that a sequence encoder can have, creates them, and checks its settings."""
+"""Names the kinds of layers that a sequence encoder can have, creates and initializes them, and checks its settings."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -75,3 +75,22 @@ def feed_forward_layer(kind: FeedForwardKind, hidden_size: int, inner_size: int,
     if kind == "none":
         return []
     return [(SwiGLU if kind == "swiglu" else FeedForward)(hidden_size, inner_size, dropout)]
+
+
+def has_own_dropout(layer: nn.Module) -> bool:
+    """Return whether a layer applies dropout to its output itself, before its output projection."""
+    return isinstance(layer, HSTUAttention | FuXiAttention)
+
+
+def initialize_weights(encoder: nn.Module) -> None:
+    """Initialize linear layers and embeddings by Xavier's rule, and layers with a rule of their own by theirs."""
+    for module in encoder.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.xavier_normal_(module.weight)
+    for module in encoder.modules():  # after the layers inside them
+        if isinstance(module, HSTUAttention | FuXiAttention):
+            module.reset_parameters()

@@ -17,10 +17,10 @@ from lightning_modules.recommender.networks.architecture import (
     attention_layer,
     check_architecture,
     feed_forward_layer,
+    has_own_dropout,
+    initialize_weights,
 )
-from lightning_modules.recommender.networks.attention import (
-    TimeTables,
-)
+from lightning_modules.recommender.networks.attention import TimeTables
 from lightning_modules.recommender.networks.blocks import Context, EncoderBlock, Sublayer
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.dropout_keys import (
@@ -29,13 +29,7 @@ from lightning_modules.recommender.networks.dropout_keys import (
     number_layers,
     set_keys,
 )
-from lightning_modules.recommender.networks.fuxi import FuXiAttention
-from lightning_modules.recommender.networks.hstu import HSTUAttention
-from lightning_modules.recommender.networks.hyper_connections import (
-    ManifoldHyperConnection,
-    PlainResidual,
-    diagnose,
-)
+from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection, PlainResidual, diagnose
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder, EventFeatureSizes
 from lightning_modules.recommender.networks.inputs.request_time import request_times
 from lightning_modules.recommender.networks.recurrent.gru import GRULayers
@@ -125,7 +119,7 @@ class SequenceEncoder(nn.Module):
                     function,
                     ManifoldHyperConnection(hidden_size, streams, sinkhorn_iterations) if hyper else PlainResidual(),
                     hidden_size,
-                    0.0 if isinstance(function, HSTUAttention | FuXiAttention) else dropout,  # which have their own
+                    0.0 if has_own_dropout(function) else dropout,
                     norm == "pre",
                     residual in ("gated", "gated_mhc"),
                 )
@@ -188,14 +182,7 @@ class SequenceEncoder(nn.Module):
         # whatever the batch pads it to. Padding is on the right; clamp keeps its index inside the table.
         places = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
         # Item vectors are small, which keeps the scores small; as inputs they get the scale of a layer's output.
-        vectors = self.items(history.items) if item_vectors is None else F.embedding(history.items, item_vectors, 0)
-        if isinstance(self.norm, nn.LayerNorm):  # FSDP gathers it in bf16; a table that is trained by rows is float32
-            vectors = vectors.to(self.norm.weight.dtype)
-        if self.event_features is not None:
-            if history.event_codes is None or history.event_numbers is None:
-                raise ValueError("event_features: found a history without `event_codes` and `event_numbers`")
-            vectors = vectors + self.event_features(history.event_codes, history.event_numbers).to(vectors.dtype)
-        x = vectors * math.sqrt(self.items.embedding_dim)
+        x = self._event_vectors(history, item_vectors) * math.sqrt(self.items.embedding_dim)
         if self.positions is not None:
             x = x + self.positions(places)
         context: Context = None
@@ -230,20 +217,22 @@ class SequenceEncoder(nn.Module):
         with torch.autocast(states.device.type, enabled=False):
             return F.pad(states.float() @ weight.float().T, (1, 0), value=-torch.inf)
 
+    def _event_vectors(self, history: History, item_vectors: Tensor | None) -> Tensor:
+        """Return the vectors [B, L, C] of a history's events: those of their items and of their own features, added."""
+        vectors = self.items(history.items) if item_vectors is None else F.embedding(history.items, item_vectors, 0)
+        if isinstance(self.norm, nn.LayerNorm):  # FSDP gathers it in bf16; a table that is trained by rows is float32
+            vectors = vectors.to(self.norm.weight.dtype)
+        if self.event_features is None:
+            return vectors
+        if history.event_codes is None or history.event_numbers is None:
+            raise ValueError("event_features: found a history without `event_codes` and `event_numbers`")
+        return vectors + self.event_features(history.event_codes, history.event_numbers).to(vectors.dtype)
+
     def _connections(self) -> list[ManifoldHyperConnection]:
         return [module for module in self.modules() if isinstance(module, ManifoldHyperConnection)]
 
     def _initialise(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Embedding):
-                nn.init.xavier_normal_(module.weight)
-        for module in self.modules():
-            if isinstance(module, HSTUAttention | FuXiAttention):
-                module.reset_parameters()
+        initialize_weights(self)
         # A normed state has length sqrt(C), so the initial scores have a standard deviation of 0.02 sqrt(C), and the
         # initial probabilities are nearly equal.
         for weight in (self.items.weight, self.output):

@@ -7,13 +7,7 @@ from torch.utils.data import DataLoader
 pytest.importorskip("pyarrow", reason="pyarrow comes with the extra `language`")
 
 from datamodules.temporal import cache, cache_writer  # noqa: E402
-from datamodules.temporal.cache import (  # noqa: E402
-    CachedTimelines,
-    CacheMismatch,
-    ShardRange,
-    find_corrupt_file,
-    verify_cache,
-)
+from datamodules.temporal.cache import CachedTimelines, CacheMismatch, ShardRange, find_corrupt_file, verify_cache  # noqa: E402
 from datamodules.temporal.cache_writer import write_cache  # noqa: E402
 from datamodules.temporal.datamodule import ResourceTimelines  # noqa: E402
 from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines  # noqa: E402

@@ -440,10 +440,10 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
     [
         ({"train": []}, "data.init_args.train is empty"),
         ({"validation": []}, "data.init_args.validation is empty"),
-        ({"validation_share": 0.0}, "validation_share must lie between 0 and 1, got 0.0"),
+        ({"validation_share": 0.0}, "validation_share must be more than 0 and less than 1, got 0.0"),
         ({"validation_size": 0}, "validation_size must be at least 1"),
-        ({"max_pixels": 0}, "max_pixels must be 1 to 178,956,970, got 0"),
-        ({"max_pixels": 10**9}, "max_pixels must be 1 to"),
+        ({"max_pixels": 0}, "max_pixels must be at least 1 and at most 178956970, got 0"),
+        ({"max_pixels": 10**9}, "max_pixels must be at least 1"),
         ({"max_unusable": -1}, "max_unusable is a number of samples"),
         ({"too_long": "drop"}, "too_long is drop, but max_length is null"),
         ({"max_tiles": 0}, "max_tiles"),

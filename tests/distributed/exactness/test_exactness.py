@@ -72,38 +72,40 @@ def test_evaluation_of_a_family_is_the_same_on_two_processes(lockstep, team):
 
 def test_a_run_of_one_rank_resumes_on_two(lockstep, team):
     # With time-interval attention and hyper-connections, so that DDP sees all parameters that there are.
-    goes_on(lockstep, team, {"attention": "time_interval", "residual": "mhc", "sinkhorn_iterations": 3})
+    assert_resumes_on_two_ranks(
+        lockstep, team, {"attention": "time_interval", "residual": "mhc", "sinkhorn_iterations": 3}
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["standard", "hstu"])
 def test_a_run_with_gated_layers_goes_on_with_two_processes(lockstep, team, attention):
     layers = {"residual": "gated_mhc", "feed_forward": "swiglu", "sinkhorn_iterations": 3}
-    goes_on(lockstep, team, {"attention": attention, **layers})
+    assert_resumes_on_two_ranks(lockstep, team, {"attention": attention, **layers})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["time_interval", "hstu"])
 def test_a_run_with_request_time_goes_on_with_two_processes(lockstep, team, attention):
     network = {"attention": attention, "time_buckets": "log", "request_time": "true"}
-    goes_on(lockstep, team, network, "--best_checkpoint.monitor", "val/request_time/ndcg@10")
+    assert_resumes_on_two_ranks(lockstep, team, network, "--best_checkpoint.monitor", "val/request_time/ndcg@10")
 
 
 @pytest.mark.slow
 def test_a_run_with_random_windows_goes_on_with_two_processes(lockstep, team):
     windows = ["--data.init_args.max_length", "8", "--data.init_args.windows", "random"]
-    goes_on(lockstep, team, {}, *windows)
+    assert_resumes_on_two_ranks(lockstep, team, {}, *windows)
 
 
-def goes_on(lockstep, team, settings, *options):
+def assert_resumes_on_two_ranks(lockstep, team, settings, *options):
     model = [part for key, value in settings.items() for part in (f"--model.init_args.{key}", str(value))]
     model += options
-    through = lockstep("fit", *EXACT, *model, name="through")
+    uninterrupted = lockstep("fit", *EXACT, *model, name="through")
     lockstep("fit", *EXACT, *model, "--trainer.max_steps", "16", name="stopped")
-    on = team("fit", *EXACT, *model, "--ckpt_path", "last", name="stopped", processes=2)
-    assert on.end() == [0, 0], on.output
-    assert "resuming after step 16" in on.output
-    same_series(on, through)
+    resumed = team("fit", *EXACT, *model, "--ckpt_path", "last", name="stopped", processes=2)
+    assert resumed.end() == [0, 0], resumed.output
+    assert "resuming after step 16" in resumed.output
+    same_series(resumed, uninterrupted)
 
 
 # -- the engine alone --------------------------------------------------------------------------------------------------
@@ -217,13 +219,13 @@ def test_the_same_number_of_processes_trains_the_same_to_the_bit(team):
         assert run.end() == [0, 0], run.output
         return run
 
-    through = pair("through")
+    uninterrupted = pair("through")
     pair("stopped", "--trainer.max_steps", "11")
     resumed = pair("stopped", "--ckpt_path", "last")
     for metric in ("train/loss", "val/loss", "train/gradient_norm"):
-        expected = through.series(metric)  # the first start has validated its last step, too
+        expected = uninterrupted.series(metric)  # the first start has validated its last step, too
         assert {step: value for step, value in resumed.series(metric).items() if step in expected} == expected
-    assert torch.equal(gradients(through), gradients(resumed))
+    assert torch.equal(gradients(uninterrupted), gradients(resumed))
 
 
 @pytest.mark.slow
@@ -236,10 +238,10 @@ def test_three_processes_resume_to_the_bit(team):
         assert run.end(120) == [0, 0, 0], run.output
         return run
 
-    through = three("through")
+    uninterrupted = three("through")
     three("stopped", "--trainer.max_steps", "7")
     resumed = three("stopped", "--ckpt_path", "last")
-    weights = [load_lazily(run.folder / "checkpoints/last.ckpt")["state_dict"] for run in (through, resumed)]
+    weights = [load_lazily(run.folder / "checkpoints/last.ckpt")["state_dict"] for run in (uninterrupted, resumed)]
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
 
 

@@ -24,7 +24,7 @@ FIT = ["fit", *TINY, "--trainer.max_steps", "8", "--last_checkpoint.every_n_step
 QUICK = ["--watchdog.timeout", "4"]
 
 
-def goes_on(team):
+def assert_next_start_finishes(team):
     """The next start takes up the training and finishes it."""
     run = team(*FIT, "--ckpt_path", "last", name="a")
     assert run.end(120) == [0, 0], run.output
@@ -45,7 +45,7 @@ def test_an_exception_on_one_process(team):
     assert first in (run.folder / "train.log").read_text()
     assert "in happen" in stacks(run, 1) and first in stacks(run, 0)
     assert run.survivors == []
-    goes_on(team)
+    assert_next_start_finishes(team)
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_a_process_is_killed(team, killed):
     assert "Traceback" not in run.logs[other], run.logs[other]
     assert "gloo" in stacks(run, other), "the consequence"
     assert run.survivors == []
-    goes_on(team)
+    assert_next_start_finishes(team)
 
 
 def test_a_process_is_stopped(team):

@@ -28,7 +28,7 @@ EVERY_TENTH = ["--preemption.check_every_n_steps", "10"]
 
 
 @pytest.fixture(scope="module")
-def through(forge, tmp_path_factory):
+def uninterrupted(forge, tmp_path_factory):
     """A run of two processes that nothing disturbed."""
     run = Team(forge, ["fit", *OPTIONS], tmp_path_factory.mktemp("through"), "through", processes=2)
     assert run.end() == [0, 0], run.output
@@ -51,12 +51,12 @@ def stopped(team):
     return run
 
 
-def goes_on(team, through, step, *options, processes=2, tolerance=0.0):
+def assert_resumes(team, uninterrupted, step, *options, processes=2, tolerance=0.0):
     again = team("fit", *OPTIONS, *options, "--ckpt_path", "last", name="a", processes=processes)
     assert again.end() == [0] * processes, again.output
     assert f"resuming after step {step}" in again.output
     for metric in ("train/loss", "val/ndcg@10"):
-        ours, theirs = again.series(metric), through.series(metric)
+        ours, theirs = again.series(metric), uninterrupted.series(metric)
         assert ours.keys() == theirs.keys(), f"{metric}: not the same steps"
         assert all(abs(ours[step] - theirs[step]) <= tolerance for step in ours), metric
 
@@ -65,23 +65,23 @@ def goes_on(team, through, step, *options, processes=2, tolerance=0.0):
     ("name", "process", "code"),
     [("SIGTERM", 1, 143), slow("SIGTERM", -1, 143), slow("SIGINT", -1, 130), slow("SIGUSR1", 0, 143)],
 )
-def test_stopped_in_the_middle_of_an_epoch(team, stopped, through, name, process, code):
+def test_stopped_in_the_middle_of_an_epoch(team, stopped, uninterrupted, name, process, code):
     """Lightning: SIGTERM to rank 1 hangs, to all exit code 0; SIGUSR1 without SLURM kills."""
     reported = fault("SignalAt", name=name, step=17, process=process)
     one = stopped(*EVERY_TENTH, *reported, after=20, code=code, name=name)
     assert sorted(one.series("train/loss")) == list(range(1, 21)), "the last step's figures are written"
-    goes_on(team, through, 20)
+    assert_resumes(team, uninterrupted, 20)
 
 
 @pytest.mark.slow
-def test_stopped_in_the_last_step_of_an_epoch(team, stopped, through):
+def test_stopped_in_the_last_step_of_an_epoch(team, stopped, uninterrupted):
     """The validation is still to come: the checkpoint has it begun, and the next start runs it first.
 
     On a CPU every step is looked at by default.
     """
     one = stopped(*fault("SignalAt", name="SIGTERM", step=12), after=13)
     assert one.series("val/ndcg@10") == {}
-    goes_on(team, through, 13)
+    assert_resumes(team, uninterrupted, 13)
 
 
 @pytest.mark.slow
@@ -90,15 +90,15 @@ def test_stopped_with_accumulation(team, stopped):
     whole = team("fit", *OPTIONS, *parts, name="whole")
     assert whole.end() == [0, 0], whole.output
     stopped(*EVERY_STEP, *parts, *fault("SignalAt", name="SIGTERM", step=16), after=17)
-    goes_on(team, whole, 17, *parts)
+    assert_resumes(team, whole, 17, *parts)
 
 
 @pytest.mark.slow
-def test_stopped_in_a_validation(team, stopped, through):
+def test_stopped_in_a_validation(team, stopped, uninterrupted):
     """Lightning: the validation is cut short, or lost; here the next start runs it from its beginning."""
     one = stopped(*EVERY_STEP, *signal_in("on_validation_batch_end", "SIGTERM", number=6, process=1), after=26)
     assert list(one.series("val/ndcg@10")) == [13]
-    goes_on(team, through, 26)
+    assert_resumes(team, uninterrupted, 26)
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_stopped_in_the_last_validation(team, stopped, steps, interval, where):
     assert whole.end() == [0, 0], whole.output
     one = stopped(*EVERY_STEP, *short, *signal_in(name="SIGTERM", **where), after=steps)
     assert list(one.series("val/ndcg@10")) == [steps // 2]
-    goes_on(team, whole, steps, *short)
+    assert_resumes(team, whole, steps, *short)
     for name in ("best.ckpt", "last.ckpt"):
         ours, theirs = (load_lazily(run.folder / "checkpoints" / name) for run in (one, whole))
         assert ours["global_step"] == theirs["global_step"] and ours["loops"] == theirs["loops"], name
@@ -132,7 +132,7 @@ def test_stopped_in_a_final_validation_outside_the_interval(team, stopped):
     assert list(whole.series("val/ndcg@10")) == [10]
     one = stopped(*EVERY_STEP, *short, *signal_in("on_validation_batch_end", "SIGTERM", number=2, process=1), after=10)
     assert not one.series("val/ndcg@10")
-    goes_on(team, whole, 10, *short)
+    assert_resumes(team, whole, 10, *short)
     for name in ("best.ckpt", "last.ckpt"):
         ours, theirs = (load_lazily(run.folder / "checkpoints" / name) for run in (one, whole))
         assert ours["global_step"] == theirs["global_step"] == 10, name
@@ -145,23 +145,23 @@ def test_stopped_in_a_validation_within_an_epoch(team, stopped):
     assert whole.end() == [0, 0], whole.output
     one = stopped(*EVERY_STEP, *often, *signal_in("on_validation_batch_end", "SIGTERM", number=5), after=10)
     assert list(one.series("val/ndcg@10")) == [5], "the second validation was cut short"
-    goes_on(team, whole, 10, *often)
+    assert_resumes(team, whole, 10, *often)
 
 
-def test_stopped_while_a_checkpoint_is_written(team, stopped, through):
+def test_stopped_while_a_checkpoint_is_written(team, stopped, uninterrupted):
     often = ["--last_checkpoint.every_n_steps", "5"]
     stopped(*EVERY_STEP, *often, *signal_in("on_save_checkpoint", "SIGTERM", number=2), after=11)
-    goes_on(team, through, 11)
+    assert_resumes(team, uninterrupted, 11)
 
 
 @pytest.mark.slow
-def test_stopped_before_the_first_step(team, stopped, through):
+def test_stopped_before_the_first_step(team, stopped, uninterrupted):
     """Lightning has no handlers yet: the signal kills one process, and the others wait for it."""
     first = stopped(*signal_in("setup", "SIGUSR1", process=1), after=0, name="SIGUSR1", saved="nothing new to save")
     assert not list(first.folder.glob("checkpoints/*"))
     second = team("fit", *OPTIONS, "--ckpt_path", "last", name="a")
     assert second.end() == [0, 0], second.output
-    assert second.series("train/loss") == through.series("train/loss")
+    assert second.series("train/loss") == uninterrupted.series("train/loss")
 
 
 @pytest.mark.slow
@@ -170,15 +170,15 @@ def test_a_stopped_run_resumes_on_fewer_ranks(team, stopped):
     alone = team("fit", *OPTIONS, *exact, name="alone", processes=1)
     stopped(*EVERY_STEP, *exact, *fault("SignalAt", name="SIGTERM", step=17, process=1), after=18)
     assert alone.end() == [0], alone.output
-    goes_on(team, alone, 18, *exact, processes=1, tolerance=1e-5)
+    assert_resumes(team, alone, 18, *exact, processes=1, tolerance=1e-5)
 
 
 @pytest.mark.slow
-def test_a_signal_that_also_reaches_loader_workers(team, stopped, through):
+def test_a_signal_that_also_reaches_loader_workers(team, stopped, uninterrupted):
     """A scheduler's SIGTERM and a terminal's Ctrl-C reach the workers as well: torch's die of it, and the run fails."""
     workers = ["--data.init_args.num_workers", "1"]
     stopped(*EVERY_TENTH, *workers, *signal_in("on_train_batch_start", "SIGTERM", number=18, group=True), after=20)
-    goes_on(team, through, 20, *workers)
+    assert_resumes(team, uninterrupted, 20, *workers)
 
 
 def test_a_second_ctrl_c_ends_at_once(team):
@@ -236,7 +236,7 @@ exit {code}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("process", [1, -1])
-def test_a_slurm_job_requeues_itself(team, stopped, scontrol, through, process):
+def test_a_slurm_job_requeues_itself(team, stopped, scontrol, uninterrupted, process):
     """Lightning: with the signal to one task it hangs; torchrun inside SLURM is never requeued."""
     asked = scontrol()
     job = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
@@ -246,7 +246,7 @@ def test_a_slurm_job_requeues_itself(team, stopped, scontrol, through, process):
     assert "SLURM job 7_2 is requeued and resumes from here" in one.logs[0]
     again = team("fit", *OPTIONS, name="a", environment={**job, "SLURM_RESTART_COUNT": "1"})
     assert again.end() == [0, 0], again.output
-    assert again.series("train/loss") == through.series("train/loss")
+    assert again.series("train/loss") == uninterrupted.series("train/loss")
 
 
 @pytest.mark.slow

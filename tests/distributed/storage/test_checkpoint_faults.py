@@ -42,7 +42,7 @@ def hidden(folder):
 
 
 @pytest.fixture(scope="module")
-def through(forge, tmp_path_factory):
+def uninterrupted(forge, tmp_path_factory):
     """The losses of a run that nothing has disturbed."""
     from tests.support.ranks.team import Team
 
@@ -52,32 +52,32 @@ def through(forge, tmp_path_factory):
     return run.series("train/loss")
 
 
-def goes_on(team, through, step, processes=1, *options):
+def assert_resumes(team, uninterrupted, step, processes=1, *options):
     """The next start: from the checkpoint of `step`, to the end of a run that nothing has disturbed."""
     again = team(*RUN, *RESUME, *options, name="a", processes=processes)
     assert again.end() == [0] * processes, again.output
     assert f"resuming after step {step} " in again.output
     losses = again.series("train/loss")
-    assert losses.keys() == through.keys()
-    assert max(abs(losses[at] - through[at]) for at in losses) <= (0 if processes == 1 else 1e-6)
+    assert losses.keys() == uninterrupted.keys()
+    assert max(abs(losses[at] - uninterrupted[at]) for at in losses) <= (0 if processes == 1 else 1e-6)
     assert whole(again.folder)["last.ckpt"] == 14 and not hidden(again.folder)
     return again
 
 
 @pytest.mark.parametrize("how", [[], slow(ASYNCHRONOUS)], ids=["sync", "async"])
 @pytest.mark.parametrize("octets", [slow(0), 100_000])
-def test_killed_while_it_writes(team, through, how, octets):
+def test_killed_while_it_writes(team, uninterrupted, how, octets):
     """Plain Lightning: 3 of 3 kills left a truncated .ckpt; asynchronously the folder was empty."""
     killed = team(*RUN, *how, *disk_fault("KillInWrite", octets=octets, step=7), name="a", processes=1)
     assert killed.end() == [-9], killed.output
     assert {"last.ckpt": 6, "last-1.ckpt": 5}.items() <= whole(killed.folder).items()
     assert len(hidden(killed.folder)) == 1
-    again = goes_on(team, through, 6, 1, *how)
+    again = assert_resumes(team, uninterrupted, 6, 1, *how)
     assert "a temporary file of a killed process" in again.output
 
 
 @pytest.mark.parametrize("damage", [slow("truncated"), "flipped"])
-def test_a_corrupt_checkpoint_is_skipped(team, through, damage):
+def test_a_corrupt_checkpoint_is_skipped(team, uninterrupted, damage):
     """Plain Lightning: a truncated file ends the start without a word of use; flipped bits train on."""
     stopped = team(*RUN, "--trainer.max_steps", "9", "--trainer.limit_val_batches", "0", name="a", processes=2)
     assert stopped.end() == [0, 0], stopped.output
@@ -91,7 +91,7 @@ def test_a_corrupt_checkpoint_is_skipped(team, through, damage):
         place = weight if weight > 0 else len(octets) // 2
         octets[place : place + 40] = bytes(octet ^ 255 for octet in octets[place : place + 40])
         path.write_bytes(octets)
-    again = goes_on(team, through, 6, processes=2)
+    again = assert_resumes(team, uninterrupted, 6, processes=2)
     reason = "truncated" if damage == "truncated" else r"data/\d+ has changed since it was saved"
     assert re.search(rf"skipping last.ckpt: .* is corrupt: .*{reason}", again.logs[0]), again.output
     assert "using last-1.ckpt instead" in again.logs[0] and "skipping" not in again.logs[1]
@@ -112,7 +112,7 @@ def test_a_run_without_a_whole_checkpoint_is_refused(team):
 
 
 @pytest.mark.parametrize("how", [[], slow(ASYNCHRONOUS)], ids=["sync", "async"])
-def test_a_full_disk(team, through, how):
+def test_a_full_disk(team, uninterrupted, how):
     """Plain Lightning: OSError 28 on one process, and a truncated last.ckpt."""
     full = team(*RUN, *how, *disk_fault("DiskFull", octets=100_000, step=7), name="a", processes=2)
     assert full.end() == [1, 1], full.output
@@ -123,17 +123,17 @@ def test_a_full_disk(team, through, how):
     found = whole(full.folder)
     assert found["last.ckpt"] == 6 and found["last-1.ckpt"] == 5 and not hidden(full.folder)
     assert max(full.series("train/loss")) >= 9, "it went on after the first failure"
-    goes_on(team, through, 6, 2, *how)
+    assert_resumes(team, uninterrupted, 6, 2, *how)
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_for_a_while(team, through):
+def test_a_disk_that_is_full_for_a_while(team, uninterrupted):
     run = team(*RUN, *disk_fault("DiskFull", octets=100_000, step=7, until=9), name="a", processes=2)
     assert run.end() == [0, 0], run.output
     # Step 9's save fails if it comes before the limit is lifted, at the beginning of the tenth step.
     assert run.output.count("could not be saved") == 1 and whole(run.folder)["last.ckpt"] == 14
     losses = run.series("train/loss")
-    assert max(abs(losses[step] - through[step]) for step in through) <= 1e-6
+    assert max(abs(losses[step] - uninterrupted[step]) for step in uninterrupted) <= 1e-6
 
 
 @pytest.mark.slow
@@ -146,18 +146,18 @@ def test_the_very_last_save_fails(team):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="Windows")
-def test_a_folder_that_may_not_be_written(team, through):
+def test_a_folder_that_may_not_be_written(team, uninterrupted):
     run = team(*RUN, *disk_fault("ReadOnlyAt", step=7), name="a", processes=2)
     assert run.end() == [1, 1], run.output
     assert run.survivors == []
     assert re.search(r"last.ckpt could not be saved 2 times in a row: \[Errno 13\] Permission denied", run.logs[0])
     (run.folder / "checkpoints").chmod(0o755)
     assert whole(run.folder)["last.ckpt"] == 6 and not hidden(run.folder)
-    goes_on(team, through, 6, 2)
+    assert_resumes(team, uninterrupted, 6, 2)
 
 
 @pytest.mark.slow
-def test_frozen_weights_stay_out_and_must_be_the_same(team, through):
+def test_frozen_weights_stay_out_and_must_be_the_same(team, uninterrupted):
     """Plain Lightning stores the frozen model with every checkpoint; leaving it out would load any other in silence."""
     stopped = team(*RUN, "--trainer.max_steps", "9", name="a", processes=2)
     assert stopped.end() == [0, 0], stopped.output
@@ -167,7 +167,7 @@ def test_frozen_weights_stay_out_and_must_be_the_same(team, through):
     other = team(*RUN, *RESUME, "--model.init_args.pretraining", "1", name="a", processes=2)
     assert other.end() == [2, 2], other.output
     assert "They differ here: language.weight, language.bias" in other.output and other.survivors == []
-    goes_on(team, through, 9, processes=2)
+    assert_resumes(team, uninterrupted, 9, processes=2)
     tested = team("test", *READER, name="a", processes=1)
     assert tested.end() == [0], tested.output
     everything = team(*RUN, "--checkpoints.trainable_only", "false", name="all", processes=1)
@@ -196,26 +196,26 @@ def test_a_validation_that_is_due_at_a_save_is_not_lost(team):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [slow([]), ASYNCHRONOUS], ids=["sync", "async"])
-def test_a_checkpoint_saved_on_a_signal_is_complete(team, through, how):
+def test_a_checkpoint_saved_on_a_signal_is_complete(team, uninterrupted, how):
     """A signal between two saves, to one process: last.ckpt is of that very step, and whole, when the processes end."""
     stopped = team(*RUN, *how, *fault("SignalAt", name="SIGTERM", step=7, process=1), name="a", processes=2)
     assert stopped.end() == [143, 143], stopped.output
     found = whole(stopped.folder)
     assert found["last.ckpt"] >= 7 and not hidden(stopped.folder) and stopped.survivors == []
-    goes_on(team, through, found["last.ckpt"], 2, *how)
+    assert_resumes(team, uninterrupted, found["last.ckpt"], 2, *how)
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_inside_an_epoch(team, through):
+def test_a_run_that_is_stopped_inside_an_epoch(team, uninterrupted):
     """A stop as by `trainer.max_time`, at which plain Lightning saves no checkpoint."""
     reported = team(*RUN, *disk_fault("StopAt", step=7, process=-1), name="a", processes=2)
     assert reported.end() == [0, 0], reported.output
     assert whole(reported.folder)["last.ckpt"] == 8
-    goes_on(team, through, 8, 2)
+    assert_resumes(team, uninterrupted, 8, 2)
 
 
 @pytest.mark.slow
-def test_a_run_that_early_stopping_ends_inside_an_epoch(team, through):
+def test_a_run_that_early_stopping_ends_inside_an_epoch(team, uninterrupted):
     """Plain Lightning does not save at such a stop, and the next start repeats the steps since the last save."""
     early = [
         "--trainer.val_check_interval", "2", "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor",

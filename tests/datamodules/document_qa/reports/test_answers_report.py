@@ -8,11 +8,7 @@ from commands.report.saved_answers import read_answers
 from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
 from datamodules.document_qa.reports.page_images import PageImages, data_uri
 from datamodules.document_qa.reports.prediction_record import prediction_line
-from datamodules.document_qa.reports.run_reports import (
-    hash_checkpoint,
-    write_prediction_report,
-    write_test_reports,
-)
+from datamodules.document_qa.reports.run_reports import hash_checkpoint, write_prediction_report, write_test_reports
 from datamodules.document_qa.types.question import UNANSWERABLE
 from tests.support.families.coloured_squares import COLOURS
 from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
