@@ -1,7 +1,7 @@
 """Reads and sets what Lightning and torch keep about processes: ranks, process groups, signals, loader workers."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from multiprocessing.process import BaseProcess
@@ -12,6 +12,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from torch import nn
 from torch.distributed import Store
 from torch.distributed.distributed_c10d import _get_default_store, default_pg_timeout
 
@@ -105,3 +106,12 @@ def default_store() -> Store:
 def worker_processes(iterator: object) -> list[BaseProcess]:
     """Return the worker processes of a DataLoader's iterator; empty without workers. It has no public attribute."""
     return list(getattr(iterator, "_workers", []))
+
+
+def ignore_in_ddp(module: nn.Module, names: Sequence[str]) -> None:
+    """Make DDP neither broadcast these parameters and buffers of a module nor reduce their gradients.
+
+    DDP reads the names from a private attribute of the module. The static method that sets it also marks the tensors,
+    which torch.save would then write with their attributes.
+    """
+    module._ddp_params_and_buffers_to_ignore = [*names]  # type: ignore[assignment]  # Modules declare no such member.

@@ -16,6 +16,7 @@ from engine.checkpointing.structure import TEXT, list_of
 from engine.checkpointing.verification import load_lazily
 from engine.data.samplers import MicroBatchRequest
 from engine.export.artifacts import ExportedModel
+from engine.lightning_internals.processes import ignore_in_ddp
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights
@@ -121,7 +122,7 @@ class ImageClassifier(EvaluatedClassifier):
         if self.ema_decay is not None:
             self.average = MovingAverage(self.network, self.ema_decay)
             # The average is equal on all ranks. DDP would broadcast it in every step.
-            self._ddp_params_and_buffers_to_ignore = [f"average.{name}" for name, _ in self.average.named_buffers()]
+            ignore_in_ddp(self, [f"average.{name}" for name, _ in self.average.named_buffers()])
         self.build_metrics(classes)
 
     # -- training ----------------------------------------------------------------------------------------------------

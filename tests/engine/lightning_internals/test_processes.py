@@ -116,6 +116,19 @@ def test_the_process_groups_time_limit_and_store():
         torch.distributed.destroy_process_group()
 
 
+def test_ddp_ignores_buffers():
+    module = torch.nn.BatchNorm1d(2)
+    internals.ignore_in_ddp(module, ["running_mean"])
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        ddp = torch.nn.parallel.DistributedDataParallel(module)
+        assert "running_mean" in ddp.parameters_to_ignore, INSTALLED
+        broadcast = {id(buffer) for buffer in ddp.modules_buffers}
+        assert id(module.running_mean) not in broadcast and id(module.running_var) in broadcast, INSTALLED
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_the_workers_of_a_loader():
     iterator = iter(DataLoader(TensorDataset(torch.ones(2, 1)), num_workers=1))
     (worker,) = internals.worker_processes(iterator)
