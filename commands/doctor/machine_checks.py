@@ -11,7 +11,7 @@ from commands.doctor.launch_plan import Plan
 from commands.doctor.machine import cpu, env_variables, gpus, memory, nvidia_smi, openmp, slurm, versions
 from commands.doctor.network import host_name, interfaces, port
 from commands.doctor.network.interfaces import present_interfaces
-from engine.system.cpu_count import available_cpus
+from engine.system.cpu_count import affinity_cores, available_cpus
 
 _INFINIBAND = Path("/sys/class/infiniband")
 
@@ -23,7 +23,7 @@ def machine_checks(plan: Plan, environ: Mapping[str, str]) -> list[Check]:
         plan: ranks to be started on this machine.
         environ: environment variables.
     """
-    affinity, usable = cpu.allowed_cores(), available_cpus()
+    affinity, usable = affinity_cores(), available_cpus()
     infiniband = _INFINIBAND.is_dir() and any(_INFINIBAND.iterdir())
     queried: list[nvidia_smi.Driver] = []
 

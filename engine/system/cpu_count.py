@@ -17,6 +17,12 @@ _FEW, _PER_CORE = 64, 4
 """Processes or threads that any machine may start, and those for each core."""
 
 
+def affinity_cores() -> int:
+    """Return the number of cores in the CPU affinity of this process (taskset, cpusets, SLURM)."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # Linux only
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
 def available_cpus(
     affinity: int | None = None, groups: Path = Path("/sys/fs/cgroup"), own_groups: Path = Path("/proc/self/cgroup")
 ) -> float:
@@ -27,9 +33,7 @@ def available_cpus(
         groups: mount point of the control groups.
         own_groups: file that lists the control groups of this process.
     """
-    if affinity is None:
-        has_affinity = hasattr(os, "sched_getaffinity")  # Linux only
-        affinity = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    affinity = affinity_cores() if affinity is None else affinity
     return min([float(affinity), *_quotas(groups, own_groups)])
 
 

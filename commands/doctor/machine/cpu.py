@@ -1,15 +1,9 @@
 """Checks the CPU: cores for ranks and loader workers, threads of each rank."""
 
-import os
 from collections.abc import Iterator, Mapping
 
 from commands.doctor.check import Finding
 from commands.doctor.launch_plan import Plan
-
-
-def allowed_cores() -> int:
-    """Return the number of cores in the CPU affinity of this process (taskset, cpusets, SLURM)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_cores(plan: Plan, machine: int, affinity: int, usable: float) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ class IngestionSettings:
             write the same cache.
         ray_address: address of a running Ray cluster, `HOST:PORT` or `auto`. With null it is the environment variable
             RAY_ADDRESS; if that is not set, a Ray is started that listens on localhost only.
-        workers: number of worker processes; null for one per core, with Ray per CPU of the cluster.
+        workers: number of worker processes; null for one per CPU that may be used, with Ray per CPU of the cluster.
     """
 
     dpi: int = 144

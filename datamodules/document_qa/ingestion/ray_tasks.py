@@ -18,7 +18,7 @@ from typing import Any
 from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
-from datamodules.document_qa.ingestion.worker_pool import Conversion, WorkerFailure, attempt, cores
+from datamodules.document_qa.ingestion.worker_pool import Conversion, WorkerFailure, attempt, default_workers
 from engine.system.extras import require_extras
 
 _DOCUMENTS = 10
@@ -125,7 +125,7 @@ def _connected(settings: IngestionSettings, documents: int) -> Iterator[Any]:
         try:
             if address == "local":
                 ray.init(
-                    "local", num_cpus=min(settings.workers or cores(), documents), include_dashboard=False,
+                    "local", num_cpus=min(settings.workers or default_workers(), documents), include_dashboard=False,
                     object_store_memory=_OBJECT_STORE, log_to_driver=False, logging_level=logging.ERROR,
                     _temp_dir=folder,
                 )  # fmt: skip

@@ -3,7 +3,6 @@
 import errno
 import importlib
 import multiprocessing
-import os
 import signal
 import sys
 import traceback
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from engine.system.cpu_count import available_cpus
 
 _PAGES = 1000
 """Pages after which a worker is replaced, as the libraries leak some memory per page."""
@@ -74,7 +74,7 @@ def convert_with_timeout(
     """
     # `pop` takes from the end, so the documents are converted in their order.
     waiting = list(reversed(paths))
-    number = min(settings.workers or cores(), len(waiting))
+    number = min(settings.workers or default_workers(), len(waiting))
     idle = [_start(folder, settings, do, memory) for _ in range(number)]
     busy: dict[Connection, tuple[_Worker, Path]] = {}
     pages: dict[Connection, int] = {}
@@ -111,9 +111,9 @@ def convert_with_timeout(
             _end(worker)
 
 
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def default_workers() -> int:
+    """Return one worker for each CPU that this process may use, a control group's quota included."""
+    return max(1, int(available_cpus()))
 
 
 def _start(folder: Path, settings: IngestionSettings, do: Conversion, memory: int | None) -> _Worker:

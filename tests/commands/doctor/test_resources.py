@@ -11,9 +11,10 @@ import pytest
 from lightning.fabric.utilities.distributed import _suggested_max_num_threads
 
 from commands.doctor.launch_plan import Plan
-from commands.doctor.machine.cpu import allowed_cores, check_cores, check_threads, threads_started
+from commands.doctor.machine.cpu import check_cores, check_threads, threads_started
 from commands.doctor.machine.memory import check_memory, check_shared_memory
 from commands.doctor.machine.ulimits import check_limits
+from engine.system.cpu_count import affinity_cores
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's limits")
@@ -33,8 +34,9 @@ def elsewhere(code: str, before: str = "", shell: tuple[str, ...] = ()) -> list[
 
 
 def test_cores_that_a_process_may_not_use_are_not_counted():
-    code = "cores.check_cores(Plan(devices=2, workers=1), os.cpu_count(), cores.allowed_cores(), cores.allowed_cores())"
-    pin = "from commands.doctor.machine import cpu as cores\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
+    code = "cores.check_cores(Plan(devices=2, workers=1), os.cpu_count(), affinity_cores(), affinity_cores())"
+    imports = "from commands.doctor.machine import cpu as cores\nfrom engine.system.cpu_count import affinity_cores"
+    pin = f"{imports}\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
     (finding,) = elsewhere(code, pin)
     assert finding["status"] == "warn" and "2 processes would share them" in finding["found"]
     if os.cpu_count() > 1:
@@ -89,7 +91,7 @@ def test_threads_that_a_training_on_the_cpu_chooses_or_is_given(plan, variables,
 
 def test_lightning_divides_the_cores_by_default():
     for processes in (1, 2, 3 * os.cpu_count()):
-        assert threads_started(processes, allowed_cores(), {}) == _suggested_max_num_threads(processes)
+        assert threads_started(processes, affinity_cores(), {}) == _suggested_max_num_threads(processes)
 
 
 def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine():

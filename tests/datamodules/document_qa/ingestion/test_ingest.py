@@ -338,3 +338,9 @@ def test_a_document_whose_name_is_not_utf_8_is_remembered(tmp_path):
     cache = Cache(tmp_path / "cache", SETTINGS)
     cache.remember({str(path): cache.mark_unreadable([path], f"{path.name} is broken", FAILED)})
     assert Cache(tmp_path / "cache", SETTINGS).find(path) == f"{path.name} is broken"
+
+
+@pytest.mark.parametrize(("cpus", "workers"), [(0.5, 1), (2.5, 2), (64.0, 64)])
+def test_there_is_a_worker_for_each_cpu_of_the_control_groups_quota(monkeypatch, cpus, workers):
+    monkeypatch.setattr(worker_pool, "available_cpus", lambda: cpus)
+    assert worker_pool.default_workers() == workers
