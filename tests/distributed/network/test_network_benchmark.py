@@ -1,7 +1,6 @@
 """The network benchmark on two hosts: its emulated link, a training over it, and what it cleans up."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from benchmarks.network.measurements import SETTINGS, Network, bandwidth, settin
 from benchmarks.network.namespaces import enter
 from benchmarks.network.tables import table
 from benchmarks.network.training import gradient_bytes
-from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.benchmark, pytest.mark.timeout(900)]
 
@@ -127,30 +125,3 @@ def test_sixteen_bits_are_half_the_bytes():
     sides = {"whole": (), **{name: SETTINGS[name] for name in names}}
     goals = settings(repeats=1, sides=sides, steps=1)["goals"]
     assert [goal["met"] for goal in goals] == [True, True], goals
-
-
-def test_nothing_is_left_after_ctrl_c(tmp_path):
-    if why := impossible() or too_few_cores():
-        pytest.skip(why)
-    command = [sys.executable, "-m", "benchmarks", "network", "--only", "bandwidth"]
-    with (tmp_path / "said").open("w") as output:
-        process = subprocess.Popen(command, cwd=REPOSITORY, stdout=output, stderr=output, start_new_session=True)
-    namespaces = [Path("/run/netns", f"lockstep-{process.pid}-{number}") for number in (0, 1)]
-    try:
-        while not all(path.exists() and _inside(path.name) for path in namespaces):
-            assert process.poll() is None, (tmp_path / "said").read_text()
-            time.sleep(0.05)
-        inside = [pid for path in namespaces for pid in _inside(path.name)]
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(120) == 130
-    finally:
-        if process.poll() is None:
-            process.kill()
-    output = (tmp_path / "said").read_text()
-    assert "interrupted" in output and "Traceback" not in output
-    assert not any(path.exists() for path in namespaces)
-    assert not any(Path("/proc", pid).exists() for pid in inside)
-
-
-def _inside(name: str) -> list[str]:
-    return subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=30).stdout.split()
