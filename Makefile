@@ -50,11 +50,11 @@ train: $(INSTALLED) ## train the quickstart and test it (embedded data, under 3 
 	$(ONE_THREAD) $(VENV)/bin/python train.py fit --config $(QUICKSTART)
 	$(ONE_THREAD) $(VENV)/bin/python train.py test --config $(QUICKSTART)
 
-test: $(DEVELOPMENT) ## run the fast tier of the tests (under 8 minutes on 2 cores)
+test: $(DEVELOPMENT) ## run the fast tier of the tests (8 to 10 minutes on 2 cores)
 	@sh tests/system_packages.sh
 	$(PYTEST) -m "not slow" $(BY_FILE) $(WORKERS)
 
-test-slow: $(DEVELOPMENT) ## run the other tests (under 25 minutes on 2 cores)
+test-slow: $(DEVELOPMENT) ## run the other tests (25 to 35 minutes on 2 cores)
 	@sh tests/system_packages.sh
 	$(PYTEST) -m slow $(BY_FILE) $(SLOW_WORKERS)
 
