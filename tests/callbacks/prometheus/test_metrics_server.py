@@ -58,19 +58,21 @@ def test_a_forked_child_does_not_hold_the_port(serve):
     """Such as a loader worker that outlives its killed parent."""
     (port,) = free_ports(1)
     server = MetricsServer("127.0.0.1", port, a_run(), lambda: (True, "healthy"))
-    waits, ends = os.pipe()
+    (waits, ends), (is_ready, gets_ready) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(gets_ready, b".")  # Python has run the functions that are due after a fork.
         os.read(waits, 1)
         os._exit(0)
     try:
+        os.read(is_ready, 1)
         server.close()
         MetricsServer("127.0.0.1", port, a_run(), lambda: (True, "healthy")).close()
     finally:
         os.write(ends, b".")
         os.waitpid(child, 0)
-        os.close(waits)
-        os.close(ends)
+        for pipe in (waits, ends, is_ready, gets_ready):
+            os.close(pipe)
 
 
 def test_localhost_is_not_the_network():
