@@ -54,7 +54,7 @@ def lr_lambda(
             return decay_rate ** (decayed / decay_steps)
         if schedule == "cosine":
             assert total_steps is not None
-            # A training that goes on after `total_steps` keeps the final rate.
+            # A training that continues after `total_steps` keeps the final rate.
             progress = min(1.0, decayed / max(1, total_steps - warmup_steps))
             return final_fraction + (1 - final_fraction) * 0.5 * (1 + math.cos(math.pi * progress))
         if schedule == "stable_decay":

@@ -109,7 +109,7 @@ def _unrelated(
     asked = [text for question in questions for text in (question.question, *question.options, question.answer or "")]
     words = set(terms("\n".join(asked))) - _EMPTY_WORDS
     for place in random.permutation(len(document.pages))[:_LOOKED_AT].tolist():
-        # Only pages with chunks and without figures can be judged by their words.
+        # Words describe a page only if it has chunks and no drawing or photo.
         page = document.pages[place]
         readable = page.chunks and all(chunk.kind != "figure" for chunk in page.chunks)
         if readable and not words & set(terms("\n".join(chunk.text for chunk in page.chunks))):

@@ -63,7 +63,7 @@ def idefics3_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, in
 
 def idefics3_pieces(rows: int, columns: int, layout: ImageLayout) -> tuple[int | str, ...]:
     """Return the placeholders of an image with a grid of tiles, and the texts between them (see ChatItem)."""
-    # The frame and the vector of its place precede the features of a view; the last view has a frame at its end, too.
+    # The frame and the vector of its place precede the features of a view; another frame follows the last view.
     view = 2 + layout.tokens
     whole = view + 1
     if rows * columns == 0:

@@ -143,7 +143,7 @@ def _sign_flip(
     found = np.abs((2 * ascending - users) @ step)
     # A permutation that equals the observed one must count as a hit although its sum is rounded otherwise.
     limit = found - _ROUNDING * (users @ np.abs(step))
-    # The second entry of the seed keeps these draws apart from the bootstrap's, which has the same seed.
+    # The second entry of the seed makes these draws independent of the bootstrap's, which has the same seed.
     generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(users)), np.zeros(len(found), int)
     for begin in range(0, resamples, part):
         drawn = generator.binomial(users, 0.5, size=(min(part, resamples - begin), len(users)))

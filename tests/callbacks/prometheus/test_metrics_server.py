@@ -67,7 +67,11 @@ def test_a_forked_child_does_not_hold_the_port(serve):
     try:
         os.read(is_ready, 1)
         server.close()
-        MetricsServer("127.0.0.1", port, a_run(), lambda: (True, "healthy")).close()
+        with pytest.raises(OSError):
+            get(port, "/healthz")
+        again = MetricsServer("127.0.0.1", port, a_run(), lambda: (True, "healthy"))
+        assert get(port, "/healthz")[0] == 200
+        again.close()
     finally:
         os.write(ends, b".")
         os.waitpid(child, 0)

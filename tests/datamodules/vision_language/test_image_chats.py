@@ -11,10 +11,8 @@ from datamodules.vision_language.chat_dataset import ImageProcessor, TrainDatase
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.evaluation_dataset import select_samples
 from datamodules.vision_language.files import parquet_rewrite
-from datamodules.vision_language.grading import grade
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.mixture import Mixture
-from datamodules.vision_language.predict_questions import PredictDataset
 from datamodules.vision_language.row_subset import RowSubset, validation_mask
 from datamodules.vision_language.scenes.scene import Split, World
 from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
@@ -261,148 +259,7 @@ def test_too_long_a_sample_is_named_or_dropped(chats):
     assert batch.skipped[0].reason == "too_long" and "chats.json, record" in batch.skipped[0].what
 
 
-# -- questions to predict ----------------------------------------------------------------------------------------------
-
-
-def asked(tmp_path, *lines, **settings):
-    path = tmp_path / "questions.jsonl"
-    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
-    return PredictDataset(path, ImageProcessor(LAYOUT, 10_000), **settings)
-
-
-def test_questions_about_images_of_ones_own(tmp_path):
-    (tmp_path / "a.png").write_bytes(png(RED, 16))
-    (tmp_path / "b.png").write_bytes(png(BLUE, 16))
-    questions = asked(
-        tmp_path,
-        {"image": "a.png", "question": "What is it?", "id": 7},
-        "",
-        {"images": ["a.png", str(tmp_path / "b.png")], "question": "First <image>, then <image>?"},
-        {"question": "No image?"},
-        system="Be brief.",
-    )
-    items = [questions.item(0, index) for index in range(len(questions))]
-    texts = [[message["content"] for message in item.messages] for item in items]
-    assert texts == [
-        ["Be brief.", "<image>\nWhat is it?"], ["Be brief.", "First <image>, then <image>?"], ["Be brief.", "No image?"]
-    ]  # fmt: skip
-    assert [item.counts for item in items] == [(4,), (4, 4), ()]
-    assert items[1].modality.pixels[:, :, 0, 0].tolist() == [list(RED), list(BLUE)]
-    assert questions.name(1) == f"1 ({tmp_path / 'questions.jsonl'}, line 3)"
-
-
-@pytest.mark.parametrize(
-    ("line", "messages"),
-    [
-        ("{", "line 1: not JSON"),
-        ("[1]", "line 1: found list"),
-        ({"image": "a.png"}, "question is None"),
-        ({"question": []}, r"line 1: question is \[\], expected a text"),
-        ({"question": ["a", " "]}, "line 1: question is ' ', expected a text"),
-        (
-            {"question": "a", "messages": [{"role": "user", "content": "b"}]},
-            "found question and messages, expected one",
-        ),
-        ({"messages": [{"user": "a", "assistant": "b"}]}, "a message of the assistant at the end, expected a question"),
-        ({"messages": [{"role": "assistant", "content": "a"}]}, "line 1: a chat must begin with a message of the user"),
-        ({"messages": [{"role": "user", "content": ""}]}, "line 1: message 1 is '', expected a text"),
-        ({"messages": "a"}, "line 1: the chat is not JSON"),
-        ({"messages": [{"role": "robot", "content": "a"}]}, "line 1: turn 1: expected"),
-        ({"image": "a.png", "images": ["a.png"], "question": "?"}, "either image"),
-        ({"images": "a.png", "question": "?"}, "expected image, a path"),
-        ({"image": 3, "question": "?"}, "expected image, a path"),
-        ({"image": "a.png", "question": "<image> and <image>"}, "found <image> 2 times"),
-        ({"img": "a.png", "question": "?"}, "found img, expected"),
-        ({"question": "a\ud800"}, "line 1: not JSON .found '.ud800', half of a surrogate pair"),
-        ({"question": "?", "id": "\udc00"}, "line 1: not JSON .found '.udc00', half of a surrogate pair"),
-        ({"question": "?", "id": [[7]]}, "line 1: id is list, expected a text or a number"),
-        ('{"question": "?", "id": ' + "[" * 100_000, "line 1: not JSON .*recursion"),
-        ("", "found no line"),
-    ],
-)
-def test_questions_that_cannot_be_read(tmp_path, line, messages):
-    with pytest.raises(ValueError, match=rf"questions.jsonl.*{messages}"):
-        asked(tmp_path, line)
-
-
-def test_a_conversation_goes_on_after_the_models_answers(tmp_path):
-    """Answers that are given stay, and an image is read with the turn that has its marker."""
-    (tmp_path / "a.png").write_bytes(png(RED, 16))
-    (tmp_path / "b.png").write_bytes(png(BLUE, 16))
-    chat = [
-        {"role": "system", "content": "own"},
-        {"user": "One?", "assistant": "1"},
-        {"user": "Two?"},
-        {"user": "Three?"},
-    ]
-    path = tmp_path / "conversations.json"
-    path.write_text(json.dumps(
-        [
-            {"question": ["<image> First?", "And <image>?"], "images": ["a.png", "b.png"]}, {"question": "Once?"},
-            {"messages": chat, "image": "a.png"},
-        ], indent=1,
-    ))  # fmt: skip
-    found = PredictDataset(path, ImageProcessor(LAYOUT, 10_000), "Be brief.")
-    assert [found.turns(row) for row in range(3)] == [2, 1, 2]
-    assert found.name(1) == f"1 ({path}, line 12)"
-
-    def texts(source, row):
-        item = source.item(0, row)
-        return [message["content"] for message in item.messages], len(item.counts)
-
-    assert texts(found, 0) == (["Be brief.", "<image> First?"], 1)
-    assert texts(found, 2) == (["own", "<image>\nOne?", "1", "Two?"], 1)
-    after = found.after({0: ["red"], 2: ["2"]})
-    assert texts(after, 0) == (["Be brief.", "<image> First?", "red", "And <image>?"], 2)
-    assert texts(after, 2) == (["own", "<image>\nOne?", "1", "Two?", "2", "Three?"], 1)
-    assert texts(after, 1) == texts(found, 1) == (["Be brief.", "Once?"], 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[]", "the list is empty, expected an object with a question"),
-        ('{"question": "a"}', "expected a list of records"),
-        ('[{"question": "a"},\n\n 7]', "line 3: found int, expected an object"),
-        ('[{"question": "a"},\n{"question": "b", "b": 1}]', "line 2: found b, expected"),
-        ('[{"question": "a", "question": "b"}]', "line 1: not JSON"),
-    ],
-)
-def test_a_list_of_questions_that_cannot_be_read(tmp_path, text, message):
-    path = tmp_path / "questions.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=rf"questions.json.*{message}"):
-        PredictDataset(path, ImageProcessor(LAYOUT, 10_000))
-
-
-@pytest.mark.parametrize("image", ["missing.png", "nowhere/a.png", "."])
-def test_images_of_questions_that_are_not_there(tmp_path, image):
-    with pytest.raises(BadSampleError, match=r"questions.jsonl, line 1"):
-        asked(tmp_path, {"image": image, "question": "?"}).item(0, 0)
-
-
-# -- grades, texts, settings -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("right", "text", "exact", "f1"),
-    [
-        ("A red cube.", "a  red cube", 1, 1),
-        ("yes", "no", 0, 0),
-        ("a red cube", "a red ball", 0, 2 / 3),
-        ("a red cube", "", 0, 0),
-        ("3.5", "3.5.", 1, 1),
-        ("3.5", "3", 0, 2 / 3),
-        ("红色的猫", "红色的狗。", 0, 3 / 4),
-        ("是。", "是", 1, 1),
-        ("?!", "?!", 1, 1),
-        ("?!", "...", 0, 0),
-    ],
-)
-def test_grades(right, text, exact, f1):
-    points = grade(right, text)
-    assert points["exact"] == (exact, 1) and points["token_f1"][1] == 1
-    assert points["token_f1"][0] == pytest.approx(f1)
+# -- texts, settings -------------------------------------------------------------------------------------------
 
 
 def test_the_last_answer_of_several_is_asked_for(tmp_path):

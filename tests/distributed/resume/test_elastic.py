@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from tests.conftest import REPOSITORY, TINY
-from tests.support.ranks.forked_torchrun import FORKED_TORCHRUN
+from tests.support.ranks.team import FORKED_TORCHRUN
 
 OPTIONS = [
     *TINY, "--model.init_args.dropout", "0", "--trainer.max_epochs", "-1", "--last_checkpoint.every_n_steps", "20",

@@ -14,8 +14,7 @@ import torch
 from tests.conftest import REPOSITORY, TINY
 from tests.support.families.tiny import TINY_FAMILY
 from tests.support.faults.step_faults import fault
-from tests.support.ranks.forked_torchrun import FORKED_TORCHRUN
-from tests.support.ranks.team import Team
+from tests.support.ranks.team import FORKED_TORCHRUN, Team
 from tests.tiers import slow
 
 OPTIONS = [

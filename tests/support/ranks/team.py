@@ -16,6 +16,9 @@ from torch.distributed import TCPStore
 from tests import tiers
 from tests.conftest import REPOSITORY, Run
 
+FORKED_TORCHRUN = ["-m", "torch.distributed.run", "--run-path", "--start-method", "fork"]
+"""Arguments of a team of one process: torchrun, whose ranks are forked and so pay for no import."""
+
 
 class Processes(Protocol):
     """What starts the ranks of a team: ForkServer or FreshProcesses."""
