@@ -1,6 +1,21 @@
-"""Explains the errors of Python's csv module, whose texts name its options and no remedy."""
+"""Limits the fields of Python's csv module, and explains its errors, whose texts name its options and no remedy."""
 
 import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def field_limit(size: int) -> Iterator[None]:
+    """Let the csv module accept fields of up to `size` characters inside the context, and none that is longer.
+
+    The limit is the process's. Its default, 128 KiB, is less than a long series, and importing scipy.io lifts it.
+    """
+    before = csv.field_size_limit(size)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def describe_csv_error(error: csv.Error) -> str:

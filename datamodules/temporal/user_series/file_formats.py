@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.multimodal.parquet_footer_check import FooterCheck
-from engine.io.csv_error import describe_csv_error
+from engine.io.csv_error import describe_csv_error, field_limit
 from engine.io.json_records import (
     check_text_file,
     describe_line,
@@ -88,12 +88,9 @@ def _read_list(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
 def _read_csv(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
     with path.open("rb") as file:
         check_text_file(file.read(16), path, "a CSV file in UTF-8")
-    before = csv.field_size_limit(row_bytes)  # of the module; the default is 128 KiB, less than a long series
-    try:
+    with field_limit(row_bytes):
         yield from _csv_rows(path, row_bytes)
-        warn_if_unterminated(path)
-    finally:
-        csv.field_size_limit(before)
+    warn_if_unterminated(path)
 
 
 def _csv_rows(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from datamodules.vision_language.files.question_fields import (
     parse_question,
 )
 from engine.data.errors import BadSampleError
-from engine.io.csv_error import describe_csv_error
+from engine.io.csv_error import describe_csv_error, field_limit
 from engine.io.json_records import check_text_file, describe_names, describe_undecodable, parse_json
 from engine.io.last_line import warn_if_unterminated
 
@@ -147,7 +147,7 @@ class QuestionText(ChatFile):
                     checksum, offset = zlib.crc32(line, checksum), offset + len(line)
                     yield self._text(line, number)
 
-        with _long_cells():
+        with field_limit(LONGEST):
             reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
             try:
                 for cells in reader:
@@ -187,7 +187,7 @@ class QuestionText(ChatFile):
         return _chat(name, fields, images)
 
     def _fields(self, row: int) -> dict[str, Any]:
-        with self.path.open("rb") as file, _long_cells():
+        with self.path.open("rb") as file, field_limit(LONGEST):
             file.seek(int(self._starts[row]))
             lines = (self._text(line, int(self._numbers[row])) for line in iter(lambda: file.readline(LONGEST), b""))
             try:
@@ -213,16 +213,6 @@ class QuestionText(ChatFile):
             return base64.b64decode(cell, validate=True)
         except ValueError as error:
             raise BadSampleError(f"{name}: image: found {cell[:20]!r}, expected base64 or a path") from error
-
-
-class _long_cells:
-    """Context in which the csv module accepts rows of LONGEST bytes; its own limit is 128 KiB."""
-
-    def __enter__(self) -> None:
-        self._before = csv.field_size_limit(LONGEST)
-
-    def __exit__(self, *_: object) -> None:
-        csv.field_size_limit(self._before)
 
 
 def _chat(name: str, fields: dict[str, Any], images: list[bytes]) -> ImageChat:
