@@ -50,7 +50,7 @@ train: $(INSTALLED) ## train the quickstart and test it (embedded data, under 3 
 	$(ONE_THREAD) $(VENV)/bin/python train.py fit --config $(QUICKSTART)
 	$(ONE_THREAD) $(VENV)/bin/python train.py test --config $(QUICKSTART)
 
-test: $(DEVELOPMENT) ## run the fast tier of the tests (8 to 10 minutes on 2 cores)
+test: $(DEVELOPMENT) ## run the fast tier of the tests (about 8 minutes on 2 idle cores)
 	@sh tests/system_packages.sh
 	$(PYTEST) -m "not slow" $(BY_FILE) $(WORKERS)
 
