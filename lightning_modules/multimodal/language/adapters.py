@@ -50,7 +50,9 @@ def freeze_and_add_adapters(
             )
         layers[-settings.last_n_layers :].requires_grad_(True)
     elif settings.trainable == "lora":
+        # After quantizing, which would take the adapters' own linear layers for layers of the model.
         chosen = _with_adapters(network, settings.lora)
+    # Once it is settled which weights train, adapters included: the format of a weight depends on that.
     set_dtypes(chosen, precision)
     if settings.quantize != "none":
         release_free_memory()  # the C library would keep the memory of the replaced weights
@@ -66,6 +68,7 @@ def whole_model(network: "PreTrainedModel | PeftModel", settings: LanguageModelS
     """
     dequantize_linear_layers(network)
     if settings.trainable == "lora":
+        # W + (alpha / rank) B A for each adapted layer; peft then removes its wrappers.
         return cast("PreTrainedModel", cast("PeftModel", network).merge_and_unload())
     return cast("PreTrainedModel", network)
 
@@ -85,6 +88,7 @@ def _with_adapters(network: "PreTrainedModel", lora: LoraSettings) -> "PeftModel
         task_type=TaskType.CAUSAL_LM,
     )
     try:
+        # peft raises ValueError for target_modules that match no layer; its message names them.
         with warnings.catch_warnings():  # peft uses a deprecated name of transformers
             warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*", FutureWarning)
             return get_peft_model(network, adapters)

@@ -21,4 +21,5 @@ def compile_layers(layers: Iterable[nn.Module]) -> None:
 
 def uncompiled(compiled: bool) -> AbstractContextManager[Any]:
     """Run layers uncompiled inside the context: a cache that grows token by token would recompile them each time."""
+    # The stance holds for the process and ends with the context; the compiled code of the training is kept.
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()

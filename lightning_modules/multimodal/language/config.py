@@ -87,6 +87,7 @@ class LanguageModelSettings:
                 + ("neither is" if self.path is None else "both are")
                 + " given"
             )
+        # Pretrained embeddings fit the layers behind them; only random ones may be scaled.
         if self.embedding_scale <= 0 or (self.embedding_scale != 1 and self.config is None):
             raise ValueError(
                 f"language_model.embedding_scale is {self.embedding_scale}; expected a number above 0, and 1 for a "

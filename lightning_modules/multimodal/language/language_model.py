@@ -67,11 +67,13 @@ class LanguageModel(nn.Module):
         super().__init__()
         settings.check()
         if evaluates_with_sdpa(settings, device):
+            # An evaluation or export on the CPU of a model that flex_attention trained: both compute the same.
             settings = replace(settings, attention="sdpa")
         self.settings, self.vocabulary, self.precision = settings, vocabulary, precision
         self.widened = 0
         if network is None:
             network, self.widened = load_language_model(settings, vocabulary, precision)
+        # Formats, adapters and quantization change layers in place; checks and compilation need the final layers.
         self.network = freeze_and_add_adapters(network, settings, precision, device)
         require_plain_output(self.causal_lm, settings)
         if settings.compile:
@@ -117,6 +119,7 @@ class LanguageModel(nn.Module):
             embeddings, positions = embeddings.reshape(1, -1, embeddings.shape[-1]), positions.reshape(1, -1)
         with self._autocast(embeddings.device):
             # With a cache, transformers ignores the positions and would not separate the chats.
+            # (rows, length, hidden), or (1, rows * length, hidden) for flash attention
             states = self.decode(embeddings, positions).last_hidden_state
         return states.reshape(*rows, -1)
 
@@ -124,6 +127,8 @@ class LanguageModel(nn.Module):
         """Return the sum of the loss terms of the supervised tokens, and their number; see `terms`."""
         count = (labels[:, 1:] != IGNORE).sum()
         if self._fuses(states, criterion):
+            # With "sum", Liger computes the gradients in the forward pass, chunk by chunk. With "none" the backward
+            # pass would compute the logits a second time.
             return self._fused(*_supervised(states, labels), "sum"), count
         return self.terms(states, labels, criterion).sum(), count
 
@@ -142,8 +147,10 @@ class LanguageModel(nn.Module):
     def supervised_terms(self, states: Tensor, targets: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
         """Return the loss terms [N] float32 of states [N, C] and the tokens [N] that follow them."""
         parts = zip(states.split(_MAX_SCORED), targets.split(_MAX_SCORED), strict=True)
+        # Evaluations keep no graph, so the logits of one chunk at a time are in memory.
         if not torch.is_grad_enabled():
             return torch.cat([self._terms(*part, criterion) for part in parts])
+        # In training autograd keeps the logits of every chunk, so chunks save memory only if they are recomputed.
         if self.settings.activation_checkpointing:
             return torch.cat([checkpoint(self._terms, *part, criterion, use_reentrant=False) for part in parts])
         return self._terms(states, targets, criterion)
@@ -209,7 +216,8 @@ class LanguageModel(nn.Module):
 
     def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
         with self._autocast(states.device):
-            logits = self.logits(states)
+            logits = self.logits(states)  # (positions, vocabulary), in the format of autocast
+        # A softmax over 150,000 logits loses its small terms in bf16: float32, or float64 under 64-true.
         with torch.autocast(states.device.type, enabled=False):
             return criterion(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)
 

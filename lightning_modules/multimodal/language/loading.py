@@ -47,11 +47,14 @@ def load_language_model(
 
     if settings.path is not None:
         require_local_files(_SECTION, settings.path)
+    # Files and config are checked first: reading the weights takes minutes, and these errors need seconds.
     config = model_config(settings, vocabulary)
     require_whole_weights_on_disk("language_model", config, settings.path)
     if settings.trainable == "none":
+        # In the config, because the layers read their rates from it when they are built.
         switch_off_dropout(config)
     _require_attention(config, settings.attention)
+    # Read wide and narrowed afterwards, a frozen model would take twice its memory for a while.
     dtype = precision.frozen if settings.trainable in ("none", "lora") else precision.trained
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": settings.attention}
     if settings.path is None:
@@ -64,6 +67,8 @@ def load_language_model(
             raise ValueError(
                 f"language_model.path: {settings.path} lacks {preview_names(found['missing_keys'])}: is it whole?"
             )
+    # Losses are computed from hidden states, not by the model's own forward, so its way from states to logits must be
+    # one that `final_scores` repeats.
     require_known_scores(network)
     widened = _widen_vocabulary(network, vocabulary)
     # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.
@@ -104,6 +109,7 @@ def _require_attention(config: "PretrainedConfig", chosen: AttentionKind) -> Non
     network = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
     if network is None:  # transformers names the models that it knows
         return
+    # Class attributes of transformers' models; every model computes `eager`.
     flags: dict[AttentionKind, str] = {
         "sdpa": "_supports_sdpa",
         "flash_attention_2": "_supports_flash_attn",
@@ -144,6 +150,7 @@ def _widen_vocabulary(network: "PreTrainedModel", vocabulary: int) -> int:
     old: int = embeddings.num_embeddings
     if vocabulary <= old:  # many models have spare rows
         return 0
+    # `mean_resizing` would draw the new rows from a normal distribution fitted to the old rows.
     network.resize_token_embeddings(vocabulary, mean_resizing=False)
     for layer in (network.get_input_embeddings(), network.get_output_embeddings()):
         # The mean of the other rows needs no random numbers, and as an output it is never the most likely token.

@@ -8,6 +8,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
+# Keys of the configs of transformers, whose models apply them to the logits in their forward.
 _FACTORS = ("logit_scale", "lm_head_multiplier")  # Cohere; Falcon-H1
 _DIVISOR, _CAP = "logits_scaling", "final_logit_softcapping"  # Granite; Gemma 2 and later
 
@@ -43,6 +44,7 @@ def require_known_scores(network: "PreTrainedModel") -> None:
     """
     from transformers.modeling_outputs import MoeModelOutputWithPast
 
+    # With the decoder replaced by fixed states, only the model's own processing of logits runs.
     layer, decoder = network.get_output_embeddings(), network.get_decoder()
     if layer.weight.is_meta:
         return
@@ -60,6 +62,7 @@ def require_known_scores(network: "PreTrainedModel") -> None:
     finally:
         # Removes the attribute of the instance, so the method of the class is in force again.
         del decoder.forward
+    # 2 % covers the rounding of bf16. Written with `not`, so that NaN fails as well.
     if not (theirs.float() - ours).abs().max() <= 0.02 * ours.abs().max():
         raise ValueError(
             f"language_model: a {network.config.model_type} processes its logits in an unknown way, so its "

@@ -111,7 +111,7 @@ def estimate_memory(
         smaller, larger = (
             _trace(_with_layers(config, number), settings, precision, work) for number in (fewest, fewest + _MORE)
         )
-        found = smaller.extended(larger, layers - fewest)
+        found = smaller.extended(larger, layers - fewest)  # two traced models give the line through all depths
     peaks = found[4:]
     if work.cpu_offload:
         return MemoryEstimate(0, 0, 0, max(peaks[:-1]) - found.weights, found.loading)
@@ -140,6 +140,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
 
             stack.enter_context(simulated_ranks(work.shards))
             mesh = init_device_mesh("cpu", (work.shards,))
+        # After the mesh, whose ranks are real integers, and before the weights get storages.
         stack.enter_context(without_values())
         counter = stack.enter_context(AllocationCounter(resizable=work.shards > 1))
         _give_storages(model)
@@ -151,7 +152,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
             if work.cpu_offload:
                 parameter.register_post_accumulate_grad_hook(_drop_gradient)
             else:
-                parameter.grad = torch.empty_like(parameter)
+                parameter.grad = torch.empty_like(parameter)  # of the step before; the forward pass runs beside them
         own = [parameter.to_local() if isinstance(parameter, DTensor) else parameter for parameter in trained]
         gradients = sum(shard.nbytes for shard in own)
         _step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
@@ -163,7 +164,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
     # AdamW computes the root of the second moment beside it.
     roots = [4 * shard.numel() for shard in own] if work.state_bytes == 8 else []
     update = weights + gradients + (sum(roots) if work.foreach else max(roots, default=0))
-    forward, output, layers, embedded = counter.peaks[-4:]
+    forward, output, layers, embedded = counter.peaks[-4:]  # as `_step` and its hooks mark them
     return _Trace(weights, gradients, state, model.loading, forward, output, layers, embedded, update)
 
 

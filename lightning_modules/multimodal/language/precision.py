@@ -44,6 +44,7 @@ def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
             + (" (fp16 alone overflows)" if name == "16-true" else "")
         )
     if torch.bfloat16 in _FORMATS[name] and not has_bf16:
+        # name[0] == "1" is 16-mixed, whose user did not ask for bf16.
         reason = " (16-mixed, too, runs language models in bf16: in fp16 Qwen2.5 overflows)" if name[0] == "1" else ""
         raise ValueError(
             f"trainer.precision is {trainer_precision}, but this device has no bf16{reason}; set it to 32-true"
@@ -64,4 +65,5 @@ def set_dtypes(network: nn.Module, precision: Precision) -> None:
     for parameter in network.parameters():
         if not parameter.is_floating_point():  # quantized
             continue
+        # The data is replaced and not the parameter, so tied weights stay tied.
         parameter.data = parameter.data.to(precision.trained if parameter.requires_grad else precision.frozen)

@@ -72,6 +72,7 @@ class PrefixCache:
         self._next = positions[:, -1] + 1  # [P]
         with model.evaluation_mode(mask.device):
             output = model.decode(embeddings, positions, self._cache, attention_mask=mask)
+            # Prompts are padded on the left, so the last column is the last token of each.
             self._last = output.last_hidden_state[:, -1]  # [P, C]
 
     def log_likelihoods(
@@ -86,26 +87,33 @@ class PrefixCache:
             agree: maximum over the ranks of their numbers of forward passes, if they share the weights.
         """
         width = self._mask.shape[1] + tokens.shape[1]
+        # Each text gets a copy of its prompt's keys and values, so texts are scored in batches of limited size.
         batches = torch.arange(len(tokens)).split(max(1, _MAX_COPIED // width)) if len(tokens) else ()
         missing = agree(len(batches)) - len(batches)  # before the first pass, as on the other ranks
         with self._model.evaluation_mode(self._mask.device):
             results = [self._score(tokens[batch], lengths[batch], prompts[batch]) for batch in batches]
             for _ in range(missing):
+                # Under FSDP every forward pass gathers weights from all ranks; a rank without texts left must join.
                 dummy = tokens.new_zeros(1)
                 self._score(dummy.unsqueeze(1), dummy + 1, dummy)
         return torch.cat(results) if results else torch.zeros(0, device=tokens.device)
 
     def _score(self, tokens: Tensor, lengths: Tensor, prompts: Tensor) -> Tensor:
         number, width = tokens.shape
+        # (texts, width - 1), or (texts, 1) for texts of a single token, as a pass needs an input.
         inputs = tokens[:, : max(1, width - 1)]  # the last token predicts none
+        # (texts, inputs): positions go on where the prompt ends, without its padding.
         positions = self._next[prompts].unsqueeze(1) + torch.arange(inputs.shape[1], device=tokens.device)
+        # (texts, prompt + inputs). Attention is causal, so no token reads the padding on its right.
         mask = F.pad(self._mask[prompts], (0, inputs.shape[1]), value=True)
         embeddings, cache = self._model.embed(inputs), self._copy_cache(prompts)
         output = self._model.decode(embeddings, positions, cache, attention_mask=mask)
         # The prompt's last state predicts the first token of the text, the state of token t predicts token t + 1.
         states = torch.cat((self._last[prompts].unsqueeze(1), output.last_hidden_state), dim=1)[:, :width]
+        # (texts, width, hidden): state t predicts token t of the text
         real = torch.arange(width, device=tokens.device) < lengths.unsqueeze(1)
         chunks = zip(states[real].split(_MAX_SCORED), tokens[real].split(_MAX_SCORED), strict=True)
+        # float32, whatever the format of the model: a sum over a long text in bf16 would lose its last terms.
         terms = torch.zeros((number, width), device=tokens.device)
         terms[real] = torch.cat([_log_probabilities(self._model.logits(states), targets) for states, targets in chunks])
         return terms.sum(dim=1)
@@ -126,6 +134,7 @@ class PrefixCache:
             tokens, terms = self._greedy(prompts, max_new_tokens, end_ids, all_steps)
         answers = []
         for row, log_probabilities in zip(tokens.tolist(), terms.tolist(), strict=True):
+            # Rows that end early go on until all have ended; what follows the end token is cut here.
             end = next((index for index, token in enumerate(row) if token in end_ids), len(row))
             scored = log_probabilities[: end + 1]
             answers.append(GeneratedText(row[:end], sum(scored), len(scored)))
@@ -141,6 +150,7 @@ class PrefixCache:
         steps = self._steps(torch.tensor([prompt], device=self._mask.device), max_new_tokens, end_ids, False)
         tokens: list[int] = []
         while True:
+            # A generator suspends at `yield`, and the caller must not find itself inside autocast and no_grad.
             with self._model.evaluation_mode(self._mask.device):  # not across a yield
                 found = next(steps, None)
             if found is None or int(found[0]) in end_ids:
@@ -156,12 +166,13 @@ class PrefixCache:
         state, positions, ends = self._last[prompts], self._next[prompts].unsqueeze(1), ends.to(mask.device)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=mask.device)
         for step in range(1, steps + 1):
-            logits = model.logits(state)
+            logits = model.logits(state)  # (prompts, vocabulary)
             token = logits[:, : model.vocabulary].argmax(dim=-1)  # embedding rows beyond it belong to no token
             yield token, _log_probabilities(logits, token)
             ended |= torch.isin(token, ends)
             if step == steps or (not all_steps and ended.all()):
                 return
+            # Rows that have ended are computed as well: to drop them, the cache of all others would be copied.
             mask = F.pad(mask, (0, 1), value=True)
             embeddings = model.embed(token).unsqueeze(1)
             output = model.decode(embeddings, positions, cache, attention_mask=mask)

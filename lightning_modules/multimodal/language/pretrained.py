@@ -30,6 +30,7 @@ def config_of(section: str, given: Mapping[str, Any], examples: str, **own: Any)
     """
     from transformers import AutoConfig
 
+    # A copy, because `pop` would change the settings, which identify the model in checkpoints.
     chosen = dict(given)
     kind = chosen.pop("model_type", None)
     if kind is None:
@@ -37,6 +38,7 @@ def config_of(section: str, given: Mapping[str, Any], examples: str, **own: Any)
     try:
         known = AutoConfig.for_model(kind)
     except (ValueError, TypeError):
+        # `from None`: transformers' own message lists some hundred model types.
         raise ValueError(f"{section}.config.model_type is {kind!r}, which transformers does not know") from None
     for key in chosen:
         if not hasattr(known, key):  # transformers accepts misspelt keys without effect
@@ -44,6 +46,7 @@ def config_of(section: str, given: Mapping[str, Any], examples: str, **own: Any)
             raise ValueError(
                 f"{section}.config.{key}: {kind} has no such setting" + (f"; did you mean {near[0]}?" if near else "")
             )
+        # transformers accepts a size of 0 or 1.5, and fails later in a layer with a message about shapes.
         is_size = key.startswith("num_") or key.endswith("_size")
         if is_size and type(getattr(known, key)) is int and (type(chosen[key]) is not int or chosen[key] < 1):
             raise ValueError(f"{section}.config.{key} must be a whole number of at least 1, got {chosen[key]}")
@@ -59,6 +62,7 @@ def build(section: str, function: Callable[..., T], *args: object, **options: ob
     try:
         return function(*args, **options)
     except Exception as error:
+        # Too large a model is no contradiction of settings; the handler of OOM errors gives advice.
         if is_oom_error(error):
             raise
         reason = " ".join(str(error).split())[:200]
@@ -92,6 +96,7 @@ def read_pretrained(section: str, auto: Any, path: str, **options: Any) -> Any:
 
     transformers_logging.disable_progress_bar()  # the bars of several ranks overwrite each other
     local = Path(path).expanduser()
+    # Code of a model's repository is never run, whatever a caller passes.
     options["trust_remote_code"] = False
     try:
         if local.is_dir():
@@ -100,6 +105,7 @@ def read_pretrained(section: str, auto: Any, path: str, **options: Any) -> Any:
             options["local_files_only"] = True
         return auto.from_pretrained(path, **options)
     except (OSError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
+        # The first line states the cause; transformers' advice after it does not fit a machine without a network.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if local.is_dir():
             raise ValueError(f"{section}.path: {path} cannot be loaded: {reason}") from error
@@ -113,6 +119,7 @@ def read_pretrained(section: str, auto: Any, path: str, **options: Any) -> Any:
 def switch_off_dropout(config: "PretrainedConfig") -> None:
     """Set all dropout rates to 0, for a frozen model that stays in training mode."""
     for key, value in config.to_dict().items():
+        # Keys differ by architecture: attention_dropout, hidden_dropout_prob, drop_path_rate and so on.
         if "drop" in key and isinstance(value, float):
             setattr(config, key, 0.0)
 

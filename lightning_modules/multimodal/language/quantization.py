@@ -45,9 +45,11 @@ def quantize(weight: Tensor, kind: Quantization, double: bool) -> QuantizedWeigh
         double: quantize the scales of nf4 as well, to 8 bits: 4.13 bits a weight instead of 4.5.
     """
     if kind == "int8":
+        # Symmetric, without a zero point: -127 to 127, so that 0 stays 0 and a row needs a single scale.
         largest = weight.abs().amax(dim=1).float()
         codes = torch.round(weight.float() * (127 / _positive(largest))[:, None]).to(torch.int8)
         return QuantizedWeight(codes, _as_bytes(largest / 127), None)
+    # bitsandbytes has no kernels for tensors without values; the memory estimate needs shapes alone.
     if weight.is_meta:
         return _without_values(weight, double)
     codes, largest = _nf4(weight)
@@ -76,6 +78,7 @@ def dequantize(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -
     if stored.codes.dtype == torch.int8:
         # In place, each product is computed in float32 and rounded once.
         return stored.codes.to(dtype).mul_(stored.scales.view(torch.float32)[:, None])
+    # The kernels of bitsandbytes write these formats; others, as float64, are cast afterwards.
     direct = dtype if dtype in (torch.bfloat16, torch.float16) else torch.float32
     functional = _bitsandbytes().functional
     return functional.dequantize_4bit(stored.codes.view(-1, 1), _nf4_state(stored, shape, direct)).to(dtype)
@@ -86,10 +89,12 @@ def _nf4_state(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -
     functional, device = _bitsandbytes().functional, stored.codes.device
     values = _values("nf4", device)
     common = {"shape": shape, "dtype": dtype, "blocksize": BLOCK, "code": values, "quant_type": "nf4"}
+    # QuantState is what bitsandbytes stores with its own Params4bit; here it is made anew from the stored bytes.
     if stored.scale_scales is None:
         return functional.QuantState(absmax=stored.scales.view(torch.float32), **common)
     scales = stored.scale_scales.view(torch.float32)
     dynamic = _values("dynamic", device)
+    # The first of these scales is the mean, which was subtracted; the kernel adds it as `offset`.
     of_scales = functional.QuantState(absmax=scales[1:], code=dynamic, blocksize=SCALES_BLOCK, dtype=torch.float32)
     return functional.QuantState(absmax=stored.scales, offset=scales[0], state2=of_scales, **common)
 
@@ -101,15 +106,18 @@ def _nf4(weight: Tensor) -> tuple[Tensor, Tensor]:
     chunk = _CHUNK * torch.get_num_threads() if on_cpu else _CHUNK_ON_GPU
     parts = [_nf4_codes(part) for part in flat.split(chunk)]
     codes, largest = (torch.cat(each) for each in zip(*parts, strict=True))
+    # Each chunk is padded to whole blocks; only the last has padding, as chunks are multiples of a block.
     return codes[: (len(flat) + 1) // 2], largest
 
 
 def _nf4_codes(weights: Tensor) -> tuple[Tensor, Tensor]:
+    # (blocks, 64), with zeros after the last weight, which change no largest magnitude
     whole = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK)).float().view(-1, BLOCK)
     largest = whole.abs().amax(dim=1)
     scaled = (whole / _positive(largest)[:, None]).view(-1)
     codes = torch.zeros(scaled.shape, dtype=torch.uint8, device=scaled.device)
     for border in _borders():  # faster than torch.bucketize, which searches for each weight
+        # The code is the number of borders below the weight, 0 to 15.
         codes += scaled > border
     return codes[::2] << 4 | codes[1::2], largest  # the order of bitsandbytes: the first weight in the high bits
 

@@ -32,6 +32,7 @@ class QuantizedLinear(nn.Linear):
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.kind, self.double_quantized, self.dtype = kind, double, layer.weight.dtype
         self.register_parameter("bias", layer.bias)
+        # Quantized where it is fast, a GPU, and stored where the layer is: Lightning moves the model later.
         stored = quantize(layer.weight.to(device), kind, double)
         for name, tensor in zip(QuantizedWeight._fields, stored, strict=True):
             kept = None if tensor is None else nn.Parameter(tensor.to(layer.weight.device), requires_grad=False)
@@ -66,10 +67,12 @@ class QuantizedLinear(nn.Linear):
         stored = quantize(weight.to(self.codes.device, self.dtype), self.kind, self.double_quantized)
         for own, new in zip(self.stored, stored, strict=True):
             if own is not None and new is not None:
+                # In place, as load_state_dict does: DDP and checkpoints refer to these tensors.
                 own.copy_(new)
 
     def plain(self) -> nn.Linear:
         """Return a linear layer with the dequantized weight, frozen, and this layer's bias."""
+        # On `meta`, so that no weight is allocated and initialized only to be replaced.
         layer = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
         layer.weight = nn.Parameter(self.weight, requires_grad=False)
         layer.bias = self.bias
@@ -78,6 +81,7 @@ class QuantizedLinear(nn.Linear):
     @override
     def forward(self, input: Tensor) -> Tensor:
         """Compute in autocast's dtype, else in the input's dtype; gradients are as for the dequantized weight."""
+        # A custom autograd function is no operation that autocast casts, so the input is cast here.
         kind = input.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else input.dtype
         bias = None if self.bias is None else self.bias.to(dtype)
@@ -93,12 +97,14 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, layer: QuantizedLinear, bias: Tensor | None) -> Tensor:
+        # The layer and not its dequantized weight, which takes four times the memory in 16 bits.
         ctx.layer = layer
         return F.linear(states, layer.dequantized(states.dtype), bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
         (grad,) = grads
+        # y = x W^T + b, so dx = dy W and db = the sum of dy over all leading axes; W is frozen.
         of_states = grad @ ctx.layer.dequantized(grad.dtype) if ctx.needs_input_grad[0] else None
         of_bias = grad.flatten(0, -2).sum(dim=0) if ctx.needs_input_grad[2] else None
         return of_states, None, of_bias
@@ -126,8 +132,10 @@ def quantize_linear_layers(
     """
     found = [
         (parent, key, layer)
+        # A list, because replacing layers while the generator walks over the network would change what it finds.
         for prefix, parent in network.named_modules()
         for key, layer in parent.named_children()
+        # The exact type: subclasses, as peft's and QuantizedLinear itself, compute something else.
         if type(layer) is nn.Linear and chosen(f"{prefix}.{key}".lstrip("."), layer)
     ]
     for parent, key, layer in found:

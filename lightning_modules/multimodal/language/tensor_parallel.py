@@ -48,9 +48,12 @@ def divided_layers(model: LanguageModel, size: int) -> dict[nn.Module, ParallelS
         )
     layers: dict[nn.Module, ParallelStyle] = {}
     for name, layer in decoder.named_modules():
+        # peft wraps an adapted layer and puts the original at `.base_layer`; the plan knows the original's name.
         plain = name.replace(".base_layer", "")
+        # Patterns such as layers.*.self_attn.q_proj
         style = next((style for pattern, style in plan.items() if fnmatchcase(plain, pattern)), None)
         if style is not None and not isinstance(layer, nn.Linear) and hasattr(layer, "base_layer"):
+            # The wrapper of peft itself has no weight; its base layer is met later under its own name.
             layers |= _adapters(layer, style)
         elif style is not None:
             if style not in _STYLES:
@@ -60,6 +63,8 @@ def divided_layers(model: LanguageModel, size: int) -> dict[nn.Module, ParallelS
                 )
             layers[layer] = _STYLES[style]()
     _check_sizes(layers, config, size)
+    # Divided by tokens, with logits gathered: the loss needs a softmax over the whole vocabulary. Shared with the
+    # embeddings, the weight would be divided for the look-up as well.
     head = network.get_output_embeddings()
     if head.weight is not network.get_input_embeddings().weight and head.weight.shape[0] % size == 0:
         layers[head] = _STYLES["colwise_gather_output"]()
@@ -68,6 +73,8 @@ def divided_layers(model: LanguageModel, size: int) -> dict[nn.Module, ParallelS
 
 def _adapters(layer: nn.Module, style: str) -> dict[nn.Module, ParallelStyle]:
     """Return how the adapters of a layer of peft are divided."""
+    # y = W x + B (A x). W divided by outputs divides B, W divided by inputs divides A; the other factor has only the
+    # rank as its width, and stays whole.
     by_outputs = style.startswith("colwise")
     adapters = getattr(layer, "lora_B" if by_outputs else "lora_A", {})
     return {adapter: _STYLES[style]() for adapter in adapters.values()}
@@ -75,7 +82,9 @@ def _adapters(layer: nn.Module, style: str) -> dict[nn.Module, ParallelStyle]:
 
 def _check_settings(settings: LanguageModelSettings, size: int) -> None:
     refused = [
+        # The codes are no matrix with rows and columns to divide.
         (settings.quantize != "none", f"quantize {settings.quantize}", "quantize none"),
+        # DoRA divides by norms of the whole W + B A, which no rank holds.
         (settings.trainable == "lora" and settings.lora.use_dora, "lora.use_dora true", "lora.use_dora false"),
         (settings.compile, "compile true", "compile false"),
     ]

@@ -27,6 +27,7 @@ def require_own_tokens(path: str, folder: Path, tokenizer: str | None, known: Ma
     vocabulary = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
     if not isinstance(vocabulary, dict):  # a unigram model lists [token, score]
         vocabulary = {token: index for index, (token, _) in enumerate(vocabulary)}
+    # The run's tokenizer may have more tokens, as the placeholder; they get embeddings of their own.
     differ = [token for token, number in vocabulary.items() if known.get(token) != number]
     if differ:
         raise ValueError(
