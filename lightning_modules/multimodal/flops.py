@@ -33,6 +33,7 @@ def chat_amounts(
         flops: returns the FLOPs of a part, or None if not known.
     """
     counts, operations = [part.rows.counts for part in batch], [flops(part) for part in batch]
+    # The FLOPs of some parts alone would understate the MFU, so an unknown part leaves the metric out.
     known = [number for number in operations if number is not None]
     return {
         "tokens": sum(count.real for count in counts),
@@ -58,6 +59,7 @@ class LanguageModelFlops(NamedTuple):
             attention_within_chats: whether attention is computed within each chat, not within the whole row.
         """
         count, length = rows.tokens.shape
+        # sdpa with a block mask computes all pairs of a row, also those between chats, which the mask then drops.
         pairs = rows.counts.pairs if attention_within_chats else count * length**2
         return self.token * count * length + self.pair * pairs + self.scored * rows.counts.supervised
 
@@ -74,6 +76,7 @@ def language_model_flops(causal: "PreTrainedModel", behind_trained: bool) -> Lan
         return None
     config = causal.config.get_text_config()
     heads = config.num_attention_heads
+    # The heads of Qwen3 and Gemma have a width of their own, so all of them may be wider than the states.
     width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
     back = behind_trained or trains(causal.get_input_embeddings())
     token, pair = 0, 0
@@ -82,6 +85,7 @@ def language_model_flops(causal: "PreTrainedModel", behind_trained: bool) -> Lan
         back = back or trains(layer)
         token += products(layer, back)
         pair += attention(width, back)
+    # Networks beside the layers, such as projections of the embeddings in some architectures
     token += sum(products(part, back) for part in decoder.children() if part is not decoder.layers)
     return LanguageModelFlops(token, pair, products(head, back))
 
@@ -97,6 +101,7 @@ def view_flops(network: nn.Module, layers: Iterable[nn.Module], width: int, patc
         tokens: number of tokens in the layers, including class and register tokens.
     """
     embeddings = network.get_submodule("embeddings")
+    # Pixels need no gradient, and class and register tokens pass through no patch embedding.
     total, back = patches * products(embeddings, back=False), trains(embeddings)
     for layer in layers:
         back = back or trains(layer)
@@ -108,6 +113,7 @@ def stack_flops(layers: Iterable[nn.Module], behind_trained: bool) -> int:
     """Return the FLOPs per position of consecutive layers."""
     total, back = 0, behind_trained
     for layer in layers:
+        # Single layers and not whole blocks: the first trainable layer computes no gradient of its input.
         total += products(layer, back)
         back = back or trains(layer)
     return total

@@ -57,6 +57,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         background = tower_background(self.settings)
         tokens = projector.count(shape.patches)
         layout = ImageLayout(shape.image_size, tokens, data.max_tiles, background, data.tiling)
+        # LlavaNext lays the features of all tiles out as an image, and ends each of its lines with a learned vector.
         if layout.tiling == "llava_next" and (projector.kind == "resampler" or math.isqrt(tokens) ** 2 != tokens):
             raise ValueError(
                 f"data.init_args.tiling: llava_next joins the features of tiles to one grid, but the projector "
@@ -73,6 +74,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
 
     @override
     def build_view_embeddings(self, data: ImageData, hidden_size: int) -> nn.Embedding | None:
+        # The number of learned vectors depends on the tiling alone, so sizes are not needed here.
         learned = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).learned
         if not learned:
             return None
@@ -91,10 +93,14 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         if modality.order is not None:
             return order_features(vectors, networks.view_embeddings, modality.order)
         if networks.view_embeddings is not None:
+            # [V, 1, C], in front of the features of its view
             places = networks.view_embeddings(views.places).unsqueeze(1).to(vectors.dtype)
             vectors = torch.cat((places, vectors), dim=1)
+        # [S]: each view has the same number of features
         counts = modality.views * vectors.shape[1]
+        # [V N, C], in the order of the placeholders
         vectors = vectors.flatten(0, 1)
+        # An empty slice keeps the black view's graph: all gradients are zero, but there are gradients.
         return Features(vectors[:0] if empty else vectors, counts)
 
     @override
@@ -144,6 +150,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
     @override
     def check_identity(self, checkpoint: Mapping[str, Any]) -> None:
         saved = checkpoint.get("vision_tower") or {}
+        # The hashes of frozen weights would differ, too; this error names the tower and the setting.
         if problem := differences(saved, self._tower, ("architecture", "weights")):
             raise ValueError(
                 f"the checkpoint was trained with the vision tower {saved.get('name')}, the config has "

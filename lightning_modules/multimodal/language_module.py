@@ -81,7 +81,7 @@ class LanguageModule(LockstepModule[DataT]):
         self.language_model_settings = language_model
         self.learning_rates = learning_rates or {}
         self.init_from = init_from
-        self.base_was_trained = False
+        self.base_was_trained = False  # known once a checkpoint is read, see on_load_checkpoint
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:

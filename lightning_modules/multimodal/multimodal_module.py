@@ -75,13 +75,16 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         The order is fixed, because one random stream makes all initial weights.
         """
         tokenizer = self.data.tokenizer
+        # Encoder, language model, projector, view embeddings: in another order a seed gives other weights.
         self.encoder = self.modality.build_encoder(self.data, self.model_precision)
         settings = self.language_model_settings
         device = self.trainer.strategy.root_device
+        # Before the language model is built, which takes minutes.
         require_whole_weights(settings, self.trainer.strategy)
         self.language_model = LanguageModel(settings, tokenizer.vocabulary_size, self.model_precision, device)
         if settings.path is not None:
             vocabulary = tokenizer.tokenizer.get_vocab()
+            # After the model is built: its files are on this machine by now.
             require_own_tokens(settings.path, folder_of(settings.path), self.data.tokenizer_source, vocabulary)
         output_size = self.encoder.output_size
         assert isinstance(output_size, int), "see ModalityFeatures.build_encoder"
@@ -96,6 +99,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
     @property
     @override
     def parts(self) -> dict[str, nn.Module]:
+        # View embeddings train at the projector's rate: both are new where encoder and language model are pretrained.
         projector = nn.ModuleList([self.projector] if self.places is None else [self.projector, self.places])
         return {self.modality.encoder_part: self.encoder, "projector": projector, "language_model": self.language_model}
 
@@ -113,7 +117,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
 
     def embed(self, chats: Rows | Prompts, features: Features) -> Tensor:
         """Return embeddings [R, L, C] of chats and their features."""
-        embeddings = self.language_model.embed(chats.tokens)
+        embeddings = self.language_model.embed(chats.tokens)  # [R, L, C]
         return merge_features_into_embeddings(embeddings, chats, *features, self.data.tokenizer.placeholder)
 
     @override
@@ -123,6 +127,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
     @override
     def generate(self, prompts: Prompts, features: Features, max_new_tokens: int) -> list[str]:
         embeddings, end = self.embed(prompts, features), [self.data.tokenizer.end_of_turn]
+        # Under FSDP all ranks run the same number of steps, as each step gathers weights from all.
         answers = self.language_model.generate(embeddings, prompts.mask, max_new_tokens, end, self.sharded)
         return [self.data.tokenizer.decode(answer) for answer in answers]
 
@@ -138,6 +143,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
 
     @cached_property
     def _language_model_flops(self) -> LanguageModelFlops | None:
+        # A frozen language model computes gradients of its inputs only if a part before it trains.
         before = (part for name, part in self.parts.items() if name != "language_model")
         return language_model_flops(self.language_model.causal_lm, behind_trained=any(map(trains, before)))
 
@@ -145,6 +151,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         features = self.modality.flops(self.feature_networks, examples)
         if features is None or self._language_model_flops is None:
             return None
+        # Other kernels compute all pairs of a packed row and mask those between chats.
         apart = self.language_model_settings.attention in ("flash_attention_2", "flex_attention")
         return features + self._language_model_flops.of(examples.rows, apart)
 

@@ -33,12 +33,14 @@ def parameter_groups(
         grouped.update(trained)
         if trained and name not in rates:
             raise ValueError(f"{name} is trainable, but has no learning rate")
+        # Decay would pull the gains of norms to 0, where 1 is neutral, and biases do not overfit.
         for kind, decay in (("matrices", weight_decay), ("vectors", 0.0)):
             chosen = [parameter for parameter in trained if (logical_ndim(parameter) >= 2) == (kind == "matrices")]
             if chosen:
                 group = {"params": chosen, "lr": rates[name], "weight_decay": decay, "name": f"{name}/{kind}"}
                 groups.append(group)
     named = [] if module is None else module.named_parameters()
+    # A weight in no group would never be updated, without an error.
     stray = [name for name, parameter in named if parameter.requires_grad and parameter not in grouped]
     if stray:
         raise ValueError(f"trainable weights belong to none of the parts {', '.join(parts)}: {stray[:3]}")
@@ -58,6 +60,7 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
     table = Table("part")
     for column in ("parameters", "trainable", "dtype", "rate"):
         table.add_column(column, justify="left" if column == "dtype" else "right")
+    # A scheduler keeps the peak in `initial_lr`, and `lr` may be that of the first step of a warm-up.
     rates = {group["name"].split("/")[0]: group.get("initial_lr", group["lr"]) for group in groups}
     totals = [0, 0]
     for name, parameters in _owned(parts):
@@ -78,6 +81,7 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
 
 def _owned(parts: Mapping[str, nn.Module]) -> Iterator[tuple[str, list[nn.Parameter]]]:
     """Yield each part with the parameters that no earlier part contains."""
+    # By identity: tied weights, as an output layer's and the embeddings', count once and train once.
     seen: set[nn.Parameter] = set()
     for name, part in parts.items():
         own = [parameter for parameter in part.parameters() if parameter not in seen]

@@ -21,6 +21,7 @@ from lightning_modules.multimodal.vision.config import VisionTowerSettings
 declare_part("base", optional(MAPPING))
 declare_part("vision_tower", optional(MAPPING))
 
+# Keys of config.json that differ between copies and releases of the same model, and change no result.
 _MAY_CHANGE = ("_name_or_path", "dtype", "torch_dtype", "transformers_version", "use_cache")
 _BLOB = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 1 << 22  # bytes
@@ -36,6 +37,7 @@ def base_identity(settings: LanguageModelSettings, tokenizer: str) -> dict[str, 
         settings: settings of the language model.
         tokenizer: identity of the tokenizer.
     """
+    # Dropout has no weights, so a later stage may change it.
     adapters = {key: value for key, value in asdict(settings.lora).items() if key != "dropout"}
     for variant in ("use_rslora", "use_dora"):
         if not adapters[variant]:  # older checkpoints do not have the key
@@ -71,6 +73,7 @@ def _network_identity(
     if path is not None:
         config = json.loads((folder_of(path) / "config.json").read_text(encoding="utf-8"))
     config = config or {}
+    # Sorted and hashed, because configs differ in order and would be long in a message.
     bound = {key: value for key, value in config.items() if key not in _MAY_CHANGE} | used
     return {
         "name": path or f"random {config.get('model_type')}",
@@ -104,12 +107,14 @@ def folder_of(path: str) -> Path:
     local = Path(path).expanduser()
     if local.is_dir():
         return local
+    # The model has been loaded, so its files are in the cache; a compute node may have no network.
     from huggingface_hub import snapshot_download
 
     return Path(snapshot_download(path, local_files_only=True))
 
 
 def _hash_of_weights(folder: Path) -> str:
+    # transformers prefers safetensors where a directory has both.
     files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
     with ThreadPoolExecutor(4) as threads:  # hashing releases the GIL
         hashes = list(threads.map(_sha256, files))

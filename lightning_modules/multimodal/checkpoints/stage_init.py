@@ -95,6 +95,7 @@ def base_was_trained(module: nn.Module, checkpoint: Mapping[str, Any]) -> bool:
     """
     frozen = (name for name, weight in module.named_parameters() if not weight.requires_grad)
     saved, own = checkpoint.get("state_dict", {}), module.state_dict()
+    # A checkpoint holds a frozen weight only if an earlier stage changed it.
     names = [name for name in frozen if name in saved and name.startswith("language_model.")]
     return any(saved[name].shape == own[name].shape and (saved[name] != own[name]).any() for name in names)
 
@@ -121,10 +122,12 @@ def load_stage_weights(
     """
     if not isinstance(checkpoint.get("state_dict"), Mapping):
         raise ValueError("it is no checkpoint of a run: it has no state_dict")
+    # Names without peft's prefixes, so that a stage with adapters can follow one without.
     own = {canonical(name): weight for name, weight in module.state_dict().items()}
     saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
     frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(KEY, {}).items()}
     whole = _with_whole_weights(module, own, (*saved, *frozen))
+    # Identities first: "another architecture" says more than a hundred weights of other shapes.
     for part, origin in origins.items():
         if problem := differences(origin.saved, origin.own, origin.alike):
             raise ValueError(f"its {part} differs ({origin.saved.get('name')}): {problem}")
@@ -141,17 +144,20 @@ def load_stage_weights(
         "omitted as frozen, and different from this model's, are": _changed_frozen(own, frozen, origins),
     }
     messages = [f"{kind} {_few(names)}" for kind, names in problems.items() if names]
+    # The likeliest mistake: adapters were trained, and this stage has none.
     if any(_ADAPTER in name for name in problems["this model lacks"]):
         messages.append(
             "to train the adapters further, set the same language_model.lora; to merge them into the model, run "
             f"{PROGRAM} export --merge and set language_model.path to its output"
         )
+    # All problems in one error, and before the first copy, so the module stays unchanged.
     if messages:
         raise ValueError("; ".join(messages))
     for name, weight in saved.items():
         if name in whole:
             whole[name].store(weight)
         else:
+            # In place: tied weights stay tied, and copy_ casts to the format of this stage.
             own[name].copy_(weight)
     return LoadedWeights(list(saved), sorted({"adapters" if _ADAPTER in name else name for name in allowed}))
 
@@ -178,6 +184,7 @@ def _changed_frozen(own: Mapping[str, Tensor], frozen: Mapping[str, int], origin
     A part from the same files is equal, whatever number format it is loaded in. Other parts are compared by value.
     """
     differ = []
+    # "" stands for the weights that belong to none of the parts.
     for part in (*origins, ""):
         names = [
             name

@@ -35,6 +35,7 @@ def merge_features_into_embeddings(
     places = (chats.tokens == placeholder).flatten()
     # One tensor, so that the truth value is read from the device once.
     agree = (chats.placeholders == counts).all() & (places.sum() == len(features)) & (counts.sum() == len(features))
+    # Checked in every batch: with one feature too few, all later features would land in wrong places without an error.
     if not agree:
         raise ValueError(_disagreement(chats, int(places.sum()), len(features), counts))
     # Unlike masked_scatter, this does not synchronize again in the backward pass.

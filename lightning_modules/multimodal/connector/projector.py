@@ -106,6 +106,7 @@ class Projector(nn.Module):
             layers += [nn.Linear(width, output_size)]
         if settings.layer_norm:
             norm = nn.LayerNorm(output_size)
+            # An embedding of a language model has entries near 0.02; a LayerNorm of gain 1 returns entries near 1.
             nn.init.constant_(norm.weight, settings.layer_norm_scale)
             layers.append(norm)
         self.layers = nn.Sequential(*layers).requires_grad_(settings.trainable)
@@ -119,6 +120,7 @@ class Projector(nn.Module):
         count, layers = self.settings.count(features), self.layers
         if not isinstance(layers[0], Resampler):
             return count * stack_flops(layers, behind_trained)
+        # The resampler computes on all features, the layers after it on its queries.
         resampled = layers[0].flops(features, behind_trained)
         return resampled + count * stack_flops([*layers][1:], behind_trained or self.settings.trainable)
 
@@ -149,6 +151,7 @@ class PixelShuffle(nn.Module):
 
 def _require_squares(features: int, factor: int) -> int:
     """Return the edge of the grid."""
+    # Exact for any size, unlike the root of a float.
     edge = math.isqrt(features)
     if edge * edge != features or edge % factor:
         raise ValueError(f"pixel_shuffle takes a square grid of edge n x {factor}, got {features} features")

@@ -28,13 +28,14 @@ class Resampler(nn.Module):
 
     def __init__(self, input_size: int, width: int, queries: int, depth: int, heads: int) -> None:
         super().__init__()
+        # Each query has a length near 1, whatever the width.
         self.queries = nn.Parameter(torch.empty(queries, width).normal_(std=width**-0.5))
         self.enter = nn.Linear(input_size, width)
         self.layers = nn.ModuleList(ResamplerLayer(width, heads) for _ in range(depth))
 
     @override
     def forward(self, features: Tensor) -> Tensor:
-        features = self.enter(features)
+        features = self.enter(features)  # [S, N, C]
         queries = self.queries.to(features.dtype).expand(len(features), -1, -1)  # [S, Q, width], the same for each view
         for layer in self.layers:
             queries = layer(queries, features)
@@ -65,9 +66,12 @@ class ResamplerLayer(nn.Module):
     @override
     def forward(self, queries: Tensor, features: Tensor) -> Tensor:
         normed = self.query_norm(queries)
+        # As in Flamingo, the queries are keys and values beside the features, so they attend to each other as well.
         context = torch.cat((self.feature_norm(features), normed), dim=1)  # [S, N + Q, C]
         keys, values = self.answer(context).chunk(2, dim=-1)
+        # [S, Q or N + Q, C] -> [S, heads, Q or N + Q, C / heads]
         heads = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.ask(normed), keys, values))
+        # [S, heads, Q, C / heads] -> [S, Q, C]
         attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
         queries = queries + self.leave(attended)
         return queries + self.feed_forward(self.norm(queries))
@@ -75,6 +79,7 @@ class ResamplerLayer(nn.Module):
     def flops(self, features: int, queries: int, back: bool) -> int:
         """Return the FLOPs of the layer; see flops.py. `back`: whether gradients pass to its inputs."""
         of_queries = sum(products(part, back) for part in (self.ask, self.leave, self.feed_forward))
+        # Keys and values are computed for features and queries, everything else for the queries alone.
         context = features + queries
         pairs = queries * context * attention(self.ask.in_features, back)
         return queries * of_queries + context * products(self.answer, back) + pairs

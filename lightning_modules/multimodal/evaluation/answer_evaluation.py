@@ -42,6 +42,7 @@ class AnswerMetrics(nn.Module):
         super().__init__()
         self.systems = (MODEL, BLIND, *baselines)
         names = ["loss", *(f"{kind}/loss" for kind in kinds), *outcomes]
+        # Modules, so that Lightning moves the metrics' sums to the device of the model.
         self.rates = nn.ModuleDict({_key(system): OutcomeRate(names, dtype) for system in self.systems})
         self._answers: list[Answer] = []
 
@@ -70,6 +71,7 @@ class AnswerMetrics(nn.Module):
 
         Collective: every rank must call it.
         """
+        # Selected before the gather as well, so that a few previews do not send every answer.
         answers = all_gather_objects(_selected(self._answers, number))
         return _selected((answer for of_rank in answers for answer in of_rank), number)
 
@@ -96,4 +98,5 @@ def _selected(answers: Iterable[Answer], number: int | None) -> list[Answer]:
 
 
 def _key(system: str) -> str:
+    # nn.ModuleDict takes no empty name.
     return system or "model"

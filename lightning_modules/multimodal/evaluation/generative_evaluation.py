@@ -97,10 +97,13 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
             rows_by_kind.setdefault(module.data.kind(sample), []).append(row)
         texts = {}
         for system, modality in ((MODEL, batch.modality), (BLIND, module.modality.blinded(batch.modality))):
+            # Computed once for both the loss and the answer.
             features = module.features(modality)
             states = module.states(batch.rows, features)
             for kind, rows in rows_by_kind.items():
+                # In an evaluation each row holds a single chat, so a row has one kind.
                 loss, count = module.language_model.loss(states[rows], batch.rows.labels[rows])
+                # Sums and counts, not means: ranks and batches have different numbers of tokens.
                 self.metrics.add_loss(system, kind, float(loss), float(count))
             texts[system] = self.answer(module, batch, features)
         for sample, text, blind in zip(batch.prompts.samples.tolist(), texts[MODEL], texts[BLIND], strict=True):
@@ -125,6 +128,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
 
     @override
     def report(self, module: GenerativeModel) -> None:
+        # Before the condition: gathering is collective.
         answers = self.metrics.answers()
         if module.trainer.is_global_zero:
             folder = module.trainer.default_root_dir
@@ -135,6 +139,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         """Yield the answers that the main metric counts."""
         for sample, text, _ in answers:
             reached, possible = data.grade(sample, text).get(self.main_metric, (0.0, 0.0))
+            # The main metric may count some kinds of questions only.
             if possible:
                 question, expected = data.question_text(sample), data.right_answer(sample)
                 yield GradedAnswer(sample, question, expected, text, float(reached), float(possible))
@@ -143,6 +148,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
     def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:
         lines = dict(self.lines(module, batch, self.answer(module, batch, module.features(batch.modality))))
         answers = {row: [line["answer"]] for row, line in lines.items() if line["answer"] is not None}
+        # A later question of a conversation holds the answers before it, so turns are generated one after the other.
         while (turn := module.data.next_turns(answers)) is not None:
             turn = module.transfer_batch_to_device(turn, module.device, 0)
             # All of them may have been skipped.
@@ -152,6 +158,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
                 lines[row] = {**line, "answers": given}
                 answers[row] = given
                 if line["answer"] is None:
+                    # Without an answer to this turn, the conversation has no next one.
                     del answers[row]
         return sorted(lines.items())
 

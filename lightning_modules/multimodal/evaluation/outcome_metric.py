@@ -20,6 +20,7 @@ class OutcomeRate(Metric):
         dtype: format of the sums. In float64 a sum of whole numbers does not depend on the order of its terms.
     """
 
+    # The sums do not depend on what was summed before, so torchmetrics need not compute each batch twice.
     full_state_update = False
     reached: Tensor
     possible: Tensor

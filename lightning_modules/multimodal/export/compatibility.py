@@ -26,6 +26,7 @@ def incompatibilities(target: ExportTarget, parts: ModelParts, merge: bool) -> l
         parts: parts of the trained model.
         merge: whether the language model is written whole, with its adapters merged.
     """
+    # Settings first: the comparison of outputs builds the whole model, and needs parts that fit.
     reasons = [*target.incompatibilities(parts), *_of_language_model(parts.language_model, merge, target.name)]
     return reasons or _of_outputs(target, parts)
 
@@ -40,10 +41,12 @@ def _of_language_model(language_model: LanguageModel, merge: bool, name: str) ->
     kind = causal.config.model_type
     try:
         with torch.device("meta"):
+            # The class builds its language model by AutoModel; without values, only to learn which class that is.
             plain = AutoModel.from_config(causal.config)
     except ValueError:
         return [f"language_model: {name} cannot be built on a {kind}"]
     scores = causal.get_output_embeddings()
+    # The class has an output layer of its own, a linear layer without bias, and does not process its logits.
     altered = getattr(scores, "bias", None) is not None or not plain_scores(causal.config)
     if type(plain) is not type(causal.get_decoder()) or altered:
         return [f"language_model: a {kind} has layers that {name} does not support"]
@@ -54,11 +57,13 @@ def _of_language_model(language_model: LanguageModel, merge: bool, name: str) ->
 def _of_outputs(target: ExportTarget, parts: ModelParts) -> list[str]:
     """Compare outputs: some towers return another layer's states, some language models scale embeddings or logits."""
     kinds = parts.tower.network.config.model_type, parts.language_model.causal_lm.config.model_type
+    # Relative to the largest value. In 16 bits the same sums in another order differ by some percent.
     allowed = 1e-4 if weight_format(parts.language_model) == torch.float32 else 0.05
     for part, kind, (theirs, ours) in zip(
         ("vision_tower", "language_model"), kinds, _computed(target, parts), strict=True
     ):
         difference = float((theirs.float() - ours.float()).abs().max() / ours.float().abs().max())
+        # With `not`, so that NaN counts as different.
         if not difference <= allowed:
             return [f"{part}: outputs of a {kind} differ by {difference:.1%} inside {target.name}"]
     return []
@@ -70,6 +75,7 @@ def _computed(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor,
 
     numbers = np.random.default_rng(0)
     size, language_model, placeholder = parts.layout.size, parts.language_model, parts.placeholder
+    # Wider than high, so that padding, cropping and tiling matter; noise, so that a wrong order of patches shows.
     noise = Image.fromarray(numbers.integers(0, 256, (size, size + size // 2, 3), np.uint8))
     images = parts.prepare([noise])
     inputs = dict(target.image_processor(parts)(images=[noise], return_tensors="pt"))
@@ -91,11 +97,13 @@ def _computed(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor,
         theirs = torch.cat(list(model.get_image_features(**inputs).pooler_output))
         yield theirs, vectors.flatten(0, 1) if learned else features
 
+        # Below the placeholder, so that no word is taken for a feature.
         words = torch.from_numpy(numbers.integers(0, placeholder, 16))
         tokens = torch.cat((words[:6], torch.full((len(features),), placeholder), words[6:])).unsqueeze(0)
         embeddings = language_model.embed(tokens)
         embeddings[tokens == placeholder] = features.to(embeddings.dtype)
         states = language_model.hidden_states(embeddings, torch.arange(tokens.shape[1]).unsqueeze(0))
+        # The class finds learned vectors by tokens of their own, where training has the placeholder for all of them.
         named = tokens.clone()
         if learned and images.order is not None:
             names = torch.tensor([*learned, model.config.image_token_id])
@@ -107,6 +115,7 @@ def _computed(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor,
 @contextmanager
 def _evaluated(parts: ModelParts) -> Iterator[None]:
     """Put the networks into evaluation mode inside the context."""
+    # Restored one by one, as each network may have a mode of its own.
     networks: tuple[nn.Module, ...] = parts.tower, parts.projector, parts.language_model
     modes = [network.training for network in networks]
     for network in networks:
@@ -126,6 +135,7 @@ def _unchanged(causal: "PreTrainedModel") -> Iterator[None]:
     try:
         yield
     finally:
+        # The target may have widened them, and the user may export as parts if the class does not fit.
         causal.set_input_embeddings(embeddings)
         causal.set_output_embeddings(scores)
         causal.config.vocab_size = len(embeddings.weight)

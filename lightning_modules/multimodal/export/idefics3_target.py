@@ -60,6 +60,7 @@ class Idefics3(ExportTarget):
 
     def _tokens(self, parts: ModelParts) -> list[int]:
         """Return the token of a feature, and the tokens of the learned vectors."""
+        # The last special token ends an utterance; Idefics3's tokenizer has it, and no vector stands for it.
         found = parts.tokenizer.convert_tokens_to_ids(list(parts.layout.special_tokens[:-1]))
         assert isinstance(found, list), "as there are several names"
         return found
@@ -72,6 +73,7 @@ class Idefics3(ExportTarget):
         from transformers.models.idefics3.modeling_idefics3 import Idefics3ForConditionalGeneration
 
         causal = parts.language_model.causal_lm
+        # Before the config is built, which takes the size of the vocabulary from the language model.
         _add_rows(parts, self.tokens(parts))
         table, edge = _positions(tower_weights(parts.tower)[_POSITIONS])
         full = tower_config(parts.tower)
@@ -89,6 +91,7 @@ class Idefics3(ExportTarget):
         model.model.vision_model = load_tower_weights(
             AutoModel.from_config(config.vision_config), weights, parts.tower, ()
         )
+        # Networks are shared and not copied: two copies of a language model might not fit into memory.
         model.model.connector.modality_projection.proj = next(
             layer for layer in parts.projector.layers if isinstance(layer, nn.Linear)
         )
@@ -150,6 +153,7 @@ def _add_rows(parts: ModelParts, tokens: list[int]) -> None:
     causal = parts.language_model.causal_lm
     embeddings: Any = causal.get_input_embeddings()
     scores: Any = causal.get_output_embeddings()
+    # A tokenizer's largest id may exceed its number of tokens.
     rows = max(len(embeddings.weight), max(parts.tokenizer.get_vocab().values()) + 1)
     table = _lengthened(embeddings.weight, rows)
     table[tokens] = parts.learned.weight.detach().to(table)

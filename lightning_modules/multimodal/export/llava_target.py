@@ -18,6 +18,7 @@ from lightning_modules.multimodal.export.target import (
 from lightning_modules.multimodal.export.vision_weights import tower_config, tower_weights
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
+# Weights after the features: the exported tower has them, with random values that no feature depends on.
 _UNUSED_WEIGHTS = ("post_layernorm", "layernorm", "norm", "pooler", "head", "embeddings.mask_token")
 
 _NORMALISED_OUTPUT = ("dinov2", "dinov3_vit")
@@ -73,6 +74,7 @@ class Llava(ExportTarget):
         causal = parts.language_model.causal_lm
         tower = AutoModel.from_config(config.vision_config)
         model.model.vision_tower = load_tower_weights(tower, tower_weights(parts.tower), parts.tower, _UNUSED_WEIGHTS)
+        # An `mlp` has two linear layers, with GELU and dropout, which export drops, between them.
         linear = [layer for layer in parts.projector.layers if isinstance(layer, nn.Linear)]
         model.model.multi_modal_projector.linear_1, model.model.multi_modal_projector.linear_2 = linear
         model.model.language_model = causal.get_decoder()
@@ -128,6 +130,7 @@ class Llava(ExportTarget):
 
         numbers, edge = image_normalization(parts), parts.layout.size
         square = {"height": edge, "width": edge}
+        # The PIL variants: training resizes by PIL as well, and torchvision need not be installed.
         if parts.fit == "pad":
             return LlavaImageProcessorPil(size=square, do_pad=True, do_center_crop=False, **numbers)
         if parts.fit == "crop":
@@ -148,6 +151,7 @@ class LlavaNext(Llava):
     def build_model(self, parts: ModelParts) -> Any:
         model = super().build_model(parts)
         assert parts.learned is not None, "the tiling has a learned vector"
+        # A copy: the parameter of the class has no other rows.
         model.model.image_newline = nn.Parameter(parts.learned.weight[0].detach().clone())
         return model
 
@@ -184,4 +188,5 @@ class LlavaNext(Llava):
 
 
 def _strategy(tower: VisionTower) -> Literal["default", "full"]:
+    # "default" drops the first token, a class token; "full" keeps all.
     return "default" if tower.own_tokens else "full"

@@ -73,6 +73,7 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
             inputs = self._inputs(text, self._images(*place))
             tokens = int(options.get("max_new_tokens") or _MAX_NEW_TOKENS)
             written = self.model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)
+            # `generate` returns the prompt before the answer.
             answer = self.processor.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
             answers.append(_cut(answer, options.get("until") or ()))
         return answers
@@ -99,6 +100,8 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
             if not target:
                 raise ValueError(f"expected an answer with a token, found {answer!r} for the question {text!r}")
             inputs, tokens = self._inputs(text, self._images(*place)), torch.tensor([target], device=self.device)
+            # (answer's length, vocabulary): position i predicts token i + 1, so the last token's own logits are cut
+            # off.
             logits = self.model(**_extended(inputs, tokens)).logits[0, -tokens.shape[1] - 1 : -1]
             loss = functional.cross_entropy(logits.float(), tokens[0]).item()
             results.append((loss, bool((logits.argmax(-1) == tokens[0]).all())))
@@ -123,12 +126,14 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
 
     def _inputs(self, text: str, images: "list[Image]") -> dict[str, Tensor]:
         """Return what the model reads: the chat with one question about the images, tokens of shape (1, length)."""
+        # Such exports were trained with a newline between image and question, and their template does not add it.
         keeps_newline = images and _PLACEHOLDER in (self.processor.chat_template or "")
         question = {"type": "text", "text": f"\n{text}" if keeps_newline else text}
         chat = [{"role": "user", "content": [*({"type": "image", "image": image} for image in images), question]}]
         inputs = self.processor.apply_chat_template(
             chat, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
         )
+        # Pixels are float32; the model may have been loaded in bf16.
         floats = {name: value.to(self.model.dtype) for name, value in inputs.items() if value.is_floating_point()}
         return {name: value.to(self.device) for name, value in {**inputs, **floats}.items()}
 

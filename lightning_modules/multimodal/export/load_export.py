@@ -44,6 +44,7 @@ def load_parts(module: ModuleInParts, folder: Path) -> None:
         from transformers import AutoModelForCausalLM
 
         exported = read_pretrained("export", AutoModelForCausalLM, str(folder), dtype="auto")
+        # dtype "auto" reads the stored format; the copy casts to the module's, as in training.
         _copy(folder, exported, merged_language_model(module))
     for name, network in module.export_networks().items():
         try:
@@ -68,6 +69,7 @@ def load_adapters(model: LanguageModel, folder: Path) -> None:
 
     if model.settings.trainable != "lora":
         raise ValueError(f"{folder}: found adapters, and the run has trained none; give an export of this run")
+    # peft removed the adapter's name from the stored keys; this adds it again.
     result: Any = set_peft_model_state_dict(model.adapted, load_file(folder / _ADAPTERS))
     _require_all(folder, [], result.unexpected_keys)
 
@@ -116,6 +118,7 @@ def merged_language_model(module: ModuleInParts | ImageModule) -> "PreTrainedMod
     if settings.trainable == "lora" or settings.quantize != "none":
         trainable: Any = "full" if settings.path is None else "none"  # nothing is trained
         plain = replace(settings, trainable=trainable, quantize="none", compile=False)
+        # Weights of the export contain the adapters, so they fit a plain model alone.
         module.language_model = LanguageModel(plain, model.vocabulary, model.precision, network=model.merge())
     return module.language_model.causal_lm
 

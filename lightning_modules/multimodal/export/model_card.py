@@ -135,6 +135,7 @@ def base_model_licences(paths: Mapping[str, str | None]) -> dict[str, str | None
     Args:
         paths: {part: directory or name on the hub of its pretrained weights, or None}.
     """
+    # Without duplicates, in the order of the parts: vision tower, language model.
     return {path: _licence(folder_of(path)) for path in dict.fromkeys(paths.values()) if path is not None}
 
 
@@ -144,6 +145,7 @@ def _licence(folder: Path) -> str | None:
     if not readme.is_file():
         return None
     with readme.open(encoding="utf-8", errors="replace") as file:
+        # A README of a hub model is foreign text: of any length, in any encoding, with or without front matter.
         text = file.read(_LONGEST_FRONT_MATTER)
     if not text.startswith("---\n") or "\n---" not in text[4:]:
         return None

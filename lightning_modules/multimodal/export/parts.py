@@ -120,12 +120,14 @@ def export(
     """
     from safetensors.torch import save_model
 
+    # Before anything is written or merged: afterwards the model would be lost for another try.
     _require_base(language_model, merge)
     without_progress_bars()
     (folder / MODALITY).mkdir()
     _write_language_model(language_model, folder, end_of_turn, merge)
     tokenizer.save_pretrained(folder)
     for name, network in networks.items():
+        # `save_model` and not `save_file`: it stores tied weights once.
         save_model(network, str(folder / MODALITY / f"{name}.safetensors"))
     text = json.dumps(settings, indent=2, ensure_ascii=False)
     (folder / MODALITY / "settings.json").write_text(text + "\n", encoding="utf-8")
@@ -145,12 +147,14 @@ def _write_language_model(language_model: LanguageModel, folder: Path, end_of_tu
         language_model.adapted.save_pretrained(str(folder), save_embedding_layers=False)
         remove(folder / "README.md")  # a template without content
         return
+    # Its weights are in the files that it was loaded from.
     if trainable == "none" and not merge:
         return
     network = language_model.merge()
     if trainable == "last_n_layers":
         # transformers reads all weights in one format.
         network.to(language_model.precision.trained)  # type: ignore[arg-type]  # Its decorator hides `self`.
+    # A base model's generation config ends at its end of document, which a chat never writes.
     network.generation_config.eos_token_id = end_of_turn
     network.save_pretrained(str(folder))
 

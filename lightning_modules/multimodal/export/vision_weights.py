@@ -21,6 +21,7 @@ def tower_config(tower: VisionTower) -> dict[str, Any]:
     """Return the config of a tower that reads images: the tower's own, or SigLIP's for a SigLIP 2."""
     config = tower.network.config
     if config.model_type == SIGLIP2:
+        # Built at the size of the training's images: a SigLIP 2 takes any, a SigLIP one.
         sizes = {key: getattr(config, key) for key in SIGLIP_KEYS}
         return {"model_type": SIGLIP, **sizes, "image_size": tower.shape.image_size, "vision_use_head": False}
     found = config.to_dict()
@@ -35,6 +36,7 @@ def tower_weights(tower: VisionTower) -> dict[str, Tensor]:
     config = tower.network.config
     if config.model_type == SIGLIP2:
         # A pixel of a patch has its channels side by side; a convolution has them in separate planes.
+        # [C, patch * patch * 3] -> [C, 3, patch, patch]
         linear, patch = weights[_PATCHES], config.patch_size
         weights[_PATCHES] = linear.unflatten(1, (patch, patch, -1)).permute(0, 3, 1, 2).contiguous()
     return weights
@@ -43,5 +45,6 @@ def tower_weights(tower: VisionTower) -> dict[str, Tensor]:
 def own_weights(tower: VisionTower, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return weights by their names in the tower's network: the inverse of `tower_weights`."""
     if tower.network.config.model_type == SIGLIP2:
+        # [C, 3, patch, patch] -> [C, patch * patch * 3]
         return {**weights, _PATCHES: weights[_PATCHES].permute(0, 2, 3, 1).flatten(1).contiguous()}
     return weights

@@ -119,7 +119,7 @@ class LanguageModel(nn.Module):
             embeddings, positions = embeddings.reshape(1, -1, embeddings.shape[-1]), positions.reshape(1, -1)
         with self._autocast(embeddings.device):
             # With a cache, transformers ignores the positions and would not separate the chats.
-            # (rows, length, hidden), or (1, rows * length, hidden) for flash attention
+            # [R, L, C], or [1, R L, C] for flash attention
             states = self.decode(embeddings, positions).last_hidden_state
         return states.reshape(*rows, -1)
 
@@ -216,7 +216,7 @@ class LanguageModel(nn.Module):
 
     def _terms(self, states: Tensor, targets: Tensor, criterion: Criterion) -> Tensor:
         with self._autocast(states.device):
-            logits = self.logits(states)  # (positions, vocabulary), in the format of autocast
+            logits = self.logits(states)  # [n, V], in the format of autocast
         # A softmax over 150,000 logits loses its small terms in bf16: float32, or float64 under 64-true.
         with torch.autocast(states.device.type, enabled=False):
             return criterion(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)

@@ -100,17 +100,17 @@ class PrefixCache:
 
     def _score(self, tokens: Tensor, lengths: Tensor, prompts: Tensor) -> Tensor:
         number, width = tokens.shape
-        # (texts, width - 1), or (texts, 1) for texts of a single token, as a pass needs an input.
+        # [N, T - 1], or [N, 1] for texts of a single token, as a pass needs an input.
         inputs = tokens[:, : max(1, width - 1)]  # the last token predicts none
-        # (texts, inputs): positions go on where the prompt ends, without its padding.
+        # [N, inputs]: positions go on where the prompt ends, without its padding.
         positions = self._next[prompts].unsqueeze(1) + torch.arange(inputs.shape[1], device=tokens.device)
-        # (texts, prompt + inputs). Attention is causal, so no token reads the padding on its right.
+        # [N, L + inputs]. Attention is causal, so no token reads the padding on its right.
         mask = F.pad(self._mask[prompts], (0, inputs.shape[1]), value=True)
         embeddings, cache = self._model.embed(inputs), self._copy_cache(prompts)
         output = self._model.decode(embeddings, positions, cache, attention_mask=mask)
         # The prompt's last state predicts the first token of the text, the state of token t predicts token t + 1.
         states = torch.cat((self._last[prompts].unsqueeze(1), output.last_hidden_state), dim=1)[:, :width]
-        # (texts, width, hidden): state t predicts token t of the text
+        # [N, T, C]: state t predicts token t of the text
         real = torch.arange(width, device=tokens.device) < lengths.unsqueeze(1)
         chunks = zip(states[real].split(_MAX_SCORED), tokens[real].split(_MAX_SCORED), strict=True)
         # float32, whatever the format of the model: a sum over a long text in bf16 would lose its last terms.
@@ -166,7 +166,7 @@ class PrefixCache:
         state, positions, ends = self._last[prompts], self._next[prompts].unsqueeze(1), ends.to(mask.device)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=mask.device)
         for step in range(1, steps + 1):
-            logits = model.logits(state)  # (prompts, vocabulary)
+            logits = model.logits(state)  # [N, V]
             token = logits[:, : model.vocabulary].argmax(dim=-1)  # embedding rows beyond it belong to no token
             yield token, _log_probabilities(logits, token)
             ended |= torch.isin(token, ends)

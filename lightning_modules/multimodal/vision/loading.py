@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 _SECTION = "vision_tower"
+# Means and standard deviations of RGB in [0, 1] that the models were trained with; used if their files have none.
 _CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _HALVES = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
@@ -86,12 +87,14 @@ def tower_config(settings: VisionTowerSettings) -> "PretrainedConfig":
         config = read_pretrained(_SECTION, AutoConfig, settings.path)
     else:
         config = config_of(_SECTION, settings.config or {}, "siglip_vision_model, clip_vision_model, dinov2 or vit")
+    # CLIP and SigLIP with a text model nest the tower's config.
     config = getattr(config, "vision_config", config)
     if config.model_type not in KINDS:
         raise ValueError(
             f"vision_tower.{'config' if settings.path is None else 'path'} is of the model type {config.model_type}; "
             f"known are {', '.join(KINDS)}"
         )
+    # A frozen tower stays in training mode, and its features must not vary with it.
     if settings.trainable == "none":
         switch_off_dropout(config)
         for augmentation in ("pos_embed_shift", "pos_embed_jitter", "pos_embed_rescale"):  # of DINOv3, in training mode
@@ -101,6 +104,7 @@ def tower_config(settings: VisionTowerSettings) -> "PretrainedConfig":
         config.use_mask_token = False
     if config.model_type.startswith("siglip"):  # transformers 5.20 builds the head unless the config disables it
         config.vision_use_head = False
+    # Layers behind the features would cost time and memory without an effect, and DDP would miss their gradients.
     config.num_hidden_layers = _kept_layers(settings.feature_layer, config.num_hidden_layers)
     return config
 
@@ -108,6 +112,7 @@ def tower_config(settings: VisionTowerSettings) -> "PretrainedConfig":
 def _kept_layers(feature_layer: int | None, layers: int) -> int:
     if feature_layer is None:
         return layers
+    # transformers counts the embeddings as hidden state 0, so `layers` layers have layers + 1 states.
     kept = feature_layer if feature_layer >= 0 else layers + 1 + feature_layer
     if not 1 <= kept <= layers:
         raise ValueError(
@@ -155,12 +160,14 @@ def load_tower(settings: VisionTowerSettings, config: "PretrainedConfig", dtype:
         options.update(config=config, output_loading_info=True)
         with _without_report():
             network, found = read_pretrained(_SECTION, AutoModel, settings.path, **options)
+        # Compared below with what remains: a pooler or a head that the files lack does not matter if it is dropped.
         missing = set(found["missing_keys"])
     if hasattr(network, "pooler"):
         network.pooler = None
     if getattr(network.embeddings, "mask_token", None) is not None:  # for masked-image pretraining
         network.embeddings.mask_token = None
     if settings.feature_layer is not None or config.model_type in _NORM_IN_POOLER_ALONE:
+        # Features of an inner layer are not normalised, as in LLaVA; CLIP normalises the pooled token alone.
         setattr(network, KINDS[config.model_type].norm, nn.Identity())
     lacking = missing & network.state_dict().keys()  # transformers gives them random values
     if lacking:
@@ -191,6 +198,7 @@ def normalisation_of(settings: VisionTowerSettings, config: "PretrainedConfig") 
     """Return the normalisation from the file beside the weights, else the architecture's default."""
     mean, deviation = KINDS[config.model_type].normalisation
     settings_of_file = _preprocessor(settings.path) if settings.path is not None else {}
+    # A preprocessor without normalisation gives the tower its pixels as they are.
     if not settings_of_file.get("do_normalize", True):
         mean, deviation = (0.0,) * 3, (1.0,) * 3
     rescaled = settings_of_file.get("do_rescale", True)
@@ -204,6 +212,7 @@ def _preprocessor(path: str) -> dict[str, Any]:
     for name in ("preprocessor_config.json", "processor_config.json"):
         file = local / name if local.is_dir() else _hub_file(path, name)
         if file is not None and file.is_file():
+            # A processor of images and text nests the settings of its image processor.
             content = json.loads(file.read_text(encoding="utf-8"))
             return content.get("image_processor", content)
     return {}
@@ -216,6 +225,7 @@ def _hub_file(path: str, name: str) -> Path | None:
         path,
         name,
         local_files_only=hub_unreachable_reason() is not None,
+        # The file is optional: the architecture's defaults replace it.
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,

@@ -82,8 +82,10 @@ class VisionTower(nn.Module):
     def forward(self, images: Images) -> Tensor:
         """Return the features [V, N, C] of images with V views."""
         with self._mode(images.pixels.device):
+            # [V, own tokens + N, C] -> [V, N, C]
             features = self.network(**self._inputs(images.pixels)).last_hidden_state[:, self.own_tokens :]
         features = features[:, : self.shape.patches]  # drops none, but in the ablation
+        # The projector trains in this format; a frozen tower computes in a narrower one.
         return features.to(self.precision.trained)
 
     def flops(self) -> int:
@@ -107,7 +109,9 @@ class VisionTower(nn.Module):
                     f"vision_tower.last_n_layers is {settings.last_n_layers}, but {len(layers)} layers are built"
                 )
             layers[-settings.last_n_layers :].requires_grad_(True)
+        # After the choice of trained weights, on which each weight's format depends.
         set_dtypes(self.network, self.precision)
+        # A frozen tower keeps no activations: it runs without gradients.
         if settings.activation_checkpointing and not self.frozen:
             recompute_activations(self.network)
         if settings.compile:
@@ -117,6 +121,7 @@ class VisionTower(nn.Module):
     def _mode(self, device: torch.device) -> Iterator[None]:
         dtype = self.precision.autocast
         if self.frozen:
+            # Weights are stored in the format of the computation, so autocast would only cast back and forth.
             with torch.no_grad(), torch.autocast(device.type, enabled=False):
                 yield
         elif dtype is None:
@@ -128,14 +133,18 @@ class VisionTower(nn.Module):
     def _inputs(self, pixels: Tensor) -> dict[str, Any]:
         # Python numbers instead of buffers, which Lightning would round to bf16 under bf16-true.
         scale, mean, deviation = self.normalisation
+        # In float32 at least: 255 * scale - mean in bf16 would round away differences between neighbouring colours.
         wide = pixels.to(torch.promote_types(self.precision.trained, torch.float32)) * scale
         channels = [(wide[:, i] - mean[i]) / deviation[i] for i in range(3)]
+        # [V, 3, size, size]
         values = torch.stack(channels, dim=1).to(next(self.network.parameters()).dtype)
         if self.network.config.model_type != "siglip2_vision_model":
             return {"pixel_values": values}
         edge = int(self.network.config.num_patches**0.5)
+        # [V, 3, edge, patch, edge, patch] -> [V, edge, edge, patch, patch, 3]
         patches = values.unflatten(2, (edge, -1)).unflatten(4, (edge, -1)).permute(0, 2, 4, 3, 5, 1)
         # On the CPU, where transformers reads them.
         shapes = torch.tensor([[edge, edge]]).expand(len(pixels), 2)
+        # [V, N, 3 patch^2]
         patches = patches.flatten(1, 2).flatten(2)
         return {"pixel_values": patches, "pixel_attention_mask": None, "spatial_shapes": shapes}

@@ -39,6 +39,7 @@ def require_gpu_kernels(
     instead = "Set it to torch, which computes the same"
     if device.type != "cuda":
         raise ValueError(f"{_LOSS}, which needs CUDA, and the device is {device.type}. {instead}")
+    # Liger reads the weight itself instead of calling the layer, so FSDP's hooks would not gather it.
     if sharded:
         raise ValueError(
             f"{_LOSS}, but it needs the whole output layer, and the strategy shards the weights. {instead}"
@@ -52,6 +53,7 @@ def require_plain_output(network: "PreTrainedModel", settings: LanguageModelSett
     if settings.loss_kernel != "liger":
         return
     config = network.config.get_text_config()
+    # Liger fuses the layer and the loss; nothing can be computed between them.
     if not plain_scores(config):
         reason = f"a {config.model_type} scales or caps its logits"
     elif type(network.get_output_embeddings()) is not nn.Linear:

@@ -27,6 +27,7 @@ def cached_attention(network: "PreTrainedModel", settings: LanguageModelSettings
     if settings.attention != "flex_attention":
         yield
         return
+    # Restored afterwards, as evaluations run in the middle of a training.
     network.set_attn_implementation("sdpa")
     try:
         yield
