@@ -43,6 +43,7 @@ class ProjectionHead(nn.Module):
 
     @override
     def forward(self, states: Tensor) -> Tensor:
+        # bf16 has less than three digits, too few for the cosines of similar pages.
         with torch.autocast(states.device.type, enabled=False):
             return F.normalize(F.linear(states.float(), self.linear.weight.float()), dim=-1)
 
@@ -68,11 +69,13 @@ def info_nce(
     """
     with torch.autocast(questions.device.type, enabled=False):
         own, right = torch.arange(len(questions), device=questions.device), pages[: len(questions)]
+        # Gradients flow back through the gather: a page is a negative of questions of all ranks.
         every_page, first_page = all_gather_rows_with_grad(pages)
         every_key = all_gather_rows_with_grad(keys).rows
         # Which pages of all ranks answer each question, [B, pages of all ranks]. Its own page is its target, the others
         # are false negatives.
         answers = (evidence.unsqueeze(2) == every_key).any(dim=1)
+        # [B, pages of all ranks]; the right page of question i is row first_page + i of all pages.
         total = _cross_entropy(scale * questions @ every_page.T, answers, first_page + own)
         if not symmetric:
             return total
@@ -89,6 +92,8 @@ def _cross_entropy(scores: Tensor, positives: Tensor, targets: Tensor) -> Tensor
     Positives [B, N] bool are omitted from the denominator, except for the target.
     """
     rows = torch.arange(len(scores), device=scores.device)
+    # Out of place, as `answers` is used again for the symmetric term.
     positives = positives.index_put((rows, targets), torch.zeros_like(targets, dtype=torch.bool))
     candidates = scores.masked_fill(positives, -torch.inf)
+    # A sum and no mean: the mean is over the global batch, which LossSum knows.
     return (candidates.logsumexp(dim=1) - scores[rows, targets]).sum()

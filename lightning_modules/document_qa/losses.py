@@ -61,9 +61,12 @@ def contrastive_options(
     """
     scores = log_likelihoods / lengths
     # A log-sum-exp per question, shifted by the best score, a constant, against overflow.
+    # [questions, at most S]: questions are numbered below S, so S slots suffice without asking for their number.
     best = torch.full_like(scores, -torch.inf).scatter_reduce(0, questions, scores.detach(), "amax")
     total = torch.zeros_like(scores).index_add(0, questions, (scores - best[questions]).exp())
+    # [S]: -log softmax of each option among those of its question
     choice = best[questions] + total[questions].log() - scores
+    # One term per token of the right answer, as the global mean divides by their number.
     return (weight * lengths * choice - log_likelihoods)[right].sum()
 
 

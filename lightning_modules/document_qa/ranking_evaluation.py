@@ -51,6 +51,7 @@ class RankingEvaluation(Evaluator[EncodingModule]):
     def update(self, module: EncodingModule, batch: QuestionsAndPages) -> None:
         for rows, images in ((batch.questions, None), (batch.pages, batch.images)):
             if len(rows.samples) or module.sharded:
+                # On the host: the vectors of all pages of a long evaluation would fill the device.
                 self._vectors.append((rows.samples.cpu(), module.encode(rows, images).cpu()))
 
     @override
@@ -93,6 +94,8 @@ def rank_pages(candidates: Candidates, vectors: dict[int, NDArray[np.float32]]) 
     if not known:
         return Ranking(candidates.question, (), ())
     numbers, pages = zip(*known, strict=True)
+    # In float64, so that rounding makes the same ties whatever order a machine sums in.
     scores = (np.stack(pages).astype(np.float64) @ vectors[candidates.question].astype(np.float64)).round(6)
+    # Stable, so a tie keeps the order of the pages.
     order = np.argsort(-scores, kind="stable")
     return Ranking(candidates.question, tuple(numbers[index] for index in order), tuple(scores[order].tolist()))

@@ -86,6 +86,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
         self.loss: Loss = loss
         self.contrast_weight = contrast_weight
         self.evidence_questions, self.predict_evidence = evidence_questions, predict_evidence
+        # contrastive_options needs whole options and not single tokens, so `part_loss` computes it.
         criteria = {"label_smoothing": losses.label_smoothing(smoothing), "focal": losses.focal(focal_gamma)}
         if language_model.loss_kernel == "liger" and loss in criteria:
             raise ValueError(
@@ -108,6 +109,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
             return self.language_model.loss(states, labels, self.criterion)
         # The data make OptionExamples if the loss is contrastive_options.
         terms = self.language_model.terms(states, labels)
+        # [S] loss and [S] number of supervised tokens of each option
         sums, lengths = losses.sum_per_chat(terms, labels, part.rows.positions, IGNORE)
         total = losses.contrastive_options(-sums, lengths, part.questions, part.right, self.contrast_weight)
         return total, lengths[part.right].sum()
@@ -130,6 +132,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
         Args:
             right: returns the index of a sample's right option; None if it is unknown or the question is open.
         """
+        # Only under FSDP do ranks share weights, and must run the same passes.
         tokenizer, agree = self.data.tokenizer, self._largest_of_ranks if self.sharded else None
         return QuestionAnswerer(
             self._read_prompts, tokenizer.decode, tokenizer.end_of_turn, self.max_new_tokens, right, agree

@@ -95,6 +95,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
     @override
     def setup(self, stage: str) -> None:
         super().setup(stage)
+        # Here and not in __init__: the module gets its data later.
         if self.data.task != "retrieve":
             raise ValueError(
                 f"data.init_args.task is {self.data.task}, but {type(self).__name__} ranks pages for questions: set "
@@ -121,6 +122,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
     @override
     def build(self) -> None:
         super().build()
+        # After all other networks, so that reader and retriever get the same initial weights from a seed.
         self.head, self.temperature = ProjectionHead(self.language_model.hidden_size, self.size), Temperature()
         causal = self.language_model.causal_lm
         output = causal.get_output_embeddings()
@@ -140,6 +142,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         scale = self.temperature()
         self._scale = scale.detach()
         total = info_nce(questions, pages, batch.evidence, batch.keys, scale, self.symmetric)
+        # The number of questions: each rank adds its share, and the sum is divided by the global batch.
         return LossSum(total, len(questions))
 
     @override
@@ -154,6 +157,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
     @override
     def optimizer_step(self, *step: Any, **options: Any) -> None:
         super().optimizer_step(*step, **options)
+        # After the step: the optimizer's update may leave the interval. All ranks clamp the same value.
         self.temperature.clamp()
 
     @override
@@ -172,6 +176,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
             images: images of the pages; None for questions.
         """
         vectors, indices = [], []
+        # Without gradients no activations are kept, so there is nothing to compute again.
         recompute = self.encode_at_once is not None and torch.is_grad_enabled()
         for bucket in bucket_rows(rows, images, self._bucket_size(len(rows.samples))):
             if recompute:
@@ -179,6 +184,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
             else:
                 vectors.append(self._encode_bucket(bucket.rows, bucket.images))
             indices.append(bucket.indices)
+        # Buckets are ordered by length; argsort of their indices is the inverse permutation. [S, D]
         return torch.cat(vectors)[torch.cat(indices).argsort()]
 
     def _bucket_size(self, chats: int) -> int | None:
@@ -188,6 +194,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         return size if self.encode_at_once is None else min(size, self.encode_at_once)
 
     def _encode_bucket(self, rows: Rows, images: Images | None) -> Tensor:
+        # [rows, L, C]
         states = self.states(rows, self._no_features(rows) if images is None else self.features(images))
         every = torch.arange(len(states), device=states.device)
         # A rank without a chat has a row of padding, so that every weight takes part; its vector is cut off here.

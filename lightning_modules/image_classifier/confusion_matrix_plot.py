@@ -24,6 +24,7 @@ def plot_confusion_matrix(counts: Tensor, classes: Sequence[str]) -> "Figure":
     axes, cells = figure.subplots(), counts.cpu().numpy()
     figure.colorbar(axes.imshow(cells, cmap="Blues"))
     axes.set(xlabel="predicted class", ylabel="true class")
+    # More names and counts would overlap.
     if len(classes) <= _MAX_LABELLED:
         axes.set_xticks(range(len(classes)), classes, rotation=90)
         axes.set_yticks(range(len(classes)), classes)

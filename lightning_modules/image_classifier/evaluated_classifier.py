@@ -36,6 +36,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     def build_metrics(self, classes: int) -> None:
         """Build the metrics of an evaluation."""
         self.loss = MeanMetric()
+        # Label -1 marks images without a known class, among them the padding of the last batch.
         self.accuracy = MulticlassAccuracy(classes, average="micro", ignore_index=-1)
         self.confusion = MulticlassConfusionMatrix(classes, ignore_index=-1)
 
@@ -52,6 +53,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     def validation_step(self, batch: Images, batch_idx: int) -> None:
         scores = self.scores(batch.pixels)
         losses = cross_entropy(scores, batch.labels, ignore_index=-1, reduction="none")
+        # Weighted by 0 or 1, so that the mean is over images and not over batches.
         self.loss.update(losses, (batch.labels >= 0).float())
         self.accuracy.update(scores, batch.labels)
         self.confusion.update(scores, batch.labels)
@@ -79,6 +81,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     def on_validation_epoch_end(self) -> None:
         metrics = {f"{self._stage}/accuracy": self.accuracy.compute(), f"{self._stage}/loss": self.loss.compute()}
         self.log_dict(metrics, prog_bar=self._stage == "val", batch_size=1)
+        # On every rank, because `compute` is collective; rank 0 plots it later.
         self._confusion_counts = self.confusion.compute()
         for metric in (self.loss, self.accuracy, self.confusion):
             metric.reset()
@@ -94,6 +97,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     @override
     def on_test_epoch_end(self) -> None:
         self.on_validation_epoch_end()
+        # A sample that two ranks tested has one entry.
         tested = {sample: found for of_rank in all_gather_objects(self._tested) for sample, found in of_rank.items()}
         if self.trainer.is_global_zero and not run_trainer(self.trainer).fast_dev_run:
             write_graded_answers(Path(self.trainer.default_root_dir), "test/accuracy", self._graded(tested))

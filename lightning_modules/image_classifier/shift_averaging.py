@@ -31,6 +31,7 @@ def average_over_shifts(network: Callable[[Tensor], Tensor], pixels: Tensor, shi
     if not shift:
         return network(pixels).float()
     height, width = pixels.shape[2:]
+    # [B, C, H + 2 shift, W + 2 shift], of which each copy is a crop
     framed, offsets = pad(pixels, [shift] * 4, value=_BLACK), range(2 * shift + 1)
     copies = [framed[:, :, down : down + height, across : across + width] for down in offsets for across in offsets]
     logits = network(torch.cat(copies)).float()

@@ -23,6 +23,7 @@ class MovingAverage(nn.Module):
     def __init__(self, network: nn.Module, decay: float) -> None:
         super().__init__()
         self.decay = decay
+        # The whole state: norms with statistics of other weights than the averaged ones would shift the activations.
         self._names = list(network.state_dict())
         for name, value in network.state_dict().items():
             self.register_buffer(_buffer_name(name), value.clone())

@@ -32,6 +32,7 @@ def waves(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
     """Return sine and cosine [..., 2F] of `x` [...] at F frequencies, in periods per unit."""
     # In bf16 an angle of 60 is off by up to an eighth of a radian.
     precise = x.to(torch.promote_types(x.dtype, torch.float32))
+    # [..., F]; sine and cosine are within 1, so the result fits the narrow format again.
     angles = torch.stack([precise * (2 * math.pi * frequency) for frequency in frequencies], dim=-1)
     return torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
 
@@ -44,6 +45,7 @@ def value_features(values: Tensor, present: Tensor) -> Tensor:
     above, below = (values - low).masked_fill(~present, 0), (top - values).masked_fill(~present, 0)
     span = (top - low).clamp_min(0.01)  # avoids a division by 0 in a flat channel
     share = torch.where(present, above / span, 0)
+    # [S, K, T, 5]; the ones, masked below, tell a missing measurement from a measured 0.
     place = torch.stack((values, torch.ones_like(values), above, below, share), dim=-1)
     # Exponentials mark the extremes, where a difference of a hundredth matters.
     sharp = torch.stack(((-above / _SHARP).exp(), (-below / _SHARP).exp()), dim=-1)
@@ -62,13 +64,16 @@ def summary_features(values: Tensor, present: Tensor) -> Tensor:
     """
     top, highest = values.masked_fill(~present, -math.inf).max(-1)
     low, lowest = values.masked_fill(~present, math.inf).min(-1)
+    # [S, K, T]: measurements are ranked, not steps, as a channel may begin late or have gaps.
     rank = present.cumsum(-1)  # 1 for the first measurement
     number = rank[..., -1:]
     end = (number // 10).clamp_min(1)
+    # [S, K], means over the first and the last tenth
     first, last = (
         (values * part).sum(-1) / end.squeeze(-1) for part in (present & (rank <= end), present & (rank > number - end))
     )
     measured = number > 0
+    # [S, K, 4]; a channel without measurements has infinite extremes, and 0 times infinity is NaN.
     levels = torch.stack((low, top, first, last), dim=-1).masked_fill(~measured, 0)
     steps = torch.stack((lowest, highest), dim=-1).to(values.dtype)
     parts = (levels, waves(levels, VALUE_WAVES).flatten(-2), waves(steps, STEP_WAVES).flatten(-2))
@@ -105,6 +110,7 @@ class SeriesEncoder(nn.Module):
         summary: bool = False,
     ) -> None:
         super().__init__()
+        # An even kernel cannot be padded alike on both sides, so the number of steps would change by one.
         if any(size % 2 == 0 for size in kernel_sizes):
             raise ValueError(f"kernel_sizes must be odd, so that a layer keeps the steps; got {list(kernel_sizes)}")
         if summary and layout.tokens != "channel_patch":
@@ -118,6 +124,7 @@ class SeriesEncoder(nn.Module):
         width = VALUE_FEATURES * (1 if self.per_channel else layout.channels)
         self.enter = nn.Linear(width, hidden_size)
         self.layers = nn.ModuleList(MaskedConvolution(hidden_size, size, dropout) for size in kernel_sizes)
+        # A patch keeps its steps side by side, so their order is not lost as in a mean.
         steps = 1 if layout.tokens == "pooled" else layout.patch
         self.read_out = nn.Linear(steps * hidden_size, output_size)
         self.time = nn.Linear(
@@ -151,12 +158,14 @@ class SeriesEncoder(nn.Module):
             else:
                 states = layer(states, inside)
         if self.layout.tokens == "pooled":
+            # A series without steps has no placeholder, so it must not have a feature.
             return self.read_out(self._pool(states, inside))[series.lengths > 0]
         patches = self.read_out(self._to_patches(states)) + self.raw(self._to_patches(inputs))  # [N, P, C]
         number = torch.arange(patches.shape[1], device=patches.device)
         patches = patches + self._time_embedding(number * self.layout.patch)
         real = number < -(-series.lengths[:, None] // self.layout.patch)  # [S, P]; -(-a // b) rounds up
         if self.per_channel:
+            # [S K, P, C] -> [S, K, P, C]
             patches = patches.unflatten(0, (-1, self.layout.channels)) + self.channel.weight[:, None]
             if self.summary is not None:
                 patches = patches + self.summary(summary_features(series.values, series.present))[:, :, None]
@@ -167,6 +176,7 @@ class SeriesEncoder(nn.Module):
         """Return the FLOPs of a trainable encoder, forward and backward; see multimodal/flops.py."""
         samples, channels, steps = series.values.shape
         rows, patches = samples * (channels if self.per_channel else 1), -(-steps // self.layout.patch)
+        # Measurements need no gradient, so layers that read them have none to pass on.
         total = rows * steps * (products(self.enter, back=False) + products(self.layers, back=True))
         if self.layout.tokens == "pooled":
             return total + rows * products(self.read_out, back=True) + steps * products(self.time, back=False)

@@ -77,8 +77,10 @@ class TimelineReader(MultimodalModule[TemporalData]):
             "activation_checkpointing": encoder_activation_checkpointing,
             "summary": encoder_summary,
         }
+        # The encoder is built later, in `configure_model`: it depends on the layout of the data.
         super().__init__(SeriesFeatures(encoder, blind), language_model, projector=projector, **training)
         kind = self.projector_settings.kind
+        # Both map whole images [S, N, C]; series of different lengths have their features in a row, [F, C].
         if kind in ("pixel_shuffle", "resampler"):
             raise ValueError(
                 f"model.init_args.projector.kind is {kind}, which takes the features of images; expected linear, mlp "
@@ -101,6 +103,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, object]) -> None:
         super().on_save_checkpoint(checkpoint)
+        # An evaluation of the checkpoint need not have the training data to compare with.
         checkpoint[TRAINED_STEPS] = self.data.trained_steps()
 
     @override

@@ -61,6 +61,7 @@ class SeriesEvaluation(GenerativeEvaluation):
     def predict(self, module: Any, batch: Questions) -> list[Line]:
         texts, likelihoods = self._answer(module, batch, module.features(batch.modality))
         lines = self.lines(module, batch, texts)
+        # In a prediction, samples are rows of the predicted set.
         by_row = dict(zip(batch.prompts.samples.tolist(), likelihoods, strict=True))
         return [(row, fields | ({"log_likelihoods": by_row[row]} if by_row.get(row) else {})) for row, fields in lines]
 
@@ -68,9 +69,11 @@ class SeriesEvaluation(GenerativeEvaluation):
         """Return the answers to a batch, and the log-likelihoods of the options of each question."""
         data, agree = module.data, _agreement(module)
         options = [data.options(sample) for sample in batch.prompts.samples.tolist()]
+        # Over all ranks: under FSDP a rank without options must join the passes of the others.
         number = agree(sum(map(len, options)))
         if not number:
             return module.generate(batch.prompts, features, self.max_new_tokens), [[] for _ in options]
+        # One pass over the prompts serves the options and the open questions.
         cache = PrefixCache(module.language_model, module.embed(batch.prompts, features), batch.prompts.mask)
         likelihoods = option_log_likelihoods(
             cache, [[data.option_tokens(option) for option in row] for row in options], batch.prompts.mask.device, agree
@@ -96,6 +99,7 @@ def option_log_likelihoods(
         device: device of the model.
         agree: see PrefixCache.log_likelihoods.
     """
+    # All options of all prompts in one batch; `rows` finds the prompt of each again.
     flat = [(row, tokens) for row, texts in enumerate(options) for tokens in texts]
     rows = torch.tensor([row for row, _ in flat], dtype=torch.int64, device=device)
     lengths = torch.tensor([len(tokens) for _, tokens in flat], dtype=torch.int64, device=device)

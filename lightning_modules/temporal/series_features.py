@@ -35,6 +35,7 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         series = self.blinded(modality) if self.blind else modality
         vectors = networks.projector(networks.encoder(series))
         counts = networks.encoder.layout.feature_count(series.lengths)
+        # The layout counts one feature even of an empty series where all steps become one.
         counts = torch.where(series.lengths > 0, counts, 0)
         if series.per_sample is not None:  # in the order of the series, so each sample has a run of them
             ends = counts.cumsum(0)[series.per_sample.cumsum(0) - 1]
@@ -44,6 +45,7 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
     @override
     def blinded(self, modality: Series) -> Series:
         """Return series of the same lengths in which every measurement is missing."""
+        # The lengths remain, so a blind model gets as many features and its chats do not change.
         return modality._replace(values=modality.values * 0, present=modality.present & False)
 
     @override

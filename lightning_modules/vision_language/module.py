@@ -62,6 +62,7 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
     @override
     def export(self, folder: Path, merge: bool) -> ExportedModel:
         """Write an image-text model of transformers if a class takes these parts, else the parts."""
+        # Prefer transformers' class, which any program loads; the parts need this project.
         return export_image_text(self, folder, merge) or super().export(folder, merge)
 
     @override

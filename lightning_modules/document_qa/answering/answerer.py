@@ -63,6 +63,7 @@ class QuestionAnswerer:
             self._score(batch, bucket, cache, batch.options_of_prompt)
             self._generate(batch, bucket, cache)
 
+        # The variants below FIRST_CHUNK: the context in each order of the options, and the question alone
         with_context = [prompt for prompt, variant in enumerate(batch.variants) if variant < FIRST_CHUNK]
         self._read_all(questions, with_context, answer)
 
@@ -73,6 +74,7 @@ class QuestionAnswerer:
             for variant, prompt in prompts.items()
             if variant >= FIRST_CHUNK
         }
+        # A second round, because the text to score is the answer of the first.
         self._read_all(questions, list(answers), lambda bucket, cache: self._score(batch, bucket, cache, answers))
         return [self._record(batch, sample) for sample in batch.prompts]
 
@@ -84,6 +86,7 @@ class QuestionAnswerer:
         buckets = bucket_prompts(questions.prompts, questions.images, prompts)
         # Agreed on before the first bucket, because `use` contains collectives too.
         missing = self._agree(len(buckets)) - len(buckets)
+        # A rank with fewer buckets joins the passes of the others; the results of a dummy belong to no prompt.
         for bucket in [*buckets, *[dummy_bucket(questions.prompts, questions.images)] * missing]:
             use(bucket, self._read(bucket))
 
@@ -102,6 +105,7 @@ class QuestionAnswerer:
         )
         sequences = [torch.tensor(text, dtype=torch.int64, device=device) for *_, text in continuations]
         tokens = pad_sequence(sequences, batch_first=True) if sequences else rows.view(0, 1)
+        # All texts of the bucket in one call, which copies the cached keys and values of their prompts.
         log_likelihoods = cache.log_likelihoods(tokens, lengths, rows, self._agree).tolist()
         for (_, prompt, number, text), log_likelihood in zip(continuations, log_likelihoods, strict=True):
             batch.scored[prompt, number] = TextLikelihood(log_likelihood, len(text))
@@ -122,6 +126,7 @@ class QuestionAnswerer:
         if prompt not in batch.generated:
             return dict(batch.options_of_prompt[prompt])[self._with_context(batch, sample).chosen]
         text = batch.generated[prompt]
+        # The end of the turn is scored only if the model wrote it; an answer cut at the maximum has none.
         return [*text.tokens, *([self._end] if text.terms > len(text.tokens) else [])]
 
     def _record(self, batch: QuestionBatch, sample: int) -> AnswerRecord:
@@ -150,11 +155,14 @@ class QuestionAnswerer:
         if first in batch.generated:
             generated = batch.generated[first]
             text = self._decode(generated.tokens)
+            # The geometric mean of the tokens' probabilities, so a long answer is not less certain for its length.
             confidence = math.exp(generated.log_likelihood / generated.terms)
         else:
             scores = [[batch.scored[each, option].per_token for each in prompts] for option in batch.options(first)]
             text, right = "", self._right(sample)
+            # Exactly rounded sums, so the mean does not depend on the order of the prompts.
             options = tuple(math.fsum(of_orders) / len(of_orders) for of_orders in scores)
+            # A softmax over options, in which the best has the numerator exp(0)
             confidence = 1 / math.fsum(math.exp(score - max(options)) for score in options)
         reference = None if right is None else batch.scored.get((first, right))
         loss, terms = (0.0, 0) if reference is None else (-reference.log_likelihood, reference.terms)

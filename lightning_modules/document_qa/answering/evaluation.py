@@ -16,7 +16,7 @@ from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer,
 
 
 class AnsweringModule(Protocol):
-    """What an DocumentEvaluation needs of the module. DocumentReader provides it."""
+    """What a DocumentEvaluation needs of the module. DocumentReader provides it."""
 
     preview_reservoir: PreviewReservoir[Any]
 

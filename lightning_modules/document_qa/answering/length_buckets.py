@@ -45,6 +45,7 @@ def dummy_bucket(prompts: Prompts, images: Images) -> PromptBucket:
     """Return one prompt of one token without images, for a rank that must run a forward pass with no prompt left."""
     device = prompts.mask.device
     zero, mask = torch.zeros(1, dtype=torch.int64, device=device), torch.ones(1, 1, dtype=torch.bool, device=device)
+    # Sample -1 marks padding; without images, and with no placeholder, the encoder still runs (see ImageFeatures).
     prompt = Prompts(prompts.tokens[:1, -1:], mask, zero - 1, zero)
     return PromptBucket(zero[:0], prompt, Images(images.pixels[:0], images.places[:0], zero))
 
@@ -61,6 +62,7 @@ def bucket_rows(rows: Rows, images: Images | None, size: int | None) -> Iterator
         yield RowBucket(torch.arange(len(rows.samples), device=rows.tokens.device), rows, images)
         return
     lengths = row_lengths(rows)
+    # A stable sort, so that every device splits rows of equal length alike.
     for indices in lengths.argsort(stable=True).split(size):
         width = int(lengths[indices].max())
         cut = Rows(
@@ -85,6 +87,7 @@ def row_lengths(rows: Rows) -> Tensor:
 def _split(indices: list[int], lengths: list[int]) -> Iterator[list[int]]:
     chosen: list[int] = []
     for index in indices:
+        # In ascending order, so the next prompt is the widest and sets the width of the bucket.
         if chosen and (len(chosen) + 1) * lengths[index] > _MAX_POSITIONS:
             yield chosen
             chosen = []
@@ -95,6 +98,7 @@ def _split(indices: list[int], lengths: list[int]) -> Iterator[list[int]]:
 
 def _bucket(prompts: Prompts, images: Images, chosen: list[int], width: int) -> PromptBucket:
     indices = torch.tensor(chosen, device=prompts.mask.device)
+    # The last `width` columns, because prompts are padded on the left.
     tokens, mask = (matrix[indices][:, -width:] for matrix in (prompts.tokens, prompts.mask))
     selected = Prompts(tokens, mask, prompts.samples[indices], prompts.placeholders[indices])
     return PromptBucket(indices, selected, _select_images(images, indices))

@@ -34,6 +34,7 @@ class QuestionBatch:
     """
 
     def __init__(self, questions: EvaluationBatch) -> None:
+        # Everything is copied from the device at once: a read for each question would synchronize each time.
         self.variants: list[int] = questions.variants.tolist()
         self.prompts: dict[int, dict[int, int]] = {}
         self._real_prompts: set[int] = set()

@@ -67,6 +67,7 @@ def export(classifier: Classifier, folder: Path, images: NDArray[np.uint8], expe
     from safetensors.torch import save_model
 
     network, architecture, classes, shape, evaluation_shift = classifier
+    # Scaling and softmax are part of the graph, so that a program in another language passes bytes.
     graph, path = ClassifyingGraph(network, evaluation_shift), folder / "model.onnx"
     # At least two: with one image as an example the exporter fixes the batch size to 1.
     example = torch.from_numpy(np.concatenate((images[:2], images[:2]))[:2].copy())

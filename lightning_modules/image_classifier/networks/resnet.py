@@ -33,6 +33,7 @@ class ResNet18(nn.Module):
 
     @override
     def forward(self, images: Tensor) -> Tensor:
+        # [B, C, H, W] -> [B, width, H, W] -> [B, 8 width, H / 8, W / 8] -> [B, 8 width] -> [B, classes]
         return self.head(self.blocks(self.stem(images)).mean((2, 3)))
 
 
@@ -61,6 +62,7 @@ class ResidualBlock(nn.Module):
 
 
 def _convolution(before: int, after: int, stride: int = 1) -> nn.Conv2d:
+    # Without bias, as the norm after it has one.
     convolution = nn.Conv2d(before, after, 3, stride, padding=1, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
     return convolution

@@ -44,6 +44,7 @@ class VisionTransformer(nn.Module):
     @override
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.patches(images).flatten(2).transpose(1, 2) + self.positions  # [B, T, width]
+        # [B, T, width] -> [B, width] -> [B, classes]
         return self.head(self.norm(self.blocks(tokens)).mean(1))
 
 

@@ -100,8 +100,7 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
             if not target:
                 raise ValueError(f"expected an answer with a token, found {answer!r} for the question {text!r}")
             inputs, tokens = self._inputs(text, self._images(*place)), torch.tensor([target], device=self.device)
-            # (answer's length, vocabulary): position i predicts token i + 1, so the last token's own logits are cut
-            # off.
+            # [T, V]: position i predicts token i + 1, so the logits of the answer's last token are dropped.
             logits = self.model(**_extended(inputs, tokens)).logits[0, -tokens.shape[1] - 1 : -1]
             loss = functional.cross_entropy(logits.float(), tokens[0]).item()
             results.append((loss, bool((logits.argmax(-1) == tokens[0]).all())))

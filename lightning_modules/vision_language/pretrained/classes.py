@@ -61,6 +61,7 @@ def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
 
 def part_weights(network: "PreTrainedModel", kind: ImageTextClass) -> dict[str, list[nn.Parameter]]:
     """Return the weights of vision tower, connector and language model. Each weight belongs to one part."""
+    # The connector first: Qwen2-VL and its successors have it inside the vision tower.
     connector = [weight for name in kind.connector for weight in _weights(network, name)]
     owned = set(connector)
     tower = [weight for weight in _weights(network, kind.vision_tower) if weight not in owned]
@@ -73,11 +74,13 @@ def unused_weights(network: "PreTrainedModel", kind: ImageTextClass) -> list[nn.
     """Return the weights of the vision tower that no feature depends on: layers and norms after the chosen layer."""
     tower = network.base_model.get_submodule(kind.vision_tower)
     unused = [weight for name in ("head", "vision_model.head") for weight in _weights_of(tower, name)]
+    # Weights behind the chosen layer would get no gradient, and DDP would wait for it.
     chosen = getattr(network.config, "vision_feature_layer", None)
     layers = next((part for name, part in tower.named_modules() if name.endswith(("layers", "layer"))), None)
     if chosen is None or layers is None:
         return unused
     depth = len(list(layers.children()))
+    # Several layers may be chosen (LLaVA-NeXT joins them); hidden state 0 is the embeddings, hence depth + 1.
     last = max(
         index if index >= 0 else depth + 1 + index for index in ([chosen] if isinstance(chosen, int) else chosen)
     )

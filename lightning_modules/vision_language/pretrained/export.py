@@ -74,6 +74,7 @@ def export_image_text(
     """
     settings = network.settings
     adapters = settings.trainable == "lora" and not merge
+    # peft stores adapters alone; a trained connector or tower would be lost.
     if adapters and trained:
         raise ValueError(
             f"{' and '.join(trained)} trained beside the adapters, so these do not fit the files of {settings.path}: "
@@ -82,6 +83,7 @@ def export_image_text(
     without_progress_bars()
     title = type(network.causal_lm).__name__
     if adapters:
+        # Otherwise peft asks the hub whether the embeddings were widened.
         network.adapted.save_pretrained(str(folder), save_embedding_layers=False)
         remove(folder / "README.md")  # a template without content
     else:

@@ -19,12 +19,14 @@ def blinded(images: Mapping[str, Tensor], black: Sequence[float]) -> dict[str, T
         return dict(images)
     pixels = images[_PIXELS]
     channels = pixels.new_tensor(black)
+    # Qwen2-VL: [patches, 3 * pixels of a patch], channel by channel
     if pixels.ndim == 2:
         dark = channels.repeat_interleave(pixels.shape[1] // len(black)).expand_as(pixels)
     else:
         dark = channels[:, None, None].expand_as(pixels)
     if pixels.ndim > 4:  # zeros fill the places of a batch that hold no image
         dark = torch.where((pixels != 0).flatten(-3).any(-1)[..., None, None, None], dark, pixels)
+    # `expand_as` shares memory between pixels, which kernels that view their input refuse.
     return {**images, _PIXELS: dark.contiguous()}
 
 

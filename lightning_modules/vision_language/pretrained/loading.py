@@ -27,6 +27,7 @@ def load_config(path: str) -> "PretrainedConfig":
 
     require_local_files(_SECTION, path)
     config = read_pretrained(_SECTION, AutoConfig, path)
+    # Raises for an unknown class before gigabytes are downloaded.
     class_of(path, config)
     return config
 
@@ -65,6 +66,7 @@ def load_image_text_model(
         "config": config,
         "attn_implementation": settings.attention,
         "dtype": precision.frozen if frozen else precision.trained,
+        # Files of pickle may run code when they are loaded.
         "use_safetensors": True,
         "output_loading_info": True,
     }

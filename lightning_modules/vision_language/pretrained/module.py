@@ -126,6 +126,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
     def training_loss(self, batch: Any) -> LossSum:
         """Return the loss of a micro-batch, a sequence of Examples of similar length."""
         loss = super().training_loss(batch)
+        # A rank without an image has no gradients of tower and connector, for which DDP would wait.
         if any(part.modality for part in batch) or not self._reads_with_trained_weights:
             return loss
         return loss._replace(total=loss.total + self._loss_without_weight())
@@ -137,11 +138,12 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
     def _loss_without_weight(self) -> Tensor:
         """Return zero, computed from a black image: other ranks wait for the gradient of every weight."""
         chat, images = self.data.black_image
-        tokens = torch.from_numpy(chat.tokens)[None].to(self.device)
+        tokens = torch.from_numpy(chat.tokens)[None].to(self.device)  # [1, L]
         positions = torch.arange(tokens.shape[1], device=self.device)[None]
         none = torch.zeros(0, dtype=torch.int64, device=self.device)
         rows = Rows(tokens, torch.full_like(tokens, IGNORE), positions, none, none)
         states = self.states(rows, {name: array.to(self.device) for name, array in images.items()})
+        # In float32: an overflow to infinity times 0 would be NaN.
         return states.float().sum() * 0
 
     @override

@@ -47,6 +47,7 @@ class ImageTextNetwork(LanguageModel):
     ) -> None:
         assert settings.path is not None
         kind = class_of(settings.path, network.config)
+        # peft matches names anywhere in the model, and tower and decoder both have a `q_proj`.
         settings = replace(settings, lora=_inside_decoder(settings.lora, network))
         weights = part_weights(network, kind)  # before adapters are added
         super().__init__(settings, vocabulary, precision, device, network)
@@ -54,9 +55,11 @@ class ImageTextNetwork(LanguageModel):
         self.image_token: int = network.config.image_token_id
         for name, part in parts.items():
             for weight in weights[name]:
+                # `freeze_and_add_adapters` froze or unfroze all weights, by the setting of the language model.
                 weight.requires_grad_(part.trainable == "full")
         for weight in unused_weights(network, kind):
             weight.requires_grad_(False)
+        # Again, as weights of tower and connector may train now.
         set_dtypes(self.network, precision)
 
     @property
@@ -134,6 +137,7 @@ class ImageTextNetwork(LanguageModel):
         return sorted({*ends, *(own if isinstance(own, list) else [] if own is None else [own])})
 
     def _greedy(self, max_new_tokens: int, ends: Iterable[int], pad: int) -> Any:
+        # A copy: the export writes the model's own settings. Its sampling options would warn under greedy decoding.
         config = copy.deepcopy(self.causal_lm.generation_config)
         config.update(do_sample=False, temperature=None, top_p=None, top_k=None, max_length=None)
         config.update(max_new_tokens=max_new_tokens, eos_token_id=self.end_tokens(ends), pad_token_id=pad)
@@ -148,6 +152,7 @@ def _inside_decoder(lora: LoraSettings, network: "PreTrainedModel") -> LoraSetti
         targets = sorted({name.split(".")[-1] for name, part in decoder.named_modules() if isinstance(part, nn.Linear)})
     if not isinstance(targets, list):
         return lora
+    # Such as model.language_model, depending on the class
     inside = next(name for name, part in network.named_modules() if part is decoder)
     names = "|".join(map(re.escape, targets))
     return replace(lora, target_modules=rf"{re.escape(inside)}\.(?:.*\.)?(?:{names})")
