@@ -79,6 +79,7 @@ class LastItemTransition(nn.Module):
         super().__init__()
         self.popularity = Popularity(offsets, items, train_end, num_items)
         span = num_items + 1
+        # Allocated once for all pairs: lists of chunks would need the memory twice when they are joined.
         keys = np.empty(int(np.maximum(train_end - offsets[:-1] - 1, 0).sum()), np.int64)
         filled = 0
         for low, left in remaining_training_events(offsets, train_end):
@@ -88,6 +89,7 @@ class LastItemTransition(nn.Module):
             pairs *= span
             pairs += items[first + 1]
             filled += len(first)
+        # A sort in place; equal pairs become neighbours, which `diff` counts.
         keys.sort()
         distinct = np.flatnonzero(np.diff(keys, prepend=-1))
         counts = np.diff(distinct, append=len(keys))
@@ -101,6 +103,7 @@ class LastItemTransition(nn.Module):
         last = history.items.gather(1, (history.lengths - 1).clamp(min=0)[:, None])[:, 0]
         begins, entries = self.begins[last], self.begins[last + 1] - self.begins[last]
         row = torch.repeat_interleave(torch.arange(len(last), device=last.device), entries)
+        # [entries of all rows]: the begin of the row's item, plus 0, 1, ...
         entry = torch.arange(len(row), device=last.device) + (begins - entries.cumsum(0) + entries)[row]
         # A fraction below 1 decides only where the counts are equal.
         scores = self.popularity.scores(history) / (self.popularity.counts.max() + 1)

@@ -53,6 +53,7 @@ class BeyondAccuracyMetrics(Metric):
         """Return the metrics, float64 scalars; novelty and popularity are NaN without a recommendation."""
         # On the CPU, because some devices have no float64, and because the order of the additions is fixed there.
         recommended, events = self.recommended.cpu()[1:], self._training_events[1:].double()
+        # A share of 0 would have an infinite self-information.
         share = events.clamp(min=1) / events.sum()
         number, weights = recommended.sum(), recommended.double()
         values = {

@@ -34,12 +34,14 @@ _ADDED: dict[str, object] = {"feed_forward": "relu", "time_buckets": "linear", "
 
 def items_identity(item_ids: Sequence[str]) -> dict[str, Any]:
     """Return the count of the items and a SHA-256 of their ids."""
+    # In order: the item at place i has row i + 1 of the table, so a permutation is another model.
     return {"count": len(item_ids), "sha256": hashlib.sha256("\n".join(item_ids).encode()).hexdigest()}
 
 
 def architecture_identity(settings: Mapping[str, Any], max_length: int) -> dict[str, Any]:
     """Return the settings of the encoder that a checkpoint requires, as numbers and strings."""
     bound = {key: value for key, value in settings.items() if key not in _MAY_CHANGE}
+    # Null means the hidden size, so both ways to give the same width are equal.
     inner = settings["feed_forward_size"] or settings["hidden_size"]
     return {**bound, "feed_forward_size": inner, "max_length": max_length}
 
@@ -59,6 +61,7 @@ def check_features(
     saved: Mapping[str, Any] | None, features: FeaturesIdentity | None, option: FeatureOption = "item_features"
 ) -> None:
     """Raise ValueError if the checkpoint's features of items or events differ from the data's."""
+    # With other codes or means, the same weights would read other features; hashes notice it.
     if saved == (None if features is None else features._asdict()):
         return
     name, key = option.replace("_", " "), f"data.init_args.{option}"
@@ -81,6 +84,7 @@ def check_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str,
     """Raise ValueError if a checkpoint names an architecture that differs from the configured architecture."""
     if saved is None:
         return
+    # An absent key of an old checkpoint is no difference.
     saved = {**_ADDED, **saved}
     differences = [
         f"{key} is {saved.get(key)!r} in the checkpoint and {configured.get(key)!r} in the config"

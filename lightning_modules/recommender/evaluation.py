@@ -78,6 +78,7 @@ class RankingEvaluation:
             sanity_checking: whether this is Lightning's check before the training, which needs no baselines.
             collect: keep the rank of each user in `collected`.
         """
+        # New metrics for each evaluation, so nothing of the one before is counted.
         self._metrics, self._scorers = {}, {}
         self._num_items = data.catalog.num_items
         self.collected = CollectedRanks(data.catalog.num_items, self.remove_seen, device) if collect else None
@@ -113,6 +114,8 @@ class RankingEvaluation:
         """Count the ranks, and return those among all items."""
         found = ranks(scores, batch.target, batch.seen if self.remove_seen else None)
         self._metric(prefix, "", found.device).update(found)
+        # Metrics of sampled candidates may rank models differently (Krichene and Rendle, "On Sampled Metrics for Item
+        # Recommendation", KDD 2020), so they have names of their own.
         if batch.candidates.shape[1]:
             sampled = candidate_ranks(scores, batch.target, batch.candidates)
             self._metric(prefix, "sampled_100", found.device).update(sampled)
@@ -121,6 +124,7 @@ class RankingEvaluation:
     def _metric(self, prefix: str, protocol: str, device: torch.device) -> RankingMetrics:
         if (prefix, protocol) not in self._metrics:
             name = "/".join(filter(None, (self.protocol, protocol)))
+            # Made at first use, because which baselines and protocols there are depends on the data.
             self._metrics[prefix, protocol] = RankingMetrics(name).to(device)
         return self._metrics[prefix, protocol]
 
@@ -147,6 +151,7 @@ def _scorers(
 ) -> dict[str, Scorer]:
     """Return {name: scorer} of the baselines, without those that the number of items is too large for."""
     events, num_items, last = data.training_events, data.catalog.num_items, settings.last_events
+    # Functions, so that only the chosen baselines are fitted: EASE takes a cube of the number of items.
     make: dict[Baseline, Callable[[], Popularity | LastItemTransition | ItemKNN | EASE]] = {
         "popularity": lambda: Popularity(*events, num_items),
         "last-item-transition": lambda: LastItemTransition(*events, num_items),

@@ -32,6 +32,7 @@ class ItemScores:
     """
 
     def __init__(self, states: Tensor, weight: Tensor, block_bytes: int | None = None) -> None:
+        # In float32 also under autocast: in bf16 the scores of many items tie.
         self.states, self.weight = states.float(), weight
         self.num_items = len(weight)
         self._size = _columns(len(states), 4, self.num_items, block_bytes)
@@ -58,6 +59,7 @@ class ItemScores:
         with torch.autocast(self.states.device.type, enabled=False):
             vectors = self.weight[start : start + self._size].float()
             block = ScoreBlock(start + 1, self.states @ vectors.T)
+        # A small catalogue is scored once, although ranks, metrics and previews each read the scores.
         if self._size >= self.num_items:
             self._only = block
         return block
@@ -66,6 +68,7 @@ class ItemScores:
         """Return the scores of items [B, n], from the same products as in `blocks`; 0 where an item is 0."""
         found = self.states.new_zeros(items.shape)
         numbers = (items - 1).div(self._size, rounding_mode="floor")
+        # Only blocks with one of the items are computed again.
         for number in torch.unique(numbers[items > 0]).tolist():
             first, scores = self._block(number)
             inside = (items > 0) & (numbers == number)
@@ -142,6 +145,7 @@ def block_positions(block: ScoreBlock, items: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows and columns of a block's scores that belong to items [B, n]; 0 is no item."""
     columns = items - block.first
     inside = (items > 0) & (columns >= 0) & (columns < block.scores.shape[1])
+    # Both enumerate `inside` row by row, so they belong together.
     return inside.nonzero()[:, 0], columns[inside]
 
 
@@ -160,6 +164,7 @@ def count_ahead(
     """
     count = torch.zeros_like(target)
     for block in scores.blocks():
+        # [B, n]; `not <`, so that NaN is ahead.
         ahead = ~(block.scores < of_target)
         if seen is not None:
             ahead[block_positions(block, seen)] = False
@@ -190,6 +195,7 @@ def best_items(
     for block in scores.blocks():
         own = block.scores
         if seen is not None or excluded is not None:
+            # A copy, as the scores of a single block are kept for the next reader.
             own = own.clone()
             if seen is not None:
                 own[block_positions(block, seen)] = -torch.inf
@@ -214,8 +220,10 @@ def _best_columns(scores: Tensor, number: int) -> Tensor:
     # topk takes any of the columns that tie at the end.
     last = values[:, -1:]
     tied = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
+    # Ties at the cut are rare in a trained model, so these rows alone are sorted as a whole.
     for row in tied.nonzero()[:, 0].tolist():
         columns[row] = scores[row].argsort(descending=True, stable=True)[:number]
+    # Ascending columns first: the stable sort by score then leaves ties in the order of items.
     columns = columns.sort(dim=1).values
     return columns.gather(1, scores.gather(1, columns).argsort(dim=1, descending=True, stable=True))
 

@@ -74,7 +74,9 @@ class ItemKNN(nn.Module):
         similarities = torch.zeros_like(nearest)
         for first, common in users.in_common():
             rows = slice(first, first + len(common))
+            # [block, V]; an item without users has a norm of 0 and similarity 0 to all.
             either = (users.counts[rows, None] * users.counts).clamp(min=1).sqrt()
+            # Rounded to integers: their sums are exact in any order.
             similarity = (common / either * _SIMILARITY).round().long()
             similarity[torch.arange(len(common)), torch.arange(first, first + len(common))] = 0
             # One integer orders by similarity, then by item.
@@ -88,6 +90,7 @@ class ItemKNN(nn.Module):
         """Return [B, V + 1] int64, in units of 2^-30: column j is item j; column 0 has no meaning."""
         items = _distinct_items(history, self.last_events)
         scores = self.nearest.new_zeros(len(items), len(self.nearest))
+        # [B, L * neighbours] additions; integers, as floating-point additions of scatter have no fixed order on CUDA.
         return scores.scatter_add_(1, self.nearest[items].flatten(1), self.similarities[items].flatten(1))
 
 
@@ -114,12 +117,14 @@ class EASE(nn.Module):
         for first, common in _UsersOfItems(events, num_items).in_common():
             gram[first : first + len(common)] = common
         gram.diagonal().add_(l2)
+        # In float64, and reusing the name frees the old matrix: at 10,000 items each has 800 MB.
         gram = torch.linalg.cholesky(gram)
         inverse = torch.cholesky_inverse(gram)
         del gram
         inverse /= -inverse.diagonal().clone()
         inverse.fill_diagonal_(0)
         weights = torch.zeros(num_items + 1, num_items + 1)
+        # Row and column 0 stay 0, so padding of a history adds nothing.
         weights[1:, 1:] = inverse.mul_(_WEIGHT).round_().div_(_WEIGHT)
         self.register_buffer("weights", weights)
 
@@ -147,6 +152,7 @@ class _UsersOfItems:
         for low, left in remaining_training_events(offsets, train_end):
             event = low + np.flatnonzero(left > 0)
             users = np.searchsorted(offsets, event, side="right") - 1
+            # One number for each (item, user), so that a sort makes pairs distinct without a hash table.
             keys.append((items[event].astype(np.int64) - 1) * num_users + users)
         ordered = np.sort(np.concatenate(keys))
         pairs = np.divmod(ordered[np.diff(ordered, prepend=-1) > 0], max(num_users, 1))
@@ -164,6 +170,7 @@ class _UsersOfItems:
         block = max(1, _BLOCK // num_items)
         for first in range(0, num_items, block):
             rows = min(block, num_items - first)
+            # The pairs are sorted by item, so a block of items is a slice.
             low, high = torch.searchsorted(items, torch.tensor([first, first + rows])).tolist()
             part = _sparse(items[low:high] - first, users[low:high], (rows, num_users))
             with warnings.catch_warnings():
@@ -186,6 +193,7 @@ def _distinct_items(history: History, last_events: int | None) -> Tensor:
         ages = torch.arange(min(last_events, items.shape[1]), device=items.device)
         places = history.lengths[:, None] - 1 - ages
         items = items.gather(1, places.clamp(min=0)) * (places >= 0)
+    # A history is a set here: an item that occurs twice counts once.
     ordered = items.sort(dim=1).values
     ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
     return ordered

@@ -175,7 +175,7 @@ class SequentialRecommender(RankingModule):
 
     @override
     def setup(self, stage: str) -> None:
-        self.terms_per_sample = self.data.catalog.max_length
+        self.terms_per_sample = self.data.catalog.max_length  # before super().setup, which reads it
         super().setup(stage)
         if stage == "fit":
             check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
@@ -241,7 +241,7 @@ class SequentialRecommender(RankingModule):
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self._identity.check(checkpoint)
+        self._identity.check(checkpoint)  # before the weights load: item numbers may have another meaning
         self._loaded_step = int(checkpoint.get("global_step", 0))
         if is_attached(self) and self.trainer.state.fn == "fit":
             check_saved_item_optimizer(checkpoint, self.item_optimizer)

@@ -71,6 +71,7 @@ class Recommendations:
             counts: [num_items], training events of item 1, 2, ...
         """
         if self.excluded is not None:
+            # `most_popular` omits items without an event.
             counts = np.where(self.excluded[1:], 0, counts).tolist()
         best = most_popular(counts, self.top_k)
         return {**self.answer([item for item, _ in best], [count for _, count in best]), "fallback": POPULARITY}

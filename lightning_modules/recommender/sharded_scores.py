@@ -44,6 +44,7 @@ class TableScores(ShardedScores):
 
     @override
     def of(self, items: Tensor) -> Tensor:
+        # All ranks score the items of all, and each keeps its own users' rows.
         return self._of_all(self._numbers(items))[self._rank]
 
     @override
@@ -59,6 +60,7 @@ class TableScores(ShardedScores):
     @override
     def best_items(self, number: int, seen: Tensor | None, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
         seens = [None] * len(self._parts) if seen is None else self._numbers(seen)
+        # Shifted by one, as entry 0 of a mask stands for padding.
         mask = None if excluded is None else excluded[self._before : self._before + self._own_items + 1]
         own = [self._best(part, number, own, mask) for part, own in zip(self._parts, seens, strict=True)]
         rows = [len(part) for part in self._parts]

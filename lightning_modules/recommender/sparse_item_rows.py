@@ -76,6 +76,7 @@ def check_saved_item_optimizer(checkpoint: Mapping[str, Any], item_optimizer: It
     from engine.distributed.sharded_state import GROUPS
 
     states = checkpoint.get("optimizer_states", [])
+    # Whole checkpoints have the groups in the optimizer's state, sharded checkpoints under a key of their own.
     for groups in (*(state["param_groups"] for state in states), *checkpoint.get(GROUPS, [])):
         names = [group["row_update"] for group in groups if "row_update" in group]
         saved = names[0] if names else "dense"
@@ -111,6 +112,7 @@ def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
     always = torch.tensor([0, 1], device=columns[0].device)
     numbers = torch.cat([always, *(column.flatten() for column in columns)])
     items, places = torch.unique(numbers, return_inverse=True)
+    # `places` are indices into `items`, for all columns one after the other; the first two are of `always`.
     parts = iter(places[len(always) :].split([column.numel() for column in columns]))
     return renumber_items(batch, lambda column: next(parts).view_as(column)), items
 

@@ -49,6 +49,7 @@ class TrainingLoss:
             self.encoder(part.history, item_vectors=vectors, keys=of_part)
             for part, of_part in zip(batch, keys, strict=True)
         ]
+        # [V or U, C]: row 0 is padding, which no position may be scored against.
         weight = self.encoder.output_weight if vectors is None else vectors[1:]
         total = self.loss.total(states, batch, weight, self.vectors.num_items)
         real = torch.stack([(part.targets > 0).sum() for part in batch]).sum()

@@ -18,6 +18,7 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
     if found > rows:
         raise ValueError(f"found a micro-batch of {found} rows, expected at most {rows}")
     histories, negatives = [part.history for part in parts], [part.negatives for part in parts]
+    # Negatives of the whole row, [rows, 1, n], or of each event, [rows, length, n].
     shared = all(column.shape[1] == 1 for column in negatives)
     of_rows, of_events = partial(_joined, (rows,)), partial(_joined, (rows, length))
     history = History(

@@ -53,6 +53,7 @@ class CompiledTrainingLoss(TrainingLoss):
         keys = self._mask_keys([whole], step)[0]
         if not self._is_prepared:
             self._prepare(whole, keys)
+        # Tells CUDA graphs that results of the step before are no longer needed.
         if whole.users.is_cuda:
             torch.compiler.cudagraph_mark_step_begin()
         with whole_graphs():

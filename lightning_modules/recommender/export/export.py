@@ -66,6 +66,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     from safetensors.torch import save_model
 
     encoder, _, catalog, top_k, remove_seen, popularity, *_ = recommender
+    # Without dropout, whose masks would be constants of the graph.
     recommender.encoder.eval()
     graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
     timed = reads_times(recommender.architecture["attention"])
@@ -99,6 +100,7 @@ def with_long_pauses(batch: RankingBatch) -> RankingBatch:
     The times of real users may be close together, and a graph may be right for them alone: a graph that computes in
     float32 counts seconds exactly for 194 days. In the added rows a second is the unit, so each second counts.
     """
+    # Gaps of 1 to 7 seconds after the pause, none like its neighbour
     gaps = 1 + 5 * torch.arange(batch.history.times.shape[1]) % 7
     gaps[0], gaps[1:2] = 0, PAUSE
     times = gaps.cumsum(0).expand_as(batch.history.times)
@@ -116,6 +118,7 @@ def with_long_pauses(batch: RankingBatch) -> RankingBatch:
 
 def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Tensor]:
     """Return the inputs of the graph for a batch."""
+    # Only what this architecture reads, so that callers need not invent the rest.
     inputs = {"items": batch.history.items}
     if reads_times(recommender.architecture["attention"]):
         inputs["times"] = batch.history.times
@@ -136,6 +139,7 @@ def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Ten
 
 
 def _axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
+    # Any number of histories of any length, as other programs send them.
     rows, events = torch.export.Dim("batch"), torch.export.Dim("length")
     axes = {
         "items": {0: rows, 1: events},
@@ -161,6 +165,7 @@ def _compared(encoder: SequenceEncoder, path: Path, inputs: Mapping[str, Tensor]
     difference = check_close(scores[:, 1:], expected[:, 1:], "scores")
     check_close(alone[:, 1:], expected[-1:, 1:], "scores of a single history")
     if "seen" in batch:
+        # Column 0 takes the padding of `seen`.
         np.put_along_axis(expected, batch["seen"], -np.inf, axis=1)
     same = same_best(items, best, expected, allowed=1e-4 * float(np.abs(scores[:, 1:]).max()))
     return (
@@ -192,6 +197,7 @@ def same_best(
     order = np.argsort(-expected, axis=1, kind="stable")[:, : items.shape[1]]
     should = np.take_along_axis(expected, order, axis=1)
     for found in (np.take_along_axis(expected, items, axis=1), best):
+        # The difference of two infinities is NaN, so excluded items are compared for equality.
         out = (should == -np.inf) | (found == -np.inf)
         with np.errstate(invalid="ignore"):
             wrong = np.where(out, should != found, ~(np.abs(found - should) <= allowed))
@@ -214,7 +220,7 @@ def _scores(encoder: SequenceEncoder, inputs: Mapping[str, Tensor]) -> NDArray[n
     features: tuple[Tensor | None, Tensor | None] = (None, None)
     if encoder.event_features is not None:
         features = given_features(items, inputs.get("event_codes"), inputs.get("event_numbers"))
-    states = encoder(History(items, times, lengths, scale, inputs.get("at"), *features))
+    states = encoder(History(items, times, lengths, scale, inputs.get("at"), *features))  # [B, L, C]
     return encoder.scores(states[torch.arange(len(items)), (lengths - 1).clamp_min(0)]).numpy()
 
 

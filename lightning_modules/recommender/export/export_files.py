@@ -41,6 +41,7 @@ def export_files(
     Raises:
         ValueError: the files give other recommendations than the encoder, or FAISS cannot build the index.
     """
+    # First of all: a wrong factory string shall fail before minutes of export.
     empty = faiss_index.empty_index(recommender.architecture["hidden_size"], index) if index else None
     histories = data.some_histories(_compared_users(recommender))
     checked = export(recommender, folder, histories)
@@ -51,6 +52,7 @@ def export_files(
 
 
 def _compared_users(recommender: Recommender) -> int:
+    # At least 8, so that a comparison means something for the largest catalogue as well.
     return max(8, min(_MOST_USERS, _MOST_SCORES // recommender.catalog.num_items))
 
 

@@ -74,6 +74,7 @@ def write_index(folder: Path, index: "faiss.Index", users: SampledUsers, top_k: 
     """
     import faiss
 
+    # From the file that is published, so the index belongs to it.
     vectors = np.load(folder / "item_vectors.npy")
     try:
         index.train(vectors)
@@ -108,6 +109,7 @@ def _recall(index: "faiss.Index", vector: NDArray[np.float32], scores: NDArray[n
     if not len(best):
         return None
     _, rows = index.search(vector[None], min(top_k + len(excluded), len(scores) - 1))
+    # FAISS fills up with -1 if a search visits fewer items than asked for.
     found = 1 + rows[0][rows[0] >= 0]
     found = found[~np.isin(found, excluded)][:top_k]
     return float(np.isin(best, found).mean())

@@ -68,6 +68,7 @@ class ScoringGraph(nn.Module):
         Returns:
             Scores [B, V + 1] float32 (column 0 is -inf), and the best items [B, top_k] int64 with their scores.
         """
+        # Derived from the padding, so that a caller has one input less to keep consistent.
         lengths = (items > 0).sum(1)
         times = torch.zeros_like(items) if times is None else times
         time_scale = torch.ones_like(lengths) if time_scale is None else time_scale
@@ -78,6 +79,7 @@ class ScoringGraph(nn.Module):
         items, times = self._last_events(items, lengths), self._last_events(times, lengths)
         lengths = lengths.clamp_max(self.max_length)
         states = self.encoder(History(items, times, lengths, time_scale, at, *features))
+        # [B, 1, C]; clamped, because a row without events would index -1.
         last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, -1, states.shape[-1])
         scores = self.encoder.scores(states.gather(1, last).squeeze(1))
         best = (scores if seen is None else scores.scatter(1, seen, -torch.inf)).topk(self.top_k)
@@ -86,6 +88,7 @@ class ScoringGraph(nn.Module):
     def _last_events(self, column: Tensor, lengths: Tensor) -> Tensor:
         """Return the last max_length events of each row, [B, L] or [B, L, K], because positions count from the end."""
         size = column.shape[1]
+        # [B, size]: rows longer than max_length begin at their last max_length events.
         indices = (lengths - self.max_length).clamp_min(0).unsqueeze(1) + torch.arange(size, device=column.device)
         indices = indices.clamp_max(size - 1)
         if column.dim() == 3:
@@ -110,12 +113,14 @@ def causal_attention(
     near = None
     if relations is not None:
         near = relations.intervals.unsqueeze(1).expand(-1, query.shape[1], -1, -1)
+        # q . (k + r) = q . k + q . r: [B, heads, L, intervals] products, of which each pair takes its own.
         scores = scores + (query @ relations.keys.mT).gather(-1, near)
     length = query.shape[-2]
     later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
     weights = scores.masked_fill(later, -torch.inf).softmax(-1)
     mixed = weights @ value
     if relations is not None and near is not None:
+        # The same for values: weights are summed per interval first, so no [L, L, D] tensor is made.
         mass = weights.new_zeros(*weights.shape[:-1], relations.values.shape[1]).scatter_add(-1, near, weights)
         mixed = mixed + mass @ relations.values
     return mixed
@@ -128,6 +133,7 @@ def pointwise_attention(query: Tensor, key: Tensor, value: Tensor, biases: Biase
     scores = query @ key.mT
     if biases is not None:
         scores = scores + (biases.distances[between.clamp_min(0)] + biases.times[biases.buckets]).unsqueeze(1)
+    # Masked after silu, unlike a softmax: the weight of a later event is 0 and not minus infinity.
     return F.silu(scores).masked_fill(between < 0, 0.0) @ value
 
 
@@ -136,6 +142,7 @@ def sinkhorn(logits: Tensor, iterations: int) -> Tensor:
     matrices = (logits - logits.amax(0, keepdim=True)).exp()
     smallest = torch.finfo(matrices.dtype).tiny
     for _ in range(iterations):
+        # Columns, then rows, of matrices [n, n, N], as in sinkhorn.py
         for dim in (0, 1):
             matrices = matrices / matrices.sum(dim, keepdim=True).clamp_min(smallest)
     return matrices

@@ -91,6 +91,7 @@ class ExportedRecommender:
                     f"times[{index}]: found {times[index]}, earlier than times[{index - 1}], {times[index - 1]}; "
                     "expected the oldest event first"
                 )
+        # With the times of all events, unknown items included: the last event may be one of them.
         request = self._request_time(moments, at)
         named = [self._numbers.get(str(item)) for item in items]
         places = [place for place, number in enumerate(named) if number is not None]
@@ -99,13 +100,16 @@ class ExportedRecommender:
         if not known:
             return self._most_popular(top_k, excluded)
         numbers, seconds = zip(*known, strict=True)
+        # Over the whole history, as in training, and not over the last events that the encoder reads.
         scale = min((gap for a, b in zip(seconds, seconds[1:], strict=False) if (gap := b - a) > 0), default=1)
         last = self.encoder.max_length
         row = torch.tensor([numbers[-last:]]), torch.tensor([seconds[-last:]])
         of_events = self._coded(features, places[-last:], len(items))
         history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request, *of_events)
+        # A single history has no padding, so its last column is its last event. [V + 1]
         scores = self.encoder.scores(self.encoder(history)[:, -1])[0]
         if self.settings["remove_seen"]:
+            # All known items, also those before the last `max_length`.
             scores[list(numbers)] = -torch.inf
         scores[excluded] = -torch.inf
         best = scores.topk(min(top_k, len(self.item_ids)))
@@ -146,6 +150,7 @@ class ExportedRecommender:
         return excluded
 
     def _known(self, ids: Iterable[str]) -> list[int]:
+        # Ids are text in the export; a caller may have integers.
         return [self._numbers[item] for item in map(str, ids) if item in self._numbers]
 
     def _most_popular(self, top_k: int, excluded: torch.Tensor) -> list[Recommendation]:

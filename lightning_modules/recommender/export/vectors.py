@@ -87,16 +87,19 @@ def write_vectors(
     _write_lines(folder / "item_vectors.jsonl", ({"item": item} for item in catalog.item_ids))
     _write_lines(folder / "user_vectors.jsonl", ({"user": user} for user in users))
     path, shape = folder / "user_vectors.npy", (len(users), items.shape[1])
+    # Written in place: the vectors of all users may not fit into memory.
     file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     wanted = np.linspace(0, len(users) - 1, min(sampled, len(users))).astype(np.int64)
     parts, written = [], 0
     for vectors, batch in _encoded(recommender, histories):
         file[written : written + len(vectors)] = vectors.numpy()
+        # Histories come in the order of users, so rows of this batch begin at `written`.
         parts.append(_sampled(recommender, vectors, batch, wanted[np.isin(wanted, batch.users.numpy())], written))
         written += len(vectors)
     if written != len(users):
         raise ValueError(f"export: found {written} histories, expected one for each of {len(users)} users")
     file.flush()
+    # Closes the map before the file is read.
     del file
     return _compared(recommender, folder, [part for part in parts if len(part.rows)])
 
@@ -120,6 +123,7 @@ def _sampled(
 def _compared(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) -> tuple[SampledUsers, str]:
     rows = np.concatenate([part.rows for part in parts])
     expected = torch.cat([part.scores for part in parts]).numpy()
+    # From the files, not from memory: the comparison covers what other programs read.
     vectors = np.ascontiguousarray(np.load(folder / "user_vectors.npy", mmap_mode="r")[rows])
     found = np.full_like(expected, -np.inf)
     found[:, 1:] = vectors @ np.load(folder / "item_vectors.npy").T
@@ -131,6 +135,7 @@ def _compared(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) 
             "model.init_args.export_vectors and export_index"
         )
     if recommender.remove_seen:
+        # After the difference of scores was taken, in which infinities would be NaN.
         for row, seen in enumerate(seen for part in parts for seen in part.seen):
             found[row, seen] = expected[row, seen] = -np.inf
     k = min(recommender.top_k, recommender.catalog.num_items)

@@ -69,6 +69,7 @@ def encode_events(
         if len(column) != events:
             raise ValueError(f"features[{name!r}]: found {len(column)} values and {events} items, expected as many")
     empty: list[None] = [None] * events
+    # Code 0: missing, or unknown to the training.
     codes = torch.zeros(1, len(places), len(coding.categories), dtype=torch.int64)
     for number, (name, names) in enumerate(coding.categories.items()):
         code_of = {text: code for code, text in enumerate(names, start=1)}
@@ -77,6 +78,7 @@ def encode_events(
     numbers = torch.zeros(1, len(places), len(coding.numbers))
     for number, (name, (mean, deviation)) in enumerate(coding.numbers.items()):
         column = values.get(name, empty)
+        # In float64 until it is standardised: in float32 a value near a large mean loses its digits.
         known_values = torch.tensor([_number(name, column[place]) for place in places], dtype=torch.float64)
         numbers[0, :, number] = ((known_values - mean) / deviation).clamp(-LARGEST_NUMBER, LARGEST_NUMBER)
     return codes, numbers

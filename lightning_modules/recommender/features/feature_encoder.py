@@ -42,6 +42,7 @@ class FeatureEncoder(nn.Module):
         # The scale of an item's own vector at the start.
         nn.init.normal_(self.categories.weight, std=0.02)
         with torch.no_grad():
+            # Untrained categories would keep random vectors, which new items would get.
             self.categories.weight[~torch.from_numpy(arrays.known)] = 0
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=0.02)
@@ -51,6 +52,7 @@ class FeatureEncoder(nn.Module):
         """Return the vectors [U, C] float32 of items [U]; item 0 (padding) has a zero vector."""
         with torch.autocast(items.device.type, enabled=False):
             weight = self.categories.weight.float()
+            # [U, K] codes and the weight of each; an item of several categories has shares of them.
             codes, shares = self.codes[items].long(), self.shares[items]
             vectors = F.embedding_bag(codes, weight, mode="sum", per_sample_weights=shares)
             if self.projection is not None:
@@ -67,6 +69,7 @@ class FeatureEncoder(nn.Module):
         """
         number = len(self.trained) if num_items is None else num_items + 1
         items = torch.arange(number, device=own.device)
+        # In chunks, which bound the memory of the looked-up codes and numbers.
         vectors = torch.cat([self(part) for part in items.split(_CHUNK)])
         count = min(number, len(own))
         vectors[:count] += own[:count].float() * self.trained[:count, None]

@@ -51,12 +51,14 @@ class NextItemScores:
             return self._sharded(history, self._row_tables[0].weight)
         if self.features is None:
             return ItemScores(encode_last_position(self.encoder, history), self.encoder.output_weight)
+        # Computed once for an evaluation: sums over all features of all items take longer than a batch.
         if self._vectors is None:
             self._vectors = self.features.item_vectors(self.encoder.items.weight)
         states = encode_last_position(partial(self.encoder, item_vectors=self._vectors), history)
         return ItemScores(states, self._vectors[1 : None if num_items is None else num_items + 1])
 
     def _sharded(self, history: History, table: Tensor) -> TableScores:
+        # Distinct items only: each row is fetched from the rank that has it.
         items = torch.cat([history.items.new_zeros(1), history.items.flatten()])  # place 0 is padding
         items, places = torch.unique(items, return_inverse=True)
         encoder = partial(self.encoder, item_vectors=look_up(table, items))

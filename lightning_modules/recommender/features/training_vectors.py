@@ -61,10 +61,12 @@ class TrainingVectors:
             parts, items = used_items(batch)
         own = self._own_vectors(items)
         if self.item_dropout:
+            # The same mask in histories and in scores, so an item is either known or new in a step.
             own = own * keeps_own_vector(items, self.item_dropout, global_seed(), step).unsqueeze(1)
         return parts, own + self.features(items).to(own.dtype)
 
     def _own_vectors(self, items: Tensor) -> Tensor:
         if self.row_tables:
             return self.row_tables[0].read(items)
+        # padding_idx gives row 0 no gradient, so padding stays the zero vector.
         return F.embedding(items, self.encoder.items.weight, padding_idx=0)
