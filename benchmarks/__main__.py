@@ -81,6 +81,7 @@ def _all(folder: Path | None) -> None:
         try:
             _main_of(name)([*benchmark.options, *kept])
         except SystemExit as ended:
+            # Ctrl-C ends `all`, and not only the benchmark that is running.
             if ended.code == _INTERRUPTED:
                 raise
             if isinstance(ended.code, str):

@@ -12,6 +12,7 @@ def benchmark_parser(name: str, description: str | None, repeats: int) -> argpar
         prog=f"python -m benchmarks.{name}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        # An abbreviation would change its meaning, or none, when an option is added.
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -69,6 +70,7 @@ def writable(text: str) -> Path:
         raise argparse.ArgumentTypeError(f"the folder {folder} does not exist")
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{path} is a folder; expected a file")
+    # Of the folder: `write_json` writes a file beside the target and renames it.
     if not os.access(folder, os.W_OK):
         raise argparse.ArgumentTypeError(f"nothing can be written into the folder {folder}")
     return path

@@ -22,6 +22,7 @@ def describe_environment(repeats: int) -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": 1,
+        # A load near the number of cores says that wall times of this run mean little.
         "load": list(os.getloadavg()),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -43,11 +44,13 @@ def closing_line(around: dict[str, Any]) -> str:
 
 def write_json(path: Path, results: list[dict[str, Any]], around: dict[str, Any]) -> None:
     """Write the results as JSON, completely or not at all."""
+    # A name with the process id, so that two benchmarks that write to one file do not mix.
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with beside.open("w", encoding="utf-8") as file:
             json.dump({**around, "comparisons": results}, file, indent=1)
             file.flush()
+            # Before the rename: after a crash the name must not refer to an empty file.
             os.fsync(file.fileno())
         beside.replace(path)
     finally:
@@ -77,6 +80,7 @@ def spread(values: list[float]) -> str:
 
 def number(value: float) -> str:
     """Format a number with three digits."""
+    # From 99.95 on three digits need no decimals.
     return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 

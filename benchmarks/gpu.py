@@ -64,6 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     setting = Setting(options.device, options.tiny, options.repeats, not options.no_compile, options.peak_tflops)
     around, end = describe_environment(setting), time.monotonic() + 60 * options.minutes
+    # All parts share the time limit, so a slow part leaves less to the parts after it.
     results = [_measured(part, setting, end) for part in options.only or PARTS]
     print(closing_line(around))
     if options.json:
@@ -81,6 +82,7 @@ def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
     start = time.monotonic()
     result: dict[str, Any] = {"name": part, "checks": [], "sheets": [], "problems": []}
     print(f"\n== {part}", flush=True)
+    # Printed as they arrive: a part that is stopped has shown what it measured until then.
     for found in part_results(part, setting, max(0.0, end - start)):
         if isinstance(found, Failure):
             problems = [found.error]

@@ -28,6 +28,7 @@ class SideProcess:
 
     def __init__(self, name: str, target: Callable[..., None], *arguments: Any, daemon: bool = False) -> None:
         self.name = name
+        # Not forked: a child of this process would inherit its memory and its threads' locks.
         spawn = get_context("spawn")
         self.connection, remote = spawn.Pipe()
         self.process = spawn.Process(target=target, args=(remote, *arguments), daemon=daemon)
@@ -43,6 +44,7 @@ class SideProcess:
             if self.process.pid is not None:  # nobody else knows it, and this process would wait for it at its end
                 kill_all(self.process.pid)
             raise
+        # The child has the only open end now, so its death ends `recv` with EOFError instead of a wait forever.
         remote.close()
         assert self.process.pid is not None  # it has been started
         self.pid = self.process.pid
@@ -108,6 +110,7 @@ class one_thread:
 
     def __enter__(self) -> None:
         self._before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}
+        # Libraries read the variables when they are imported, so they must be set before the process starts.
         os.environ |= ONE_THREAD
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

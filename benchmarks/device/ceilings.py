@@ -49,6 +49,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     )
     rows = []
     for product in formats(device):
+        # A multiplication and an addition for each of edge^3 pairs
         rates = [2 * edge**3 / seconds for seconds in turns[product]]
         best = peak(setting, product)
         rows.append(Row(product, ([rate / 1e12 for rate in rates], [rate / best for rate in rates] if best else "")))
@@ -57,6 +58,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
 
 
 def _product(left: Tensor, right: Tensor, name: Format) -> Callable[[], Tensor]:
+    # Allocated once, so that only the product is timed.
     result = torch.empty_like(left)
 
     def work() -> Tensor:

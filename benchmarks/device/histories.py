@@ -26,6 +26,7 @@ def full_batch(sizes: Sizes, device: str) -> TrainBatch:
     draws = torch.Generator().manual_seed(1)
     shape = sizes.batch, sizes.length
     items = torch.randint(1, sizes.num_items + 1, (sizes.batch, sizes.length + 1), generator=draws)
+    # The fourth power of an exponential number: most gaps are short, a few very long.
     gaps = (torch.empty(shape).exponential_(1.0, generator=draws) ** 4 * 3600).long() + 60
     history = History(items[:, :-1], gaps.cumsum(1), torch.full((sizes.batch,), sizes.length), gaps.amin(1))
     placed = History(*(part.to(device) for part in history[:4]))

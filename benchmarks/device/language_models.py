@@ -58,6 +58,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         sides = [steps[0].side("bf16", "bf16")]
         if setting.compiled:
             networks.append(_Reader(sizes, trainable, "bf16-mixed", device, compiled=True))
+            # The same weights, so that both are compared with one reference.
             networks[1].load_state_dict(networks[0].state_dict())
             sides.append(_Step(networks[1], measured, checked, device).side("bf16 compiled", "bf16"))
         if trainable == "full":
@@ -77,6 +78,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
             failures,
             WHOLE_ROWS,
         )  # fmt: skip
+        # Before the next kind is built: two models with optimizer states may not fit the device.
         del networks, steps, sides, checks
         if setting.cuda:
             torch.cuda.empty_cache()
@@ -127,6 +129,7 @@ class _Reader(nn.Module):
         if counted is None:
             raise ValueError("a language model with weights outside of layers, whose operations cannot be counted")
         rows, length = tokens.shape
+        # Only shape and counts are read; a row's last token predicts none.
         whole = Rows(tokens, tokens, tokens, tokens, tokens, Counts(supervised=rows * (length - 1)))
         before = 0 if self.before is None else tokens.numel() * products(self.before, back=False)
         return before + counted.of(whole, attention_within_chats=False)

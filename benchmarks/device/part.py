@@ -28,7 +28,7 @@ class Setting(NamedTuple):
     tiny: bool  # small sizes that only test that a part runs
     repeats: int
     compiled: bool = True  # also measure torch.compile
-    peak_tflops: float | None = None  # dense peak in 16 bits; None: as known to callbacks/performance/throughput.py
+    peak_tflops: float | None = None  # dense peak in 16 bits; None: as known to callbacks/performance/peak_flops.py
 
     @property
     def cuda(self) -> bool:
@@ -102,6 +102,7 @@ def _serve(connection: Connection, part: str, setting: Setting) -> None:
         module: Any = importlib.import_module(f"benchmarks.device.{part}")
         for found in module.measure(setting):
             connection.send(found)
+            # A wrong computation may be fast, so its time is not measured.
             if isinstance(found, list) and not all(check.passed for check in found):
                 break
         connection.send(None)
@@ -111,6 +112,7 @@ def _serve(connection: Connection, part: str, setting: Setting) -> None:
 
 def _end(process: SideProcess) -> None:
     with suppress(psutil.NoSuchProcess):
+        # Children first, loader workers and trainings: without their parent they could not be found.
         for child in psutil.Process(process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 child.kill()

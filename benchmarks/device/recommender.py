@@ -80,6 +80,7 @@ def _step(
     compiled: bool = False,
     for_graph: bool = False,
 ) -> TrainingStep:
+    # A copy, so that every side starts with the same weights and trains its own.
     network = deepcopy(encoder).train()
     weight = network.items.weight
     if compiled:
@@ -128,6 +129,7 @@ def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes
         milliseconds, rate = [1e3 * each for each in seconds], [sizes.batch / each for each in seconds]
         rows.append(Row(side.name, (milliseconds, rate, *working)))
     if not setting.cuda:
+        # Rows without numbers, so that a table of a CPU shows what it lacks.
         rows += [Row(name, (NEEDS_CUDA, "", "", "", "")) for name in ("eager tf32", "eager fp16", "CUDA graph")]
     return Sheet(
         f"training step of {model}, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, 2 blocks, "

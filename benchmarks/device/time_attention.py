@@ -57,6 +57,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     if device == "cuda":
         forms["triton"] = _Layer(*parts, naive=False, kernel="triton").eval()
 
+    # The naive form is the reference: it follows the paper's formula term by term.
     exact = deepcopy(naive).double()
     wide = x.detach().double().requires_grad_()
     reference = _outcome(exact, wide, inputs, gradient.double(), "fp32", device)
@@ -91,6 +92,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
 
 def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: dict[str, str]) -> Sheet:
     device, sizes = setting.device, TINY if setting.tiny else REALISTIC
+    # A compiled form has no single operations to count.
     moved = {name: bytes_of(work) for name, work in works.items() if "compiled" not in name}
     memory = {name: memory_of(work, device) for name, work in works.items()}
     copies = {name: Copy(device, size) for name, size in moved.items()}

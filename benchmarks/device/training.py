@@ -79,7 +79,9 @@ def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]
     """Compare loss and gradients of both sides in tiny sizes with the plain model in float64."""
     from lightning.fabric.utilities import move_data_to_device
 
+    # Tiny sizes: float64 of the real ones would not fit the device.
     module, data = built(TINY, _PACKED)
+    # One batch of one part
     ((examples,),) = [next(iter(data.train_dataloader()))]
     model = PlainLlava(TINY, data.tokenizer.vocabulary_size, data.tokenizer.placeholder)
     model.language_model.load_state_dict(module.language_model.network.state_dict())

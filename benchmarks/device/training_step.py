@@ -34,6 +34,7 @@ class TrainingStep:
         self.trained = [weight for weight in network.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.trained, lr=1e-4, betas=(0.9, 0.98), capturable=capturable)
         scaled = format == "fp16"
+        # Without a scale, small gradients are 0 in fp16. torch's default of 2^16 may overflow in the first steps.
         self.scaler = torch.amp.GradScaler(device, enabled=scaled, init_scale=2.0**12)
 
     def __call__(self) -> Tensor:
@@ -59,6 +60,7 @@ class TrainingStep:
             self.network.eval()
         value = self.differentiate()
         self.network.train()
+        # Gradients of the scaled loss; 1 in other formats
         scale = self.scaler.get_scale()
         return Outcome(value.clone(), [gradient / scale for gradient in gradients_of(self.trained)])
 
@@ -77,6 +79,7 @@ class CapturedStep:
         self.step = step
         step.network.eval()
         self._checked, self._value = self._captured(step.differentiate)
+        # A graph writes to these addresses at each replay.
         self._gradients = gradients_of(step.trained)
         first = [weight.detach().clone() for weight in step.trained]
         step.network.train()
@@ -100,6 +103,7 @@ class CapturedStep:
 
     @staticmethod
     def _captured(work: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        # On another stream, as torch.cuda.graph demands of the steps before a capture.
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):

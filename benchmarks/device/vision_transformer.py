@@ -30,6 +30,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     targets = torch.randint(0, sizes["classes"], (batch,), device=setting.device)
 
     def side(name: str, format: Format, compiled: bool = False) -> Side:
+        # A copy: compiling changes the network, and steps change weights.
         own = deepcopy(network).train()
         if compiled:
             own.compile()
@@ -67,6 +68,7 @@ def _reference(network: VisionTransformer, images: Tensor, targets: Tensor) -> O
     exact = deepcopy(network).double()
     total = torch.zeros((), dtype=torch.float64, device=images.device)
     for some, right in zip(images.double().split(_AT_ONCE), targets.split(_AT_ONCE), strict=True):
+        # A part's share of the mean over all images; gradients of the parts add up.
         loss = F.cross_entropy(exact(some), right, reduction="sum") / len(images)
         loss.backward()
         total += loss.detach()

@@ -40,6 +40,7 @@ def measure(pages: int, repeats: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         paths = _write(Path(folder) / "documents", pages)
         for turn in range(repeats):
+            # Documents pass through one by one: five times as many must not need more memory.
             fewer = _ingest(paths[: max(1, len(paths) // _FEWER)], Path(folder) / f"fewer-{turn}")
             root = Path(folder) / f"all-{turn}"
             whole = _ingest(paths, root / "ingested")  # where DocumentQuestions stores them
@@ -109,6 +110,7 @@ def _side(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
     start = time.perf_counter()
     ingest(paths, cache, IngestionSettings())
     seconds = time.perf_counter() - start
+    # Workers are children of this process, and have ended by now.
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in spent)
     connection.send((seconds, cpu))
@@ -118,6 +120,7 @@ def _again(folder: Path, cache: Path, documents: int) -> float:
     """Return the seconds of a second ingestion, without its imports."""
     command = [sys.executable, "-c", _AGAIN, str(folder), str(cache)]
     done = subprocess.run(command, cwd=_PROJECT, capture_output=True, text=True, check=True)
+    # Otherwise the time would be that of an ingestion.
     if "nothing to do" not in done.stderr.lower():
         raise RuntimeError(f"the second ingestion did something: {done.stderr}")
     seconds, found = done.stdout.split()

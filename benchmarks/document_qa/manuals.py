@@ -18,8 +18,8 @@ from datamodules.document_qa.types.document import KINDS, Page
 from engine.determinism.stateless_rng import hash_permutation, hash_uniform
 
 _SEED = 0
-_DROPPED = 0.4
-_WORDS = range(10, 41)  # share of the words of a query that is dropped
+_DROPPED = 0.4  # share of the words of a query that is dropped
+_WORDS = range(10, 41)  # lengths of the sentences that become queries
 _QUERIES = 300
 
 
@@ -100,9 +100,11 @@ def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
 def _ranks(pages: tuple[Page, ...]) -> tuple[list[int], float]:
     """Return the rank of each query's page among all pages, and the seconds without building the index."""
     document, bm25, ranks = _AllPages(pages), BM25(), []
+    # Builds the index, which is not part of a query.
     bm25.scores(document, "")  # type: ignore[arg-type]
     start = time.perf_counter()
     for place, text in pseudo_queries(pages):
         scores = bm25.scores(document, text)  # type: ignore[arg-type]
+        # A tie counts for the page.
         ranks.append(1 + int((scores > scores[place]).sum()))
     return ranks, time.perf_counter() - start

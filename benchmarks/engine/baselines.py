@@ -61,6 +61,7 @@ def by_hand(interactions: Path, batch_size: int = 128, dropout: float = 0.15) ->
     if processes > 1:
         torch.distributed.init_process_group("gloo")
         network = DistributedDataParallel(network)
+    # After DDP has wrapped the network: it broadcasts the weights of rank 0.
     optimizer, schedule = _optimizer(network)
     batches = _Batches(len(rows), batch_size)
     while True:
@@ -112,6 +113,7 @@ def _rows_and_network(interactions: Path, dropout: float) -> tuple[TensorDataset
     events = InteractionSequences("files", str(interactions), max_length=_LENGTH).events
     inputs, targets = (np.zeros((events.num_users, _LENGTH), dtype=np.int64) for _ in range(2))
     for user, (start, end) in enumerate(zip(events.offsets[:-1], events.offsets[1:] - 2, strict=True)):
+        # At most 201 events: inputs are all but the last, targets all but the first.
         own = np.asarray(events.items[max(start, end - 1 - _LENGTH) : end])  # without the two for evaluation
         inputs[user, _LENGTH + 1 - len(own) :], targets[user, _LENGTH + 1 - len(own) :] = own[:-1], own[1:]
     torch.manual_seed(_SEED)

@@ -86,6 +86,7 @@ def _of_size(place: Path, size: int, repeats: int) -> list[Stall]:
     taken: dict[str, list[tuple[float, float, int]]] = {way: [] for way in WAYS}
     with ExitStack() as stack:
         sides = {way: stack.enter_context(_Side(way, size, place / "measured.ckpt")) for way in WAYS}
+        # The first turn warms up; its memory counts, as a copy is allocated there.
         for turn in range(repeats + 1):
             for way, side in in_order(sides.items(), turn):
                 taken[way].append(side.save(turn))
@@ -122,10 +123,12 @@ def _serve(connection: Connection, way: str, megabytes: int, path: Path) -> None
             turn = connection.recv()
         except EOFError:
             return
+        # New numbers in each turn, so that no file system or cache finds known blocks.
         connection.send(_save(plugin, _checkpoint(megabytes, turn), path))
 
 
 def _require_room(place: Path, megabytes: int) -> None:
+    # 20 % more than the tensors: the file's structure, and room for the system.
     needed, there = 1.2e6 * megabytes, shutil.disk_usage(place).free
     if there < needed:
         raise OSError(
@@ -157,14 +160,17 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
     """
     ground = reset_peak()
     start = time.perf_counter()
+    # A copy of the dict, as plugins may add keys or take tensors out.
     plugin.save_checkpoint(dict(checkpoint), path)
     stall = time.perf_counter() - start
+    # Waits for the asynchronous writer; Lightning's only does so when it is torn down.
     if isinstance(plugin, VerifiedCheckpointIO):
         plugin.finish()
     else:
         plugin.teardown()
     whole = time.perf_counter() - start
     memory = max(0, peak() - ground)
+    # A fast save that wrote a corrupt file would be no result.
     verify(path)
     path.unlink()
     return stall, whole, memory

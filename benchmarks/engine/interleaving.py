@@ -51,6 +51,7 @@ class Gate:
         with self._change:
             self._left -= 1
             self._change.notify_all()
+            # The training's thread waits here while other sides have their turns.
             self._change.wait_for(lambda: self._left > 0)
 
     @property
@@ -141,6 +142,7 @@ def _first(connection: Connection, body: Body, processes: int, warm_up: int) -> 
     gate = Gate()
     threading.Thread(target=_serve, args=(connection, gate, warm_up), daemon=True).start()
     with TemporaryDirectory() as folder:
+        # Of this process and with a free port, so that sides with several processes do not collide.
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         spawn = get_context("spawn")
         for rank in range(1, processes):
@@ -159,6 +161,7 @@ def _member(body: Body, folder: str, rank: int, processes: int, port: int) -> No
 
 
 def _train(body: Body, gate: Gate, folder: str, rank: int, processes: int, port: int) -> None:
+    # Runs, checkpoints and logs of a side go into its temporary folder.
     os.chdir(folder)
     torch.set_num_threads(1)
     if processes > 1:  # the variables of torchrun
@@ -180,6 +183,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
         except EOFError:  # the benchmark was killed, and no other process ends this training
             os._exit(1)
         reset_peak()
+        # After the reset of the peak, which takes time itself.
         cpu, wall = _cpu_seconds(), time.perf_counter()
         gate.run(steps)
         cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
@@ -189,6 +193,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
 def _cpu_seconds() -> float:
     """Return the CPU seconds of this process and its descendants."""
     spent = time.process_time()
+    # The other ranks and loader workers belong to the side, too.
     for process in psutil.Process().children(recursive=True):
         times = process.cpu_times()
         spent += times.user + times.system

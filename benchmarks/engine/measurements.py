@@ -60,6 +60,7 @@ def share(repeats: int) -> Result:
             ENGINE + suffix: partial(engine, batch_size=batch),
         }
         turns |= take_turns(sides, processes=dict.fromkeys(sides, number), steps=50, repeats=repeats)
+        # The first side of a size is the bare loop, to which the others are compared.
         bases |= dict.fromkeys(list(sides)[1:], BARE + suffix)
     for (number, size), (unit, limit) in _GOALS.items():
         suffix = _suffix(number, size)

@@ -30,6 +30,7 @@ def scaling(repeats: int, steps: int = 4) -> dict[str, Any]:
         }
         sides = {_side(way, number): body for way, body in bodies.items() for number in (1, 2)}
         processes = {_side(way, number): number for way in bodies for number in (1, 2)}
+        # With two independent runs at once, because cores share caches and memory: twice as fast may be out of reach.
         turns = take_turns(sides, processes=processes, steps=steps, repeats=repeats, apart=_LIMIT, warm_up=4)
     return result_of(turns)
 

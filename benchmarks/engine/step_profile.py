@@ -108,6 +108,7 @@ class _ProfilingGate(Gate):
     def step(self) -> None:
         self._done += 1
         if self._done == WARM_UP:
+            # Calls are counted apart: cProfile slows Python and not torch, which would distort the shares of stacks.
             signal.signal(signal.SIGPROF, lambda _, frame: self._samples.update([row_of(frame)]))
             signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
         elif self._done == WARM_UP + self._steps:
@@ -116,6 +117,7 @@ class _ProfilingGate(Gate):
         elif self._done == WARM_UP + 2 * self._steps:
             self._profile.disable()
             self._report(self._result())
+            # The parent ends the process: a return would start Lightning's work at the end of a training.
             threading.Event().wait()
 
     def _result(self) -> StepProfile:
@@ -130,6 +132,7 @@ class _ProfilingGate(Gate):
 def row_of(frame: FrameType | None) -> str:
     """Return the row of the innermost frame of a stack that has one besides `other`."""
     while frame is not None:
+        # The first row that fits counts, and "" fits any place, so every frame has a row.
         place = f"{PurePath(frame.f_code.co_filename).as_posix()}:{frame.f_code.co_name}"
         row = next(row for row, parts in ROWS.items() if any(part in place for part in parts))
         if row != "other":

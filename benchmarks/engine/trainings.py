@@ -35,6 +35,7 @@ def bare(gate: Gate, *, batch_size: int) -> None:
     for epoch in count():
         order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch))
         for batch in order.split(batch_size):
+            # Every process draws the same order and takes its share of the global batch.
             indices = batch[rank::processes]
             optimizer.zero_grad()
             squared_errors(network, inputs[indices], targets[indices]).mean().backward()
@@ -49,6 +50,7 @@ def with_accelerate(gate: Gate, *, batch_size: int) -> None:
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
 
+    # split_batches: `batch_size` is that of the global batch, as on the other sides.
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
     network: nn.Module = tower()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
@@ -81,6 +83,7 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
 
     class Measured(LockstepCLI):
         def before_fit(self) -> None:
+            # Removed by name: a run adds all guards itself.
             present = self.trainer.callbacks
             disabled = [guard for guard in GUARDS if guard not in guards]
             self.trainer.callbacks = [c for c in present if type(c).__name__ not in disabled] + [_Turns(gate)]
@@ -147,6 +150,7 @@ def plain_lightning(gate: Gate, *, batch_size: int) -> None:
             return torch.optim.AdamW(self.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
 
     data = torch.utils.data.TensorDataset(inputs, targets)
+    # Lightning's sampler gives each process its share, so the loader's batch is a process's.
     loader = torch.utils.data.DataLoader(data, batch_size // processes, shuffle=True)
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     Trainer(

@@ -37,6 +37,7 @@ def convert(folder: Path, rows: int) -> Work:
     turn = count()
 
     def work() -> Done:
+        # A new folder in each turn, because an existing store would be found and not made again.
         cache = folder / f"store-{next(turn)}"
         store = prepare_store(path, cache=cache)
         if store.num_interactions > rows:

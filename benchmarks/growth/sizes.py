@@ -44,6 +44,7 @@ def measure(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
             "name": name,
             "cpu": [turn.cpu for turn in side.turns],
             "wall": [turn.wall for turn in side.turns],
+            # Tables are allocated when a side is prepared, and their size is what this benchmark is about.
             "memory": side.prepared + side.memory,
         }
         for name, side in measured.items()

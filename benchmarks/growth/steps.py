@@ -67,6 +67,7 @@ def _module(
 
 
 def _batches(number: int, length: int, batch_size: int, num_items: int, negatives: int) -> list[tuple[TrainBatch]]:
+    # Three events more than the length: two are held out, and the inputs are one shorter than the items.
     events, sampled = (
         uniform_events(number * batch_size, length + 3, num_items),
         NegativeOptions(negatives, shared=True),
@@ -77,6 +78,7 @@ def _batches(number: int, length: int, batch_size: int, num_items: int, negative
 
 
 def _work(step: Callable[[tuple[TrainBatch]], float], batches: list[tuple[TrainBatch]], steps: int = 1) -> Work:
+    # Outside of `work`, so that the next turn goes on with the next batches.
     draws = cycle(batches)
 
     def work() -> Done:

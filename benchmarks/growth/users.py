@@ -28,6 +28,7 @@ def user_makers(sizes: tuple[int, ...] = USERS) -> Iterator[dict[str, Maker]]:
     """Yield sides for every size. Their stores are created before the measurement and removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="lockstep-growth-") as folder:
         makers: dict[str, Maker] = {}
+        # A file per size for all three parts; making a million users takes longer than measuring them.
         files = {users: write_users(Path(folder) / f"{users}" / "interactions.parquet", users) for users in sizes}
         for name, make in (("start-up", start_up), ("training", training), ("evaluation", evaluation)):
             makers |= {f"{name}, {users:,} users": partial(make, file) for users, file in files.items()}

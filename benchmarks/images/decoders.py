@@ -61,6 +61,7 @@ def decoders() -> dict[str, Decoder]:
 def _rate(decoder: Decoder, data: bytes, seconds: float) -> float:
     decoder(data)
     began, images = time.process_time(), 0
+    # At least three images: one of 4000 x 3000 may take longer than the turn.
     while (used := time.process_time() - began) < seconds or images < 3:
         decoder(data)
         images += 1
@@ -82,6 +83,7 @@ def _opencv(cv2: Any) -> Decoder:
     reduced = {2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4, 8: cv2.IMREAD_REDUCED_COLOR_8}
 
     def decode(data: bytes) -> NDArray[np.uint8]:
+        # OpenCV returns BGR; the slice below reverses the channels, and Pillow needs contiguous memory.
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), reduced.get(_scale(data), cv2.IMREAD_COLOR))
         return _fitted(np.ascontiguousarray(pixels[..., ::-1]))
 

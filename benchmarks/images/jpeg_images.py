@@ -19,6 +19,7 @@ def jpeg(width: int, height: int, seed: int = 0) -> bytes:
     coarse = Image.fromarray(draws.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize(
         (width, height), Resampling.BICUBIC
     )
+    # JPEG decodes smooth images fast; noise gives as many coefficients as a photo has.
     noise = draws.normal(0, 6, (height, width, 1))
     pixels = np.clip(np.asarray(coarse) + noise, 0, 255).astype(np.uint8)
     file = io.BytesIO()

@@ -94,6 +94,7 @@ def table(found: dict[str, Any]) -> Table:
 
 def _sides(folder: Path, number: int) -> Sides:
     files = [folder / f"{place}.jpg" for place in range(number)]
+    # A few pictures under many names: the page cache holds all files, so disks are not measured.
     pictures = [jpeg(*_SIZE, seed) for seed in range(8)]
     for place, file in enumerate(files):
         file.write_bytes(pictures[place % len(pictures)])
@@ -109,6 +110,7 @@ def _rates(data: Any, workers: int) -> tuple[float, float | None]:
     began, used = time.perf_counter(), time.process_time()
     count = sum(1 for _ in batches) * _BATCH
     wall, core = time.perf_counter() - began, time.process_time() - used
+    # With workers, the CPU time of this process would leave out theirs.
     return count / wall, None if workers else count / core
 
 

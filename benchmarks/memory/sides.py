@@ -82,6 +82,7 @@ def _measured(name: str, setting: Setting, size: Size) -> int:
     with tempfile.TemporaryDirectory() as folder:
         meeting = Path(folder) / "ranks"
         os.environ |= _OWN_PAGES  # the processes inherit them
+        # All started before any is awaited: the ranks of FSDP wait for each other.
         ranks = [SideProcess(name, _train, setting, size, rank, meeting, daemon=True) for rank in range(setting.ranks)]
         for variable in _OWN_PAGES:
             del os.environ[variable]

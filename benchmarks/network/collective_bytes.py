@@ -45,6 +45,7 @@ class _Counted(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func.name()
         if name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "autograd")):
+            # Of a gather the result is the whole, of a scatter the argument.
             size = max(_size(value) for value in (*args, result))
             self.bytes[name] += size
             self.calls[name] += size > 0
@@ -63,6 +64,7 @@ class CollectiveBytes(Callback):
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        # At the first micro-batch of a step; with accumulation the mode stays on until the last.
         if self._mode is None and trainer.global_step:
             self._mode = _Counted()
             self._mode.__enter__()

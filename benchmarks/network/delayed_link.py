@@ -41,10 +41,12 @@ def carry(connection: Connection, names: Sequence[str]) -> None:
     watched: list[int | Connection] = [*ends, connection]
     under_way: deque[tuple[float, int, bytes]] = deque()  # arrival time, end of the cable, frame
     while True:
+        # Sleeps until the next frame is due, or until one of the ends has something to read.
         wait = max(0.0, under_way[0][0] - time.monotonic()) if under_way else None
         readable, _, _ = select.select(watched, [], [], wait)
         for here, there in (ends, ends[::-1]):
             if here in readable:
+                # In order of arrival: the delay changes only between turns, when the cable is idle.
                 under_way.append((time.monotonic() + delay, there, os.read(here, _ROOM)))
         if connection in readable:
             try:
@@ -58,6 +60,7 @@ def carry(connection: Connection, names: Sequence[str]) -> None:
 
 
 def _tap(name: str) -> int:
+    # The device is created in the namespace that this thread is in, and stays there.
     enter(name)
     device = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", b"eth0", _IFF_TAP | _IFF_NO_PI))

@@ -1,6 +1,6 @@
 """Simulates two machines on this machine: network namespaces and a cable between them with a given bandwidth and delay.
 
-It needs Linux, root and iproute2. A cable with a delay is a process that carries frames (delayed_cable.py), because
+It needs Linux, root and iproute2. A cable with a delay is a process that carries frames (delayed_link.py), because
 many kernels do not have Linux's own delay, `tc netem`.
 """
 
@@ -77,6 +77,7 @@ class Machines:
         """
         if why := impossible(delayed):
             return why
+        # A namespace outlives its processes, so a killed benchmark leaves its own behind.
         _remove_those_of_the_dead()
         for name in self.names:
             made = _run("ip", "netns", "add", name)
@@ -98,6 +99,7 @@ class Machines:
         return None
 
     def _virtual_cable(self) -> str | None:
+        # Linux limits names of interfaces to 15 characters.
         cable = [f"lk{os.getpid() % 100000}{end}" for end in "ab"]
         made = _run("ip", "link", "add", cable[0], "type", "veth", "peer", "name", cable[1])
         if made.returncode:
@@ -148,6 +150,7 @@ class Machines:
         """Start a process on machine 0 or 1 in `folder`; it writes to `log`. `more` are environment variables."""
         environment: Mapping[str, str] = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", **more}
         with log.open("w") as output:
+            # In its own session, so that Ctrl-C reaches the benchmark alone, which ends the machines in order.
             self.processes.append(
                 subprocess.Popen(
                     ["ip", "netns", "exec", self.names[machine], *command],
@@ -164,6 +167,7 @@ class Machines:
         if shutil.which("ip") is None:
             return
         for name in self.names:
+            # All processes of the namespace, also those that a training has started.
             for pid in _run("ip", "netns", "pids", name).stdout.split():
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)

@@ -74,6 +74,7 @@ def _networks(name: str, repeats: int, networks: Sequence[Network], steps: int, 
         together = Together(stack, machines, Path(folder), 29511, WARM_UP)
         single: list[Turn] = []
         turns: list[list[Turn]] = [[] for _ in networks]
+        # The order is fixed: each network is followed by steps that are not measured, in which TCP adapts.
         for _ in range(repeats):
             single.append(alone.turn(steps))
             for network, measured in zip(networks, turns, strict=True):
@@ -99,6 +100,7 @@ def result(name: str, alone: list[float], rows: list[dict[str, Any]], gradients:
     networks = [Network(row["bandwidth"], row["delay"], row["held_out"]) for row in rows]
     observed = [network.observed(median(row["seconds"])) for network, row in zip(networks, rows, strict=True)]
     fitted = [point for point, network in zip(observed, networks, strict=True) if not network.held_out]
+    # Fitted to some networks and compared with the others: a model tested on its own points would always fit.
     model = fit(fitted)
     compute = median(alone)
     for row, point in zip(rows, observed, strict=True):

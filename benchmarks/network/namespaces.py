@@ -15,6 +15,7 @@ def enter(name: str) -> None:
         OSError: it does not exist, or this process may not enter it.
     """
     with (NAMESPACES / name).open() as namespace:
+        # Python has setns from 3.12 on.
         if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
             number = ctypes.get_errno()
             raise OSError(number, f"cannot enter the network namespace {name}: {os.strerror(number)}")

@@ -51,6 +51,7 @@ class Shards(NamedTuple):
     @property
     def weights(self) -> float:
         """Bytes to all-reduce that would take as long as FSDP2's gathers and scatters: an all-reduce is two of them."""
+        # 4 bytes each. Layers: two gathers and a scatter; other weights: a gather and a scatter.
         return 4 * (3 * self.in_layers + 2 * self.others) / 2
 
     def states(self, ranks: int) -> float:
@@ -63,6 +64,7 @@ class Shards(NamedTuple):
         A group is within a node. Its sums wait in the middle of a layer, so no computation hides them.
         """
         waits = 8 * ring_bytes(self.states(ranks), ranks) / cluster.inside
+        # The ranks of a group send their shards at the same time, so a group has their joint bandwidth.
         groups = cluster._replace(gpus=cluster.gpus // ranks, inside=cluster.inside * ranks)
         gathers = groups.communication(self.weights)
         return cluster.size * compute / (step_seconds(compute, gathers, hidden_share) + waits)

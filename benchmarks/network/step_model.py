@@ -53,6 +53,7 @@ class Cluster(NamedTuple):
         Each GPU of a node gets the node's sum of its part of the gradients. The parts are summed between the nodes, all
         parts of a node at the same time over its single link. Then each GPU gathers the parts of its node.
         """
+        # Scatter and gather of the ring, one before and one after the stage between nodes. 8 bits per byte.
         inside = 8 * ring_bytes(gradient_bytes, self.gpus) / self.inside
         return inside + 8 * ring_bytes(gradient_bytes, self.nodes) / self.between
 
@@ -100,6 +101,8 @@ def fit(observed: Sequence[Observed]) -> StepModel:
     slow = [point for point in observed if not math.isinf(point.bandwidth)]
     if free and len({point.bandwidth for point in slow}) > 1:
         line, compute = _line(slow), float(np.mean(free))
+        # The line of the slow networks starts below the unlimited network's step: so much of the communication does
+        # not lengthen a step.
         if line.compute < compute:
             return line._replace(compute=compute, absorbed=compute - line.compute)
     return _line(observed)
@@ -107,6 +110,7 @@ def fit(observed: Sequence[Observed]) -> StepModel:
 
 def _line(observed: Sequence[Observed]) -> StepModel:
     line = _least_squares(observed, 3 if len({point.delay for point in observed}) > 1 else 2)
+    # A negative number of waits is noise; without the parameter the others are fitted better.
     return line if line.waits >= 0 else _least_squares(observed, 2)
 
 

@@ -73,6 +73,7 @@ class Together:
         sent = self._machines.sent(0)
         for side in self._sides:
             side.begin(steps)
+        # The slower machine: the next step cannot start before both have the gradients.
         seconds = max(turn.wall for turn in received(self._sides))
         return Turn(seconds, (self._machines.sent(0) - sent) / steps)
 
@@ -110,6 +111,7 @@ def _train_with_the_other(
 
 
 def _train(gate: Gate, *, machines: int, rank: int, options: Options) -> None:
+    # Each machine has a core of its own: on shared cores a second machine would slow the first.
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     warnings.filterwarnings("ignore", "The number of training batches")  # so few log entries are intended

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from benchmarks.memory_peak import peak, reset_peak
 
 _LINES = 6
-"""Characters of a driver's output that the error of a failed driver quotes."""
+"""Lines of a driver's output that the error of a failed driver quotes."""
 
 
 class DriverFailed(Exception):
@@ -40,6 +40,7 @@ class Driver:
     def __init__(self, command: Command, settings: dict[str, Any], folder: Path) -> None:
         self.command, self._output = command, folder / "output.txt"
         with self._output.open("w") as output:
+            # Output goes to a file: a pipe that nobody reads would block a package that prints much.
             self._process = subprocess.Popen(
                 [str(command.python), str(command.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=output, cwd=folder, env=command.variables, text=True, start_new_session=True,
@@ -66,6 +67,7 @@ class Driver:
 
     def turn(self, units: int) -> dict[str, float]:
         """Run `units` steps or evaluations. Return the driver's measurements and `memory`, its peak bytes."""
+        # By this process, so that a driver needs no code of the project.
         reset_peak(self._process.pid)
         self._say({"units": units})
         return self._listen() | {"memory": peak(self._process.pid)}

@@ -28,6 +28,7 @@ class NotInstalled(Exception):
 
 def environment_folder(package: str, folder: Path) -> Path:
     """Return the environment's folder."""
+    # A hash of both in the name: changed requirements or another Python get an environment of their own.
     contents = requirements_of(package).read_bytes() + sys.version.encode()
     return folder / f"{package}-{sha256(contents).hexdigest()[:10]}"
 
@@ -52,6 +53,7 @@ def install_environment(package: str, folder: Path) -> Path:
     environment = environment_folder(package, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # Two benchmarks may start at once; the second waits and finds the environment complete.
         with FileLock(folder / f"{package}.lock"):
             if python_of(package, folder) is None:
                 shutil.rmtree(environment, ignore_errors=True)  # left by an interrupted attempt
@@ -59,6 +61,7 @@ def install_environment(package: str, folder: Path) -> Path:
                 python = str(environment / "bin" / "python")
                 listed = str(requirements_of(package))
                 _run([python, "-m", "pip", "install", "--quiet", "--retries", "2", "--requirement", listed], package)
+                # The last step: a folder without the stamp is incomplete, whatever it contains.
                 _stamp(environment).touch()
     except OSError as error:
         raise NotInstalled(f"{package}: no environment in {folder}: {error}") from error
@@ -68,6 +71,7 @@ def install_environment(package: str, folder: Path) -> Path:
 def own_variables(**more: str) -> dict[str, str]:
     """Return the variables of a process in such an environment: without this project, a single thread."""
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    # PYTHONPATH would let a package's process import this project's newer libraries.
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     return kept | ONE_THREAD | {"PYTHONNOUSERSITE": "1"} | more
 

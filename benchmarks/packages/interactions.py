@@ -13,6 +13,7 @@ HELD_OUT = 2
 def write_ring(folder: Path, num_users: int = 256, num_items: int = 50, length: int = 20) -> Path:
     """Write users who walk along a ring of items from a random start: the next item follows from the last item."""
     first = np.random.default_rng(0).integers(num_items, size=(num_users, 1))
+    # [users, length]; items count from 1
     items = (first + np.arange(length)) % num_items + 1
     users, times = np.divmod(np.arange(items.size), length)
     path = folder / "interactions.csv"
@@ -31,5 +32,6 @@ def rows_of_epoch(prefixes: bool, length: int, num_users: int = 6040) -> tuple[i
     """
     after_first = np.diff(movielens_like(num_users).offsets) - HELD_OUT - 1
     if prefixes:
+        # Each prefix is a row of its own, with one target.
         return int(after_first.sum()), int(after_first.sum())
     return num_users, int(np.minimum(after_first, length).sum())

@@ -78,12 +78,14 @@ def _measure(
                 running[side] = stack.enter_context(Driver(command, {**SETTINGS, "work": work, **settings}, folder))
             except DriverFailed as error:
                 failed[side.name] = str(error)
+        # Negative turns warm up: allocators, caches of files, and a package's lazy work.
         for turn in range(-warm_up, repeats):
             for side, driver in in_order(running.items(), turn):
                 try:
                     result = driver.turn(units(side))
                 except DriverFailed as error:
                     failed[side.name] = str(error)
+                    # The others go on: a failed package must not cost the measurements of the rest.
                     del running[side]
                     continue
                 if turn >= 0:

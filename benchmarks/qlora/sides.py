@@ -29,6 +29,7 @@ def measure(layers: int, tokens: int, repeats: int) -> dict[str, Any]:
             process = SideProcess(name, _side, quantize, layers, tokens)
             connections[name] = stack.enter_context(_Running(process))
             sides[name] = connections[name].recv() | {"seconds": [], "cpu_seconds": [], "step": 0}
+        # The first turn warms up: the optimizer allocates its state in it.
         for turn in range(repeats + 1):
             for name in in_order(FORMATS, turn):
                 connections[name].send("step")
@@ -50,6 +51,7 @@ def table(result: dict[str, Any]) -> Table:
         sheet.add_column(column, justify="left" if column == "frozen weights" else "right")
     for name, side in result["sides"].items():
         seconds, predicted = side["seconds"], side["predicted"]
+        # The slowest step gives the smallest rate.
         rates = [tokens / median(seconds), tokens / max(seconds), tokens / min(seconds)]
         sheet.add_row(
             name, "{:.1f} ({:.1f} - {:.1f})".format(*rates), f"{median(side['cpu_seconds']):.1f}",
@@ -90,6 +92,7 @@ def _side(connection: Any, quantize: str, layers: int, tokens: int) -> None:
     # Its imports are not the model's memory.
     predicted = estimate_memory(chosen, _VOCABULARY, precision, Workload(tokens)).total
     before = reset_peak()
+    # The model's peak is read after it is built, and reset, so that the step's peak is its own.
     model = LanguageModel(chosen, _VOCABULARY, precision)
     optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])
     connection.send("ready")

@@ -37,6 +37,7 @@ def loss_after(steps: int, bf16: bool, num_users: int = 64, length: int = 50) ->
     """Return the loss after so many steps on a batch, without dropout, in float32 or under autocast."""
     rows = LengthGroups(train_sequences(movielens_like(num_users), length), LENGTH_GROUPS)
     batch = rows[MicroBatchRequest(0, np.arange(num_users))]
+    # The same weights for both, so that the number format is the only difference.
     torch.manual_seed(1)
     module = ModuleAlone(SequenceEncoder(rows.rows.events.num_items, length, dropout=0.0))
     step = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.batch_loss))

@@ -65,6 +65,7 @@ class Side(SideProcess):
         super().__init__(name, _serve, make, daemon=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # After an error the side may wait for a request that does not come.
         if kind is not None:
             self.process.terminate()
         self.connection.close()
@@ -85,6 +86,7 @@ class Side(SideProcess):
 
 def _serve(connection: Connection, make: Maker) -> None:
     torch.set_num_threads(1)
+    # Three levels: libraries, what is prepared, and the peak of the work above it.
     imported = reset_peak()
     work = make()
     before = reset_peak()

@@ -61,6 +61,7 @@ class NaiveTimeAttention(nn.Module):
         """Map [B, L, C] to [B, L, C]."""
         parts = (*self.projection(x).chunk(3, -1), *context)
         query, key, value, place_key, place_value, near_key, near_value = (self._split(part) for part in parts)
+        # [B, H, L, L]; the last term multiplies each query with its own L interval vectors, [B, H, L, L, D].
         scores = query @ key.mT + query @ place_key.mT + (near_key @ query.unsqueeze(-1)).squeeze(-1)
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
         scores = (scores / math.sqrt(query.shape[-1])).masked_fill(later, -torch.inf)

@@ -61,6 +61,7 @@ class PerRowSampler:
         """Return a user as arrays [L], intervals [L, L]."""
         items, targets, negatives = (np.zeros(self.length, np.int64) for _ in range(3))
         times = np.zeros(self.length, np.int64)
+        # Made for each row again, as in the public codes.
         known = set(user.items)
         target, place = user.items[-1], self.length - 1
         for item, time in zip(reversed(user.items[:-1]), reversed(user.times[:-1]), strict=True):
@@ -83,6 +84,7 @@ class PerRowSampler:
     def _intervals(self, times: list[int], first: int, scale: int) -> NDArray[np.int64] | None:
         if self.time_span is None:
             return None
+        # Rounded to the nearest unit in integers, as TimeTables does; half is rounded up.
         units = [(2 * (time - times[first]) + scale) // (2 * scale) for time in times]
         intervals = np.zeros((self.length, self.length), np.int64)
         for i in range(first, self.length):

@@ -46,4 +46,5 @@ def _evaluate(model: PlainSASRec, case: Case, num_items: int, length: int, rando
         candidates.append(item)
     state = model(torch.from_numpy(items[None]))[0, -1]
     scores = model.items(torch.tensor(candidates)) @ state
+    # The position of the target, candidate 0, in the order of scores.
     return int((-scores).argsort().argsort()[0]) + 1, candidates[1:]

@@ -37,6 +37,7 @@ class PlainSASRec(nn.Module):
         """Map items [B, L], padded with 0 on the left, to states [B, L, C]."""
         length = items.shape[1]
         places = torch.arange(length, device=items.device)
+        # [B, L, C]; the factor sqrt(C) is the paper's
         x = self.dropout(self.items(items) * math.sqrt(self.items.embedding_dim) + self.positions(places))
         hidden = (places > places.unsqueeze(1)) | (items == 0).unsqueeze(1)  # [B, queries, keys]
         # A padded position attends to itself: a row without any key would be NaN.
@@ -47,6 +48,7 @@ class PlainSASRec(nn.Module):
 
     def loss(self, items: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy over all items; items and targets [B, L], 0 for padding."""
+        # [B, L, V]: item i has the logit i - 1, and padding, 0, becomes the ignored -1.
         logits = self(items) @ self.items.weight[1:].T
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten() - 1, ignore_index=-1)
 
@@ -80,6 +82,7 @@ class PlainBlock(nn.Module):
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
         """Map X [B, L, C] to [B, L, C]; hidden [B, L, L] is true where a query must not attend."""
         normed = self.attention_norm(x)
+        # [B * heads, L, L], the form that MultiheadAttention takes
         mask = hidden.repeat_interleave(self.attention.num_heads, 0)
         x = x + self.dropout(self.attention(normed, normed, normed, attn_mask=mask)[0])
         inner = self.dropout(F.relu(self.inner(self.feed_forward_norm(x))))

@@ -63,6 +63,7 @@ def _side(name: str, side: Measured, first: Measured | None) -> Result:
         result["times_less"] = {
             "cpu": [theirs.cpu / ours.cpu for theirs, ours in pairs],
             "wall": [theirs.wall / ours.wall for theirs, ours in pairs],
+            # Below 4 MiB a difference is the allocator's, not the work's.
             "memory": first.memory / max(side.memory, _SMALLEST) if first.memory > _SMALLEST else None,
         }
     return result

@@ -112,9 +112,10 @@ def _started(command: str, arguments: list[str], folder: Path) -> Iterator[subpr
 
 
 def _until(process: subprocess.Popen[bytes], folder: Path, target: float) -> list[Validation]:
-    """Yield every validation up to the first that reaches the target."""
+    """Return every validation up to the first that reaches the target."""
     run, begin, memory, course = psutil.Process(process.pid), time.perf_counter(), 0, list[Validation]()
     while True:
+        # Before the records are read: an ended process has written all of them.
         ended = process.poll() is not None
         if not ended:
             cpu, now = _spent(run)
@@ -135,6 +136,7 @@ def _spent(run: psutil.Process) -> tuple[float, int]:
     cpu, memory = 0.0, 0
     with suppress(psutil.NoSuchProcess):
         times = run.cpu_times()
+        # Workers that have ended are no longer among the children below.
         cpu += times.children_user + times.children_system  # of ended processes
         for process in (run, *run.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
@@ -148,6 +150,7 @@ def _records(folder: Path) -> Iterator[dict[str, Any]]:
     """Return the complete lines of the run's metrics.jsonl."""
     path = folder / "runs/run/metrics.jsonl"
     for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
+        # The run may be writing the last line.
         if line.endswith("\n"):
             yield json.loads(line)
 

@@ -49,6 +49,7 @@ def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: floa
     tables: nn.Module = NaiveTimeTables(own_tables) if form == "naive" else own_tables
     attention: nn.Module = NaiveTimeAttention(own_attention) if form == "naive" else own_attention
     places = torch.arange(length).expand(batch_size, length)
+    # Requires a gradient, as the input of an inner layer does.
     x = torch.randn(batch_size, length, HIDDEN_SIZE, requires_grad=True)
     gradient = torch.randn_like(x)
 
@@ -197,6 +198,7 @@ def row_optimizer_step(module: ModuleAlone, loss: Callable[[Batch], Tensor]) -> 
         value = loss(batch)
         optimizer.zero_grad()
         value.backward()
+        # Between backward pass and step, as the engine's module does.
         for table in module.row_tables:
             table.collect_gradients()
         optimizer.step()
@@ -220,6 +222,7 @@ def full_batch(length: int, batch_size: int) -> TrainBatch:
 
 def left_padded(batch: TrainBatch, length: int) -> tuple[Tensor, Tensor]:
     """Return items and targets [B, length], padded on the left."""
+    # [B, length]: column j holds event j minus the padding on its left.
     columns = torch.arange(length) - (length - batch.history.lengths.unsqueeze(1))
     real, columns = columns >= 0, columns.clamp_min(0)
     return batch.history.items.gather(1, columns) * real, batch.targets.gather(1, columns) * real

@@ -50,6 +50,7 @@ def whole_training(
     step = (_ours if form == "ours" else _plain)(sequences, encoder, loss)
 
     def work() -> Done:
+        # `islice` starts at the first batch in every turn, so all turns train on the same rows.
         return Done(sum(step(draw) for draw in islice(order, batches)))
 
     return work

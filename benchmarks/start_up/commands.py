@@ -60,12 +60,14 @@ def start(arguments: list[str], folder: Path, timeout: float = 300) -> Start:
     """
     environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": str(_ROOT), "COLUMNS": "120"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each start compiles the sources
+    # CPU time of all children that have ended: the command, and what it started and waited for.
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     code, output, errors = run_python(arguments, folder, environment, timeout)
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     if code:
         raise RuntimeError(f"{' '.join(arguments)} ended with {code}:\n{errors[-2000:]}")
     line = next((line for line in output.splitlines() if line.startswith(PREFIX)), None)
+    # A training reports itself: it is suspended after the first step, and its shutdown is not measured.
     if line:
         return Start(**json.loads(line.removeprefix(PREFIX)))
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -18,6 +18,7 @@ class FirstStep(Callback):
 
     @override
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        # With gradient accumulation, the first micro-batches end without an optimizer step.
         if trainer.global_step:
             process = psutil.Process()
             measured = {

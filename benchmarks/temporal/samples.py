@@ -39,6 +39,7 @@ def measure(repeats: int) -> dict[str, Any]:
         found["full"].append(_milliseconds(partial(full.sample, Split.TRAIN, 0), places) / _SAMPLES)
         draws = np.array(places).reshape(-1, _BATCH)
         rows = _milliseconds(lambda draw: data.train_set[MicroBatchRequest(0, draw)], draws)
+        # Rows contain the synthesis, which has a line of its own.
         found["rows"].append((rows - tiny) / _SAMPLES)
         step, waiting = _quickstart()
         found["step"].append(step)
@@ -88,6 +89,7 @@ def _quickstart() -> tuple[float, float]:
         )  # fmt: skip
         lines = (Path(folder) / "runs/benchmark/metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
+    # The first half starts workers and fills their queues.
     late = [record for record in records if record["step"] > _STEPS / 2 and "train/samples_per_second" in record]
     step = 1000 * _BATCH / median(record["train/samples_per_second"] for record in late)
     return step, median(record["train/data_wait"] for record in late)

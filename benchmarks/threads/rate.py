@@ -29,6 +29,7 @@ class Rate(Callback):
     @override
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         now, steps = time.perf_counter(), trainer.global_step - self.warm_up
+        # The clock starts at the end of the warm-up's last step.
         if steps <= 0:
             self._begin = now
         elif now - self._begin >= self.seconds:

@@ -71,6 +71,7 @@ def train(config: str, side: Side, folder: Path, seconds: float, warm_up: int = 
         RuntimeError: it has failed; with its output.
         subprocess.TimeoutExpired: it took more than `timeout` seconds and was killed.
     """
+    # The variables of the caller would decide for all sides.
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
     environment |= {"PYTHONPATH": str(_ROOT), "COLUMNS": "120", **side.variables}
     arguments = [
@@ -94,6 +95,7 @@ def beside(condition: str) -> Iterator[None]:
     if condition == IDLE:
         yield
         return
+    # Started anew for each training, so that the scheduler places both afresh.
     with subprocess.Popen([sys.executable, "-c", _BUSY]) as busy:
         try:
             yield

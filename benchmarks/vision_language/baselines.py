@@ -32,6 +32,7 @@ def bare(gate: Gate, *, sizes: Sizes) -> None:
     """Train in a plain loop."""
     model, chats = parts(sizes)
     optimizer = _optimizer(model)
+    # A loader without shuffling, as PlainChats has the engine's random order.
     for batch in _loader(chats, sizes):
         optimizer.zero_grad()
         model(**batch)["loss"].backward()
@@ -78,6 +79,7 @@ def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
             use_cpu=True, seed=_SEED,
         )  # fmt: skip
         trainer = InOrder(model, arguments, chats.collate, chats, callbacks=[Turns()])
+        # It prints a line per log, and Lockstep's side prints none.
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train()
 

@@ -30,6 +30,7 @@ def write_many_rows(path: Path, rows: int, group_rows: int) -> Path:
         waiting: list[pyarrow.Table] = []
         for start in range(0, rows, _AT_ONCE):
             numbers = np.arange(start, min(start + _AT_ONCE, rows))
+            # Written once a row group is complete: the writer makes a new group at each call.
             waiting.append(pyarrow.table([_chats(numbers), images.take(numbers % len(images))], schema))
             if sum(map(len, waiting)) >= group_rows or numbers[-1] + 1 == rows:
                 writer.write_table(pyarrow.concat_tables(waiting), row_group_size=group_rows)

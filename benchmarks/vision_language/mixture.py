@@ -41,6 +41,7 @@ class MixtureSamples:
 
     def __init__(self, layout: ImageLayout) -> None:
         self.layout = layout
+        # Four views, which all samples share; training time does not depend on pixel values.
         noise = hash_integers(256, 7, np.arange(4 * 3 * layout.size**2)).astype(np.uint8)
         self._views = noise.reshape(4, 3, layout.size, layout.size)
 
@@ -53,6 +54,7 @@ class MixtureSamples:
 
     def item(self, epoch: int, index: int) -> ChatItem:
         """Return the sample, which is a function of its index in every epoch."""
+        # A hash of the index and not a generator: every side and process gets the same sample for an index.
         drawn = hash_uniform(index, 0)
         kind = CHAT_KINDS[int(np.searchsorted(np.cumsum([kind.share for kind in CHAT_KINDS]), drawn, side="right"))]
         images, question, answer = (
@@ -89,6 +91,7 @@ class Mixture(VisionLanguageDataModule):
     def tokenizer(self) -> ChatTokenizer:
         tokenizer = super().tokenizer
         if self.vocabulary is not None:
+            # The logits of a real vocabulary take much of a step; the tokenizer's own is tiny.
             tokenizer.vocabulary_size = self.vocabulary
         return tokenizer
 

@@ -90,6 +90,7 @@ def amounts_of_turns(sizes: Sizes, layout: Layout, turns: int, steps: int, warm_
     """Return the sums over the steps of each turn of what `VisionLanguageModel.throughput_counts` counts."""
     module, data = built(sizes, layout, meta=True)
     batches = iter(data.train_dataloader())
+    # The trainings discard these steps, too, so turns here and there have the same batches.
     for _ in range(warm_up):
         next(batches)
     found = [[module.throughput_counts(next(batches)) for _ in range(steps)] for _ in range(turns)]
@@ -106,6 +107,7 @@ def built(
     trainer = Trainer(
         accelerator="cpu", precision=precision, logger=False, enable_checkpointing=False, enable_model_summary=False
     )
+    # What a fit does before it builds the model, in the same order.
     module.trainer = trainer
     run_trainer(trainer).datamodule = data
     data.image_layout = module.image_layout

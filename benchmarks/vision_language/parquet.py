@@ -87,6 +87,7 @@ def _read(path: Path, root: str, order: str) -> dict[str, float]:
     mix = Mixture([SourceSettings(str(path))], root)
     opened, memory = time.perf_counter() - begin, _memory()
     indices = list(_indices(mix, order))
+    # Only row groups that are read for samples are counted.
     parquet_row_groups.tables.misses = 0
     begin = time.perf_counter()
     for index in indices:
@@ -130,6 +131,7 @@ def _groups_of_an_epoch(path: Path, root: str) -> dict[str, Any]:
         for processes in (1, 2, 4):
             read = []
             for process in range(processes):
+                # The cache of the reader, filled with numbers of blocks of their true sizes: nothing is read.
                 kept: SizedLRUCache[int] = SizedLRUCache(CACHE_BYTES, lambda block: int(blocks.sizes[block]))
                 for draw in TrainSampler(len(mix), _BATCH, seed=0, rank=process, world_size=processes, blocks=tell):
                     indices = draw.indices[draw.indices != PADDING_INDEX]

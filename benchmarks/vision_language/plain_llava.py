@@ -53,6 +53,7 @@ class PlainLlava(nn.Module):
         if len(pixels):
             with torch.no_grad():
                 states = self.tower(pixel_values=pixels.float() / 127.5 - 1).last_hidden_state
+            # [R, L, C] bool
             places = (tokens == self.placeholder).unsqueeze(-1).expand_as(embeddings)
             embeddings = embeddings.masked_scatter(places, self.projector(states).to(embeddings.dtype))
         scores = self.language_model(inputs_embeds=embeddings, position_ids=positions, use_cache=False).logits
@@ -79,6 +80,7 @@ class PlainChats(torch.utils.data.Dataset[PlainChat]):
         return len(self.examples)
 
     def __getitem__(self, place: int) -> PlainChat:
+        # The engine's order: without it, sides would pad different samples together.
         index = int(self.batches[place // self.batch_size][place % self.batch_size])
         item = self.examples.source.item(0, index)
         chat, _ = self.examples.encoder.chat(item, self.examples.source.name(index))

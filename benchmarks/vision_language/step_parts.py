@@ -45,6 +45,7 @@ class StepParts(Callback):
         self.steps[-1]["optimizer"] = self._since(trainer)
 
     def _since(self, trainer: Trainer) -> float:
+        # Kernels run asynchronously: without waiting, their time would count for a later part.
         if trainer.strategy.root_device.type == "cuda":
             torch.cuda.synchronize(trainer.strategy.root_device)
         before, self._last = self._last, time.perf_counter()
@@ -60,6 +61,7 @@ def measure(
     """Measure the share of each part for each layout, in each turn."""
     rows = []
     for name, layout in layouts.items():
+        # One side after the other: shares within a step are compared, not the speed of the sides.
         side = SideProcess(name, _measure, sizes, layout, repeats, steps, daemon=True)
         try:
             rows.append({"name": name, "shares": side.receive()})
@@ -79,6 +81,7 @@ def _measure(connection: Connection, sizes: Sizes, layout: Layout, repeats: int,
     class Counted(Gate):
         def step(self) -> None:
             if len(parts.steps) == _WARM_UP + repeats * steps:
+                # A Trainer without a maximum of steps ends by an exception only.
                 raise Done
 
     with suppress(Done):

@@ -39,6 +39,7 @@ def measure(
     """Measure each side's tokens per second, tokens per CPU second and peak memory in each turn."""
     sides = sides or sides_of(sizes)
     turns = take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats, warm_up=_WARM_UP)
+    # The same samples for all sides, so tokens are counted once, from Lockstep's rows.
     held = [turn["tokens"] for turn in amounts_of_turns(sizes, Layout(), repeats, steps, _WARM_UP)]
     rows: list[dict[str, Any]] = [
         {

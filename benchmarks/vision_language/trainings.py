@@ -76,7 +76,7 @@ def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, w
     if compiled:
         compile_parts(model)
     while True:
-        for (examples,) in loader_of(data, device):
+        for (examples,) in loader_of(data, device):  # one part, as rows are packed
             tokens, labels, positions = (part.to(device, non_blocking=True) for part in examples.rows[:3])
             pixels = examples.modality.pixels.to(device, non_blocking=True)
             optimizer.zero_grad()
@@ -103,5 +103,6 @@ def loader_of(data: LockstepDataModule, device: torch.device) -> TimedDataLoader
 
 def _step(gate: Gate, device: torch.device) -> None:
     if gate.closing and device.type == "cuda":
+        # At the end of a turn only: a wait in every step would slow the side that has queued work.
         torch.cuda.synchronize(device)
     gate.step()

@@ -46,6 +46,7 @@ def busy(work: Work, steps: int = 10) -> Busy:
 def covered(spans: Iterable[tuple[float, float]]) -> float:
     """Return the length of the union of the intervals (start, end)."""
     total, reached = 0.0, float("-inf")
+    # Kernels of several streams overlap; a time counts once.
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)

@@ -40,6 +40,7 @@ def gradients_of(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
     """Return the gradients of parameters, all of which must have one."""
     found = [parameter.grad for parameter in parameters]
     gradients = [gradient for gradient in found if gradient is not None]
+    # zip would pair gradients with those of other parameters.
     if len(gradients) < len(found):
         raise ValueError(f"{len(found) - len(gradients)} of {len(found)} parameters have no gradient")
     return gradients
@@ -84,6 +85,7 @@ def relative_error(found: Sequence[Tensor], reference: Sequence[Tensor]) -> floa
     if [part.shape for part in found] != [part.shape for part in reference]:
         raise ValueError("the computation and its reference differ in the shapes of what they make")
     pairs = zip(found, reference, strict=True)
+    # One norm over all tensors: a small tensor whose gradient is near 0 has no meaningful ratio of its own.
     away = sum(float((ours.double() - exact.double()).square().sum()) for ours, exact in pairs)
     return (away / sum(float(exact.double().square().sum()) for exact in reference)) ** 0.5
 

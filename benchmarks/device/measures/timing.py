@@ -26,6 +26,7 @@ def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: fl
     for name, work in works.items():
         for _ in range(_WARM_UP):
             work()
+        # So many calls that starting and stopping the clock do not matter, and a turn still ends soon.
         calls[name] = max(1, min(1000, round(seconds / _seconds(work, device, 1))))
     found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats):
@@ -43,6 +44,7 @@ def _seconds(work: Work, device: str, calls: int) -> float:
         return (time.perf_counter() - start) / calls
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize()
+    # Events are recorded on the device, so launches and kernels overlap as in a training.
     first.record()
     for _ in range(calls):
         work()

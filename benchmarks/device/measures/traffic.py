@@ -56,6 +56,7 @@ class Copy:
     """Copies through memory until so many bytes are read and written."""
 
     def __init__(self, device: str, moved: int, buffer: int = _BUFFER) -> None:
+        # Half is read and half is written.
         size = min(max(1, moved // 2), buffer)
         self.source = torch.randint(0, 256, (size,), dtype=torch.uint8, device=device)
         self.target = torch.empty_like(self.source)
@@ -74,5 +75,6 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def _bytes(part: Tensor) -> int:
+    # A stride of 0 repeats an element that is stored once.
     there = math.prod(size for size, stride in zip(part.shape, part.stride(), strict=True) if stride)
     return there * part.element_size() if part.numel() else 0

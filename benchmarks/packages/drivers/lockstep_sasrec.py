@@ -14,6 +14,7 @@ def main() -> None:
     """Run in an empty folder, which gets the run's folder."""
     turns = Turns()
     settings = turns.settings
+    # Imported after the settings have arrived, so that imports are not part of a turn.
     from lightning.pytorch import Callback, LightningModule, Trainer
 
     from commands.cli.console_logging import filter_lightning_noise
@@ -36,6 +37,7 @@ def main() -> None:
     class Measured(LockstepCLI):
         def before_fit(self) -> None:
             if settings["work"] == "train":
+                # Last, so that a turn ends after the work of all guards.
                 self.trainer.callbacks.append(Gate())
             else:  # a log belongs to a single command, and here a test follows in the same process
                 self.trainer.callbacks = [c for c in self.trainer.callbacks if type(c).__name__ != "RunLog"]
@@ -49,6 +51,7 @@ def main() -> None:
 
     if settings["work"] == "evaluate":
         turns.begin(**versions)
+        # `done` ends the process after the last turn.
         while True:
             test()
             turns.done(users=settings["users"])

@@ -44,6 +44,7 @@ def main() -> None:
             rows.append(len(batch))
             return loss(batch)
 
+        # RecBole has no callbacks: the loss sees the size of a batch, and a hook of the optimizer the end of a step.
         model.calculate_loss = counted_loss
         trainer.optimizer.register_step_post_hook(lambda *_: turns.done(rows=rows[-1], targets=rows[-1]))
         turns.begin(**versions)
@@ -55,6 +56,7 @@ def main() -> None:
             turns.done(users=len(test_rows.dataset))
     else:
         turns.begin(**versions)
+        # RecBole counts epochs, and the compared sides count steps.
         trainer.epochs = ceil(settings["steps"] / len(train_rows))
         trainer.fit(train_rows, saved=False)
         turns.done(ndcg=float(trainer.evaluate(test_rows, load_best_model=False)["ndcg@10"]))

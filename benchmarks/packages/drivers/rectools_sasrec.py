@@ -30,6 +30,7 @@ def main() -> None:
     events = pd.read_csv(settings["interactions"]).rename(columns={"timestamp": Columns.Datetime})
     events[Columns.Datetime] = pd.to_datetime(events[Columns.Datetime], unit="s")
     events[Columns.Weight] = 1.0
+    # Number of later events of the user: 0 is the test event, 1 the validation event.
     after = events.groupby(Columns.User).cumcount(ascending=False)
     train, known, held_out = Dataset.construct(events[after > 1]), Dataset.construct(events[after > 0]), after == 0
     test = events[held_out]
