@@ -119,7 +119,8 @@ class RunLog(Callback):
         planned = trainer.estimated_stepping_batches
         self._time_left.begin(trainer.global_step, planned)
         interval = run_trainer(trainer).log_every_n_steps
-        if planned < interval:
+        # Lightning returns -1 for a stream without `max_steps`, whose end it does not know.
+        if 0 < planned < interval:
             log.warning(
                 "trainer.log_every_n_steps %d is more than the %d steps of this training: train/loss is never logged; "
                 "set it to %d or less", interval, planned, planned,

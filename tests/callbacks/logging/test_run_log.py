@@ -7,6 +7,7 @@ import pytest
 
 from callbacks.logging.file_handlers import LogFile
 from tests.conftest import TINY, Run
+from tests.support.families.tiny import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 
 
@@ -71,6 +72,15 @@ def test_metrics_that_are_never_logged_are_named(lockstep, messages, interval, l
         "set it to 15 or less"
     )
     assert list(run.series("train/loss")) == logged and (expected in messages) == (not logged)
+
+
+def test_a_stream_without_a_planned_end_gets_no_warning_of_its_interval(lockstep, messages):
+    """Lightning plans -1 steps for it, which was compared with the interval."""
+    options = ["--data.init_args.stream", "true", "--data.init_args.batch_size", "4", "--data.init_args.length", "16"]
+    options += ["--trainer.max_epochs", "1", "--trainer.log_every_n_steps", "2"]
+    run = lockstep("fit", *TINY_FAMILY, *options, name="a")
+    assert list(run.series("train/loss")) == [2, 4]
+    assert not [line for line in messages if "log_every_n_steps" in line]
 
 
 def test_a_failed_run_logs_the_reason_and_closes_its_files(lockstep, tmp_path):
