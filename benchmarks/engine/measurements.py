@@ -26,7 +26,7 @@ _GOALS = {(1, "5 ms"): ("us", 500), (1, "20 ms"): ("%", 5), (2, "20 ms"): ("%", 
 
 def step(repeats: int, processes: int = 1) -> Result:
     """Measure each guard alone, in microseconds per step above the engine without guards."""
-    batch = _BATCH["5 ms"]
+    batch = _BATCH["5 ms"] * processes
     sides: dict[str, Body] = {
         BARE: partial(bare, batch_size=batch),
         "plain Lightning": partial(plain_lightning, batch_size=batch),

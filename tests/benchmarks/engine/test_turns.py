@@ -54,3 +54,17 @@ def test_guards_are_disabled_by_name(tmp_path, monkeypatch):
     with suppress(Enough):
         engine(Looking(), batch_size=8, guards=())
     assert set(GUARDS) <= set(present)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_process_has_as_many_samples_with_two_processes(monkeypatch, processes):
+    """The batch size of a side is that of all its processes."""
+    found = {}
+
+    def only_read(sides, **options):
+        found.update(sides)
+        return {name: [] for name in sides}
+
+    monkeypatch.setattr(measurements, "take_turns", only_read)
+    measurements.step(1, processes)
+    assert {side.keywords["batch_size"] for side in found.values()} == {8 * processes}
