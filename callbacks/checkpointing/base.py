@@ -59,6 +59,7 @@ class RotatingCheckpoint(Checkpoint):
         return bool(run_trainer(trainer).fast_dev_run) or trainer.state.fn != "fit" or trainer.sanity_checking
 
     def _save(self, trainer: Trainer, index: int = 0) -> None:
+        # `weights_only` False: the optimizer's state and the position in the data belong to a resume.
         trainer.save_checkpoint(self.files[index], weights_only=False)
         self.io.sync_outcomes(trainer.strategy)
 

@@ -74,6 +74,7 @@ class BestCheckpoint(RotatingCheckpoint):
         if not path.exists():
             return None
         try:
+            # Reads the whole file: a corrupt best.ckpt must not keep its place.
             verify(path)
             content = load_lazily(path)
             require_structure(content, path)

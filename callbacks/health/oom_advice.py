@@ -56,6 +56,7 @@ def peak(device: torch.device) -> str:
     most, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.memory_reserved(device)
     text = f"{_gib(most)} in tensors, {_gib(reserved)} reserved, of {_gib(total)}"
     text += f" ({torch.cuda.get_device_name(device)})"
+    # What neither is free nor belongs to torch's allocator in this process.
     others = total - free - reserved
     if others > _GIB:  # a CUDA context takes about half of it
         text += f"; {_gib(others)} are taken by other processes or outside torch, see nvidia-smi"

@@ -150,6 +150,7 @@ class Preemption(Callback):
     def _save(self, trainer: Trainer) -> None:
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, LastCheckpoint) and not run_trainer(trainer).fast_dev_run:
+                # Waits for an asynchronous writer: the process ends next.
                 callback.save_and_wait(trainer)
         self._saved = True
 

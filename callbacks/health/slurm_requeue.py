@@ -39,6 +39,7 @@ def requeue_job(environ: Mapping[str, str], has_progress: bool = True) -> None:
         if reason:
             log.warning("SLURM job %s is not requeued: %s", job, reason)
             return
+        # A first start may be stopped early by chance; a second without a step shows that the limit is too short.
         restarts = int(environ.get("SLURM_RESTART_COUNT", "0"))
         if restarts and not has_progress:
             log.error(

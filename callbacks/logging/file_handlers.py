@@ -64,6 +64,7 @@ class JsonLogFile(_FileHandler):
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
+        # Opened with the first record, so that a rank without records leaves no file.
         if self._file is None and not self._failed:
             self._open()
         if self._file is not None:

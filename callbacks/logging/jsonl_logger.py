@@ -73,6 +73,7 @@ class JsonlLogger(MetricSink):
     def drop_after(self, step: int) -> None:
         """Remove records after a step, and malformed lines. A run that resumes from this step writes them again."""
         lines = self.path.read_bytes().splitlines(keepends=True)
+        # A corrupt line counts as a line of step infinity, so it is removed in every case.
         kept = [line for line in lines if _step_of(line) <= step]
         training = (json.loads(line) for line in reversed(kept))
         self.last_training_step = next((record["step"] for record in training if not stage_of(record)), 0)
@@ -96,4 +97,5 @@ def _step_of(line: bytes) -> float:
         step = json.loads(line)["step"] if line.endswith(b"\n") else math.inf
     except (ValueError, LookupError, TypeError, RecursionError):
         return math.inf
+    # Valid JSON may hold a step that is text, which no number compares with.
     return step if isinstance(step, (int, float)) else math.inf

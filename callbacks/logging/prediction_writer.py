@@ -62,6 +62,7 @@ class PredictionWriter(BasePredictionWriter):
     ) -> None:
         # In ascending order, on which the merge relies.
         for row, answer in sorted([*prediction, *_skipped_rows(trainer)], key=lambda line: line[0]):
+            # The row in front of the object, so that the merge need not parse it. JSON escapes tabs and line ends.
             self._part.write(f"{row}\t{json.dumps(answer, ensure_ascii=False)}\n")
 
     @override
@@ -87,6 +88,7 @@ class PredictionWriter(BasePredictionWriter):
         if target.exists():
             when = datetime.fromtimestamp(target.stat().st_mtime).astimezone().isoformat(" ", "seconds")
             log.warning("replacing %s, the predictions of %s", target, when)
+        # At once: a kill during the merge leaves the old file, or the parts.
         new.replace(target)
         for part in parts:
             part.unlink()

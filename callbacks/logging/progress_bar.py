@@ -71,6 +71,7 @@ class TimeLeft:
         # Before `begin` the values are NaN, so that `step > NaN` is false.
         if not step > self._first_step or not math.isfinite(self._planned):
             return None
+        # The mean of this start only: the machine of an earlier start may have been another.
         return max(self._planned - step, 0) * (self._clock() - self._start) / (step - self._first_step)
 
 

@@ -57,6 +57,7 @@ class ResultsTable(Callback):
             return
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
         self.baselines.update({key: value for key, value in metrics.items() if "/baseline/" in key})
+        # Baselines are evaluated once in a run, so their metrics are kept apart from the best evaluation's.
         own = {key: value for key, value in metrics.items() if "/baseline/" not in key}
         if self._is_best(trainer, own):
             self.best = own
@@ -152,6 +153,7 @@ def better_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _Moni
     if not rows or metric not in rows[0][1]:
         return ""
     (_, own), *baselines = rows
+    # With the sign, larger is better for either mode.
     sign = 1 if checkpoint.mode == "max" else -1
     better = [
         f"{name} ({values[metric]:.4f})"

@@ -65,6 +65,7 @@ class RunLog(Callback):
         json_formatter = JsonFormatter(
             folder.name, rank, lambda: self._step(trainer), command, local_rank=trainer.local_rank
         )
+        # At once: records of the start are replayed into it, so nothing before this hook is lost.
         self._attach(JsonLogFile(folder, rank), self._level, json_formatter)
         for handler in log.handlers:
             if isinstance(handler.formatter, JsonFormatter):  # the console's, which does not know the step yet
@@ -94,6 +95,7 @@ class RunLog(Callback):
         _remove_startup_buffer()
         if not trainer.is_global_zero:
             return
+        # Rewritten by every start: versions and devices may change between them.
         facts = describe_environment(trainer)
         folder = Path(trainer.default_root_dir)
         (folder / "environment.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")

@@ -111,6 +111,7 @@ class SamplePreviewLogger(Callback):
         record = {"stage": "val", "step": step, "examples": [to_json(preview) for preview in previews]}
         try:
             file.parent.mkdir(exist_ok=True)
+            # A reader never finds half a file, and a killed process leaves no file of this name.
             temporary = temp_path(file)
             try:
                 temporary.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")

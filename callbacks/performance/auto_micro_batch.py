@@ -74,6 +74,7 @@ class AutoMicroBatch(Callback):
                 return
             log.info("auto_micro_batch: %d samples do not fit", plan.micro_batch_size)
             plan = plan.halved()
+        # All ranks have the same plans and agree on each, so all of them raise.
         raise CollectiveError(f"auto_micro_batch: not even one sample fits\n{memory}")
 
     @staticmethod
@@ -86,6 +87,7 @@ class AutoMicroBatch(Callback):
             _two_passes(trainer, pl_module, batch)
             memory = peak(device)
         except Exception as error:
+            # Any other error is one of the data or the model, which fewer samples do not fix.
             if not is_oom_error(error):
                 raise
             # No collective here: other ranks may still compute. They agree below.

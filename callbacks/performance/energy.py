@@ -71,12 +71,14 @@ class EnergyMonitor(Callback):
             self._read()
 
     def _read(self) -> None:
+        # Kept apart until the next log, because the total is that of all ranks.
         self._pending = self._pending.plus(*self._meter.read())
         self._read_at = time.perf_counter()
 
     def _add_of_all_ranks(self, trainer: Trainer) -> Joules:
         """Add the joules since the last addition to the total, and return them."""
         self._read()
+        # float32 suffices for the joules since the last log; the total is summed in Python's float64.
         own = torch.tensor(self._pending, dtype=torch.float32, device=trainer.strategy.root_device)
         used = Joules(*all_gather_tensor(own).sum(0).tolist())
         self._total, self._pending = self._total.plus(*used), Joules()

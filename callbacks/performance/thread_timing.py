@@ -100,6 +100,7 @@ def _compare(run_pass: Callable[[], None], threads: int, samples: int) -> Rates 
         single += _time_pass(run_pass, 1)
         multi += _time_pass(run_pass, threads)
         passes += 1
+    # All ranks hold the same sums, so all return None or the same rates.
     return Rates(samples * passes / single, samples * passes / multi) if math.isfinite(single + multi) else None
 
 

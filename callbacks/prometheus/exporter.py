@@ -59,6 +59,7 @@ class PrometheusExporter(Callback):
         """Listen as soon as the ranks are connected and watched, before the data are prepared."""
         if self.port is None:
             return
+        # Local ranks are known from then on, and data may still take hours to prepare.
         after_setup_environment(trainer.strategy, lambda: self._open(trainer, watchdog))
 
     def _open(self, trainer: Trainer, watchdog: Watchdog) -> None:
@@ -76,6 +77,7 @@ class PrometheusExporter(Callback):
         if errors:
             self._close()
             raise ValueError(f"prometheus: {errors[0]}")
+        # Events that were logged before the server existed are counted, too.
         replay_startup_log(log, self._metrics.events)
         log.addHandler(self._metrics.events)
         host = f"[{self.host}]" if ":" in self.host else self.host  # an IPv6 address in a URL
@@ -105,6 +107,7 @@ class PrometheusExporter(Callback):
     def stall_limit(self) -> float:
         """Return the seconds that this process may spend in its current phase without progress."""
         phase, max_idle = self._watch.phase, self._watch.max_idle
+        # A start has no steps; its limits are the watchdog's.
         if phase in _STARTING:
             return math.inf
         # Batches have a short limit. Other phases may take as long as the watchdog allows.

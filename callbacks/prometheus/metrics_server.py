@@ -42,6 +42,7 @@ class MetricsServer:
 
     def close(self) -> None:
         """Stop listening. A response that is being written is finished by its own thread."""
+        # First the loop, then the socket: a closed socket would raise in the loop.
         self._server.shutdown()
         self._server.server_close()
 

@@ -121,6 +121,7 @@ class MLflow(ExperimentTracker):
         return run.info.run_id
 
     def _log_config(self) -> None:
+        # Later requests run in the sender's thread, where MLflow may retry as long as it likes.
         with fail_fast():
             self._send_config()
         self._sender = BackgroundSender(self._send, self._stop_recording)
@@ -140,6 +141,7 @@ class MLflow(ExperimentTracker):
         new = [Param(key, value) for key, value in flat.items() if key not in recorded]
         changed = [RunTag(f"later.{key}", value) for key, value in flat.items() if recorded.get(key, value) != value]
         for chunk in _chunks(new, _MAX_PARAMS):
+            # Only new keys: MLflow refuses a second value of a parameter.
             client.log_batch(run_id, params=chunk)
         for chunk in _chunks(changed, _MAX_PARAMS):
             client.log_batch(run_id, tags=chunk)
@@ -186,6 +188,7 @@ class MLflow(ExperimentTracker):
     def _close_run(self, status: str) -> None:
         if self._sender is None:
             return
+        # Queued behind the last metrics, as a run that has ended takes no more.
         self._sender.put(_STATUS.get(status, "FAILED"))
         if not self._sender.close(FINISH_TIMEOUT):
             raise TimeoutError(f"{self.uri} did not accept the last metrics within {FINISH_TIMEOUT:.0f} s")

@@ -117,6 +117,7 @@ def _lock_database(uri: str) -> Iterator[None]:
 @contextmanager
 def _set_unset_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set the environment variables that are not set, and remove them on exit."""
+    # A variable that the user has set keeps its value.
     added = {key: value for key, value in variables.items() if key not in os.environ}
     os.environ.update(added)
     try:

@@ -64,6 +64,7 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
         import wandb
 
         arguments = wandb_arguments(self)
+        # An id of our own: offline W&B knows no run to continue, and merges starts by it.
         arguments["id"] = run_id or uuid.uuid4().hex[:12]
         (self.folder / "wandb").mkdir(parents=True, exist_ok=True)  # W&B uses a temporary folder if it does not exist
         # train.log has the console output already. W&B stores none of the program's source.
