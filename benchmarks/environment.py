@@ -22,7 +22,7 @@ def describe_environment(repeats: int) -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": 1,
-        # A load near the number of cores says that wall times of this run mean little.
+        # With a load near the number of cores, wall times of this run mean little.
         "load": list(os.getloadavg()),
         "system": platform.platform(),
         "python": platform.python_version(),

@@ -82,7 +82,7 @@ def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
     start = time.monotonic()
     result: dict[str, Any] = {"name": part, "checks": [], "sheets": [], "problems": []}
     print(f"\n== {part}", flush=True)
-    # Printed as they arrive: a part that is stopped has shown what it measured until then.
+    # Printed as they arrive, so that a part that is stopped keeps its results so far.
     for found in part_results(part, setting, max(0.0, end - start)):
         if isinstance(found, Failure):
             problems = [found.error]

@@ -1,7 +1,7 @@
 """Measures whether pages of scans are found: `python -m benchmarks.document_qa.scans --manuals 5 --ocr rapidocr`.
 
 The pages of the embedded manuals are rendered, turned by 1 to 2 degrees and blurred, so that they have no text. Their
-questions are then asked of bm25, without OCR and with it.
+questions are then ranked by bm25, without OCR and with it.
 """
 
 import argparse

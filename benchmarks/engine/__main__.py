@@ -7,7 +7,7 @@
   profile    where the time of a step of about 5 ms goes, in the same loops, and how many functions are called
   scaling    SASRec with one process and with two, beside a plain DDP loop and Accelerate: at least 1.85 times the
              samples per second, on two idle cores
-  checkpoint how long a checkpoint blocks training, by size: Lightning's, Lockstep's, Lockstep's asynchronous one; MB/s
+  checkpoint how long a checkpoint blocks training, by size: Lightning's, Lockstep's, Lockstep's asynchronous; MB/s
              and memory
 
 Each side runs in its own processes with a single thread each, and the sides alternate. CPU time includes all processes

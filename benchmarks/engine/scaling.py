@@ -1,4 +1,4 @@
-"""Measures the same global batch on one core and on two, with Lockstep and with its peers (see `peers`)."""
+"""Measures the same global batch on one core and on two, with Lockstep and with its peers (see baselines.py)."""
 
 from functools import partial
 from pathlib import Path

@@ -5,7 +5,7 @@
   loaders   JPEGs of 640 x 480: the image classifier at 224 x 224, and the vision-language family with a view of 384 x
             384, alone and with up to 2 x 2 tiles; samples per second, and those of a core
 
-Sides alternate. CPU time is reliable on a busy machine, too; samples per second only on an idle one.
+Sides alternate. CPU time is reliable on a busy machine, too; samples per second only on an idle machine.
 """
 
 from benchmarks.command_line import benchmark_parser

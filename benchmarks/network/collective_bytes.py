@@ -2,7 +2,7 @@ r"""Counts the bytes that the collectives of a training step move, in a real run
 
 A callback of Lightning for any strategy with a process group, on gloo or NCCL:
 
-    torchrun --nproc_per_node 4 train.py fit --config configs/vision_language/squares.yaml \
+    torchrun --nproc_per_node 4 train.py fit --config configs/vision_language/quickstart_pretrain.yaml \
         --config configs/overlays/tensor_parallel.yaml --trainer.accelerator cpu --trainer.precision 32-true \
         --trainer.max_steps 3 --trainer.callbacks+ benchmarks.network.collective_bytes.CollectiveBytes
 

@@ -26,7 +26,7 @@ def check_attention_kernel(kernel: AttentionKernel, attention: Attention, device
         )
     if device.type != "cuda":
         raise ValueError(f"{_OPTION} triton needs CUDA, and the device is {device.type}: use torch")
-    # Refused and not replaced by `torch`: the user asked for both, and they exclude each other.
+    # Refused and not replaced by `torch`: the user has set two options that exclude each other.
     if torch.are_deterministic_algorithms_enabled():
         raise ValueError(
             f"{_OPTION} triton with trainer.deterministic true: its sums over intervals have no fixed order. Use torch"

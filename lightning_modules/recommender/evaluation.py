@@ -78,7 +78,7 @@ class RankingEvaluation:
             sanity_checking: whether this is Lightning's check before the training, which needs no baselines.
             collect: keep the rank of each user in `collected`.
         """
-        # New metrics for each evaluation, so nothing of the one before is counted.
+        # New metrics for each evaluation: nothing of the previous evaluation is counted.
         self._metrics, self._scorers = {}, {}
         self._num_items = data.catalog.num_items
         self.collected = CollectedRanks(data.catalog.num_items, self.remove_seen, device) if collect else None

@@ -45,7 +45,7 @@ def value_features(values: Tensor, present: Tensor) -> Tensor:
     above, below = (values - low).masked_fill(~present, 0), (top - values).masked_fill(~present, 0)
     span = (top - low).clamp_min(0.01)  # avoids a division by 0 in a flat channel
     share = torch.where(present, above / span, 0)
-    # [S, K, T, 5]; the ones, masked below, tell a missing measurement from a measured 0.
+    # [S, K, T, 5]; the constant 1, masked below, distinguishes a measured 0 from a missing measurement.
     place = torch.stack((values, torch.ones_like(values), above, below, share), dim=-1)
     # Exponentials mark the extremes, where a difference of a hundredth matters.
     sharp = torch.stack(((-above / _SHARP).exp(), (-below / _SHARP).exp()), dim=-1)

@@ -122,12 +122,12 @@ def load_stage_weights(
     """
     if not isinstance(checkpoint.get("state_dict"), Mapping):
         raise ValueError("it is no checkpoint of a run: it has no state_dict")
-    # Names without peft's prefixes, so that a stage with adapters can follow one without.
+    # Names without peft's prefixes, so that a stage with adapters can follow a stage without.
     own = {canonical(name): weight for name, weight in module.state_dict().items()}
     saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
     frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(KEY, {}).items()}
     whole = _with_whole_weights(module, own, (*saved, *frozen))
-    # Identities first: "another architecture" says more than a hundred weights of other shapes.
+    # Identities first: a different architecture explains a hundred weights of other shapes.
     for part, origin in origins.items():
         if problem := differences(origin.saved, origin.own, origin.alike):
             raise ValueError(f"its {part} differs ({origin.saved.get('name')}): {problem}")

@@ -21,7 +21,7 @@ def tower_config(tower: VisionTower) -> dict[str, Any]:
     """Return the config of a tower that reads images: the tower's own, or SigLIP's for a SigLIP 2."""
     config = tower.network.config
     if config.model_type == SIGLIP2:
-        # Built at the size of the training's images: a SigLIP 2 takes any, a SigLIP one.
+        # A SigLIP 2 takes images of any size. A SigLIP has a fixed size: that of the training's images.
         sizes = {key: getattr(config, key) for key in SIGLIP_KEYS}
         return {"model_type": SIGLIP, **sizes, "image_size": tower.shape.image_size, "vision_use_head": False}
     found = config.to_dict()

@@ -67,8 +67,8 @@ def load_language_model(
             raise ValueError(
                 f"language_model.path: {settings.path} lacks {preview_names(found['missing_keys'])}: is it whole?"
             )
-    # Losses are computed from hidden states, not by the model's own forward, so its way from states to logits must be
-    # one that `final_scores` repeats.
+    # Losses are computed from hidden states, not by the model's own forward, so `final_scores` must
+    # process logits as the model does.
     require_known_scores(network)
     widened = _widen_vocabulary(network, vocabulary)
     # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.

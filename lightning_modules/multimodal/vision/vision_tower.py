@@ -85,7 +85,7 @@ class VisionTower(nn.Module):
             # [V, own tokens + N, C] -> [V, N, C]
             features = self.network(**self._inputs(images.pixels)).last_hidden_state[:, self.own_tokens :]
         features = features[:, : self.shape.patches]  # drops none, but in the ablation
-        # The projector trains in this format; a frozen tower computes in a narrower one.
+        # The projector trains in this format; a frozen tower may compute in a narrower format.
         return features.to(self.precision.trained)
 
     def flops(self) -> int:

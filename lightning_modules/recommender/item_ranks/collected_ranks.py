@@ -53,7 +53,7 @@ def distinct_items(seen: Tensor, target: Tensor) -> Tensor:
         seen: [B, S] int64 items, padded with 0.
         target: [B] int64.
     """
-    # In sorted order each distinct item begins where a value exceeds the one before it. 0 is padding.
+    # In sorted order each distinct item begins where a value exceeds the previous value. 0 is padding.
     ordered = seen.masked_fill(seen == target[:, None], 0).sort(1).values
     return (ordered[:, :1] > 0).sum(1) + ((ordered[:, 1:] > ordered[:, :-1]).sum(1))
 

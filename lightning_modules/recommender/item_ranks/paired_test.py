@@ -113,7 +113,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        # The running maximum keeps adjusted p-values in the order of the original ones.
+        # The running maximum keeps the adjusted p-values in the order of the p-values.
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = largest
     return adjusted
