@@ -1,6 +1,13 @@
-"""Every link, test, file, config, setting, option, metric, make target and module that a page names exists."""
+"""Every link, test, file, config, setting, option, metric, make target and module that a page names exists.
 
+So does every file that a comment or docstring of a source names.
+"""
+
+import io
+import re
+import tokenize
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -76,3 +83,39 @@ def test_references_of_every_kind_are_found():
     for page, least in (("recommender", 30), ("image-classifier", 15), ("reliability", 15), ("tuning", 30)):
         kinds = Counter(reference.kind for reference in references(read(f"docs/{page}.md")))
         assert kinds["key"] + kinds["option"] + kinds["link"] >= least, page
+
+
+PACKAGES = ("benchmarks", "callbacks", "commands", "datamodules", "engine", "lightning_modules")
+IN_PROSE = re.compile(r"(?<![\w./-])(?!runs/)[a-z][a-z0-9_./-]*\.(?:py|yaml|md)\b")
+OTHERS = {
+    "threading.py", "file.py", "data.py",  # lines of a stack, as examples
+    "config-2.yaml", "config-3.yaml", "hparams.yaml",  # written by a run
+    "evaluation/evaluate_qa.py", "lmms_eval/api/model.py", "lmms_eval/api/task.py",  # of other projects
+}  # fmt: skip
+
+
+def prose_of(source: str) -> Iterator[str]:
+    """Yield the comments and docstrings of a source."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.endswith('"""')):
+            yield token.string
+
+
+def lost_files(source: str, known: set[str]) -> list[str]:
+    """Return the files that comments and docstrings name, and that no known path ends with."""
+    found = {match[0] for text in prose_of(source) for match in IN_PROSE.finditer(text)} - OTHERS
+    return sorted(name for name in found if not any(f"/{path}".endswith(f"/{name}") for path in known))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_file_that_a_source_names_exists(package):
+    files = (path for folder in (*PACKAGES, "configs", "docs", "tests") for path in (REPOSITORY / folder).rglob("*.*"))
+    known = {path.relative_to(REPOSITORY).as_posix() for path in (*files, *REPOSITORY.glob("*.*"))}
+    sources = (REPOSITORY / package).rglob("*.py")
+    lost = {str(path): names for path in sources if (names := lost_files(path.read_text(encoding="utf-8"), known))}
+    assert not lost
+
+
+def test_a_lost_file_is_found():
+    source = '"""See engine/vote.py and gone.py; here.py is there."""\nx = "no.py"  # configs/none.yaml\n'
+    assert lost_files(source, {"engine/here.py"}) == ["configs/none.yaml", "engine/vote.py", "gone.py"]
