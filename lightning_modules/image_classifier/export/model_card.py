@@ -61,9 +61,9 @@ def model_card(classifier: Classifier, averaged: bool, checked: str) -> Exported
     shift = classifier.evaluation_shift
     shifted = f" A probability is the mean over all shifts of the image by up to {shift} pixels." if shift else ""
     content = (
-        f"Classifies into {number} classes an image of {height} x {width} pixels shows. It is "
+        f"Classifies images of {height} x {width} pixels into {number} classes. It is "
         f"{_SOURCES[classifier.architecture.network]}.{weights}{shifted} "
-        "Whatever it is shown, it names one of these classes."
+        "It assigns one of these classes to every image, also to images of none of them."
     )
     usage = _USAGE.format(channels=channels, height=height, width=width, classes=number)
     kind = classifier.architecture.network

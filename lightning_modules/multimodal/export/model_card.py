@@ -56,7 +56,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 base = AutoModelForCausalLM.from_pretrained({base!r})
 model, tokenizer = PeftModel.from_pretrained(base, "."), AutoTokenizer.from_pretrained(".")
 ```"""
-_FROZEN = "The language model is {base} as its own files have it; here are its tokenizer and what reads for it."
+_FROZEN = "The language model is {base}, unchanged. This directory has its tokenizer, but not its weights."
 _PARTS = """
 
 The networks that compute the embeddings of the other modality are in `modality/`: `settings.json` describes them and
@@ -76,8 +76,8 @@ def image_text_card(
         pretrained: see ExportedModel.
     """
     content = (
-        f"Answers in words to chats with images; trained by Lockstep's {module}. As every language model it may "
-        "state what is not so; what it was evaluated on is below, and it has been examined for nothing else."
+        f"Generates text answers to chats with images. Trained with Lockstep's {module}. Like every language model, it "
+        "may state false facts. Its evaluation is below; it has not been evaluated in other respects."
     )
     edge = 2 * layout.size * layout.max_tiles  # as `decode` of the DataModules
     usage = _IMAGE_TEXT.replace("EDGE", str(edge)).replace("CLASS", target.class_name)
@@ -90,7 +90,7 @@ def image_text_card(
 _IMAGE_TEXT_FILES = {
     "config.json": "how the model is built",
     "model.safetensors": "its weights",
-    "generation_config.json": "how answers are written",
+    "generation_config.json": "the settings of generation",
     "processor_config.json": "how images are prepared and where their tokens go",
     "chat_template.jinja": "how a chat becomes text",
 }
@@ -112,14 +112,14 @@ def parts_card(
     whole = merged or trainable not in ("lora", "none")
     usage = _WHOLE if whole else (_ADAPTERS if trainable == "lora" else _FROZEN).format(base=base)
     content = (
-        f"A language model that also reads what a {settings['encoder']['class']} makes of another modality; trained by "
-        f"Lockstep's {module}. As every language model it may state what is not so; what it was evaluated on is below, "
-        "and it has been examined for nothing else."
+        f"A language model that also reads features of another modality, computed by a {settings['encoder']['class']}. "
+        f"Trained with Lockstep's {module}. Like every language model, it may state false facts. Its evaluation is "
+        "below; it has not been evaluated in other respects."
     )
     files = {
         "modality/settings.json": "how the networks are built, where their outputs go, and on which language model",
-        "modality/encoder.safetensors": "what reads the other modality",
-        "modality/projector.safetensors": "what makes embeddings of it",
+        "modality/encoder.safetensors": "the weights of the encoder of the other modality",
+        "modality/projector.safetensors": "the weights of the projector to the language model's embeddings",
         "adapter_model.safetensors": "the adapters' weights",
         "model.safetensors": "the language model's weights",
     }

@@ -107,14 +107,14 @@ def _described(title: str, network: ImageTextNetwork, processor: ChatProcessor, 
     packages = "transformers pillow torchvision" + (" peft" if adapters else "")
     usage = (_USAGE if processor.template else _PREFIX_USAGE).format(packages=packages, load=load)
     content = (
-        f"Answers in words to chats with images; {path}, fine-tuned by Lockstep. As every language model it may state "
-        "what is not so; what it was evaluated on is below, and it has been examined for nothing else."
+        f"Generates text answers to chats with images: {path}, fine-tuned with Lockstep. Like every language model, it "
+        "may state false facts. Its evaluation is below; it has not been evaluated in other respects."
     )
     files = {
         "config.json": "how the model is built",
         "model.safetensors": "its weights",
         "adapter_model.safetensors": "the adapters' weights",
-        "generation_config.json": "how answers are written",
+        "generation_config.json": "the settings of generation",
         "preprocessor_config.json": "how images are prepared",
         "processor_config.json": "how images are prepared and where their tokens go",
         "chat_template.jinja": "how a chat becomes text",

@@ -31,7 +31,7 @@ def test_the_licence_is_that_of_the_front_matter(tmp_path, readme, stated):
         ("lora", False, "peft", "Adapters to /models/base"),
         ("lora", True, "transformers", "The language model, with"),
         ("full", False, "transformers", "The language model, with"),
-        ("none", False, "transformers", "The language model is /models/base as its own files have it"),
+        ("none", False, "transformers", "The language model is /models/base, unchanged"),
     ],
 )
 def test_the_description_matches_the_written_files(trainable, merged, library, words):
