@@ -28,6 +28,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     torch.manual_seed(1)
     device, edge = setting.device, _TINY_EDGE if setting.tiny else _EDGE
     copy = Copy(device, _TINY_COPIED if setting.tiny else _COPIED)
+    # Random numbers: products of zeros draw less power, and a GPU would run at a higher clock rate.
     left, right = torch.randn((2, edge, edge), device=device)
     works: dict[str, Callable[[], Any]] = {"copy": copy}
     checks = []

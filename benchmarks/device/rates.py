@@ -39,6 +39,7 @@ def rate_rows(sides: list[Side], amount: int, flops: int, setting: Setting, abse
                 (
                     [1e3 * each for each in seconds],
                     [amount / each for each in seconds],
+                    # Within a turn, in which both sides had the same clock rate and temperature.
                     [base / each for base, each in zip(first, seconds, strict=True)],
                     [flops / each / 1e12 for each in seconds],
                     [flops / each / best for each in seconds] if best else "peak not known",

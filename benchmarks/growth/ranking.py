@@ -25,6 +25,7 @@ def ranking(num_items: int, users: int = _USERS) -> Work:
     @torch.no_grad()
     def work() -> Done:
         batch = examples[MicroBatchRequest(0, np.arange(users))]
+        # Scores are computed block by block where they are read, so `ranks` and `best_items` are the work.
         scores = ItemScores(encode_last_position(encoder, batch.history), encoder.output_weight)
         ranks(scores, batch.target, batch.seen)
         best_items(scores, _BEST, batch.seen)
@@ -39,6 +40,7 @@ def _prepared(num_items: int, users: int) -> tuple[SequenceEncoder, RankingDatas
     items = random.integers(1, num_items + 1, offsets[-1]).astype(np.int32)
     events = EventArrays(offsets, items, np.arange(offsets[-1]), num_items)
     ends = offsets[1:] - 1
+    # The last event of each user is held out.
     scale = personal_time_scale(events, ends)
     torch.manual_seed(1)
     encoder = SequenceEncoder(num_items, _EVENTS, HIDDEN_SIZE).eval()

@@ -74,6 +74,7 @@ def _steps(part: str) -> dict[str, Maker]:
         }
     if part == "ranking":
         return {f"rank and best 10, {items:,} items": partial(ranking, items) for items in RANKED_ITEMS}
+    # The same steps trained densely and by rows: a dense step goes over the whole table.
     sampled = {f"dense, {items:,} items": partial(row_step, "dense", items) for items in ITEMS}
     by_rows = {
         f"{name}, {items:,} items": partial(row_step, name, items)
@@ -93,6 +94,7 @@ def table(found: dict[str, Any]) -> Table:
     sheet = Table(box=box.SIMPLE_HEAD, title=found["title"], title_justify="left", title_style="bold")
     sheet.add_column("")
     unit = found["unit"]
+    # Per unit and not per step: a flat column means that the cost does not grow with the size.
     for heading in (f"CPU us for one {unit}", f"wall us for one {unit}", f"{unit}s per second", "peak memory*"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     for side in found["sides"]:

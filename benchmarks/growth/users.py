@@ -41,6 +41,7 @@ def start_up(file: Path) -> Work:
     def work() -> Done:
         data = _data(file)
         order = TrainSampler(len(data.train_set), _BATCH_SIZE, seed=1, sample_costs=data.train_set.sample_costs)
+        # The first batch includes the order of the whole epoch, which grows with the users.
         data.train_set[next(iter(order))]
         return Done(data.events.num_users)
 
@@ -68,6 +69,7 @@ def training(file: Path, batches: int = 8) -> Work:
 def evaluation(file: Path, batches: int = 8, batch_size: int = 256) -> Work:
     """Measure the full ranking of the first validation items; counts the users."""
     data, encoder = _data(file), _encoder().eval()
+    # Starts at the first item in every turn, so all turns measure the same users.
     order = EvaluationSampler(len(data.validation_set), batch_size)
 
     @torch.no_grad()
@@ -98,6 +100,7 @@ def write_users(file: Path, users: int) -> Path:
 
 
 def _data(file: Path) -> InteractionSequences:
+    # Without a filter, so that no user is dropped. Reads the store beside the file if it exists.
     data = InteractionSequences(root=str(file), min_item_interactions=1, max_length=_EVENTS)
     data.setup("fit")
     return data

@@ -53,6 +53,7 @@ def decoders() -> dict[str, Decoder]:
     for module, name, make in (("cv2", "OpenCV, reduced", _opencv), ("simplejpeg", "simplejpeg, reduced", _simplejpeg)):
         try:
             found[name] = make(importlib.import_module(module))
+        # The table has the decoders of this machine; none but Pillow is required.
         except ImportError:
             continue
     return found

@@ -41,6 +41,7 @@ class _ChatImages:
         return len(self.files)
 
     def __getitem__(self, request: MicroBatchRequest) -> Images:
+        # Files are read as in training, which belongs to the cost of a sample.
         chats = (ImageChat(str(row), [], [self.files[row].read_bytes()]) for row in request.indices)
         return self.processor.collate([self.processor.item(chat).modality for chat in chats])
 

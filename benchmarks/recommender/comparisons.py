@@ -41,6 +41,7 @@ COMPARISONS = (
         "Time-interval attention alone, forward and backward, B 32, L 50, C 64",
         "pass",
         {
+            # More passes of the faster side, so that turns last about equally long.
             _NAIVE: partial(attention_alone, "naive", 50, passes=5),
             _OURS: partial(attention_alone, "ours", 50, passes=20),
         },

@@ -56,6 +56,7 @@ def evaluate_batches(
     examples = ranked_examples(events, length, candidates)
     result: list[int] = []
     for draw in EvaluationSampler(len(examples), batch_size):
+        # Made inside the work: the cost of a user includes the rows.
         batch = examples[draw]
         scores = encoder.scores(encode_last_position(encoder, batch.history))
         if protocol == "full":

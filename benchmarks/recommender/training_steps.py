@@ -44,6 +44,7 @@ def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: floa
     """Measure forward and backward through the looked-up tables and a layer of time-interval attention."""
     torch.manual_seed(1)
     history = full_batch(length, batch_size).history
+    # Both forms are made from the same weights, and only the chosen form is run.
     own_tables = TimeTables(length, TIME_SPAN, HIDDEN_SIZE, 1, dropout)
     own_attention = TimeIntervalAttention(HIDDEN_SIZE, 1, dropout)
     tables: nn.Module = NaiveTimeTables(own_tables) if form == "naive" else own_tables
@@ -107,10 +108,12 @@ def sasrec_step(
         bf16: forward and loss under autocast, as with `trainer.precision: bf16-mixed`.
     """
     sequences = train_sequences(movielens_like(num_users), length)
+    # Both sides get the same draws, made before the measurement.
     draws = list(islice(TrainSampler(len(sequences), batch_size, seed=1), batches))
     encoder = _encoder("standard", length, dropout=0.2)
     if form == "ours":
         module, rows = ModuleAlone(encoder), LengthGroups(sequences, LENGTH_GROUPS)
+        # autocast as a decorator covers forward and loss; the backward pass follows their dtypes.
         train = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.batch_loss))
         steps = [partial(train, rows[draw]) for draw in draws]
     else:

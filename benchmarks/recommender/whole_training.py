@@ -81,6 +81,7 @@ def _plain(sequences: TrainDataset, encoder: SequenceEncoder, loss: Loss) -> Ste
     def step(draw: MicroBatchRequest) -> int:
         rows = sampler.batch(draw.indices.tolist())
         arrays = (rows.items, rows.targets) + ((rows.negatives,) if loss == "bce" else ())
+        # from_numpy shares memory, so the conversion costs nothing.
         train(tuple(torch.from_numpy(array) for array in arrays))
         return len(draw.indices)
 

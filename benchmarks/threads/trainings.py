@@ -109,6 +109,7 @@ def measure(repeats: int, names: Sequence[str], seconds: float) -> dict[str, Any
     with TemporaryDirectory() as folder:  # shared, because all sides of a training prepare the same data
         for turn in range(repeats):
             for name in names:
+                # Both conditions within a turn, so that they see the same state of the machine.
                 for condition in (IDLE, BUSY):
                     for side, stated in in_order(sides().items(), turn):
                         with beside(condition):
