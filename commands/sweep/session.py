@@ -13,6 +13,7 @@ from typing import IO
 
 import yaml
 
+from commands.cli.configs.files import option_values
 from commands.report.main import is_run, write_page
 from commands.report.settings_diff import read_settings
 from commands.report.study import StudySummary
@@ -38,8 +39,9 @@ def run_session(command: Command, settings: SweepSettings) -> int:
         KeyboardInterrupt: Ctrl-C before the first trial, or a second Ctrl-C.
     """
     for parameter in settings.parameters:
-        if any(word.partition("=")[0] == f"--{parameter.key}" for word in command.arguments):
-            problem = f"{parameter.key} is also an option of the command line; remove one of them"
+        same = [option for option, _ in option_values(command.arguments) if parameter.overrides(option.strip("-+"))]
+        if same:
+            problem = f"{parameter.key} is also the option {same[0]} of the command line; remove one of them"
             raise YamlFileError(str(command.sweep), problem, parameter.line)
     if not (command.folder / DATABASE).exists():
         _refuse_run(command.folder)

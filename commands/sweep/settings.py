@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 import yaml
 
+from commands.cli.configs.files import without_init_args
 from engine.io.yaml_file import YamlFileError, check_yaml, parse_yaml, read_text
 
 Value = str | int | float | bool | None
@@ -21,6 +22,8 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
 }
 _RESERVED = ("run_name", "runs", "ckpt_path", "config")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+_MAX_VALUES = 1000
+"""Most values of a categorical parameter, each of which is checked before the study begins."""
 
 
 def option_text(value: Value) -> str:
@@ -42,6 +45,13 @@ class Parameter(NamedTuple):
     step: int = 1
     values: tuple[Value, ...] = ()
     line: int = 0  # in SWEEP.yaml
+
+    def overrides(self, key: str) -> bool:
+        """Return whether a value of this parameter, later on a command line, overrides that of a dotted key.
+
+        `model.dropout` overrides `model.init_args.dropout`, and `model` overrides both.
+        """
+        return f"{without_init_args(key)}.".startswith(f"{without_init_args(self.key)}.")
 
 
 class Sampler(NamedTuple):
@@ -131,7 +141,15 @@ class _Reader:
     def _parameters(self, given: object) -> tuple[Parameter, ...]:
         if not isinstance(given, dict) or not given:
             self._refuse(("parameters",), given, "at least one KEY: {type: float, low: 0.1, high: 1}")
-        return tuple(self._parameter(key, value) for key, value in given.items())
+        found = tuple(self._parameter(key, value) for key, value in given.items())
+        for number, parameter in enumerate(found):
+            for before in found[:number]:
+                if parameter.overrides(before.key):
+                    self._refuse(
+                        ("parameters", parameter.key), f"{parameter.key} after {before.key}, which it overrides",
+                        "different settings",
+                    )  # fmt: skip
+        return found
 
     def _parameter(self, key: object, given: object) -> Parameter:
         path = ("parameters", str(key))
@@ -166,9 +184,12 @@ class _Reader:
         for value in given:
             if not isinstance(value, str | int | float | bool | None):
                 self._refuse(path, value, "texts, numbers, true, false or null")
+        if len(given) > _MAX_VALUES:
+            self._refuse(path, f"{len(given):,} values", f"at most {_MAX_VALUES:,}")
+        texts = [option_text(value) for value in given]
         for number, value in enumerate(given):
-            for before in given[:number]:
-                if value == before or option_text(value) == option_text(before):
+            for before, text in zip(given[:number], texts, strict=False):
+                if value == before or texts[number] == text:
                     found = f"{json.dumps(before)} and {json.dumps(value)}"
                     self._refuse(path, found, "different values; Optuna or the command line of fit takes them as equal")
         return tuple(given)

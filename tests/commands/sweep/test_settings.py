@@ -61,6 +61,9 @@ def test_a_file_is_read(tmp_path):
         ("[group, null]", "[0, false]", "s.yaml:13: parameters.model.init_args.norm.values: found 0 and false,"),
         ("[group, null]", "[1, true]", "norm.values: found 1 and true, expected different values"),
         ("[group, null]", "[null, 'null']", 'norm.values: found null and "null", expected different values'),
+        ("[group, null]", f"[{', '.join(map(str, range(1001)))}]", "norm.values: found 1,001 values"),
+        ("model.init_args.norm", "model.learning_rate", "found model.learning_rate after model.init"),
+        ("model.init_args.norm", "model", "s.yaml:13: parameters.model: found model after model.init"),
         ("model.init_args.norm", "run_name", "s.yaml:13: parameters.run_name: found run_name, expected a key"),
     ],
 )  # fmt: skip
@@ -92,7 +95,8 @@ def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):
     for more, message in (
         (["--ckpt_path=last"], "--ckpt_path=last: the sweep sets it for each trial"),
         (["--run_name", "a/b"], "--run_name is a name, not a path"),
-        (["--model.init_args.width", "8"], "s.yaml:8: model.init_args.width is also an option of the command line"),
+        (["--model.init_args.width", "8"], "s.yaml:8: model.init_args.width is also the option --model.init_args"),
+        (["--model.width=8"], "s.yaml:8: model.init_args.width is also the option --model.width of"),
     ):
         with pytest.raises(SystemExit) as end:
             main([*given, *more])
