@@ -5,8 +5,9 @@ and stored in one transaction: no kill leaves a part of them.
 """
 
 import hashlib
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +69,7 @@ class SweepStudy:
 
     Raises:
         OtherSettingsError: the study in the folder was begun with others.
+        ValueError: study.db is corrupt, or another version of Optuna has written it.
     """
 
     def __init__(self, folder: Path, settings: SweepSettings, identity: Mapping[str, str]) -> None:
@@ -80,9 +82,13 @@ class SweepStudy:
             else optuna.pruners.NopPruner()
         )
         with self.locked():
-            self._storage = optuna.storages.RDBStorage(
-                f"sqlite:///{folder / DATABASE}", engine_kwargs={"connect_args": {"timeout": _WAIT}}
-            )
+            _check_database(folder / DATABASE)
+            try:
+                self._storage = optuna.storages.RDBStorage(
+                    f"sqlite:///{folder / DATABASE}", engine_kwargs={"connect_args": {"timeout": _WAIT}}
+                )
+            except RuntimeError as error:  # its tables are those of another version of Optuna
+                raise _no_study(folder / DATABASE, str(error)) from error
             self._study = optuna.create_study(
                 study_name=_NAME, storage=self._storage, direction=settings.direction, load_if_exists=True,
                 sampler=optuna.samplers.RandomSampler(), pruner=chosen,  # `_sampled` chooses the values
@@ -173,6 +179,8 @@ class SweepStudy:
         if begun is None:
             self._study.set_user_attr(_IDENTITY, dict(identity))
             return
+        if not isinstance(begun, dict):
+            raise _no_study(self._folder / DATABASE, f"its settings are {str(begun)[:100]}")
         for what in {**begun, **identity}:
             if begun.get(what) != identity.get(what):
                 was, now = (str(found.get(what, "absent"))[:200] for found in (begun, identity))
@@ -194,6 +202,26 @@ def is_locked(path: Path) -> bool:
         return True
     lock.release()
     return False
+
+
+def _check_database(path: Path) -> None:
+    """Raise ValueError if a file exists that is no SQLite database or is corrupt."""
+    if not path.exists():
+        return
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT)) as connection:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        found = str(error)
+    if found != "ok":
+        raise _no_study(path, found)
+
+
+def _no_study(path: Path, found: str) -> ValueError:
+    return ValueError(
+        f"{path}: found no study of a sweep: {' '.join(found.split())[:300]}\n"
+        "Restore the file, or begin another study with --run_name NAME"
+    )
 
 
 def _sampler(sampler: Sampler, seed: int) -> optuna.samplers.BaseSampler:

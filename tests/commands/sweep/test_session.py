@@ -2,6 +2,8 @@
 
 import shutil
 import signal
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -62,6 +64,44 @@ def test_a_config_is_the_same_by_any_path(tmp_path, monkeypatch):
     (tmp_path / "x.yaml").write_text("a: 2\n")
     with pytest.raises(ValueError, match=r"other settings: content of x\.yaml: found"):
         open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
+
+
+def _cut(database):
+    database.write_bytes(database.read_bytes()[:20_000])
+
+
+def _of_another_version(database):
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'v9'")
+        connection.commit()
+
+
+def _without_settings(database):
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE study_user_attributes SET value_json = '5'")
+        connection.commit()
+
+
+DAMAGES = {
+    "file is not a database": lambda database: database.write_bytes(b"garbage" * 99),
+    "database disk image is malformed": _cut,
+    "unable to open database file": lambda database: (database.unlink(), database.mkdir()),
+    "is no longer compatible with the table schema": _of_another_version,
+    "its settings are 5": _without_settings,
+}
+
+
+def test_a_corrupt_database_is_named_with_its_reason(tmp_path):
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    settings = read_sweep(tmp_path / "s.yaml")
+    open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
+    for number, (reason, damage) in enumerate(DAMAGES.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        shutil.copy(tmp_path / "study.db", folder)
+        damage(folder / "study.db")
+        with pytest.raises(ValueError, match=f"study.db: found no study of a sweep: .*{reason}.*\\nRestore the file"):
+            open_study(Command(tmp_path / "s.yaml", folder, ["--config", "x.yaml"]), settings)
 
 
 def test_a_best_checkpoint_of_another_metric_is_reported(tmp_path):
