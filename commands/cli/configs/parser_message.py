@@ -14,10 +14,23 @@ _KEY = re.compile(
 )
 _NO_SETTINGS = re.compile(r"\nUnable to load config .*\n *- Parser key \"[^\"]+\": Unable to load config (.*)")
 _LITERAL = re.compile(r"Literal\[([^\]]*)\]")
+_NESTED = re.compile(r"NestedArg\(key='([^']*)', val=(.*)\)$", re.DOTALL)
+"""Value of an option below the innermost key, `--model.class_path x` for `model`."""
 _UNKNOWN = re.compile(r"is not accepted|does not accept option")
 _CLASS_PATH = re.compile(r"given class_path '([\w.]+)'")
 _WRAPPED = ("Does not validate against any of the Union subtypes", "Problem with given class_path")
 _BY_CLASS = re.compile(r"\n  - (?!Expected an? <class )(.+?)(?=\n  - |\nGiven value type)", re.DOTALL)
+_IN_WORDS = (
+    (r", Expected an? ", " or "),
+    (r"<class '(?:\w+\.)*(\w+)'>", r"\1"),
+    (r"typing\.", ""),
+    (r"NoneType", "null"),
+    (r"argument of type '\w+' is not iterable|unhashable type: '\w+'", "Expected a class_path that is text"),
+    (r"'\w+' object has no attribute 'keys'", "Expected settings (KEY: VALUE)"),
+    (r"\. Got value:", ", found"),
+    (r"Given value:", "found"),
+)
+"""Types and phrases of jsonargparse, and their words."""
 _NOT_A_REASON = (
     "Does not validate", "Subtypes:", "Errors:", "Given value type", "Parser key", "Problem with given",
     "Subclass types expect", "a class path (str)", "a dict with", "a dict without", "Expected a path but",
@@ -46,15 +59,21 @@ def parse_error(message: str) -> tuple[list[str], str]:
     if not keys:
         return keys, inside[0]
     own = inside[0].partition('":')[2].strip()
-    words = [line.strip().removeprefix("- ") for line in rest]
+    words = [_reason(line) for line in rest]
     reasons = [word for word in words if word and not word.startswith(_NOT_A_REASON)]
     reason = ", ".join(dict.fromkeys([own] * bool(own) + reasons))
-    # Translate types and phrases of jsonargparse into words.
-    reason = re.sub(r", Expected an? ", " or ", reason)
-    reason = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", reason).replace("typing.", "").replace("NoneType", "null")
-    reason = re.sub(r"argument of type '\w+' is not iterable", "Expected a class_path that is text", reason)
-    reason = reason.replace(". Got value:", ", found").replace("Given value:", "found")
+    for pattern, words in _IN_WORDS:
+        reason = re.sub(pattern, words, reason)
+    if nested := _NESTED.search(reason):
+        keys += [key for key in nested[1].split(".") if key != "init_args"]
+        reason = f"{reason[: nested.start()]}{nested[2].strip(chr(39))}"
     return keys, shorten(re.sub(r"\bExpected a (?=[aeiou])", "Expected an ", _with_choices(reason)))
+
+
+def _reason(line: str) -> str:
+    """Return what a line of jsonargparse's list says about one type of a union."""
+    reason = re.sub(r"^Expected (?=<)", "Expected a ", line.strip().removeprefix("- "))
+    return re.sub(r"^Expected (a )?dot import path string: .*", "Expected a class_path", reason)
 
 
 def _with_choices(reason: str) -> str:

@@ -197,6 +197,24 @@ def test_a_class_path_that_is_a_number(parser, capsys, messages, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--model.init_args", "0.5", "Expected settings (KEY: VALUE) or null, found 0.5"),
+        ("--model", "a", "Expected a class_path or null, found a"),
+        ("--model.class_path", "5", "Expected a class_path or null, found 5"),
+        ("--model.class_path", "[]", "Expected a class_path that is text or null, found []"),
+        ("--model.class_path", "os.system", "Import path os.system does not correspond to a subclass"),
+        ("--trainer.strategy.class_path", "x", "Expected a str or class_path, found x"),
+        ("--model.init_args.hidden_size.x", "1", "Expected an int, found 1"),
+    ],
+)
+def test_an_option_inside_a_class_is_named_with_its_value(parser, capsys, messages, option, value, reason):
+    """The config has the class, too; the option on the command line is in force."""
+    code, lines = answer(parser, [*config_of("recommender"), f"{option}={value}"], capsys, messages)
+    assert code == 2 and f"error: {option}: {reason}" in lines[-1] and "NestedArg" not in lines[-1]
+
+
+@pytest.mark.parametrize(
     "arguments", [["--config", ""], ["--config="], ["--config"], ["--config", "--trainer.devices"]]
 )
 def test_a_config_without_a_name(arguments):
