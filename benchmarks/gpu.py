@@ -6,6 +6,7 @@
   vision_transformer  ViT-B/16: images per second and MFU in fp32, TF32, bf16 and fp16
   language_models     the sizes of Qwen2-0.5B: tokens per second and MFU; fully trained, with adapters, frozen
   training            a vision-language model in the Trainer beside a plain torch loop: tokens per second and MFU
+  compiled_step       SASRec and TiSASRec with and without model.compile_step: wall time per step, and their ratio
 
 It needs torch, numpy, psutil and Lightning. language_models needs transformers and peft, training needs transformers
 and Pillow. The sizes are for a GPU with 80 GB of memory.
@@ -27,7 +28,15 @@ if not __package__:  # started as a file, whose folder contains packages with th
 from benchmarks.command_line import benchmark_parser, writable  # noqa: E402
 from benchmarks.device.part import Check, Failure, Setting, Sheet, part_results  # noqa: E402
 
-PARTS = ("ceilings", "time_attention", "recommender", "vision_transformer", "language_models", "training")
+PARTS = (
+    "ceilings",
+    "time_attention",
+    "recommender",
+    "vision_transformer",
+    "language_models",
+    "training",
+    "compiled_step",
+)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -26,7 +26,8 @@ from lightning_modules.recommender.losses.next_item import cross_entropy
 from lightning_modules.recommender.networks.architecture import Attention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
-_DROPOUT = 0.2
+DROPOUT = 0.2
+MODELS: dict[str, Attention] = {"SASRec": "standard", "TiSASRec": "time_interval"}
 _GRAPHS: tuple[Format, ...] = ("fp32", "bf16")
 
 
@@ -34,19 +35,23 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     """Measure a sheet per model, then the CUDA graphs, because a failed capture may break the CUDA context."""
     sizes = TINY if setting.tiny else REALISTIC
     batch = full_batch(sizes, setting.device)
-    models: dict[str, Attention] = {"SASRec": "standard", "TiSASRec": "time_interval"}
     for graphs in (False, True) if setting.cuda else (False,):
-        for model, attention in models.items():
-            torch.manual_seed(1)
-            encoder = SequenceEncoder(
-                sizes.num_items, sizes.length, sizes.hidden_size, dropout=_DROPOUT, attention=attention,
-                time_span=sizes.time_span,
-            ).to(setting.device)  # fmt: skip
+        for model, attention in MODELS.items():
+            encoder = new_encoder(attention, sizes, setting.device)
             sides, failures = _sides(encoder, batch, setting, graphs)
-            checks, wrong = compared(sides, _reference(encoder, batch, setting.device))
+            checks, wrong = compared(sides, reference_of(encoder, batch, setting.device))
             failures |= wrong
             yield [check._replace(name=f"{model} {check.name}") for check in checks]
             yield _sheet(model, [side for side in sides if side.name not in failures], failures, sizes, setting)
+
+
+def new_encoder(attention: Attention, sizes: Sizes, device: str) -> SequenceEncoder:
+    """Return a network with the same random weights in each call."""
+    torch.manual_seed(1)
+    return SequenceEncoder(
+        sizes.num_items, sizes.length, sizes.hidden_size, dropout=DROPOUT, attention=attention,
+        time_span=sizes.time_span,
+    ).to(device)  # fmt: skip
 
 
 def _sides(
@@ -101,7 +106,7 @@ def _captured(encoder: SequenceEncoder, batch: TrainBatch, format: Format, devic
     return CapturedStep(_step(encoder, batch, format, device, for_graph=True))
 
 
-def _reference(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Outcome:
+def reference_of(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Outcome:
     """Return the plain implementations of both models in float64."""
     exact = deepcopy(encoder).double()
     weights = list(exact.parameters())  # the plain implementations have the same order of parameters but other names
@@ -133,7 +138,7 @@ def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes
         rows += [Row(name, (NEEDS_CUDA, "", "", "", "")) for name in ("eager tf32", "eager fp16", "CUDA graph")]
     return Sheet(
         f"training step of {model}, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, 2 blocks, "
-        f"{sizes.num_items} items, dropout {_DROPOUT}",
+        f"{sizes.num_items} items, dropout {DROPOUT}",
         ("ms per step", "sequences/s", "ms of it GPU at work", "share", "kernels"),
         rows,
         failures,
