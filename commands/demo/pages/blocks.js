@@ -56,13 +56,13 @@ class Blocks {
     if (line.error) return this.error(line.error);
     if (line.waiting) return this.busy(line.waiting === 1 ? "another question comes first" : line.waiting + " questions come first");
     if (line.kind === "text" && line.is_answer) this.answers[line.run || 0] = line.text;
-    const of_run = line.run !== undefined, key = of_run ? line.run + " " + line.key : line.key, old = this.parts.get(key);
+    const isOfRun = line.run !== undefined, key = isOfRun ? line.run + " " + line.key : line.key, old = this.parts.get(key);
     if (this.stale) this.stale.delete(key);
     if (old && line.kind === "slider") return; // the visitor may be moving it
     const drawn = this.draw(line);
     if (old) old.replaceWith(drawn);
     else if (line.kind === "slider") this.node.prepend(drawn);
-    else if (of_run) this.row(line.key).children[line.run].append(drawn);
+    else if (isOfRun) this.row(line.key).children[line.run].append(drawn);
     else this.node.insertBefore(drawn, this.state);
     this.parts.set(key, drawn);
   }

@@ -11,9 +11,9 @@ function fileField(field) {
   const zone = element("label", {class: "zone", for: "input-" + field.name},
     element("span", {}, "Drop " + what + " here, or "), element("span", {class: "link"}, "choose"), input);
 
-  function list_files() {
+  function listFiles() {
     list.replaceChildren(...(field.most > 1 ? given.filter((file) => !file.quiet).map((file) => element("li", {}, file.name,
-      button("remove", () => { given = given.filter((other) => other !== file); list_files(); }, "plain"),
+      button("remove", () => { given = given.filter((other) => other !== file); listFiles(); }, "plain"),
       ...(file.shown ? [file.shown] : []))) : []));
   }
   // `quiet`: the file replaces one of its name, and its own drawing is its preview.
@@ -39,7 +39,7 @@ function fileField(field) {
         if ((field.most === 1 || quiet) && mine !== upload) return place.remove(); // another file has been given meanwhile
         if (line.file) {
           given = field.most > 1 ? [...given, {...line, shown: place, quiet}] : [line];
-          list_files();
+          listFiles();
         } else if (!quiet || line.error) blocks.add(line);
       }
       blocks.done();
@@ -57,7 +57,7 @@ function fileField(field) {
   function unset() {
     upload++;
     given = [];
-    list_files();
+    listFiles();
     shown.replaceChildren();
   }
   async function sendAll(files) {
@@ -98,7 +98,7 @@ function fileField(field) {
       unset();
       other.close();
       given = files;
-      list_files();
+      listFiles();
       shown.replaceChildren(...(url ? [element("img", {src: url, alt: files[0].name, class: "preview"})] : []));
       if (!url && field.most === 1 && files.length) shown.replaceChildren(element("p", {class: "note"}, files[0].name));
     },

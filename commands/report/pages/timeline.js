@@ -37,6 +37,13 @@ function bars(attempts, xAt, y, className) {
   });
 }
 
+// What a mark is, in words: its track, event, step, time and, of a fault, the first line of its message.
+function described({happening, track}) {
+  const step = happening.step === null ? "–" : grouped(happening.step);
+  const message = happening.message && isFault(happening) ? ": " + happening.message.split("\n")[0].slice(0, 160) : "";
+  return `${single ? "" : track + ": "}${eventName(happening)} at step ${step}, ${duration(happening.time)}${message}`;
+}
+
 function timeline() {
   const tracks = single ? lanesOf(runs[0]).map((lane) => ({name: lane.name, lanes: [lane], colour: "c0"}))
     : groups.flatMap((group, index) => group.runs.map((run) => ({name: runs[run].name, lanes: lanesOf(runs[run]), colour: colour(index)})));
@@ -79,7 +86,7 @@ function timeline() {
     layer.replaceChildren(...(isPointed ? [shape("line", {x1: state.xAt(view.cursor), x2: state.xAt(view.cursor), y1: 0, y2: state.height - ROOM.bottom})] : []));
     const near = isPointed ? shown.filter((one) => Math.abs(state.xAt(one.x) - state.xAt(view.cursor)) <= 7) : [];
     near.sort((one, other) => Number(isFault(other.happening)) - Number(isFault(one.happening)));
-    told.replaceChildren(...(near.length ? near.slice(0, 3).map((one) => element("span", {class: isFault(one.happening) ? "bad" : null}, `${single ? "" : one.track + ": "}${eventName(one.happening)} at step ${one.happening.step === null ? "–" : grouped(one.happening.step)}, ${duration(one.happening.time)}${one.happening.message && isFault(one.happening) ? ": " + one.happening.message.split("\n")[0].slice(0, 160) : ""}`))
+    told.replaceChildren(...(near.length ? near.slice(0, 3).map((one) => element("span", {class: isFault(one.happening) ? "bad" : null}, described(one)))
       : [element("span", {class: "faint"}, single ? "Point at a mark to read what it is." : "Bars are training; triangles are restarts, diamonds are faults and warnings.")]));
   }
 
