@@ -9,7 +9,7 @@
   compiled_step       SASRec and TiSASRec with and without model.compile_step: wall time per step, and their ratio
 
 It needs torch, numpy, psutil and Lightning. language_models needs transformers and peft, training needs transformers
-and Pillow. The sizes are for a GPU with 80 GB of memory.
+and Pillow, compiled_step needs polars. The sizes are for a GPU with 80 GB of memory.
 
 "compiled" is the same computation with torch.compile. Each part first compares its results with float64 and is not
 timed if the error is too large. The sides alternate. Times are measured with the GPU's clock, except in `training`,

@@ -47,7 +47,8 @@ def test_a_part_alone_as_a_file(tmp_path):
 
 @pytest.mark.slow
 def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
-    named = [f"benchmarks.device.{part}" for part in gpu.PARTS if part != "training"]  # which is the Trainer's
+    of_the_project = ("training", "compiled_step")  # the Trainer's, and the family's
+    named = [f"benchmarks.device.{part}" for part in gpu.PARTS if part not in of_the_project]
     named += ["benchmarks.gpu", "benchmarks.device.tables", "benchmarks.device.machine"]
     lines = [f"import {name}" for name in named]
     lines.append("print(sorted({'lightning', 'pytorch_lightning'} & set(sys.modules)))")
