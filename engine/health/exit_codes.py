@@ -16,7 +16,10 @@ class ExitCode(IntEnum):
     """The run failed after it started."""
 
     USER_ERROR = 2
-    """The run was refused: the config, the command line or the data are wrong. argparse uses this code as well."""
+    """The config, the command line or the data are wrong. argparse uses this code as well.
+
+    The run was refused, or ended at a bad sample in any step, at which a restart would end again.
+    """
 
     SIGINT = 130
     """The run was stopped by Ctrl-C and has saved a checkpoint. A shell's code: 128 + the signal's number."""

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from engine.health.exit_codes import ExitCode
 from engine.io.name_list import join_names
 
 FINISHED = "ended"
@@ -45,6 +46,7 @@ class FailureReport(NamedTuple):
     rank: int  # that failed; -1 if it is no rank of the run
     text: str
     lost: bool = False  # the rank vanished, perhaps with its machine; a restart would not meet the same error
+    exit_code: int = ExitCode.FAILED  # of all ranks
 
 
 class HeartbeatTracker:

@@ -97,11 +97,11 @@ class ProcessMonitor:
             faulthandler.cancel_dump_traceback_later()
         self._stopped.set()
 
-    def resolve_first_failure(self, error: BaseException) -> FailureReport:
+    def resolve_first_failure(self, error: BaseException, exit_code: int = ExitCode.FAILED) -> FailureReport:
         """Report the error that ends the main thread, and return the first failure of the run, which caused it."""
         self._is_ending = True
         where = describe_position(self.step, self.phase)
-        own = FailureReport(self.rank, f"rank {self.rank} failed {where}: {_summary(error)}")
+        own = FailureReport(self.rank, f"rank {self.rank} failed {where}: {_summary(error)}", exit_code=exit_code)
         # A full disk needs no stack dump, and has no space for it. The file is opened before other ranks learn of the
         # failure: rank 0 then removes the directory of a refused start, which opening the file would create again.
         dump = None if is_full_disk(error) else open_stack_dumps(self.folder, self.rank)
@@ -220,7 +220,7 @@ class ProcessMonitor:
         if self._client is not None and not self._stopped.wait(GRACE) and self._is_ending:
             return
         self._children.kill(timeout=0)
-        os._exit(ExitCode.FAILED)
+        os._exit(failure.exit_code)
 
     # -- the end of the run ------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def named(number):
 @pytest.mark.parametrize("workers", [slow(0), 1])
 def test_the_first_unusable_sample_stops_all_and_is_named(options, team, workers):
     pair = team("fit", *options, *data(num_workers=workers), name="a", processes=2)
-    assert pair.end(120) == [1, 1], pair.output
+    assert pair.end(120) == [2, 2], pair.output
     first = [number for number in ORDER[0][1][[1, 3]].tolist() if named(number) in pair.logs[1]]
     assert first and re.search(rf"loading global batch 1 .* failed: .*{named(first[0])}\b", pair.logs[1]), pair.output
     assert pair.survivors == []
