@@ -32,7 +32,7 @@ def test_a_pulse_that_does_not_change_is_no_sign_of_life():
     for now in range(1, 62):
         tracker.record(0, heartbeat(1 + now), now)
         tracker.record(1, heartbeat(1), now)
-    rank, text, lost = tracker.diagnose(61, timeout=60, period=1)
+    rank, text, lost, _ = tracker.diagnose(61, timeout=60, period=1)
     assert lost
     assert rank == 1
     assert text.startswith("rank 1 has sent no heartbeat for 61 s, last seen at step 3 (training), in a.py:1 f")
@@ -54,7 +54,7 @@ def test_the_one_that_got_least_far_is_to_blame():
         heartbeat(1, progress=11, idle=61),
         heartbeat(1, progress=10, idle=61.5, location="data.py:7 read"),
     )
-    rank, text, lost = tracker_of(waiting, hanging, waiting, now=1).diagnose(2, timeout=60, period=1)
+    rank, text, lost, _ = tracker_of(waiting, hanging, waiting, now=1).diagnose(2, timeout=60, period=1)
     assert not lost
     assert rank == 1
     assert text == (
@@ -91,7 +91,7 @@ def test_none_of_several_may_be_falling_silent():
 def test_one_that_has_left_while_others_train():
     gone = heartbeat(1, progress=5, phase=FINISHED, idle=100)
     assert tracker_of(heartbeat(1), gone, now=1).diagnose(100, timeout=math.inf, period=1) is None
-    rank, text, lost = tracker_of(heartbeat(1, idle=61), gone, now=1).diagnose(2, timeout=60, period=1)
+    rank, text, lost, _ = tracker_of(heartbeat(1, idle=61), gone, now=1).diagnose(2, timeout=60, period=1)
     assert not lost
     assert (rank, text.partition(";")[0]) == (1, "rank 1 has ended at step 3")
 
