@@ -11,13 +11,16 @@ def main() -> None:
     from commands.launch.standard_streams import open_closed_descriptors, tolerate_broken_console
 
     open_closed_descriptors()  # before the first file is opened
-    from commands.cli.help import is_overview, print_overview
+    from commands.cli.help import is_overview, print_overview, unknown_command
     from commands.launch.local_rank import after_command, without_local_rank
 
     sys.argv[1:] = after_command(sys.argv[1:])
     without_local_rank(sys.argv[1:], os.environ)  # sets the variable, which Lightning reads when it is imported
     if is_overview(sys.argv[1:]):
         sys.exit(print_overview(sys.argv[1:]))
+    if problem := unknown_command(sys.argv[1:]):  # the parser knows only the commands that import torch
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(2)
     from commands.launch.process_checks import check_process
 
     try:

@@ -1,6 +1,7 @@
 """Prints the overview of the commands, `python train.py --help`, without the imports, which take seconds."""
 
 import sys
+from difflib import get_close_matches
 
 from engine.system.installation import PROGRAM, PROJECT, SETUP
 
@@ -22,6 +23,16 @@ COMMANDS = {
 def is_overview(arguments: list[str]) -> bool:
     """Return whether a command line has no command: it is empty, or `--help` alone."""
     return arguments in ([], ["-h"], ["--help"])
+
+
+def unknown_command(arguments: list[str]) -> str:
+    """Return why the first word of a command line is no command; empty if it is one, or an option."""
+    name = arguments[0] if arguments else ""
+    if not name or name.startswith("-") or name in COMMANDS:
+        return ""
+    close = get_close_matches(name, COMMANDS, n=1)
+    advice = f"did you mean {close[0]}?" if close else f"{PROGRAM} --help lists them"
+    return f"found the command {name!r}, expected one of {', '.join(COMMANDS)}; {advice}"
 
 
 def usage(command: str) -> str:

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from commands.cli.help import COMMANDS, is_overview, print_overview
+from commands.cli.help import COMMANDS, is_overview, print_overview, unknown_command
 from commands.cli.main import LockstepCLI
 from tests.conftest import REPOSITORY
 
@@ -26,6 +26,18 @@ def test_no_command_is_a_wrong_command_line(capsys):
 @pytest.mark.parametrize("arguments", [["fit", "--help"], ["fit"], ["--config", "x.yaml"], ["fot"]])
 def test_a_command_speaks_for_itself(arguments):
     assert not is_overview(arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("fitt", "did you mean fit?"), ("swep", "did you mean sweep?"), ("x" * 9, "python train.py --help lists them")],
+)
+def test_a_misspelled_command_is_answered_with_all_commands(name, advice):
+    found = unknown_command([name, "--config", "x.yaml"])
+    assert found == f"found the command {name!r}, expected one of {', '.join(COMMANDS)}; {advice}"
+    assert not any(
+        unknown_command(arguments) for arguments in ([], ["--config", "x.yaml"], *([word] for word in COMMANDS))
+    )
 
 
 def test_help_imports_nothing_heavy():
