@@ -62,8 +62,8 @@ def parse_error(message: str) -> tuple[list[str], str]:
     words = [_reason(line) for line in rest]
     reasons = [word for word in words if word and not word.startswith(_NOT_A_REASON)]
     reason = ", ".join(dict.fromkeys([own] * bool(own) + reasons))
-    for pattern, words in _IN_WORDS:
-        reason = re.sub(pattern, words, reason)
+    for pattern, plain in _IN_WORDS:
+        reason = re.sub(pattern, plain, reason)
     if nested := _NESTED.search(reason):
         keys += [key for key in nested[1].split(".") if key != "init_args"]
         reason = f"{reason[: nested.start()]}{nested[2].strip(chr(39))}"
@@ -73,7 +73,7 @@ def parse_error(message: str) -> tuple[list[str], str]:
 def _reason(line: str) -> str:
     """Return what a line of jsonargparse's list says about one type of a union."""
     reason = re.sub(r"^Expected (?=<)", "Expected a ", line.strip().removeprefix("- "))
-    return re.sub(r"^Expected (a )?dot import path string: .*", "Expected a class_path", reason)
+    return re.sub(r"^Expected (a )?dot import path string: .*", "Expected an existing class_path", reason)
 
 
 def _with_choices(reason: str) -> str:

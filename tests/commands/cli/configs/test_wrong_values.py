@@ -200,11 +200,11 @@ def test_a_class_path_that_is_a_number(parser, capsys, messages, tmp_path):
     ("option", "value", "reason"),
     [
         ("--model.init_args", "0.5", "Expected settings (KEY: VALUE) or null, found 0.5"),
-        ("--model", "a", "Expected a class_path or null, found a"),
-        ("--model.class_path", "5", "Expected a class_path or null, found 5"),
+        ("--model", "a", "Expected an existing class_path or null, found a"),
+        ("--model.class_path", "5", "Expected an existing class_path or null, found 5"),
         ("--model.class_path", "[]", "Expected a class_path that is text or null, found []"),
         ("--model.class_path", "os.system", "Import path os.system does not correspond to a subclass"),
-        ("--trainer.strategy.class_path", "x", "Expected a str or class_path, found x"),
+        ("--trainer.strategy.class_path", "x", "Expected a str or existing class_path, found x"),
         ("--model.init_args.hidden_size.x", "1", "Expected an int, found 1"),
     ],
 )
