@@ -7,10 +7,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,32 +139,6 @@ def messages() -> Iterator[list[str]]:
     logging.getLogger("lockstep").addHandler(handler)
     yield lines
     logging.getLogger("lockstep").removeHandler(handler)
-
-
-@pytest.fixture
-def launch(tmp_path: Path) -> Callable[..., Run]:
-    """Run train.py in its own processes: ``launch("fit", *TINY, name="a", processes=2) -> Run``. None survives."""
-
-    def run(command: str, *options: str, name: str, processes: int = 1, timeout: float = 150) -> Run:
-        team = ["--trainer.devices", str(processes), "--trainer.strategy", "ddp"] if processes > 1 else []
-        started = subprocess.Popen(
-            [sys.executable, str(REPOSITORY / "train.py"), command, *options, *team, "--run_name", name],
-            cwd=tmp_path,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "LOCKSTEP_DEBUG": "1", "CUDA_VISIBLE_DEVICES": ""},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = started.communicate(timeout=timeout)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-        assert started.returncode == 0, output
-        return Run(tmp_path / "runs" / name, output)
-
-    return run
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.conftest import REPOSITORY, TINY
 from tests.support.faults.step_faults import fault
+from tests.support.ranks.team import FORKED_TORCHRUN
 from tests.tiers import slow
 
 FIT = ["fit", *TINY, "--trainer.max_steps", "8", "--last_checkpoint.every_n_steps", "2"]
@@ -166,35 +166,24 @@ def test_a_skipped_step_is_never_mixed_with_the_next_one(team):
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_torchrun_is_killed(tmp_path):
+def test_torchrun_is_killed(team):
     """Plain: its processes train on as orphans; where they wait in NCCL, for ever and with the GPUs."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [*FORKED_TORCHRUN, "--standalone", "--nproc-per-node", "2", str(REPOSITORY / "train.py")]
     endless = [*TINY, "--trainer.max_epochs", "-1", "--trainer.check_val_every_n_epoch", "100000"]
-    with (tmp_path / "output.log").open("w") as output:
-        torchrun = subprocess.Popen(
-            [*command, str(REPOSITORY / "train.py"), "fit", *endless, "--run_name", "a"],
-            cwd=tmp_path,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            stdout=output,
-            stderr=output,
-        )
-    metrics, deadline = tmp_path / "runs/a/metrics.jsonl", time.monotonic() + 150
-    workers = []
-    try:
-        while not (metrics.exists() and len(metrics.read_text().splitlines()) > 5):
-            assert torchrun.poll() is None and time.monotonic() < deadline, (tmp_path / "output.log").read_text()
-            time.sleep(0.1)
-        workers = psutil.Process(torchrun.pid).children(recursive=True)
-        assert len(workers) == 2
-    finally:
-        torchrun.kill()
-        torchrun.wait(30)
-        _, left = psutil.wait_procs(workers, timeout=40)
-        for worker in left:
-            worker.kill()
-    printed = (tmp_path / "output.log").read_text()
-    assert left == [], printed
-    assert "torchrun, which started rank" in printed or "torchrun's agent or rank 0 is gone" in printed
+    run = team(*torchrun, "fit", *endless, name="a", processes=1)
+    run.wait_for("metrics.jsonl")
+    deadline = time.monotonic() + 60
+    while len(run.series("train/loss")) <= 5:
+        assert time.monotonic() < deadline, run.output
+        time.sleep(0.1)
+    workers = psutil.Process(run.pids[0]).children(recursive=True)
+    assert len(workers) == 2
+    run.signal(0, signal.SIGKILL)
+    _, left = psutil.wait_procs(workers, timeout=40)
+    for worker in left:
+        worker.kill()
+    assert left == [], run.output
+    assert "torchrun, which started rank" in run.output or "torchrun's agent or rank 0 is gone" in run.output
 
 
 # -- Lightning's own launcher: real starts ---------------------------------------------------------------------------
@@ -247,26 +236,15 @@ def can_mount():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["4k", "64k"])
-def test_shared_memory_is_full(tmp_path, size):
+def test_shared_memory_is_full(team, size):
     """No room for a worker's locks, or for its batches. Plain: the first says nothing of shared memory; the second is
     a line from the worker that has lost the batch, and then training waits for it for ever."""
     if not can_mount():
         pytest.skip("a full /dev/shm takes a mount namespace of its own: Linux, root and util-linux's unshare")
-    options = [*FIT, "--data.init_args.num_workers", "1", "--data.init_args.max_length", "200", "--run_name", "a"]
+    options = [*FIT, "--data.init_args.num_workers", "1", "--data.init_args.max_length", "200"]
     options += ["--watchdog.start_timeout", "25"]
-    train = [sys.executable, str(REPOSITORY / "train.py"), *options]
-    small = 'mount -t tmpfs -o size="$0" tmpfs /dev/shm && exec "$@"'
-    began = time.monotonic()
-    run = subprocess.run(
-        ["unshare", "-m", "sh", "-c", small, size, *train],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert run.returncode == 1, run.stdout + run.stderr
+    run = team("-m", "tests.support.ranks.with_shared_memory", size, *options, name="a", processes=1)
+    assert run.end(120) == [1], run.output
     output = "shared memory" if size == "4k" else r"a batch has 185.9 KiB, but /dev/shm has [\d.]+ KiB free"
-    assert re.search(output, run.stderr), run.stderr
-    assert time.monotonic() - began < 120
-    assert not list(Path(tmp_path).glob("runs/a/checkpoints/*.ckpt"))
+    assert re.search(output, run.output), run.output
+    assert not list(run.folder.glob("checkpoints/*.ckpt"))

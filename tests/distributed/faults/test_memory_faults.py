@@ -1,15 +1,12 @@
 """Memory runs out on one rank: all ranks end, and the advice is logged once."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY, TINY
+from tests.conftest import TINY
 from tests.support.faults.memory_faults import memory_fault
 
 TWO = [*TINY, "--trainer.strategy", "ddp", "--trainer.max_steps", "3", "--trainer.num_sanity_val_steps", "0"]
@@ -46,22 +43,20 @@ def test_a_process_that_was_oom_killed_is_reported_as_such(team, small_group: Pa
 
 
 @pytest.mark.slow
-def test_the_next_start_reports_an_oom_kill(small_group: Path, tmp_path):
+def test_the_next_start_reports_an_oom_kill(team, small_group: Path):
     """A single process has no other rank that could report it."""
-    limit = next(path for name in ("memory.max", "memory.limit_in_bytes") if (path := small_group / name).exists())
-    limit.write_text(str(1500 << 20))
-    into_group = ["sh", "-c", f'echo $$ > {small_group}/cgroup.procs && exec "$@"', "sh"]
     one = [*TINY, "--trainer.max_steps", "3", "--trainer.num_sanity_val_steps", "0", "--ckpt_path", "last"]
 
     def started(*options):
-        command = [*into_group, sys.executable, str(REPOSITORY / "train.py"), "fit", *one, *options, "--run_name", "a"]
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 240}
-        return subprocess.run(command, cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, **output)
+        within = ["-m", "tests.support.ranks.in_group", str(small_group)]
+        run = team(*within, "fit", *one, *options, name="a", processes=1)
+        return run.end(240), run.logs[0]
 
-    first = started(*memory_fault("KilledFor", group=small_group, step=1, process=0))
-    assert first.returncode == -signal.SIGKILL, first.stdout
-    second, third = started(), started()
-    assert second.returncode == third.returncode == 0, (second.stdout, third.stdout)
+    first, printed = started(*memory_fault("KilledFor", group=small_group, step=1, process=0))
+    assert first == [-signal.SIGKILL], printed
     words = "the last start of this run did not end by itself"
-    assert words in second.stdout and "killer has ended 1 process(es) of this container or job since" in second.stdout
-    assert "memory ran out at 1.46 GiB" in second.stdout and words not in first.stdout + third.stdout
+    assert words not in printed
+    (second, reported), (third, silent) = started(), started()
+    assert second == third == [0], (reported, silent)
+    assert words in reported and "killer has ended 1 process(es) of this container or job since" in reported
+    assert "memory ran out at 0.39 GiB" in reported and words not in silent

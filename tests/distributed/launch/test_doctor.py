@@ -126,7 +126,8 @@ def doctors_of_machines(machines, forge, tmp_path):
                 "LOCKSTEP_DEBUG": "",
             }  # fmt: skip
             output, errors = tmp_path / f"output-{rank}", tmp_path / f"errors-{rank}"
-            output.unlink(missing_ok=True)
+            for file in (output, errors):
+                file.unlink(missing_ok=True)
             program = ["-m", "tests.support.ranks.on_machine", name, str(errors)]
             pids.append(forge.start([*program, "doctor", "--json", *arguments], environment, tmp_path, output))
         deadline = time.monotonic() + TIMEOUT

@@ -32,7 +32,7 @@ def test_faults_reach_one_process(team):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a process when its parent ends")
 def test_no_process_outlives_the_tests(tmp_path):
     """The end of the tests, also by SIGKILL, closes the pipe of the requests."""
-    forge, output = ForkServer(), tmp_path / "output.log"
+    forge, output = ForkServer(preload=False), tmp_path / "output.log"
     try:
         process = psutil.Process(forge.start(["fit", *TINY], os.environ, tmp_path, output))
         while not output.exists():

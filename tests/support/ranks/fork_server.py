@@ -4,7 +4,7 @@ A process that has imported everything reads requests on its standard input, one
 for each: `{"arguments": [...], "environment": {...}, "folder": "...", "output": "..."}`. Arguments that begin with
 `-m` name a module that runs in place of train.py. It answers with
 `{"started": pid, "output": "..."}` and, when a child has ended, `{"ended": pid, "code": exit code}`, negative for a
-signal. `{"ready": pid}` is its first message.
+signal. `{"ready": pid}` is its first message. With the argument `bare` it imports nothing first.
 """
 
 import atexit
@@ -131,7 +131,8 @@ def leave() -> None:
 
 if __name__ == "__main__":
     atexit.register(leave)  # before the imports, whose exit functions come first then
-    preload()
+    if sys.argv[1:] != ["bare"]:
+        preload()
     _say({"ready": os.getpid()})
     request = serve()
     if request is not None:

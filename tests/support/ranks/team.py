@@ -37,12 +37,13 @@ class ForkServer:
     Args:
         gpus: whether it sees the GPUs, which libraries look for when they are imported. It must not use them: CUDA does
             not survive a fork. So torch asks the driver's management library for their number.
+        preload: whether it imports what runs need; otherwise each of its children does.
     """
 
-    def __init__(self, gpus: bool = False) -> None:
+    def __init__(self, gpus: bool = False, preload: bool = True) -> None:
         seen = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.ranks.fork_server"],
+            [sys.executable, "-m", "tests.support.ranks.fork_server", *([] if preload else ["bare"])],
             cwd=REPOSITORY,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **seen},
             stdin=subprocess.PIPE,

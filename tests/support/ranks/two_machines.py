@@ -1,17 +1,24 @@
 """Starts torchrun on two hosts."""
 
-import sys
+import os
 from pathlib import Path
 
 from benchmarks.network.machines import Machines
 from tests.conftest import REPOSITORY
+from tests.support.ranks.team import FORKED_TORCHRUN, ForkServer
 
 
-def torchrun(machines: Machines, folder: Path, *options: str) -> None:
-    """Start train.py on both machines, as on two nodes; their logs are `node-0.log` and `node-1.log`."""
-    for node in (0, 1):
-        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)]
-        command += ["--nproc-per-node", "1", "--master-addr", machines.addresses[0], "--master-port", "29511"]
-        command += [str(REPOSITORY / "train.py"), "fit", *options]
+def torchrun(forge: ForkServer, machines: Machines, folder: Path, *options: str) -> list[int]:
+    """Fork a torchrun of train.py on both machines, as on two nodes, and return their numbers.
+
+    Their logs are `node-0.log` and `node-1.log`.
+    """
+    variables = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    started = []
+    for node, name in enumerate(machines.names):
         log = folder / f"node-{node}.log"
-        machines.start(node, command, folder, log, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+        command = ["-m", "tests.support.ranks.on_machine", name, str(log), *FORKED_TORCHRUN]
+        command += ["--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "1"]
+        command += ["--master-addr", machines.addresses[0], "--master-port", "29511"]
+        started.append(forge.start([*command, str(REPOSITORY / "train.py"), "fit", *options], variables, folder, log))
+    return started
