@@ -118,7 +118,7 @@ class Cluster:
         while (job := self.job(number))["JobState"] not in ENDED:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"job {number} is {job['JobState']} after {timeout:.0f} s")
-            time.sleep(0.1)
+            time.sleep(0.5)
         return job
 
     # -- daemons -----------------------------------------------------------------------------------------------------
