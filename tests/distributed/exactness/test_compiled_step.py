@@ -5,7 +5,7 @@ import pytest
 from tests.distributed.exactness.test_exactness import EXACT, same_series
 from tests.support.device.traced import count_graphs
 
-STEPS = ["--trainer.limit_val_batches", "0", "--threads", "1"]
+STEPS = ["--trainer.max_steps", "8", "--trainer.limit_val_batches", "0", "--threads", "1"]
 
 
 @pytest.mark.slow

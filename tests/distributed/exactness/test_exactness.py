@@ -27,17 +27,17 @@ def same_series(one, other, metric="train/loss", tolerance=1e-5):
 
 
 @pytest.mark.parametrize("launcher", ["torchrun's variables", slow("lightning")])
-def test_one_and_two_processes_train_the_same(lockstep, launch, team, launcher):
+def test_one_and_two_processes_train_the_same(lockstep, team, launcher):
     alone = lockstep("fit", *EXACT, name="alone")
     assert sorted(alone.series("train/loss")) == list(range(1, 21))
     if launcher == "lightning":  # as a user without a launcher starts them
         accumulated = lockstep("fit", *EXACT, "--data.init_args.micro_batch_size", "4", name="accumulated")
         assert "x 4 accumulation steps" in (accumulated.folder / "train.log").read_text()
         same_series(accumulated, alone)
-        pair = launch("fit", *EXACT, name="pair", processes=2)
+        pair = team("fit", *EXACT, "--trainer.devices", "2", "--trainer.strategy", "ddp", name="pair", processes=1)
     else:
         pair = team("fit", *EXACT, name="pair", processes=2)
-        assert pair.end() == [0, 0], pair.output
+    assert set(pair.end(150)) == {0}, pair.output
     assert "= 2 ranks x 8 samples" in pair.output
     same_series(pair, alone)
     ours, theirs = pair.series("val/ndcg@10"), alone.series("val/ndcg@10")
@@ -77,24 +77,19 @@ def test_a_run_of_one_rank_resumes_on_two(lockstep, team):
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("attention", ["standard", "hstu"])
-def test_a_run_with_gated_layers_goes_on_with_two_processes(lockstep, team, attention):
-    layers = {"residual": "gated_mhc", "feed_forward": "swiglu", "sinkhorn_iterations": 3}
-    assert_resumes_on_two_ranks(lockstep, team, {"attention": attention, **layers})
+GATED = {"residual": "gated_mhc", "feed_forward": "swiglu", "sinkhorn_iterations": 3}
+WINDOWS = ["--data.init_args.max_length", "8", "--data.init_args.windows", "random"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attention", ["time_interval", "hstu"])
-def test_a_run_with_request_time_goes_on_with_two_processes(lockstep, team, attention):
-    network = {"attention": attention, "time_buckets": "log", "request_time": "true"}
-    assert_resumes_on_two_ranks(lockstep, team, network, "--best_checkpoint.monitor", "val/request_time/ndcg@10")
-
-
-@pytest.mark.slow
-def test_a_run_with_random_windows_goes_on_with_two_processes(lockstep, team):
-    windows = ["--data.init_args.max_length", "8", "--data.init_args.windows", "random"]
-    assert_resumes_on_two_ranks(lockstep, team, {}, *windows)
+@pytest.mark.parametrize(
+    ("layers", "data"),
+    [({"attention": "hstu", **GATED}, []), ({"attention": "time_interval"}, WINDOWS)],
+    ids=["hstu-gated", "time_interval-random windows"],
+)
+def test_a_run_with_request_time_goes_on_with_two_processes(lockstep, team, layers, data):
+    network = {"time_buckets": "log", "request_time": "true", **layers}
+    assert_resumes_on_two_ranks(lockstep, team, network, *data, "--best_checkpoint.monitor", "val/request_time/ndcg@10")
 
 
 def assert_resumes_on_two_ranks(lockstep, team, settings, *options):
@@ -231,16 +226,16 @@ def test_the_same_number_of_processes_trains_the_same_to_the_bit(team):
 @pytest.mark.slow
 def test_three_processes_resume_to_the_bit(team):
     """On more than two the order of a sum matters, and DDP by itself changes it after the first step of a start."""
-    options = [*EXACT, "--data.init_args.batch_size", "18", "--model.init_args.dropout", "0.2"]
+    options = [*EXACT, "--data.init_args.batch_size", "18", "--trainer.max_steps", "14"]  # 12 steps an epoch
 
     def three(name, *more):
         run = team("fit", *options, *more, name=name, processes=3)
         assert run.end(120) == [0, 0, 0], run.output
         return run
 
-    uninterrupted = three("through")
-    three("stopped", "--trainer.max_steps", "7")
-    resumed = three("stopped", "--ckpt_path", "last")
+    uninterrupted = three("through", "--last_checkpoint.every_n_steps", "7", "--last_checkpoint.keep", "3")
+    resumed = three("resumed", "--ckpt_path", str(uninterrupted.folder / "checkpoints/last-2.ckpt"))
+    assert "resuming after step 7 " in resumed.output
     weights = [load_lazily(run.folder / "checkpoints/last.ckpt")["state_dict"] for run in (uninterrupted, resumed)]
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
 

@@ -54,14 +54,14 @@ def same(run, alone, metrics=METRICS, tolerance=1e-5):
 
 @pytest.mark.parametrize("training", TRAININGS)
 def test_any_number_of_ranks_trains_as_one_process_does(lockstep, team, shards, training):
-    options = [*TRAININGS[training], *CLIPPED, *steps(20)]
+    options = [*TRAININGS[training], *CLIPPED, *steps(8)]
     alone = lockstep("fit", *options, name="alone")
-    assert len(alone.series("train/loss")) == 20 and "val/ndcg@10" in (alone.folder / "metrics.jsonl").read_text()
+    assert len(alone.series("train/loss")) == 8 and "val/ndcg@10" in (alone.folder / "metrics.jsonl").read_text()
     if training == "bf16":  # FSDP rounds weights, which autocast also does
         pair = ended(team("fit", *options, *shards(), name="2", processes=2))
         same(pair, alone, ["train/loss"], 0.02)
         return
-    for processes in (2, 3):
+    for processes in (2, 3) if training == "sampled_softmax" else (2,):
         same(ended(team("fit", *options, *shards(), name=str(processes), processes=processes)), alone)
 
 
@@ -96,18 +96,19 @@ def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, for
     for process in range(2):
         begun.signal(process, signal.SIGKILL)
     begun.end(100)
-    runs = {processes: Run(straight.folder.parent / str(processes)) for processes in (1, 2, 3)}
+    numbers = (1, 2, 3) if form == "sharded" else (1, 2)
+    runs = {processes: Run(straight.folder.parent / str(processes)) for processes in numbers}
     for run in runs.values():
         shutil.copytree(begun.folder, run.folder)
     resumed = ["--ckpt_path", "last", *steps(12)]
     lockstep("fit", *options, *resumed, name="1")
-    for processes in (2, 3):
+    for processes in numbers[1:]:
         ended(team("fit", *sharded, *resumed, name=str(processes), processes=processes))
     assert runs[2].series("train/loss") == straight.series("train/loss"), "to the bit"
     equal_states(content(runs[2], form), content(straight, form))
     for run in (straight, *runs.values()):
         same(run, alone, ["train/loss", "train/gradient_norm"])
-    whole, sharded = content(alone, "full"), content(runs[3], form)
+    whole, sharded = content(alone, "full"), content(runs[numbers[-1]], form)
     assert whole["state_dict"].keys() == sharded["state_dict"].keys()
     torch.testing.assert_close(
         sharded["state_dict"]["encoder.items.weight"], whole["state_dict"]["encoder.items.weight"], rtol=0, atol=1e-3
@@ -116,9 +117,9 @@ def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, for
 
 def test_ranks_and_predictions_are_those_of_one_process(lockstep, team, shards):
     """Also the sampled protocol, coverage and previews."""
-    options = [*ADAGRAD, *CLIPPED, "--data.init_args.evaluation_batch_size", "7", *steps(12)]
+    options = [*ADAGRAD, *CLIPPED, "--data.init_args.evaluation_batch_size", "7", *steps(6)]
     options += ["--data.init_args.sampled_100", "true", "--model.init_args.beyond_accuracy", "true"]
-    run = ended(team("fit", *options, *shards(), name="a", processes=3))
+    run = ended(team("fit", *options, *shards(), name="a", processes=2))
     found = []
     for processes in (1, 3):
         for command in ("test", "predict"):

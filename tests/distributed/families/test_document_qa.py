@@ -1,4 +1,7 @@
-"""Document QA, with and without figures: training and metrics are the same on any world size."""
+"""Document QA, with and without figures: training and metrics are the same on any world size.
+
+Tests and predictions: test_document_reports.py.
+"""
 
 import json
 import signal
@@ -70,24 +73,6 @@ def test_a_killed_run_of_two_ranks_resumes_on_three(lockstep, team, options):
     seen = read(three.folder)
     assert {record["views"] > 0 for record in seen if record["samples"]} == {True, False}
     assert [] in [record["samples"] for record in seen], "a process without a sample took part"
-
-
-@pytest.mark.slow
-def test_tests_and_predictions_are_the_same_to_the_bit(lockstep, team, options):
-    settings = [*options(), "--model.evidence_questions", "4"]
-    lockstep("fit", *settings, name="run")
-    lockstep("test", *settings, name="run")
-    run = lockstep("predict", *settings, name="run")
-    alone, predicted = figures(run, "test/"), (run.folder / "predictions.jsonl").read_bytes()
-    (run.folder / "metrics.jsonl").unlink()
-    for command in ("test", "predict"):
-        three = team(command, *settings, name="run", processes=3)
-        assert three.end(120) == [0, 0, 0], three.output
-        assert three.survivors == []
-    same(alone, figures(three, "test/"), tolerance=0)
-    assert {"test/accuracy", "test/loss", "test/evidence_page_accuracy"} <= {name for _, name in alone}
-    assert (three.folder / "predictions.jsonl").read_bytes() == predicted
-    assert len(predicted.splitlines()) == 14
 
 
 @pytest.mark.slow
