@@ -78,6 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the kinds; run first the files that may take longest, so that none is left over when all others are done."""
     longest: dict[Path, float] = {}
     trainings: Counter[Path] = Counter()
+    cases = Counter(item.path for item in items)
     for item in items:
         folder = item.path.relative_to(KNOWN.parent).parts[0]
         if folder in KINDS:
@@ -86,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seconds = (float(limit.args[0]) if limit else 0.0) + 1000.0 * bool(item.get_closest_marker("distributed"))
         longest[item.path] = max(longest.get(item.path, 0.0), seconds)
         trainings[item.path] += "lockstep" in getattr(item, "fixturenames", ())
-    items.sort(key=lambda item: (-longest[item.path], -trainings[item.path]))
+    items.sort(key=lambda item: (-longest[item.path], -trainings[item.path], -cases[item.path]))
 
 
 def slow(*values: object) -> object:
