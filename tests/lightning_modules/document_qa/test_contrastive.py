@@ -1,7 +1,6 @@
 """Tests InfoNCE against explicit probabilities, and several processes against one."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ from torch.nn import functional as F
 
 from engine.optim.global_loss_mean import GlobalLossMean, LossSum
 from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
+from tests.distributed.conftest import forge, team  # noqa: F401  (fixtures)
 
 SIZE, MOST = 6, 3  # of the vectors; evidence pages of a question
 SCALE = torch.tensor([5.0])
@@ -153,27 +153,32 @@ def reference(symmetric):
     return [weight.detach() for weight in encoder.parameters()], gradients
 
 
-def train_together(process, processes, folder):
-    """Train as one of several processes, and write the result to a file."""
-    rendezvous = f"file://{folder}/rendezvous{processes}"
-    torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=process, world_size=processes)
+def train_together():
+    """Train as one of several processes, and write the result to a file of the working folder."""
+    torch.distributed.init_process_group("gloo")
+    process, processes = torch.distributed.get_rank(), torch.distributed.get_world_size()
     found = [train(process, processes, symmetric) for symmetric in (False, True)]
-    torch.save(found, Path(folder) / f"{process}.pt")
+    torch.save(found, f"{processes}-{process}.pt")
     torch.distributed.destroy_process_group()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", SHARES)
-def test_trains_the_same_on_any_number_of_processes(processes, tmp_path):
+def test_trains_the_same_on_any_number_of_processes(processes, team, tmp_path):  # noqa: F811
     """Compares weights and first gradients with a plain training on one process with an explicit loss."""
     if processes == 1:
         everyones = [[train(0, 1, symmetric) for symmetric in (False, True)]]
     else:
-        torch.multiprocessing.spawn(train_together, (processes, str(tmp_path)), nprocs=processes)
-        everyones = [torch.load(tmp_path / f"{process}.pt") for process in range(processes)]
+        ranks = team("-m", "tests.lightning_modules.document_qa.test_contrastive", name="a", processes=processes)
+        assert ranks.end() == [0] * processes, ranks.output
+        everyones = [torch.load(tmp_path / f"{processes}-{process}.pt") for process in range(processes)]
     for symmetric in (False, True):
         expected = reference(symmetric)
         for found in everyones:
             for kind, ours, theirs in zip(("weights", "gradients"), found[symmetric], expected, strict=True):
                 worst = max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
                 assert worst < 1e-5, (kind, symmetric, worst)
+
+
+if __name__ == "__main__":
+    train_together()

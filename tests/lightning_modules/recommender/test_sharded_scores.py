@@ -11,6 +11,7 @@ from lightning_modules.recommender import sharded_scores
 from lightning_modules.recommender.item_scores import ItemScores, best_items
 from lightning_modules.recommender.metrics import candidate_ranks, ranks
 from lightning_modules.recommender.sharded_scores import TableScores
+from tests.distributed.conftest import forge, team  # noqa: F401  (fixtures)
 
 RANKS, C = 3, 2
 
@@ -19,8 +20,10 @@ def whole_numbers(*shape, low, high, seed):
     return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def compare(rank, rendezvous):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=RANKS)
+def compare():
+    """Compare on each rank of a group."""
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
     mesh = init_device_mesh("cpu", (RANKS,))
     users, histories = (3, 1, 2)[rank], (2, 4, 0)[rank]
     for items, block_bytes in ((1, 1 << 20), (2, 1 << 20), (10, 1 << 20), (10, 3 * 4 * 2 * 3)):
@@ -56,5 +59,10 @@ def compare(rank, rendezvous):
 
 @pytest.mark.slow
 @pytest.mark.distributed
-def test_ranks_and_best_items_are_those_of_the_whole_table(tmp_path):
-    torch.multiprocessing.spawn(compare, (str(tmp_path / "rendezvous"),), nprocs=RANKS)
+def test_ranks_and_best_items_are_those_of_the_whole_table(team):  # noqa: F811
+    ranks = team("-m", "tests.lightning_modules.recommender.test_sharded_scores", name="a", processes=RANKS)
+    assert ranks.end() == [0] * RANKS, ranks.output
+
+
+if __name__ == "__main__":
+    compare()
