@@ -2,7 +2,6 @@
 
 import os
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -74,13 +73,12 @@ def test_a_peer_has_the_losses_of_ours(peer, ours, interactions):
 @pytest.mark.distributed
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("peer", PEERS)
-def test_on_two_processes_it_has_them_too(peer, full_rows):
+def test_on_two_processes_it_has_them_too(peer, full_rows, server):
     """Ours has the same on two as on one: tests/distributed/exactness/test_exactness.py."""
     alone = losses_of(peer, full_rows)
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    spawn = get_context("spawn")
-    results = spawn.Queue()
-    both = [spawn.Process(target=member, args=(peer, full_rows, rank, store.port, results)) for rank in range(2)]
+    results = server.Queue()
+    both = [server.Process(target=member, args=(peer, full_rows, rank, store.port, results)) for rank in range(2)]
     try:
         for process in both:
             process.start()

@@ -40,6 +40,7 @@ def test_a_stack_belongs_to_its_innermost_row(places, row):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_sides")
 def test_a_bare_loop_has_no_engine(capsys):
     profiles = measure(steps=60, sides={"bare": partial(bare, batch_size=8)})
     found = profiles["bare"]

@@ -19,9 +19,10 @@ def test_the_tower_is_as_described():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_sides")
 def test_turns_of_one_and_of_two_processes(capsys):
     sides = {"bare": partial(bare, batch_size=8), "engine": partial(engine, batch_size=8)}
-    turns = take_turns(sides, processes={"bare": 1, "engine": 2}, steps=3, repeats=2, apart="twice")
+    turns = take_turns(sides, processes={"bare": 1, "engine": 2}, steps=2, repeats=2, apart="twice", warm_up=2)
     assert {name: len(measured) for name, measured in turns.items()} == {"bare": 2, "engine": 2, "twice": 2}
     assert all(turn.cpu > 0 and turn.wall > 0 for measured in turns.values() for turn in measured)
     result = measurements._result("step", "A step", turns, compared_with="bare")

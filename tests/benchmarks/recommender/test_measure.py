@@ -39,6 +39,7 @@ def _fail() -> Work:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_sides")
 def test_turns_and_memory() -> None:
     measured = take_turns({"large": partial(_allocate, 200 * MIB), "sleeps": _sleep}, repeats=3)
     large, sleeps = measured["large"], measured["sleeps"]
@@ -52,6 +53,7 @@ def test_turns_and_memory() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_sides")
 def test_a_side_that_dies_is_named() -> None:
     with pytest.raises(RuntimeError, match="'broken' ended with exit code 7"), Side("broken", _fail):
         pass

@@ -33,6 +33,7 @@ def test_the_mixture_is_as_described():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_sides")
 def test_turns_of_all_layouts():
     found = packing.measure(repeats=1, sizes=TINY, steps=2)
     assert [side["name"] for side in found["sides"]] == list(packing.LAYOUTS)

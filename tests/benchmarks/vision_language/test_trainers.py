@@ -90,6 +90,7 @@ def _tokens(tokens, data):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_sides")
 def test_turns_of_the_peer_and_of_ours():
     sides = {name: body for name, body in trainers.sides_of(TINY).items() if name in (trainers.PEER, *trainers.GOALS)}
     found = trainers.measure(repeats=1, sizes=TINY, steps=2, sides=sides)
@@ -101,6 +102,7 @@ def test_turns_of_the_peer_and_of_ours():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_sides")
 def test_the_parts_of_a_step_are_the_whole_step():
     found = step_parts.measure(repeats=2, sizes=TINY, steps=2, layouts={"packed": Layout(packed=True)})
     for side in found["sides"]:
