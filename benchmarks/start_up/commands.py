@@ -74,15 +74,15 @@ def start(arguments: list[str], folder: Path, timeout: float = 300) -> Start:
     return Start(cpu, wall, 0)
 
 
-def measure(repeats: int, commands: dict[str, list[str]] | None = None) -> dict[str, Any]:
-    """Measure all commands in turns, after a turn that fills the file caches."""
+def measure(repeats: int, commands: dict[str, list[str]] | None = None, warm_up: int = 1) -> dict[str, Any]:
+    """Measure all commands in turns, after `warm_up` turns that fill the file caches."""
     commands = commands or COMMANDS
     taken: dict[str, list[Start]] = {name: [] for name in commands}
-    for turn in range(repeats + 1):
+    for turn in range(warm_up + repeats):
         for name, arguments in in_order(commands.items(), turn):
             with TemporaryDirectory() as folder:
                 one = start(arguments, Path(folder))
-            if turn:
+            if turn >= warm_up:
                 taken[name].append(one)
     sides = [{"name": name, **{key: [getattr(one, key) for one in starts] for key in Start._fields}}
              for name, starts in taken.items()]  # fmt: skip
