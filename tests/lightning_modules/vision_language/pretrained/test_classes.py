@@ -1,4 +1,4 @@
-"""Tests that each class trains as a plain loop of transformers, resumes bit-identically, and is exported."""
+"""Tests that each class trains and answers as a plain loop of transformers, resumes bit-identically, is exported."""
 
 import json
 
@@ -10,13 +10,14 @@ from torch.nn import functional as F
 from datamodules.vision_language.pretrained.processor import ModelProcessor
 from tests.distributed.conftest import forge, team  # noqa: F401  (fixtures)
 from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
-from tests.tiers import slow
 
 QUESTION, COLOURS = "what colour is the square?", {"red": (220, 30, 30), "green": (30, 180, 40), "blue": (30, 40, 220)}
 SIZES = [(56, 56), (90, 40), (40, 70), (56, 30), (28, 28)]
 RATE = 0.001
 RESUMED = ("llava", "qwen2_5_vl")
 """Classes of the fast tier. They show that a run resumes; the others resume by the same code."""
+CONVERSED = tuple(name for name in CLASSES if name != "llava")
+"""Classes with a conversation on one process; llava has it on two."""
 
 
 @pytest.fixture(scope="module")
@@ -169,17 +170,16 @@ def predicted(run):
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of transformers' PaliGemma
-@pytest.mark.parametrize("name", [name if name in RESUMED else slow(name) for name in CLASSES])
+@pytest.mark.parametrize("name", RESUMED)
 def test_it_trains_as_a_plain_loop_and_resumes_and_is_exported(name, directory, chats, lockstep, tmp_path):
     settings = options(directory(name), chats)
     through = lockstep("fit", *settings, "--trainer.max_steps", "4", name="through")
     losses = list(through.series("train/loss").values())
     assert losses == pytest.approx(plain_losses(directory(name), chats, 4), abs=1e-5)
 
-    if name in RESUMED:
-        lockstep("fit", *settings, "--trainer.max_steps", "2", name="stopped")
-        resumed = lockstep("fit", *settings, "--trainer.max_steps", "4", "--ckpt_path", "last", name="stopped")
-        assert list(resumed.series("train/loss").values()) == losses
+    lockstep("fit", *settings, "--trainer.max_steps", "2", name="stopped")
+    resumed = lockstep("fit", *settings, "--trainer.max_steps", "4", "--ckpt_path", "last", name="stopped")
+    assert list(resumed.series("train/loss").values()) == losses
 
     run = lockstep("predict", name="through")
     lockstep("export", "--output", str(tmp_path / "whole"), name="through")
@@ -219,36 +219,55 @@ def plain_conversation(model, processor, record, chats):
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of transformers' PaliGemma
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_conversation_is_answered_as_by_a_plain_loop(name, directory, chats, conversations, lockstep, tmp_path):
-    lockstep("fit", *options(directory(name), chats), "--trainer.max_steps", "2", name="a")
-    run = lockstep("predict", "--data.init_args.questions", str(conversations), name="a")
+def assert_answers_are_plain(run, whole, conversations, chats):
+    """Compare the predictions of a run with those of a plain loop around its exported model."""
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     records = json.loads(conversations.read_text())
     assert [line["question"] for line in lines] == [record["question"] for record in records]
-    if name == "paligemma":  # its prompt has no turns
-        assert [line["answer"] for line in lines[:-1]] == [None] * 7 and lines[-1]["answer"] is not None
-        assert all(len(line["answers"]) == 1 and "turn" in line["why"] for line in lines[:-1])
-        return
-    lockstep("export", "--output", str(tmp_path / "whole"), name="a")
-    model, processor = load(tmp_path / "whole")
+    model, processor = load(whole)
     expected = [plain_conversation(model, processor, record, chats) for record in records]
     assert [line.get("answers", [line["answer"]]) for line in lines] == expected
     assert [line["answer"] for line in lines] == [found[-1] for found in expected]
 
 
 @pytest.mark.slow
-def test_conversations_on_two_processes(directory, chats, conversations, lockstep, team):  # noqa: F811
-    lockstep("fit", *options(directory("llava"), chats), "--trainer.max_steps", "2", name="a")
-    found = []
-    for processes in (1, 2):
-        asked = ["--data.init_args.questions", str(conversations)]
-        run = team("predict", *options(directory("llava"), chats), *asked, name="a", processes=processes)
-        assert run.end() == [0] * processes, run.output
-        found.append((run.folder / "predictions.jsonl").read_text())
-    assert found[0] == found[1] and len(found[0].splitlines()) == 8
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of transformers' PaliGemma
+@pytest.mark.parametrize("name", CONVERSED)
+def test_it_trains_and_converses_as_a_plain_loop(name, directory, chats, conversations, lockstep, tmp_path):
+    through = lockstep("fit", *options(directory(name), chats), "--trainer.max_steps", "3", name="a")
+    losses = list(through.series("train/loss").values())
+    assert losses == pytest.approx(plain_losses(directory(name), chats, 3), abs=1e-5)
+
+    lockstep("export", "--output", str(tmp_path / "whole"), name="a")
+    run = lockstep("predict", "--data.init_args.questions", str(conversations), name="a")
+    if name != "paligemma":
+        assert_answers_are_plain(run, tmp_path / "whole", conversations, chats)
+        return
+    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    assert [line["answer"] for line in lines[:-1]] == [None] * 7 and lines[-1]["answer"] is not None
+    assert all(len(line["answers"]) == 1 and "turn" in line["why"] for line in lines[:-1]), "its prompt has no turns"
+    assert answers(tmp_path / "whole", chats) == predicted(lockstep("predict", name="a"))
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_two_processes_train_and_converse_as_one(directory, chats, conversations, lockstep, team, tmp_path):  # noqa: F811
+    """Each rank computes a micro-batch of two chats; some have no image, on one rank alone."""
+    settings = [*options(directory("llava"), chats), "--data.init_args.micro_batch_size", "2"]
+    steps = ["--trainer.max_steps", "3"]
+    one = lockstep("fit", *settings, *steps, name="one").series("train/loss")
+    two = team("fit", *settings, *steps, name="two")
+    assert two.end() == [0, 0], two.output
+    assert list(two.series("train/loss").values()) == pytest.approx(list(one.values()), abs=1e-5)
+
+    settings += ["--data.init_args.questions", str(conversations)]
+    run = lockstep("predict", *settings, name="one")
+    alone = (run.folder / "predictions.jsonl").read_text()
+    lockstep("export", "--output", str(tmp_path / "whole"), name="one")
+    assert_answers_are_plain(run, tmp_path / "whole", conversations, chats)
+    both = team("predict", *settings, name="one")
+    assert both.end() == [0, 0], both.output
+    assert (both.folder / "predictions.jsonl").read_text() == alone and len(alone.splitlines()) == 8
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")  # peft uses it
@@ -287,19 +306,3 @@ def test_adapters_over_weights_of_an_earlier_stage_are_exported_merged_only(dire
         lockstep("export", "--output", str(tmp_path / "adapters"), name="second")
     lockstep("export", "--merge", "--output", str(tmp_path / "whole"), name="second")
     assert answers(tmp_path / "whole", chats) == predicted(run)
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(directory, chats, lockstep, team):  # noqa: F811
-    """Each rank computes a micro-batch of two chats; some have no image, on one rank alone."""
-    settings = [
-        *options(directory("llava"), chats),
-        "--trainer.max_steps",
-        "3",
-        "--data.init_args.micro_batch_size",
-        "2",
-    ]
-    one = lockstep("fit", *settings, name="one").series("train/loss")
-    two = team("fit", *settings, name="two")
-    assert two.end() == [0, 0], two.output
-    assert list(two.series("train/loss").values()) == pytest.approx(list(one.values()), abs=1e-5)
