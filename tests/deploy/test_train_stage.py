@@ -1,13 +1,12 @@
 """Runs deploy/train_stage.sh in bash, and reads deploy/train_stage.bat, since there is no cmd."""
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
+from commands.cli.main import main
 from tests.conftest import REPOSITORY
 
 SCRIPT = REPOSITORY / "deploy/train_stage.sh"
@@ -81,14 +80,18 @@ def test_unsupported_settings_are_reported_and_nothing_starts(start, tmp_path, a
 @pytest.mark.slow
 @needs_bash
 @pytest.mark.parametrize("stage", STAGES)
-def test_train_py_takes_what_the_script_gives_it(stage, tmp_path):
-    """The real one, parsed to the end; an option that there is not is its exit code."""
-    environment = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
-    command = ["bash", str(SCRIPT), "--stage", stage, "--devices", "2", "--print_config"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "class_path: lightning_modules.vision_language.module.VisionLanguageModel" in done.stdout
-    assert re.search(r"^  devices: .?2.?$", done.stdout, flags=re.MULTILINE)
+def test_train_py_takes_what_the_script_gives_it(start, stage, tmp_path, monkeypatch, capsys):
+    """The arguments, parsed to the end; an option that there is not is its exit code."""
+    assert start("--stage", stage, "--devices", "2", "--print_config").returncode == 7
+    _, program, *arguments = (tmp_path / "noted").read_text().splitlines()
+    assert program == f"{tmp_path / 'the repository'}/train.py"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main([argument.replace(str(tmp_path / "the repository"), str(REPOSITORY)) for argument in arguments])
+    output = capsys.readouterr()
+    assert not end.value.code, output.err
+    assert "class_path: lightning_modules.vision_language.module.VisionLanguageModel" in output.out
+    assert re.search(r"^  devices: .?2.?$", output.out, flags=re.MULTILINE)
 
 
 def test_the_windows_script_says_the_same():
