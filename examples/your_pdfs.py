@@ -29,9 +29,9 @@ def write_documents(folder: Path, number: int = 40) -> None:
     for sheet in range(number):
         canvas = Canvas(str(folder / "files" / f"sheet-{sheet}.pdf"), pagesize=(300, 200), invariant=1)
         canvas.drawString(20, 170, f"Data sheet of plant {sheet}")
-        for place, part in enumerate(PARTS):
+        for line, part in enumerate(PARTS):
             material = chance.choice(MATERIALS)
-            canvas.drawString(20, 140 - 25 * place, f"The {part} is made of {material}.")
+            canvas.drawString(20, 140 - 25 * line, f"The {part} is made of {material}.")
             question = {"id": len(lines), "document": f"sheet-{sheet}.pdf", "question": f"What is the {part} made of?"}
             lines.append({**question, "options": MATERIALS, "answer": material, "evidence_pages": [1]})
         canvas.save()

@@ -43,8 +43,8 @@ def write_pictures(folder: Path, number: int = 200) -> None:
     chance = random.Random(1)
     for shape in ("disc", "frame", "cross"):
         (folder / "train" / shape).mkdir(parents=True, exist_ok=True)
-        for place in range(number):
-            draw(shape, chance).save(folder / "train" / shape / f"{place}.png")
+        for index in range(number):
+            draw(shape, chance).save(folder / "train" / shape / f"{index}.png")
 
 
 def lockstep(*arguments: str) -> None:

@@ -17,7 +17,7 @@ def text_of_sheet(sheet: Sheet) -> str:
     """Return the sheet with aligned columns."""
     lines = [("", *sheet.headings), *((row.name, *map(_text, row.cells)) for row in sheet.rows)]
     # Each column is as wide as its longest cell, the heading included.
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     body = ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
     return "\n".join(["", sheet.title, *body, *([sheet.note] if sheet.note else [])])
 

@@ -35,8 +35,8 @@ class _Layer(nn.Module):
         self.tables: nn.Module = NaiveTimeTables(tables) if naive else tables
         self.attention: nn.Module = NaiveTimeAttention(attention) if naive else attention
 
-    def forward(self, x: Tensor, places: Tensor, times: Tensor, scale: Tensor) -> Tensor:
-        return self.attention(x, self.tables(places, times, scale))
+    def forward(self, x: Tensor, positions: Tensor, times: Tensor, scale: Tensor) -> Tensor:
+        return self.attention(x, self.tables(positions, times, scale))
 
 
 def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
@@ -44,8 +44,8 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     sizes, device = TINY if setting.tiny else REALISTIC, setting.device
     torch.manual_seed(1)
     history = full_batch(sizes, device).history
-    places = torch.arange(sizes.length, device=device).expand(sizes.batch, -1)
-    inputs = places, history.times, history.time_scale
+    positions = torch.arange(sizes.length, device=device).expand(sizes.batch, -1)
+    inputs = positions, history.times, history.time_scale
     x = torch.randn((sizes.batch, sizes.length, sizes.hidden_size), device=device, requires_grad=True)
     gradient = torch.randn_like(x)
     parts = (

@@ -77,21 +77,21 @@ def table(found: dict[str, Any]) -> Table:
 def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
     """Return (index of a page, a sentence of it without 40 % of its words), for at most 300 pages chosen by a seed."""
     queries = 0
-    for place in hash_permutation(len(pages), _SEED).tolist():
+    for index in hash_permutation(len(pages), _SEED).tolist():
         sentences = [
             words
-            for chunk in pages[place].chunks
+            for chunk in pages[index].chunks
             if chunk.kind == "text"
             for sentence in re.split(r"(?<=[.!?])\s+", chunk.text)
             if len(words := sentence.split()) in _WORDS
         ]
         if not sentences:
             continue
-        words = sentences[int(hash_permutation(len(sentences), _SEED, place)[0])]
-        kept = [word for word, drawn in zip(words, hash_uniform(_SEED, place, np.arange(len(words))), strict=True)
+        words = sentences[int(hash_permutation(len(sentences), _SEED, index)[0])]
+        kept = [word for word, drawn in zip(words, hash_uniform(_SEED, index, np.arange(len(words))), strict=True)
                 if drawn >= _DROPPED]  # fmt: skip
         if kept:
-            yield place, " ".join(kept)
+            yield index, " ".join(kept)
             queries += 1
         if queries == _QUERIES:
             return
@@ -103,8 +103,8 @@ def _ranks(pages: tuple[Page, ...]) -> tuple[list[int], float]:
     # Builds the index, which is not part of a query.
     bm25.scores(document, "")  # type: ignore[arg-type]
     start = time.perf_counter()
-    for place, text in pseudo_queries(pages):
+    for index, text in pseudo_queries(pages):
         scores = bm25.scores(document, text)  # type: ignore[arg-type]
         # A tie counts for the page.
-        ranks.append(1 + int((scores > scores[place]).sum()))
+        ranks.append(1 + int((scores > scores[index]).sum()))
     return ranks, time.perf_counter() - start

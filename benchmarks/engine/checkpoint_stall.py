@@ -74,23 +74,23 @@ def rows(megabytes: Sequence[int] = (10, 100, 500, 2000), repeats: int = 5, fold
         RuntimeError: a checkpoint could not be saved; the reason is printed.
     """
     measured = []
-    with TemporaryDirectory(dir=folder) as place:
-        _require_room(Path(place), max(megabytes))
+    with TemporaryDirectory(dir=folder) as measured_folder:
+        _require_room(Path(measured_folder), max(megabytes))
         for size in megabytes:
             turns = repeats if size < 1000 else min(repeats, 3)
-            measured += _of_size(Path(place), size, turns)
+            measured += _of_size(Path(measured_folder), size, turns)
     return measured
 
 
-def _of_size(place: Path, size: int, repeats: int) -> list[Stall]:
+def _of_size(folder: Path, size: int, repeats: int) -> list[Stall]:
     taken: dict[str, list[tuple[float, float, int]]] = {way: [] for way in WAYS}
     with ExitStack() as stack:
-        sides = {way: stack.enter_context(_Side(way, size, place / "measured.ckpt")) for way in WAYS}
+        sides = {way: stack.enter_context(_Side(way, size, folder / "measured.ckpt")) for way in WAYS}
         # The first turn warms up; its memory counts, as a copy is allocated there.
         for turn in range(repeats + 1):
             for way, side in in_order(sides.items(), turn):
                 taken[way].append(side.save(turn))
-    where = file_system(place)
+    where = file_system(folder)
     stalls = []
     for way, measured in taken.items():
         stall, whole = ([1e3 * turn[column] for turn in measured[1:]] for column in (0, 1))
@@ -127,19 +127,19 @@ def _serve(connection: Connection, way: str, megabytes: int, path: Path) -> None
         connection.send(_save(plugin, _checkpoint(megabytes, turn), path))
 
 
-def _require_room(place: Path, megabytes: int) -> None:
+def _require_room(folder: Path, megabytes: int) -> None:
     # 20 % more than the tensors: the file's structure, and room for the system.
-    needed, there = 1.2e6 * megabytes, shutil.disk_usage(place).free
+    needed, there = 1.2e6 * megabytes, shutil.disk_usage(folder).free
     if there < needed:
         raise OSError(
-            f"{place} has {there / 1e6:,.0f} MB left, and a checkpoint of {megabytes:,} MB needs {needed / 1e6:,.0f}: "
+            f"{folder} has {there / 1e6:,.0f} MB left, and a checkpoint of {megabytes:,} MB needs {needed / 1e6:,.0f}: "
             "make room, or let TMPDIR name a folder of another disk"
         )
 
 
-def file_system(place: Path) -> str:
+def file_system(folder: Path) -> str:
     """Return the file system of a folder, such as `ext4 on /dev/vda`; `tmpfs` is memory and not a disk."""
-    mounts = [one for one in psutil.disk_partitions(all=True) if place.resolve().is_relative_to(one.mountpoint)]
+    mounts = [one for one in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(one.mountpoint)]
     if not mounts:
         return sys.platform
     nearest = max(mounts, key=lambda one: len(one.mountpoint))

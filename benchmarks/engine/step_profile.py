@@ -45,7 +45,7 @@ ROWS = {
     "engine's module": ("engine/",),
     "other": ("",),
 }
-"""{row: parts of the places, `path:function`, that belong to it}. The first that fits counts."""
+"""{row: parts of the locations, `path:function`, that belong to it}. The first that fits counts."""
 
 
 class StepProfile(NamedTuple):
@@ -133,8 +133,8 @@ def row_of(frame: FrameType | None) -> str:
     """Return the row of the innermost frame of a stack that has one besides `other`."""
     while frame is not None:
         # The first row that fits counts, and "" fits any place, so every frame has a row.
-        place = f"{PurePath(frame.f_code.co_filename).as_posix()}:{frame.f_code.co_name}"
-        row = next(row for row, parts in ROWS.items() if any(part in place for part in parts))
+        location = f"{PurePath(frame.f_code.co_filename).as_posix()}:{frame.f_code.co_name}"
+        row = next(row for row, parts in ROWS.items() if any(part in location for part in parts))
         if row != "other":
             return row
         frame = frame.f_back

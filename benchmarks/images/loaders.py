@@ -94,11 +94,11 @@ def table(found: dict[str, Any]) -> Table:
 
 
 def _sides(folder: Path, number: int) -> Sides:
-    files = [folder / f"{place}.jpg" for place in range(number)]
+    files = [folder / f"{index}.jpg" for index in range(number)]
     # A few pictures under many names: the page cache holds all files, so disks are not measured.
     pictures = [jpeg(*_SIZE, seed) for seed in range(8)]
-    for place, file in enumerate(files):
-        file.write_bytes(pictures[place % len(pictures)])
+    for index, file in enumerate(files):
+        file.write_bytes(pictures[index % len(pictures)])
     labels = np.zeros(number, np.int64)
     classifier = ImageDataset(FileImages(files, labels, (3, 224, 224), folder), random=True)
     return Sides(classifier, _ChatImages(files, 1), _ChatImages(files, 2))

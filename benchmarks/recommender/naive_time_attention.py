@@ -38,12 +38,12 @@ class NaiveTimeTables(nn.Module):
 
     @override
     def forward(
-        self, places: Tensor, times: Tensor, time_scale: Tensor, query_times: Tensor | None = None
+        self, positions: Tensor, times: Tensor, time_scale: Tensor, query_times: Tensor | None = None
     ) -> NaiveTimeContext:
         intervals = self.intervals(times, time_scale, query_times)
         return NaiveTimeContext(
-            self.dropout(self.position_keys(places)),
-            self.dropout(self.position_values(places)),
+            self.dropout(self.position_keys(positions)),
+            self.dropout(self.position_values(positions)),
             self.dropout(self.interval_keys(intervals)),
             self.dropout(self.interval_values(intervals)),
         )
@@ -60,13 +60,13 @@ class NaiveTimeAttention(nn.Module):
     def forward(self, x: Tensor, context: NaiveTimeContext) -> Tensor:
         """Map [B, L, C] to [B, L, C]."""
         parts = (*self.projection(x).chunk(3, -1), *context)
-        query, key, value, place_key, place_value, near_key, near_value = (self._split(part) for part in parts)
+        query, key, value, position_key, position_value, near_key, near_value = (self._split(part) for part in parts)
         # [B, H, L, L]; the last term multiplies each query with its own L interval vectors, [B, H, L, L, D].
-        scores = query @ key.mT + query @ place_key.mT + (near_key @ query.unsqueeze(-1)).squeeze(-1)
+        scores = query @ key.mT + query @ position_key.mT + (near_key @ query.unsqueeze(-1)).squeeze(-1)
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
         scores = (scores / math.sqrt(query.shape[-1])).masked_fill(later, -torch.inf)
         weights = self.dropout(scores.softmax(-1))
-        mixed = weights @ value + weights @ place_value + (weights.unsqueeze(-2) @ near_value).squeeze(-2)
+        mixed = weights @ value + weights @ position_value + (weights.unsqueeze(-2) @ near_value).squeeze(-2)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _split(self, part: Tensor) -> Tensor:

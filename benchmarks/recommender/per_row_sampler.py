@@ -63,16 +63,16 @@ class PerRowSampler:
         times = np.zeros(self.length, np.int64)
         # Made for each row again, as in the public codes.
         known = set(user.items)
-        target, place = user.items[-1], self.length - 1
+        target, position = user.items[-1], self.length - 1
         for item, time in zip(reversed(user.items[:-1]), reversed(user.times[:-1]), strict=True):
-            items[place], targets[place], times[place] = item, target, time
+            items[position], targets[position], times[position] = item, target, time
             if self.negatives:
-                negatives[place] = self._unknown(known)
+                negatives[position] = self._unknown(known)
             target = item
-            place -= 1
-            if place < 0:
+            position -= 1
+            if position < 0:
                 break
-        first = place + 1
+        first = position + 1
         return Row(items, targets, negatives, self._intervals(times.tolist(), first, user.time_scale))
 
     def _unknown(self, known: set[int]) -> int:

@@ -31,11 +31,11 @@ def evaluate_each(
 @torch.no_grad()
 def _evaluate(model: PlainSASRec, case: Case, num_items: int, length: int, random: Random) -> tuple[int, list[int]]:
     items = np.zeros(length, np.int64)
-    place = length - 1
+    position = length - 1
     for item in reversed(case.history):
-        items[place] = item
-        place -= 1
-        if place < 0:
+        items[position] = item
+        position -= 1
+        if position < 0:
             break
     known = {*case.history, case.target}
     candidates = [case.target]

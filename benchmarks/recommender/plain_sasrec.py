@@ -36,12 +36,12 @@ class PlainSASRec(nn.Module):
     def forward(self, items: Tensor) -> Tensor:
         """Map items [B, L], padded with 0 on the left, to states [B, L, C]."""
         length = items.shape[1]
-        places = torch.arange(length, device=items.device)
+        positions = torch.arange(length, device=items.device)
         # [B, L, C]; the factor sqrt(C) is the paper's
-        x = self.dropout(self.items(items) * math.sqrt(self.items.embedding_dim) + self.positions(places))
-        hidden = (places > places.unsqueeze(1)) | (items == 0).unsqueeze(1)  # [B, queries, keys]
+        x = self.dropout(self.items(items) * math.sqrt(self.items.embedding_dim) + self.positions(positions))
+        hidden = (positions > positions.unsqueeze(1)) | (items == 0).unsqueeze(1)  # [B, queries, keys]
         # A padded position attends to itself: a row without any key would be NaN.
-        hidden &= places != places.unsqueeze(1)
+        hidden &= positions != positions.unsqueeze(1)
         for block in self.blocks:
             x = block(x, hidden)
         return self.norm(x)

@@ -49,14 +49,14 @@ def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: floa
     own_attention = TimeIntervalAttention(HIDDEN_SIZE, 1, dropout)
     tables: nn.Module = NaiveTimeTables(own_tables) if form == "naive" else own_tables
     attention: nn.Module = NaiveTimeAttention(own_attention) if form == "naive" else own_attention
-    places = torch.arange(length).expand(batch_size, length)
+    positions = torch.arange(length).expand(batch_size, length)
     # Requires a gradient, as the input of an inner layer does.
     x = torch.randn(batch_size, length, HIDDEN_SIZE, requires_grad=True)
     gradient = torch.randn_like(x)
 
     def work() -> Done:
         for _ in range(passes):
-            context = tables(places, history.times, history.time_scale)
+            context = tables(positions, history.times, history.time_scale)
             attention(x, context).backward(gradient)
             x.grad = None
             for module in (tables, attention):

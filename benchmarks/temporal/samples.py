@@ -33,11 +33,11 @@ def measure(repeats: int) -> dict[str, Any]:
     data.setup("fit")
     data.train_set[MicroBatchRequest(0, np.arange(_BATCH))]  # one-time work
     for turn in range(repeats):
-        places = range(turn * _SAMPLES, (turn + 1) * _SAMPLES)
-        tiny = _milliseconds(partial(data.synthesis.sample, Split.TRAIN, 0), places)
+        indices = range(turn * _SAMPLES, (turn + 1) * _SAMPLES)
+        tiny = _milliseconds(partial(data.synthesis.sample, Split.TRAIN, 0), indices)
         found["tiny"].append(tiny / _SAMPLES)
-        found["full"].append(_milliseconds(partial(full.sample, Split.TRAIN, 0), places) / _SAMPLES)
-        draws = np.array(places).reshape(-1, _BATCH)
+        found["full"].append(_milliseconds(partial(full.sample, Split.TRAIN, 0), indices) / _SAMPLES)
+        draws = np.array(indices).reshape(-1, _BATCH)
         rows = _milliseconds(lambda draw: data.train_set[MicroBatchRequest(0, draw)], draws)
         # Rows contain the synthesis, which has a line of its own.
         found["rows"].append((rows - tiny) / _SAMPLES)

@@ -58,8 +58,8 @@ class MixtureSamples:
         drawn = hash_uniform(index, 0)
         kind = CHAT_KINDS[int(np.searchsorted(np.cumsum([kind.share for kind in CHAT_KINDS]), drawn, side="right"))]
         images, question, answer = (
-            int(low + hash_integers(high - low + 1, index, place))
-            for place, (low, high) in enumerate((kind.images, kind.question, kind.answer), 1)
+            int(low + hash_integers(high - low + 1, index, stream))
+            for stream, (low, high) in enumerate((kind.images, kind.question, kind.answer), 1)
         )
         asked = " ".join(["<image>"] * images + [_words(index, 4, question)])
         messages = [Message(role="user", content=asked), Message(role="assistant", content=_words(index, 5, answer))]
@@ -117,5 +117,5 @@ class Mixture(VisionLanguageDataModule):
         return []
 
 
-def _words(index: int, place: int, number: int) -> str:
-    return " ".join(_WORDS[word] for word in hash_integers(len(_WORDS), index, place, np.arange(number)))
+def _words(index: int, stream: int, number: int) -> str:
+    return " ".join(_WORDS[word] for word in hash_integers(len(_WORDS), index, stream, np.arange(number)))

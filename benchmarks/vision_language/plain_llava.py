@@ -54,8 +54,8 @@ class PlainLlava(nn.Module):
             with torch.no_grad():
                 states = self.tower(pixel_values=pixels.float() / 127.5 - 1).last_hidden_state
             # [R, L, C] bool
-            places = (tokens == self.placeholder).unsqueeze(-1).expand_as(embeddings)
-            embeddings = embeddings.masked_scatter(places, self.projector(states).to(embeddings.dtype))
+            is_placeholder = (tokens == self.placeholder).unsqueeze(-1).expand_as(embeddings)
+            embeddings = embeddings.masked_scatter(is_placeholder, self.projector(states).to(embeddings.dtype))
         scores = self.language_model(inputs_embeds=embeddings, position_ids=positions, use_cache=False).logits
         return {"loss": F.cross_entropy(scores[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())}
 
@@ -79,9 +79,9 @@ class PlainChats(torch.utils.data.Dataset[PlainChat]):
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, place: int) -> PlainChat:
+    def __getitem__(self, position: int) -> PlainChat:
         # The engine's order: without it, sides would pad different samples together.
-        index = int(self.batches[place // self.batch_size][place % self.batch_size])
+        index = int(self.batches[position // self.batch_size][position % self.batch_size])
         item = self.examples.source.item(0, index)
         chat, _ = self.examples.encoder.chat(item, self.examples.source.name(index))
         tokens = torch.from_numpy(chat.tokens)

@@ -72,8 +72,8 @@ class RunLog(Callback):
                 handler.setFormatter(json_formatter)
         if not trainer.is_global_zero:
             return
-        place = f"[rank {rank}, local rank {trainer.local_rank}] " if trainer.world_size > 1 else ""
-        text_formatter = logging.Formatter(f"%(asctime)s %(levelname)-7s {place}%(message)s")
+        prefix = f"[rank {rank}, local rank {trainer.local_rank}] " if trainer.world_size > 1 else ""
+        text_formatter = logging.Formatter(f"%(asctime)s %(levelname)-7s {prefix}%(message)s")
         self._attach(LogFile(folder / "train.log"), logging.DEBUG, text_formatter)
         self._metrics = JsonlLogger(folder / "metrics.jsonl", lambda: self._progress(trainer), self._altered)
         for tracker in trainer.loggers:

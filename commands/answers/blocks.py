@@ -121,7 +121,7 @@ class Slider(NamedTuple):
     title: str
     field: str  # name of the field
     stops: Sequence[SliderStop]
-    place: int  # the stop of this answer
+    selected: int  # the stop of this answer
     note: str = ""
 
 

@@ -53,8 +53,8 @@ def _print_block(console: Console, block: AnswerBlock) -> None:
         console.print(table)
     elif isinstance(block, Table):
         table = RichTable(title=escape(title) or None, title_justify="left", box=None, pad_edge=False)
-        for place, name in enumerate(block.columns):
-            is_number = any(isinstance(row[place], (int, float)) for row in block.rows)
+        for index, name in enumerate(block.columns):
+            is_number = any(isinstance(row[index], (int, float)) for row in block.rows)
             table.add_column(escape(name), justify="right" if is_number else "left", overflow="fold")
         for row in block.rows:
             table.add_row(*(escape(cell) if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
@@ -65,7 +65,7 @@ def _print_block(console: Console, block: AnswerBlock) -> None:
             parts = [step, "" if mark.value is None else f"{mark.value:.4g} %"]
             console.print(RichText("  point of the answer: " + ", ".join(filter(None, parts))))
     elif isinstance(block, Slider):
-        console.print(RichText(f"{title}: {block.stops[block.place].label}", "dim"))
+        console.print(RichText(f"{title}: {block.stops[block.selected].label}", "dim"))
     elif isinstance(block, Pictures) and title:
         console.print(RichText(f"{title}:", "bold"))
         for picture in block.pictures:

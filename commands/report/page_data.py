@@ -96,20 +96,20 @@ def _times(metrics: MetricHistory, events: RunEvents) -> list[float]:
 
 def _series(metrics: MetricHistory, began: float) -> dict[str, Any]:
     """Return the series. Series with the same steps and times share them."""
-    places: dict[tuple[tuple[float, ...], tuple[float, ...]], int] = {}
+    axes: dict[tuple[tuple[float, ...], tuple[float, ...]], int] = {}
     series = {}
     for name, history in metrics.series.items():
         points = history.points()
         at = tuple(_tenth(point.step) for point in points), tuple(_tenth(point.time - began) for point in points)
         series[name] = {
-            "at": places.setdefault(at, len(places)),
+            "at": axes.setdefault(at, len(axes)),
             "width": history.width,
             "mean": [_short(point.mean) for point in points],
             **({} if history.width == 1 else {
                 "low": [_short(point.low) for point in points], "high": [_short(point.high) for point in points],
             }),
         }  # fmt: skip
-    return {"places": [{"step": steps, "time": times} for steps, times in places], "series": series}
+    return {"places": [{"step": steps, "time": times} for steps, times in axes], "series": series}
 
 
 def _tenth(value: float) -> float:

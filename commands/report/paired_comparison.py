@@ -86,7 +86,7 @@ def _compare_ranks(folders: Sequence[Path], found: Sequence[SavedRanks], cutoffs
     kept = [ranks.get(stage) for ranks in found]
     remedy = f"`{PROGRAM} {'test' if stage == 'test' else 'validate'} {{}}` writes ranks-{stage}.npz"
     missing = _missing(folders, found, [f"has {_files(ranks)}" for ranks in found], remedy)
-    places, runs, remarks = _comparable(names, kept, rank_problem, missing)
+    indices, runs, remarks = _comparable(names, kept, rank_problem, missing)
     if len(runs) < 2:
         return Comparison(remarks)
     from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
@@ -94,7 +94,7 @@ def _compare_ranks(folders: Sequence[Path], found: Sequence[SavedRanks], cutoffs
     table, first = gains(cutoffs), runs[0]
     where = "test" if first.header.stage == "test" else "validation"
     scored = ScoredRuns(
-        [names[place] for place in places], places, f"{where}, {len(first.users):,} users",
+        [names[index] for index in indices], indices, f"{where}, {len(first.users):,} users",
         [rank_classes(run.rank, table) for run in runs], table, "permutation test",
         first.header.protocol and f"{first.header.protocol}/",
     )  # fmt: skip
@@ -132,7 +132,7 @@ def _differing_users(names: Sequence[str], runs: Sequence["UserRanks"]) -> dict[
 def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | None]) -> Comparison:
     names, remedy = _names(folders), f"`{PROGRAM} test {{}}` writes {FILE}"
     missing = _missing(folders, found, ["has no answers"] * len(folders), remedy)
-    places, runs, remarks = _comparable(names, found, answer_problem, missing)
+    indices, runs, remarks = _comparable(names, found, answer_problem, missing)
     if len(runs) < 2:
         return Comparison(remarks)
     import numpy as np
@@ -146,7 +146,7 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | Non
     table = Gains((runs[0].metric.removeprefix("test/"),), values[:, None])
     is_binary = set(values.tolist()) <= {0.0, 1.0}
     scored = ScoredRuns(
-        [names[place] for place in places], places, f"test, {points.shape[1]:,} answers", list(classes), table,
+        [names[index] for index in indices], indices, f"test, {points.shape[1]:,} answers", list(classes), table,
         "exact McNemar test" if is_binary else "permutation test",
     )  # fmt: skip
     spread = points.max(0) - points.min(0)
@@ -174,19 +174,19 @@ def _comparable(
     problem_of: Callable[[Sequence[str], Any, Any], str],
     missing: Sequence[str],
 ) -> tuple[list[int], list[Any], list[str]]:
-    """Return places and contents of the runs that the first of them can be compared with, and a line on each other."""
-    places: list[int] = []
+    """Return indices and contents of the runs that the first of them can be compared with, and a line on each other."""
+    indices: list[int] = []
     remarks = []
-    for place, run in enumerate(found):
-        first = found[places[0]] if places else None
-        problem = missing[place] if run is None else ""
+    for index, run in enumerate(found):
+        first = found[indices[0]] if indices else None
+        problem = missing[index] if run is None else ""
         if run is None:
-            remarks.append(f"no paired test: {names[place]} {problem}")
-        elif first is not None and (problem := problem_of((names[places[0]], names[place]), first, run)):
+            remarks.append(f"no paired test: {names[index]} {problem}")
+        elif first is not None and (problem := problem_of((names[indices[0]], names[index]), first, run)):
             remarks.append(f"no paired test: {problem}")
         if not problem:
-            places.append(place)
-    return places, [found[place] for place in places], remarks
+            indices.append(index)
+    return indices, [found[index] for index in indices], remarks
 
 
 def _largest(spread: "NDArray[np.float64]") -> list[int]:

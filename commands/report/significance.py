@@ -16,7 +16,7 @@ class Comparison(NamedTuple):
 
     lines: Sequence[str] = ()
     table: dict[str, Any] | None = None
-    """`{title, runs: [place], rows: [{metric, values, differences}]}`; intervals are [value, low, high]."""
+    """`{title, runs: [index], rows: [{metric, values, differences}]}`; intervals are [value, low, high]."""
     differing: dict[str, Any] | None = None
     """`{count, heads, rows}`: the samples on which the runs differ most."""
 

@@ -191,8 +191,8 @@ class DocumentQuestions(DocumentDataModule):
         if self.shared_documents == "allow":
             return
         own = [part for part in _SHARES if self.sources[part] is not None]
-        for place, part in enumerate(own):
-            for other, known in [("train", self._training_file), *((name, self.part(name)) for name in own[:place])]:
+        for number, part in enumerate(own):
+            for other, known in [("train", self._training_file), *((name, self.part(name)) for name in own[:number])]:
                 held = self.part(part)
                 shared = find_shared_documents(held.contents, known.contents)
                 if shared:

@@ -68,8 +68,8 @@ class ImageDataset:
             shares = [share, 1 - share]
         random = None
         if self.random:
-            places = draw.indices[:, None, None], np.arange(len(shares))[:, None], np.arange(NUMBERS)
-            bits = hash_bits(*coordinates, *places, _CROP) >> np.uint64(64 - RANDOM_BITS)
+            counters = draw.indices[:, None, None], np.arange(len(shares))[:, None], np.arange(NUMBERS)
+            bits = hash_bits(*coordinates, *counters, _CROP) >> np.uint64(64 - RANDOM_BITS)
             random = torch.from_numpy(bits.astype(np.int64))
         return RawImages(
             torch.from_numpy(_pad_rows(pixels, real, 0)),
@@ -90,11 +90,11 @@ class ImageDataset:
             return self.source.read(partners), partners
         except BadSampleError:
             pixels, partners = own.copy(), partners.copy()
-        for place, partner in enumerate(partners.tolist()):
+        for index, partner in enumerate(partners.tolist()):
             try:
-                pixels[place] = self.source.read(np.array([partner]))[0]
+                pixels[index] = self.source.read(np.array([partner]))[0]
             except BadSampleError:
-                partners[place] = rows[place]
+                partners[index] = rows[index]
         return pixels, partners
 
 

@@ -134,7 +134,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
             parts = [pack(chats, indices, self.row_tokens, pad)]
         else:
             parts = pad_rows(chats, indices, self.length_groups, pad)
-        modalities = (self.source.collate([loaded[place][1] for place in order]) for _, order in parts)
+        modalities = (self.source.collate([loaded[row][1] for row in order]) for _, order in parts)
         examples = [Examples(rows, modality) for (rows, _), modality in zip(parts, modalities, strict=True)]
         # Skipped samples are reported once for a micro-batch, with its first part.
         return (examples[0]._replace(skipped=skipped), *examples[1:])

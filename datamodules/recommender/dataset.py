@@ -143,8 +143,8 @@ class TrainDataset(Dataset[TrainBatch]):
     def _batch_targets(self, draw: MicroBatchRequest) -> NDArray[np.int64]:
         """Return M targets of the global batch that the request is a part of, int64 [M]; 0 for corrupt items.
 
-        They are a systematic sample of its N targets: places ``(k N + r) // M`` with a random r below N. So each target
-        is expected M / N times, and none is taken twice if there are M.
+        They are a systematic sample of its N targets: offsets ``(k N + r) // M`` with a random r below N. So each
+        target is expected M / N times, and none is taken twice if there are M.
         """
         # All micro-batches and ranks must get the same targets, so draw from the whole batch and not from this request.
         batch, number = draw.whole_batch, self.mixture.options.batch_targets
@@ -155,10 +155,10 @@ class TrainDataset(Dataset[TrainBatch]):
             return np.zeros(number, np.int64)
         total = int(ends[-1])
         start = hash_integers(total, self.seed, draw.epoch, _BATCH_TARGETS, draw.number)
-        places = (np.arange(number) * total + start) // number
+        offsets = (np.arange(number) * total + start) // number
         # Targets are numbered row after row; a row's last target is the event at inputs.ends.
-        row = np.searchsorted(ends, places, side="right")
-        items = self.events.items[inputs.ends[row] + 1 - (ends[row] - places)].astype(np.int64)
+        row = np.searchsorted(ends, offsets, side="right")
+        items = self.events.items[inputs.ends[row] + 1 - (ends[row] - offsets)].astype(np.int64)
         return np.where((items > 0) & (items <= self.events.num_items), items, 0)
 
 

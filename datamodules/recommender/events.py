@@ -12,15 +12,15 @@ Integers = NDArray[np.integer]
 class EventColumns(NamedTuple):
     """Features of N events as the source has them: K categories and M numbers of each."""
 
-    codes: NDArray[np.int32]  # [N, K], place in `categories`, from 1; 0 where missing
+    codes: NDArray[np.int32]  # [N, K], index in `categories`, from 1; 0 where missing
     numbers: NDArray[np.float64]  # [N, M], NaN where missing
     categories: Sequence[Sequence[str]]  # categories of each of the K columns
 
-    def at(self, places: Integers) -> "EventColumns":
+    def at(self, rows: Integers) -> "EventColumns":
         """Return the features of the events at some indices, int64 [n]; missing features where the index is -1."""
-        known = (places >= 0)[:, None]
-        codes = np.where(known, self.codes[places], 0).astype(np.int32)
-        return EventColumns(codes, np.where(known, self.numbers[places], np.nan), self.categories)
+        known = (rows >= 0)[:, None]
+        codes = np.where(known, self.codes[rows], 0).astype(np.int32)
+        return EventColumns(codes, np.where(known, self.numbers[rows], np.nan), self.categories)
 
 
 class Events(Protocol):

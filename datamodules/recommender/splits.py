@@ -126,8 +126,8 @@ def _moment(store: InteractionStore, value: float) -> int:
         # Times are whole seconds.
         return math.ceil(value)
     # The time with this share of all interactions before it, without a sort of all times.
-    place = int(value * store.num_interactions)
-    return int(np.partition(store.times, place)[place])
+    index = int(value * store.num_interactions)
+    return int(np.partition(store.times, index)[index])
 
 
 def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:

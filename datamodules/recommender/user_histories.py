@@ -103,9 +103,9 @@ def gather_history(
     return history._replace(event_codes=to_tensor(codes), event_numbers=torch.from_numpy(numbers))
 
 
-def times_at(events: Events, places: Integers, real: NDArray[np.bool_]) -> Tensor:
+def times_at(events: Events, rows: Integers, real: NDArray[np.bool_]) -> Tensor:
     """Return the times of events, 0 where `real` is false: int64 [B]."""
-    return to_tensor(gather(events.times, places, real.astype(np.int64), 1)[:, 0])
+    return to_tensor(gather(events.times, rows, real.astype(np.int64), 1)[:, 0])
 
 
 def to_tensor(array: Integers) -> Tensor:

@@ -58,8 +58,8 @@ def write_cache(
     for split, extent in sorted(extents.items()):
         total = extent.samples * extent.epochs
         for start in range(0, total, shard):
-            places = range(start, min(start + shard, total))
-            samples = [synthesis.sample(split, *divmod(place, extent.samples)) for place in places]
+            indices = range(start, min(start + shard, total))
+            samples = [synthesis.sample(split, *divmod(index, extent.samples)) for index in indices]
             data = _as_arrow(samples)
             path = folder / f"{split.name.lower()}-{start // shard:05}.arrow"
             _write(path, data)

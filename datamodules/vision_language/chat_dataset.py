@@ -31,8 +31,8 @@ class ImageProcessor(NamedTuple):
             BadSampleError: an image cannot be decoded; the message names it.
         """
         number, needed = len(chat.images), self.layout.size * self.layout.max_tiles
-        places = [f"{chat.name}, image {place} of {number}" for place in range(1, number + 1)]
-        return [decode(data, name, self.max_pixels, needed) for data, name in zip(chat.images, places, strict=True)]
+        names = [f"{chat.name}, image {image} of {number}" for image in range(1, number + 1)]
+        return [decode(data, name, self.max_pixels, needed) for data, name in zip(chat.images, names, strict=True)]
 
     def item(self, chat: ImageChat) -> ChatItem:
         """Convert a chat to a sample. Raises the errors of `decode_images`."""

@@ -120,6 +120,6 @@ def select_samples(samples: int, size: int) -> NDArray[np.int64]:
     if size >= samples:
         return np.arange(samples)
     stretch = int(np.clip(size // 16, 1, 16))
-    # The runs get random places, and the samples of the first places are taken, in the order of the files.
-    places = hash_permutation(-(-samples // stretch), _CHOICE)[np.arange(samples) // stretch]
-    return np.sort(np.argsort(places, kind="stable")[:size])
+    # The runs get a random order, and the samples of the first runs are taken, in the order of the files.
+    order = hash_permutation(-(-samples // stretch), _CHOICE)[np.arange(samples) // stretch]
+    return np.sort(np.argsort(order, kind="stable")[:size])

@@ -39,10 +39,10 @@ class _WeightedSource:
         self._ends = np.cumsum(np.diff(starts, append=self.rows)[order])
         self._starts = self._ends - np.diff(starts, append=self.rows)[order]
 
-    def row(self, epoch: int, place: int) -> int:
+    def row(self, epoch: int, index: int) -> int:
         """Return the row of the sample at a position of an epoch."""
         # Epochs are windows of an endless cycle over the rows, so all rows are used equally often.
-        at = (epoch * self.samples + place) % self.rows
+        at = (epoch * self.samples + index) % self.rows
         block = int(np.searchsorted(self._ends, at, side="right"))
         return int(self._rows_from[block]) + at - int(self._starts[block])
 

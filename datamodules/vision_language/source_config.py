@@ -193,8 +193,8 @@ def check_sources(sources: Sequence[SourceSettings], name: str) -> None:
     """
     if not sources:
         raise ValueError(f"{name} is empty; expected a list of sources, each with a path")
-    for place, source in enumerate(sources):
-        source.check(f"{name}[{place}].")
+    for index, source in enumerate(sources):
+        source.check(f"{name}[{index}].")
 
 
 def check_streamed(sources: Sequence[SourceSettings], name: str) -> None:
@@ -207,10 +207,10 @@ def check_streamed(sources: Sequence[SourceSettings], name: str) -> None:
     Raises:
         ValueError: a source cannot be streamed.
     """
-    for place, source in enumerate(sources):
+    for index, source in enumerate(sources):
         if source.form != "tar" or source.weight != 1 or source.first is not None:
             raise ValueError(
-                f"{name}[{place}] ({source.path}): with data.init_args.shuffle_window, training streams tar shards, "
+                f"{name}[{index}] ({source.path}): with data.init_args.shuffle_window, training streams tar shards, "
                 "each once per epoch, so other formats, weight and first do not apply. Without it, tar shards are "
                 "read by random access and can be mixed with other files"
             )

@@ -39,5 +39,5 @@ def _first_samples(
             yield from (partial(file.read, row) for row in range(min(_TEXTS, len(file))))
         return
     for source in sources:
-        samples = chain.from_iterable(shard.places() for shard in source.shards(root))
+        samples = chain.from_iterable(shard.locations() for shard in source.shards(root))
         yield from (partial(read_sample, sample) for sample in islice(samples, _TEXTS))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 Rule = Callable[[Any, str], Iterator[str]]
-"""Yields the problems of a value. The second argument is its place in the checkpoint, such as `loops.fit_loop`."""
+"""Yields the problems of a value. The second argument is its path in the checkpoint, such as `loops.fit_loop`."""
 
 _MAX_COUNT = 2**53  # a float64 holds every integer below it
 _MAX_TEXT = 40  # characters of a value that a message quotes

@@ -191,16 +191,16 @@ class TimedDataLoader(DataLoader[Any]):
 
     def _loading_error(self, error: Exception) -> LoadingError:
         try:
-            place = self.lost_batches() or self._first_pending()
+            batches = self.lost_batches() or self._first_pending()
         except RuntimeError as worker_error:  # PyTorch raises it for a dead worker from a signal handler, at any line
-            error, place = worker_error, self.lost_batches() or self._first_pending()
+            error, batches = worker_error, self.lost_batches() or self._first_pending()
         text = f"{type(error).__name__}: {error}".strip()
         # The text of a worker's exception is its whole traceback, which the exception chain shows too.
         reason = text.splitlines()[-1] if "in DataLoader worker process" in text else text
         if isinstance(error, (ConnectionError, EOFError)) and self.lost_batches():  # died while it sent a batch
             reason = f"DataLoader worker exited unexpectedly ({reason})"
         kind = BadBatchError if isinstance(error, BadSampleError) else LoadingError
-        return kind(f"loading {place} failed: {reason}")
+        return kind(f"loading {batches} failed: {reason}")
 
     def _check_shared_memory(self, size: int) -> None:
         """Warn at the first batch if /dev/shm is too small for all batches that may be in flight."""

@@ -67,7 +67,7 @@ def global_batches(
         return [order[start : start + batch_size] for start in starts]
     block_order = hash_permutation(len(blocks.starts), seed, epoch, _BLOCK_ORDER)
     sizes, lengths = blocks.sizes[block_order], np.diff(blocks.starts, append=num_samples)[block_order]  # [blocks] each
-    # The memory of the blocks before a block decides its window, and its place in the window.
+    # The memory of the blocks before a block decides its window, and its index in the window.
     windows, offsets = np.divmod(np.cumsum(sizes) - sizes, blocks.window)
     ranks = np.argsort(np.argsort(offsets, kind="stable"))
     windows, ranks = np.repeat(windows, lengths), np.repeat(ranks, lengths)  # from blocks to samples

@@ -45,7 +45,7 @@ class RowOptimizer(CustomUpdateOptimizer):
         (first, weight), kept = own_rows(table.weight), {key: own_rows(state[key]).rows for key in shapes}
         indices = table.indices
         if is_sharded(table.weight):
-            # Update only the touched rows that this rank holds, by their place among its own rows.
+            # Update only the touched rows that this rank holds, by their index among its own rows.
             own = (indices >= first) & (indices < first + len(weight))
             indices, gradient = indices[own] - first, gradient[own]
         # `index_select` copies [U, ...], so the updated rows and their state are written back.

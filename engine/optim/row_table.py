@@ -144,9 +144,9 @@ def _sum(parts: list[Rows]) -> Rows:
     """
     if len(parts) == 1:
         return parts[0]
-    # indices: [U], ascending; places: [sum of n], where each row of the parts is added in the result
-    indices, places = torch.unique(torch.cat([part.indices for part in parts]), return_inverse=True)
+    # indices: [U], ascending; positions: [sum of n], where each row of the parts is added in the result
+    indices, positions = torch.unique(torch.cat([part.indices for part in parts]), return_inverse=True)
     total = parts[0].values.new_zeros(len(indices), parts[0].values.shape[1])
-    for part, place in zip(parts, places.split([len(part.indices) for part in parts]), strict=True):
-        total.index_add_(0, place, part.values)
+    for part, positions_of_part in zip(parts, positions.split([len(part.indices) for part in parts]), strict=True):
+        total.index_add_(0, positions_of_part, part.values)
     return Rows(indices, total)

@@ -108,8 +108,8 @@ def install_command(extras: Collection[str]) -> str:
     """
     pip, names = _pip(), ",".join(extras)
     if SETUP.is_file():
-        place = "." if Path.cwd() == PROJECT else str(PROJECT)
-        return f"{pip} install '{place}[{names}]'"
+        folder = "." if Path.cwd() == PROJECT else str(PROJECT)
+        return f"{pip} install '{folder}[{names}]'"
     return f"{pip} install {shlex.join(_requirements(extras))}"
 
 

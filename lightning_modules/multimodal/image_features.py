@@ -78,9 +78,9 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         learned = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).learned
         if not learned:
             return None
-        places = nn.Embedding(learned, hidden_size)
-        nn.init.normal_(places.weight, std=_EMBEDDING_STD)
-        return places
+        embeddings = nn.Embedding(learned, hidden_size)
+        nn.init.normal_(embeddings.weight, std=_EMBEDDING_STD)
+        return embeddings
 
     @override
     def compute(self, networks: FeatureNetworks, modality: Images) -> Features:
@@ -94,8 +94,8 @@ class ImageFeatures(ModalityFeatures[ImageData]):
             return order_features(vectors, networks.view_embeddings, modality.order)
         if networks.view_embeddings is not None:
             # [V, 1, C], in front of the features of its view
-            places = networks.view_embeddings(views.places).unsqueeze(1).to(vectors.dtype)
-            vectors = torch.cat((places, vectors), dim=1)
+            learned = networks.view_embeddings(views.places).unsqueeze(1).to(vectors.dtype)
+            vectors = torch.cat((learned, vectors), dim=1)
         # [S]: each view has the same number of features
         counts = modality.views * vectors.shape[1]
         # [V N, C], in the order of the placeholders

@@ -187,8 +187,8 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
 
     def export_networks(self) -> dict[str, nn.Module]:
         """Return the networks to export beside the language model, by name."""
-        places = {} if self.places is None else {"places": self.places}
-        return {"encoder": self.encoder, "projector": self.projector, **places}
+        view_embeddings = {} if self.places is None else {"places": self.places}
+        return {"encoder": self.encoder, "projector": self.projector, **view_embeddings}
 
     def export_settings(self) -> dict[str, Any]:
         """Return the settings of further networks for an export, as numbers, strings and lists."""

@@ -191,8 +191,8 @@ def _distinct_items(history: History, last_events: int | None) -> Tensor:
     items = history.items
     if last_events is not None:
         ages = torch.arange(min(last_events, items.shape[1]), device=items.device)
-        places = history.lengths[:, None] - 1 - ages
-        items = items.gather(1, places.clamp(min=0)) * (places >= 0)
+        positions = history.lengths[:, None] - 1 - ages
+        items = items.gather(1, positions.clamp(min=0)) * (positions >= 0)
     # A history is a set here: an item that occurs twice counts once.
     ordered = items.sort(dim=1).values
     ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0

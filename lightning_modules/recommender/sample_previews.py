@@ -60,4 +60,4 @@ def example(user: str, preview: UserPreview, title: Callable[[int], str]) -> Sam
 
 
 def _lines(items: Iterable[int], title: Callable[[int], str]) -> str:
-    return "\n".join(f"{place}. {title(item)}" for place, item in enumerate(items, start=1))
+    return "\n".join(f"{rank}. {title(item)}" for rank, item in enumerate(items, start=1))

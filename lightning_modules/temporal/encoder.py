@@ -46,10 +46,10 @@ def value_features(values: Tensor, present: Tensor) -> Tensor:
     span = (top - low).clamp_min(0.01)  # avoids a division by 0 in a flat channel
     share = torch.where(present, above / span, 0)
     # [S, K, T, 5]; the constant 1, masked below, distinguishes a measured 0 from a missing measurement.
-    place = torch.stack((values, torch.ones_like(values), above, below, share), dim=-1)
+    level = torch.stack((values, torch.ones_like(values), above, below, share), dim=-1)
     # Exponentials mark the extremes, where a difference of a hundredth matters.
     sharp = torch.stack(((-above / _SHARP).exp(), (-below / _SHARP).exp()), dim=-1)
-    return torch.cat((place, sharp, waves(values, VALUE_WAVES)), dim=-1) * present.unsqueeze(-1)
+    return torch.cat((level, sharp, waves(values, VALUE_WAVES)), dim=-1) * present.unsqueeze(-1)
 
 
 VALUE_FEATURES = 7 + 2 * len(VALUE_WAVES)

@@ -65,7 +65,7 @@ class TimelineReader(MultimodalModule[TemporalData]):
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
         sizes = {"encoder_size": encoder_size, "feature_size": feature_size}
-        sizes |= {f"kernel_sizes[{place}]": size for place, size in enumerate(kernel_sizes)}
+        sizes |= {f"kernel_sizes[{index}]": size for index, size in enumerate(kernel_sizes)}
         check_numbers("model.init_args.", sizes, at_least=1)
         check_number("model.init_args.encoder_dropout", encoder_dropout, at_least=0, below=1)
         encoder: dict[str, Any] = {

@@ -79,12 +79,12 @@ class SeriesEvaluation(GenerativeEvaluation):
             cache, [[data.option_tokens(option) for option in row] for row in options], batch.prompts.mask.device, agree
         )
         texts = [row[_largest(scores)] if row else "" for row, scores in zip(options, likelihoods, strict=True)]
-        open_rows = [place for place, row in enumerate(options) if not row]
+        open_rows = [index for index, row in enumerate(options) if not row]
         if agree(len(open_rows)):  # a rank without an open question generates for its first prompt, and drops it
             chosen = torch.tensor(open_rows or [0], device=batch.prompts.mask.device)
             found = cache.generate(chosen, self.max_new_tokens, [data.tokenizer.end_of_turn], module.sharded)
-            for place, answer in zip(open_rows, found, strict=False):
-                texts[place] = data.tokenizer.decode(answer.tokens)
+            for index, answer in zip(open_rows, found, strict=False):
+                texts[index] = data.tokenizer.decode(answer.tokens)
         return texts, likelihoods
 
 

@@ -166,8 +166,8 @@ def _table(found: list[_Answered], failures: list[tuple[str, str]]) -> Table:
     rows: list[list[str | float]] = []
     for answered in found:
         evidence = strongest_evidence(answered.record)
-        place = "" if evidence is None or answered.abstains else f"{evidence.page}"
-        rows.append([answered.document.name, answered.text, round(answered.record.whole.confidence, 4), place])
+        page = "" if evidence is None or answered.abstains else f"{evidence.page}"
+        rows.append([answered.document.name, answered.text, round(answered.record.whole.confidence, 4), page])
     rows += [[name, f"not answered: {message}", "", ""] for name, message in failures]
     return Table("documents", "Each document", ["document", "answer", "confidence", "page"], rows)
 

@@ -50,7 +50,7 @@ def draw_occlusion_map(image: "Image", lost: NDArray[np.floating]) -> "Image":
 
 
 def describe_part(lost: NDArray[np.floating]) -> str:
-    """Return the place of the part with the largest value [CELLS, CELLS], for those who do not see the picture."""
+    """Describe the position of the part with the largest value [CELLS, CELLS], for those who do not see the picture."""
     if not lost.max() > 0:
         return "no part is red"
     row, column = np.unravel_index(lost.argmax(), lost.shape)
@@ -58,8 +58,8 @@ def describe_part(lost: NDArray[np.floating]) -> str:
 
 
 def _box(image: "Image", row: int, column: int) -> tuple[int, int, int, int]:
-    def at(place: int, length: int) -> int:
-        return place * length // CELLS
+    def at(part: int, length: int) -> int:
+        return part * length // CELLS
 
     width, height = image.size
     # Rounded down at both ends, so that the parts cover the picture without overlap, whatever its size.

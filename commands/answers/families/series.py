@@ -95,8 +95,8 @@ class SeriesDemo(Demo):
         found = []
         for number, question in enumerate(self._shown, 1):
             files = [
-                UploadedFile(f"example {number}.{place}.csv", _csv(series))
-                for place, series in enumerate(question.series, 1)
+                UploadedFile(f"example {number}.{column}.csv", _csv(series))
+                for column, series in enumerate(question.series, 1)
             ]
             values = {"series": files, "question": _plain(question), "options": "\n".join(question.options)}
             try:
@@ -156,7 +156,7 @@ class SeriesDemo(Demo):
         """Return a question about files as `predict` reads it."""
         with TemporaryDirectory() as folder:
             # Numbered, because the names of two uploads may be equal.
-            paths = {Path(folder, f"{place}.csv"): file for place, file in enumerate(files)}
+            paths = {Path(folder, f"{index}.csv"): file for index, file in enumerate(files)}
             for path, file in paths.items():
                 path.write_bytes(file.content)
             series = [{"file": path.name} for path in paths]
@@ -196,7 +196,7 @@ def _duration(seconds: float) -> str:
 
 def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
     """Yield a chart of each series, from its smallest to its largest value."""
-    for place, shown in enumerate(series[:_SHOWN_SERIES]):
+    for index, shown in enumerate(series[:_SHOWN_SERIES]):
         found = normalize(shown.values)
         every = -(-len(shown.values) // _SHOWN_POINTS)
         cells = zip(found.shares[::every].tolist(), found.present[::every].tolist(), strict=True)
@@ -207,4 +207,4 @@ def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
         ends = (float(measured.min()), float(measured.max())) if len(measured) else (0.0, 100.0)
         span = f"from {ends[0]:g} to {ends[1]:g}" if len(measured) else "nothing measured"
         step = "" if shown.step is None else f" of {_duration(shown.step)}"
-        yield Chart(f"{key} {place}", "", [line], [], every, f"{len(shown.values):,} steps{step}, {span}.", ends)
+        yield Chart(f"{key} {index}", "", [line], [], every, f"{len(shown.values):,} steps{step}, {span}.", ends)

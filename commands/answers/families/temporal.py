@@ -175,9 +175,9 @@ def _chart(
     values, present = source.rows[0].curves
     every = -(-len(values) // _SHOWN_STEPS)
     lines = []
-    for place, name in enumerate(KEYS):
-        if present[:, place].any():
-            cells = zip(values[::every, place].tolist(), present[::every, place].tolist(), strict=True)
+    for column, name in enumerate(KEYS):
+        if present[:, column].any():
+            cells = zip(values[::every, column].tolist(), present[::every, column].tolist(), strict=True)
             lines.append(ChartLine(name, [round(100 * value, 2) if there else None for value, there in cells]))
     shown = [line for line in lines if line.name == channel] or lines
     outside = sorted({f"{mark.step:g}" for mark in marks or [] if mark.step is not None and mark.step >= len(values)})

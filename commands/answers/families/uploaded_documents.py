@@ -112,11 +112,11 @@ class UploadedDocuments:
         if result.broken:
             known = result.broken.replace(str(path), file.name).replace(path.name, file.name)
             raise UserInputError(f"{file.name}: {known}")
-        return IngestedDocument(file.name, self._cache.place(result.key))
+        return IngestedDocument(file.name, self._cache.document_folder(result.key))
 
     def _pages_read(self) -> int:
         return sum(1 for folder in self._unfinished() for _ in (folder / PAGES).glob("*.png"))
 
     def _unfinished(self) -> list[Path]:
         """Return the folders of documents that are being written, under their temporary names."""
-        return list(self._cache.place("any").parent.glob(".*"))
+        return list(self._cache.document_folder("any").parent.glob(".*"))

@@ -121,9 +121,9 @@ class VisionLanguageDemo(Demo):
         """Return the messages with the picture where it was in training: before the first question, or after it."""
         data = self._data
         if images and isinstance(data, RenderedScenes) and data.scenes.tasks.image_position == "question_first":
-            place = next(place for place, message in enumerate(messages) if message["role"] == "user")
-            text = "\n".join([messages[place]["content"], *[MARKER] * images])
-            messages = [*messages[:place], Message(role="user", content=text), *messages[place + 1 :]]
+            index = next(index for index, message in enumerate(messages) if message["role"] == "user")
+            text = "\n".join([messages[index]["content"], *[MARKER] * images])
+            messages = [*messages[:index], Message(role="user", content=text), *messages[index + 1 :]]
         return insert_image_markers("the question", messages, images)
 
     def _batch(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message]) -> Questions:

@@ -1,1 +1,1 @@
-"""Config files: checks before the parser reads them, short messages, and places of settings."""
+"""Config files: checks before the parser reads them, short messages, and line numbers of settings."""

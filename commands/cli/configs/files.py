@@ -93,9 +93,9 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
             if key == wanted or (len(keys) > 1 and key.startswith(f"{wanted}.")):  # a key of a dictionary
                 return "", f"--{option}"
     for file, tree in [reading] if reading else _last_first(arguments):
-        places = find_settings(file, tree, keys) if tree is not None else []
-        if places and without_init_args(places[0].key) == wanted:
-            return f"{file}:{places[0].line}: ", places[0].key
+        settings = find_settings(file, tree, keys) if tree is not None else []
+        if settings and without_init_args(settings[0].key) == wanted:
+            return f"{file}:{settings[0].line}: ", settings[0].key
     return "", ".".join(keys)
 
 

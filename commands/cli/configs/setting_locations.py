@@ -21,8 +21,8 @@ def find_settings(file: Path, tree: yaml.Node, keys: Sequence[str]) -> list[Sett
     """Return the innermost settings that the keys of an error lead to; keys omit `init_args` and list positions."""
     found: list[SettingLocation] = []
     _descend(file, tree, list(keys), "", found)
-    deepest = max((place.key.count(".") for place in found), default=0)
-    return [place for place in found if place.key.count(".") == deepest]
+    deepest = max((setting.key.count(".") for setting in found), default=0)
+    return [setting for setting in found if setting.key.count(".") == deepest]
 
 
 def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: list[SettingLocation]) -> None:

@@ -81,7 +81,7 @@ function picture(shown, large) {
 
 // Moving it asks again: the page listens for `follow`.
 function slider(line) {
-  const input = element("input", {type: "range", min: 0, max: line.stops.length - 1, step: 1, value: line.place, "aria-label": line.title});
+  const input = element("input", {type: "range", min: 0, max: line.stops.length - 1, step: 1, value: line.selected, "aria-label": line.title});
   const label = element("output", {class: "stop"});
   const show = () => {
     label.textContent = line.stops[input.value].label;

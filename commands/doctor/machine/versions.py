@@ -35,12 +35,12 @@ def check_python(setup: Path = SETUP, version: str = "") -> Iterator[Finding]:
         )
 
 
-def check_packages(setup: Path = SETUP, places: list[str] | None = None) -> Iterator[Finding]:
+def check_packages(setup: Path = SETUP, search_path: list[str] | None = None) -> Iterator[Finding]:
     """Check that every required package is installed in a supported version.
 
     Args:
         setup: setup.cfg of the checkout, for `install_requires`; without it the metadata of the installed package.
-        places: directories of installed packages; None: `sys.path`.
+        search_path: directories of installed packages; None: `sys.path`.
     """
     from packaging.requirements import Requirement
 
@@ -48,7 +48,7 @@ def check_packages(setup: Path = SETUP, places: list[str] | None = None) -> Iter
     required = [need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
     wrong, right = [], []
     for need in required:
-        version = installed(need.name, places)
+        version = installed(need.name, search_path)
         if version is None:
             wrong.append((f"{need.name} is not installed", need))
         elif not need.specifier.contains(version, prereleases=True):
@@ -67,13 +67,13 @@ def check_packages(setup: Path = SETUP, places: list[str] | None = None) -> Iter
         yield Finding("packages", "ok", ", ".join(right))
 
 
-def installed(name: str, places: list[str] | None = None) -> str | None:
+def installed(name: str, search_path: list[str] | None = None) -> str | None:
     """Return the version of a package without importing it; None if it is not installed."""
-    return next((each.version for each in _distributions(name, places)), None)
+    return next((each.version for each in _distributions(name, search_path)), None)
 
 
-def _distributions(name: str, places: list[str] | None) -> Iterable[metadata.Distribution]:
-    return metadata.distributions(name=name, path=sys.path if places is None else places)
+def _distributions(name: str, search_path: list[str] | None) -> Iterable[metadata.Distribution]:
+    return metadata.distributions(name=name, path=sys.path if search_path is None else search_path)
 
 
 def check_torch_and_driver(driver: Driver) -> Iterator[Finding]:
@@ -139,16 +139,16 @@ def check_backends() -> Iterator[Finding]:
                       "pip install --force-reinstall torch")  # fmt: skip
 
 
-def packaged_nccl(places: list[str] | None = None) -> tuple[str | None, str | None]:
+def packaged_nccl(search_path: list[str] | None = None) -> tuple[str | None, str | None]:
     """Return the NCCL version that the installed PyTorch requires, and the version of the installed package."""
     from packaging.requirements import Requirement
 
-    needs = [Requirement(line) for each in _distributions("torch", places) for line in each.requires or []]
+    needs = [Requirement(line) for each in _distributions("torch", search_path) for line in each.requires or []]
     need = next((each for each in needs if each.name.startswith("nvidia-nccl")), None)
     if need is None:
         return None, None
     pinned = next((specifier.version for specifier in need.specifier if specifier.operator == "=="), None)
-    return pinned, installed(need.name, places)
+    return pinned, installed(need.name, search_path)
 
 
 def check_nccl(loaded: str | None, pinned: str | None, package: str | None, gpus: int) -> Iterator[Finding]:

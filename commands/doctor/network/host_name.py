@@ -27,7 +27,7 @@ def check_host_name(
     named = bool(environ.get("GLOO_SOCKET_IFNAME"))
     bad: Status = "fail" if several and not named else "warn"
     try:
-        addresses = sorted({str(place[4][0]) for place in socket.getaddrinfo(name, None)})
+        addresses = sorted({str(info[4][0]) for info in socket.getaddrinfo(name, None)})
     except OSError as error:
         why = "gloo resolves its own address by it" + ("" if several else ", and falls back to 127.0.0.1")
         yield Finding("host name", bad, f"{name} does not resolve ({error.strerror})", why, remedy)
@@ -54,7 +54,7 @@ def check_master_address(plan: Plan, environ: Mapping[str, str]) -> Iterator[Fin
         return
     remedy = "export MASTER_ADDR=$(getent hosts FIRST_NODE | cut -d' ' -f1)  # an address that all nodes reach"
     try:
-        addresses = sorted({str(place[4][0]) for place in socket.getaddrinfo(given, None)})
+        addresses = sorted({str(info[4][0]) for info in socket.getaddrinfo(given, None)})
     except OSError as error:
         why = "all ranks connect to rank 0 there, and would time out"
         yield Finding("master address", "fail", f"MASTER_ADDR={given} does not resolve ({error.strerror})", why, remedy)

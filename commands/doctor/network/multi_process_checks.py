@@ -46,10 +46,10 @@ class MultiProcessDoctor:
     def is_launched(self) -> bool:
         """Whether a launcher has started several ranks, or has set wrong variables."""
         try:
-            place = rendezvous_from_env(self.environ)
+            rendezvous = rendezvous_from_env(self.environ)
         except (ValueError, KeyError):
             return True  # `_rendezvous` reports the error
-        return place is not None and place.processes > 1
+        return rendezvous is not None and rendezvous.processes > 1
 
     @property
     def reports(self) -> bool:
@@ -90,38 +90,39 @@ class MultiProcessDoctor:
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def _rendezvous(self) -> Iterator[Finding]:
-        place = rendezvous_from_env(self.environ)
+        rendezvous = rendezvous_from_env(self.environ)
         launched = launched_processes(self.environ)
-        assert place is not None and launched is not None
+        assert rendezvous is not None and launched is not None
         self._per_node = launched.per_node
         try:
-            store = HeartbeatStore(place, restart_id(self.environ), self.timeout)
+            store = HeartbeatStore(rendezvous, restart_id(self.environ), self.timeout)
             arrived = store.gather("arrival", [socket.gethostname(), os.getpid()])
         except StoreError as error:
             yield Finding(
                 "rendezvous", "fail", str(error),
                 "a training would wait here for minutes and then end",
-                f"check for {_CAUSES}: nc -zv {place.address} {place.port}",
+                f"check for {_CAUSES}: nc -zv {rendezvous.address} {rendezvous.port}",
             )  # fmt: skip
             return
         self.store = store
         self.hosts = {rank: arrived[rank][0] for rank in sorted(arrived)}
         self.names = {rank: f"rank {rank} on {host}" for rank, host in self.hosts.items()}
-        missing = [rank for rank in range(place.processes) if rank not in arrived]
+        missing = [rank for rank in range(rendezvous.processes) if rank not in arrived]
         if missing:
             nodes = sorted({rank // launched.per_node for rank in missing})
             yield Finding(
                 "rendezvous", "fail",
-                f"{_ranks(missing)} of {place.processes} did not connect to {store.address} within "
+                f"{_ranks(missing)} of {rendezvous.processes} did not connect to {store.address} within "
                 f"{self.timeout:.0f} s ({_nodes(nodes)}, counted from 0); {_ranks(sorted(arrived))} did",
                 "a training starts once all ranks have connected",
-                f"read the output of the missing ranks; perhaps {_CAUSES}: nc -zv {place.address} {place.port}",
+                f"read the output of the missing ranks; perhaps {_CAUSES}: "
+                f"nc -zv {rendezvous.address} {rendezvous.port}",
             )  # fmt: skip
         else:
             hosts = list(dict.fromkeys(self.hosts.values()))
             yield Finding(
                 "rendezvous", "ok",
-                f"{launched.launcher}: {place.processes} processes on {launched.nodes} node(s) "
+                f"{launched.launcher}: {rendezvous.processes} processes on {launched.nodes} node(s) "
                 f"({join_names(hosts, 4)}) met at {store.address}",
             )  # fmt: skip
 

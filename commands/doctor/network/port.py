@@ -62,13 +62,13 @@ def _found_free(number: int, name: str, plan: Plan, given: str, ephemeral: Path)
 def is_of_this_machine(address: str) -> bool:
     """Return whether a name or address is this machine's, so that a socket can be bound to it."""
     try:
-        places = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)
+        socket_addresses = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    for family, kind, protocol, _, place in places:
+    for family, kind, protocol, _, socket_address in socket_addresses:
         try:
             with closing(socket.socket(family, kind, protocol)) as probe:
-                probe.bind(place)
+                probe.bind(socket_address)
                 return True
         except OSError:
             continue

@@ -77,13 +77,13 @@ def gloo_address(environ: Mapping[str, str]) -> str:
             raise ValueError(f"GLOO_SOCKET_IFNAME is {named}, which has no address here; there are {interfaces()}")
         return found[0].partition("%")[0]
     try:
-        for family, _, _, _, place in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
+        for family, _, _, _, socket_address in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 try:
-                    probe.bind((place[0], 0))
+                    probe.bind((socket_address[0], 0))
                 except OSError:
                     continue
-            return str(place[0])
+            return str(socket_address[0])
     except OSError:
         pass  # the name does not resolve
     return "127.0.0.1"

@@ -36,14 +36,15 @@ class HeartbeatStore:
         StoreError: the store cannot be reached.
     """
 
-    def __init__(self, place: Rendezvous, restart: str, timeout: float) -> None:
-        self.rank, self.world_size, self.address = place.rank, place.processes, f"{place.address}:{place.port}"
-        self.present = list(range(place.processes))
-        self._place, self._restart, self._timeout = place, restart, timeout
-        self._serves = place.rank == 0 and not place.store_outlives_ranks
+    def __init__(self, rendezvous: Rendezvous, restart: str, timeout: float) -> None:
+        self.rank, self.world_size = rendezvous.rank, rendezvous.processes
+        self.address = f"{rendezvous.address}:{rendezvous.port}"
+        self.present = list(range(rendezvous.processes))
+        self._rendezvous, self._restart, self._timeout = rendezvous, restart, timeout
+        self._serves = rendezvous.rank == 0 and not rendezvous.store_outlives_ranks
         self._heartbeats: dict[int, tuple[bytes, float]] = {}
         if not self._serves:
-            _wait_for_listener(place, timeout)
+            _wait_for_listener(rendezvous, timeout)
         self._store = self._connect(self._serves)
         self._ended = threading.Event()
         self._heartbeat_store = self._connect(False)  # a connection of its own, which nothing blocks
@@ -138,9 +139,9 @@ class HeartbeatStore:
 
         from commands.launch.store_connection import open_store
 
-        place = self._place
+        rendezvous = self._rendezvous
         try:
-            store = open_store(place.address, place.port, serves, _STORE_TIMEOUT)
+            store = open_store(rendezvous.address, rendezvous.port, serves, _STORE_TIMEOUT)
         except RuntimeError as error:
             raise StoreError(f"{self.address}: {_first_line(error)}") from error
         return PrefixStore(f"doctor/{self._restart}", store)
@@ -151,16 +152,16 @@ def restart_id(environ: Mapping[str, str]) -> str:
     return "-".join(environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"))
 
 
-def _wait_for_listener(place: Rendezvous, timeout: float) -> None:
+def _wait_for_listener(rendezvous: Rendezvous, timeout: float) -> None:
     """Wait until a process listens; TCPStore itself reports only that it timed out, not the cause."""
     from commands.launch.store_connection import wait_for_listener
 
     try:
-        wait_for_listener(place.address, place.port, timeout)
+        wait_for_listener(rendezvous.address, rendezvous.port, timeout)
     except OSError as error:
         raise StoreError(
-            f"rank {place.rank} of {place.processes} on {socket.gethostname()} has tried for "
-            f"{timeout:.0f} s to reach rank 0 at {place.address}:{place.port}: {error or 'no answer'}"
+            f"rank {rendezvous.rank} of {rendezvous.processes} on {socket.gethostname()} has tried for "
+            f"{timeout:.0f} s to reach rank 0 at {rendezvous.address}:{rendezvous.port}: {error or 'no answer'}"
         ) from error
 
 

@@ -24,8 +24,8 @@ def source_files(project: Path = PROJECT) -> dict[str, str]:
 
 def _source(project: Path) -> Iterator[Path]:
     for name in SOURCES:
-        place = project / name
-        found = [place] if place.is_file() else sorted(place.rglob("*"))
+        named = project / name
+        found = [named] if named.is_file() else sorted(named.rglob("*"))
         yield from (path for path in found if path.suffix in (".py", ".yaml") and path.is_file())
 
 

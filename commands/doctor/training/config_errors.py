@@ -67,18 +67,18 @@ def config_errors(
                 remedy = f"correct the option; {PROGRAM} fit --help lists the settings"
                 yield _finding("command line", message, remedy)
             return
-        places = [
-            place for file in reversed(files) if file in trees for place in find_settings(file, trees[file], keys)
+        settings = [
+            setting for file in reversed(files) if file in trees for setting in find_settings(file, trees[file], keys)
         ]
-        deepest = max((place.key.count(".") for place in places), default=0)
-        places = [place for place in places if place.key.count(".") == deepest]
-        if not places:  # a required key is missing
+        deepest = max((setting.key.count(".") for setting in settings), default=0)
+        settings = [setting for setting in settings if setting.key.count(".") == deepest]
+        if not settings:  # a required key is missing
             if all_read or keys:
                 yield _finding("config", message)
             return
-        yield _finding(f"{places[0].file}:{places[0].line}", f"{places[0].key}: {reason}")
-        for place in places:
-            place.parent.value.remove(place.entry)
+        yield _finding(f"{settings[0].file}:{settings[0].line}", f"{settings[0].key}: {reason}")
+        for setting in settings:
+            setting.parent.value.remove(setting.entry)
 
 
 def _error(parse: Callable[[list[str]], object], texts: list[str]) -> str | None:

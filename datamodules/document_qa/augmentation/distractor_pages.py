@@ -108,9 +108,9 @@ def _unrelated(
     # Words of questions, options and answers except function words: a page with any of them may be on the subject.
     asked = [text for question in questions for text in (question.question, *question.options, question.answer or "")]
     words = set(terms("\n".join(asked))) - _EMPTY_WORDS
-    for place in random.permutation(len(document.pages))[:_LOOKED_AT].tolist():
+    for index in random.permutation(len(document.pages))[:_LOOKED_AT].tolist():
         # Words describe a page only if it has chunks and no drawing or photo.
-        page = document.pages[place]
+        page = document.pages[index]
         readable = page.chunks and all(chunk.kind != "figure" for chunk in page.chunks)
         if readable and not words & set(terms("\n".join(chunk.text for chunk in page.chunks))):
             yield page.number
@@ -130,8 +130,8 @@ class _ExtendedDocument(DocumentView):
     @property
     def pages(self) -> Sequence[Page]:
         added = (
-            self._renumbered(self.other.pages[number - 1], self._own + place)
-            for place, number in enumerate(self.numbers, 1)
+            self._renumbered(self.other.pages[number - 1], self._own + offset)
+            for offset, number in enumerate(self.numbers, 1)
         )
         return (*self.document.pages, *added)
 

@@ -11,5 +11,5 @@ def shuffle_options(question: Question, random: np.random.Generator) -> Question
     if not question.options or refers_to_others(question):
         return question
     order = random.permutation(len(question.options)).tolist()
-    options = tuple(question.options[place] for place in order)
+    options = tuple(question.options[index] for index in order)
     return question._replace(options=options, right=None if question.right is None else order.index(question.right))

@@ -54,8 +54,8 @@ class ScannedDocument(DocumentView):
 
     @override
     def figure(self, chunk: Chunk) -> "Image":
-        place = [int(edge * 1e6) for edge in chunk.box]
-        return add_artefacts(self.document.figure(chunk), self.scan, int(hash_bits(self.key, chunk.page, *place)))
+        box = [int(edge * 1e6) for edge in chunk.box]
+        return add_artefacts(self.document.figure(chunk), self.scan, int(hash_bits(self.key, chunk.page, *box)))
 
 
 def add_artefacts(picture: "Image", scan: Scan, key: int) -> "Image":

@@ -15,21 +15,21 @@ _LOOKED_AT = 1000
 class MostFrequentAnswers(NamedTuple):
     """The most frequent answers of a training set."""
 
-    place: int | None = None  # index of the right option; None without choice questions
+    option: int | None = None  # index of the right option; None without choice questions
     text: str | None = None  # answer of open questions; None without open questions
 
 
 def most_frequent_answers(questions: Iterable[Question]) -> MostFrequentAnswers:
     """Count the answers of questions; of equally frequent answers, the first by letter or alphabet is returned."""
-    places: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     texts: Counter[str] = Counter()
     for question in questions:
         if question.options and question.right is not None:
-            places[question.right] += 1
+            counts[question.right] += 1
         elif not question.options and question.answer is not None:
             texts[question.answer] += 1
-    place = min(places, key=lambda place: (-places[place], place), default=None)
-    return MostFrequentAnswers(place, min(texts, key=lambda text: (-texts[text], text), default=None))
+    index = min(counts, key=lambda index: (-counts[index], index), default=None)
+    return MostFrequentAnswers(index, min(texts, key=lambda text: (-texts[text], text), default=None))
 
 
 def first_questions(questions: QuestionSet) -> Iterable[Question]:
@@ -58,7 +58,7 @@ def majority_score(
         if question.right is None:
             return None
         right = question.options[question.right]
-        return float(most_frequent.place in {place for place, option in enumerate(question.options) if option == right})
+        return float(most_frequent.option in {index for index, text in enumerate(question.options) if text == right})
     if question.answer is None or most_frequent.text is None:
         return None if question.answer is None else 0.0
     return grade_text(question, most_frequent.text, relative_tolerance).right

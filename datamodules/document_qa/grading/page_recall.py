@@ -21,7 +21,7 @@ def page_recall(ranked: Sequence[int], evidence: Collection[int], first: int) ->
 
 def reciprocal_rank(ranked: Sequence[int], evidence: Collection[int]) -> float:
     """Return 1 / rank of the best evidence page, 0 if none is ranked; the mean is MRR (Voorhees, TREC-8, 1999)."""
-    return next((1.0 / place for place, page in enumerate(ranked, 1) if page in evidence), 0.0)
+    return next((1.0 / rank for rank, page in enumerate(ranked, 1) if page in evidence), 0.0)
 
 
 def is_evidence_page(page: int, evidence: Collection[int]) -> float:

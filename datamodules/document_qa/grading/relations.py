@@ -105,11 +105,11 @@ def _asked_turned(relation: Relation, question: str) -> bool:
     if not relation.first or not relation.second:
         return False
     text = unicodedata.normalize("NFKC", question).casefold()
-    first, second = (_last_place(text, name) for name in (relation.first, relation.second))
+    first, second = (_last_offset(text, name) for name in (relation.first, relation.second))
     return 0 <= second < first
 
 
-def _last_place(text: str, name: str) -> int:
+def _last_offset(text: str, name: str) -> int:
     """Return the last position of a name as a whole word, or -1; numbers of pages precede parts in questions."""
     whole = rf"(?<!\d){re.escape(name)}(?!\d)" if name.isdigit() else rf"(?<![^\W_]){re.escape(name)}"
     return max((match.start() for match in re.finditer(whole, text)), default=-1)

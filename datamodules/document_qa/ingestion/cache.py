@@ -61,7 +61,7 @@ class Cache:
         identity = json.dumps({"content": content, **self.settings.identity}, sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
-    def place(self, key: str) -> Path:
+    def document_folder(self, key: str) -> Path:
         """Return the folder of a document, whether it exists or not."""
         return self.folder / _DOCUMENTS / key
 
@@ -90,15 +90,15 @@ class Cache:
 
     def at(self, key: str, name: str) -> IngestedDocument | str | None:
         """Look up a document by key. Returns the error message of a broken document; None if there is no entry."""
-        place = self.place(key)
-        if (place / DOCUMENT).is_file():
-            return IngestedDocument(name, place)
+        folder = self.document_folder(key)
+        if (folder / DOCUMENT).is_file():
+            return IngestedDocument(name, folder)
         try:
-            return str(json.loads((place / BROKEN).read_bytes())["reason"])
+            return str(json.loads((folder / BROKEN).read_bytes())["reason"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{place / BROKEN}: is corrupt ({error!r}); delete its folder") from error
+            raise ValueError(f"{folder / BROKEN}: is corrupt ({error!r}); delete its folder") from error
 
     def mark_unreadable(self, files: Sequence[Path], reason: str, mark: str) -> SourceRecord | None:
         """Mark a document as unreadable; the cause may be the machine, not the document.
@@ -119,7 +119,7 @@ class Cache:
             return None
         known = SourceRecord(stamps, mark + hashlib.sha256(repr(stamps).encode()).hexdigest())
         text = json.dumps({"reason": reason, **self.settings.identity}, ensure_ascii=False).encode(errors=_ESCAPED)
-        marker = self.place(self.key(known.content)) / BROKEN
+        marker = self.document_folder(self.key(known.content)) / BROKEN
         write_atomically(marker, text)
         return known
 

@@ -44,14 +44,14 @@ def convert(path: Path, cache: Cache) -> ConversionResult:
         done = cache.at(key, path.name)
         if done is None:
             if alone:
-                _remove_unfinished(cache.place(key))
-            return _build(path, cache.place(key), cache.settings)._replace(key=key, known=known)
+                _remove_unfinished(cache.document_folder(key))
+            return _build(path, cache.document_folder(key), cache.settings)._replace(key=key, known=known)
     return ConversionResult(key, known, done if isinstance(done, str) else "")
 
 
-def _remove_unfinished(place: Path) -> None:
+def _remove_unfinished(folder: Path) -> None:
     """Delete temporary folders of killed processes for a document; requires its lock."""
-    for hidden in place.parent.glob(f".{place.name}.*"):
+    for hidden in folder.parent.glob(f".{folder.name}.*"):
         remove(hidden)
 
 
@@ -68,9 +68,9 @@ def files_of(path: Path) -> list[Path]:
     return page_images(path) if document_kind(path) == "images" else [path]
 
 
-def _build(path: Path, place: Path, settings: IngestionSettings) -> ConversionResult:
+def _build(path: Path, folder: Path, settings: IngestionSettings) -> ConversionResult:
     """Write a document's folder under a temporary name and rename it."""
-    hidden = temp_path(place)
+    hidden = temp_path(folder)
     remove(hidden)
     hidden.mkdir(parents=True)
     broken = ""
@@ -92,15 +92,15 @@ def _build(path: Path, place: Path, settings: IngestionSettings) -> ConversionRe
             description = {"pages": writer.pages, CHECKSUM: checksum, **settings.identity}
             _write(hidden / DOCUMENT, with_checksum(description))
         try:
-            os.rename(hidden, place)
+            os.rename(hidden, folder)
         except OSError:
-            if not place.is_dir():
+            if not folder.is_dir():
                 raise
             # Without a lock, another process may have been first. It wrote the same content.
-        flush_folder(place.parent)
+        flush_folder(folder.parent)
     finally:
         remove(hidden)
-    return ConversionResult(place.name, None, broken, writer.pages, tuple(writer.notes))
+    return ConversionResult(folder.name, None, broken, writer.pages, tuple(writer.notes))
 
 
 def _read(path: Path, writer: PageWriter, settings: IngestionSettings) -> None:

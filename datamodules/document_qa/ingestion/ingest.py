@@ -132,7 +132,7 @@ def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocumen
 
 def _outcome(path: Path, result: ConversionResult | WorkerFailure, kept: Cache) -> IngestedDocument | str:
     if isinstance(result, ConversionResult):
-        return result.broken or IngestedDocument(path.name, kept.place(result.key))
+        return result.broken or IngestedDocument(path.name, kept.document_folder(result.key))
     return result.reason
 
 

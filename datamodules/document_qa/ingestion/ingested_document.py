@@ -58,13 +58,13 @@ class IngestedDocument:
         chunks: list[list[Chunk]] = [[] for _ in range(self._number_of_pages())]
         checksum = 0
         with (self.folder / CHUNKS).open("rb") as file:
-            for place, line in enumerate(file, 1):
+            for number, line in enumerate(file, 1):
                 checksum = zlib.crc32(line, checksum)
                 try:
                     chunk = _chunk(json.loads(line))
                     chunks[chunk.page - 1].append(chunk)
                 except (ValueError, KeyError, TypeError, IndexError) as error:
-                    raise self._corrupt(f"{CHUNKS}, line {place}", error) from error
+                    raise self._corrupt(f"{CHUNKS}, line {number}", error) from error
         if self._description().get(CHECKSUM, checksum) != checksum:
             raise self._corrupt(CHUNKS, "its checksum differs from that of the ingestion")
         return tuple(Page(page, tuple(page_chunks)) for page, page_chunks in enumerate(chunks, 1))

@@ -69,7 +69,7 @@ def convert_with_ray(
         pending: dict[Any, Path] = {}
         try:
             while waiting or pending:
-                while waiting and len(pending) < _places(ray, settings):
+                while waiting and len(pending) < _task_limit(ray, settings):
                     path = waiting.pop()
                     pending[task.remote(path.absolute(), folder.absolute(), settings, do)] = path
                 finished = ray.wait(list(pending), num_returns=1)[0][0]
@@ -86,8 +86,8 @@ def _attempt(
     return attempt(do, path, Cache(folder, settings))
 
 
-def _places(ray: Any, settings: IngestionSettings) -> int:
-    """Return the number of unfinished tasks: two per CPU, so that none waits for this process; CPUs may join later."""
+def _task_limit(ray: Any, settings: IngestionSettings) -> int:
+    """Return the most unfinished tasks: two per CPU, so that none waits for this process; CPUs may join later."""
     return settings.workers or max(2, 2 * int(ray.cluster_resources().get("CPU", 0)))
 
 

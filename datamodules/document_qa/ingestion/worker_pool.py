@@ -152,8 +152,8 @@ def attempt(do: Conversion, path: Path, cache: Cache) -> ConversionResult | Work
     except OSError as error:  # the cache cannot be written, so no document can be converted
         return WorkerFailure(str(error), died=True) if error.errno == errno.ENOMEM else error
     except Exception as error:  # noqa: BLE001  (a corrupt file can make a library raise almost anything)
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__} at {place.filename}:{place.lineno}: {error}"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__} at {frame.filename}:{frame.lineno}: {error}"
         return WorkerFailure(reason, died=isinstance(error, MemoryError))
 
 

@@ -93,11 +93,11 @@ class ManualQuestionSet(QuestionSet):
         name = self.document(epoch, index).name
         return [
             Question(
-                f"{name.removesuffix('.pdf')}-{index if self.split != Split.TRAIN else place}",
+                f"{name.removesuffix('.pdf')}-{index if self.split != Split.TRAIN else question_index}",
                 asked.question, name, asked.options, asked.answer, asked.right, asked.answer_type, asked.pages,
                 asked.source,
             )
-            for place, asked in enumerate(self.sample_questions(epoch, index))
+            for question_index, asked in enumerate(self.sample_questions(epoch, index))
         ]  # fmt: skip
 
     def sample_questions(self, epoch: int, index: int) -> list[SampledQuestion]:
@@ -126,9 +126,9 @@ class ManualQuestionSet(QuestionSet):
         return index if self.split == Split.TRAIN else index // self.per_manual
 
     def _made(self, epoch: int, number: int) -> Manual:
-        place = f"{epoch}-{number}" if self.fresh else str(number)
+        label = f"{epoch}-{number}" if self.fresh else str(number)
         key = manual_key(self.seed, self.split, epoch, number)
-        return Manual(self.sampler.manuals, key, f"{self.split.name.lower()}-{place}.pdf")
+        return Manual(self.sampler.manuals, key, f"{self.split.name.lower()}-{label}.pdf")
 
     def _random(self, epoch: int, index: int, draw: int) -> np.random.Generator:
         key = hash_bits(_ASKED, manual_key(self.seed, self.split, epoch, index), draw)

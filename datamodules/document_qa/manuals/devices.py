@@ -53,7 +53,7 @@ class Device(NamedTuple):
     chapters: tuple[Chapter, ...]  # sorted by page
 
 
-def places(grid: int) -> list[str]:
+def cell_names(grid: int) -> list[str]:
     """Return the names of a drawing's cells, in reading order."""
     return [f"{row} {side}" for row in _ROWS[grid] for side in _SIDES[grid]]
 
@@ -63,7 +63,7 @@ def make_device(random: np.random.Generator, settings: ManualSettings, name: str
     chapters, page = [], 1
     order = choose(random, settings.pages, len(settings.pages)) if settings.shuffled_pages else settings.pages
     for title in choose(random, ASSEMBLIES, settings.chapters):
-        pages = {kind: page + place for place, kind in enumerate(order)}
+        pages = {kind: page + offset for offset, kind in enumerate(order)}
         chapters.append(Chapter(title, _parts(random, settings), pages))
         page += len(order)
     return Device(name, tuple(chapters))
@@ -71,7 +71,7 @@ def make_device(random: np.random.Generator, settings: ManualSettings, name: str
 
 def choose(random: np.random.Generator, among: Sequence[Drawn], number: int) -> list[Drawn]:
     """Draw `number` different elements, in random order."""
-    return [among[place] for place in random.permutation(len(among))[:number].tolist()]
+    return [among[index] for index in random.permutation(len(among))[:number].tolist()]
 
 
 def choose_one(random: np.random.Generator, among: Sequence[Drawn]) -> Drawn:

@@ -110,7 +110,7 @@ def _draw_symbol(
 
 
 def _around(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:
-    angles = (2 * math.pi * place / len(radii) for place in range(len(radii)))
+    angles = (2 * math.pi * index / len(radii) for index in range(len(radii)))
     return [(x + r * math.sin(angle), y - r * math.cos(angle)) for r, angle in zip(radii, angles, strict=True)]
 
 

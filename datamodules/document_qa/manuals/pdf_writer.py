@@ -56,12 +56,12 @@ def _draw(canvas: Any, element: LayoutBox, page: int, drawing: "Callable[[int], 
         return
     canvas.setFont(_FONT, element.size)
     if element.kind == "text":
-        for place, (line,) in enumerate(element.lines):
-            y = HEIGHT - element.top - place * LINE * element.size / TEXT_SIZE - element.size
+        for index, (line,) in enumerate(element.lines):
+            y = HEIGHT - element.top - index * LINE * element.size / TEXT_SIZE - element.size
             canvas.drawString(element.left, y, line)
         return
-    lefts = [element.left + place * CELL_WIDTH for place in range(len(element.lines[0]) + 1)]
-    tops = [HEIGHT - element.top - place * CELL_HEIGHT for place in range(len(element.lines) + 1)]
+    lefts = [element.left + column * CELL_WIDTH for column in range(len(element.lines[0]) + 1)]
+    tops = [HEIGHT - element.top - index * CELL_HEIGHT for index in range(len(element.lines) + 1)]
     canvas.grid(lefts, tops)
     for top, row in zip(tops, element.lines, strict=False):
         for left, cell in zip(lefts, row, strict=False):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datamodules.document_qa.manuals.config import COLUMNS, LISTED, ManualSettings, PageKind
-from datamodules.document_qa.manuals.devices import Chapter, Part, choose, choose_one, places
+from datamodules.document_qa.manuals.devices import Chapter, Part, cell_names, choose, choose_one
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Source
 
 OPTIONS = 4
@@ -58,7 +58,7 @@ def _at_place(wording: str, attribute: Callable[[Part], str]) -> Callable[..., Q
 
     def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
         part, *others = choose(random, chapter.parts, OPTIONS)
-        slots = {"place": places(settings.grid)[part.cell], "title": chapter.title}
+        slots = {"place": cell_names(settings.grid)[part.cell], "title": chapter.title}
         return QuestionContent(wording, slots, attribute(part), tuple(map(attribute, others)))
 
     return ask
@@ -78,7 +78,7 @@ def _of_column(by_place: bool) -> Callable[..., QuestionContent]:
 
 
 def _place_of(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
-    names = places(settings.grid)
+    names = cell_names(settings.grid)
     return _of_part("place_of", lambda part: names[part.cell])(random, chapter, settings)
 
 
@@ -107,7 +107,7 @@ def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: M
 
 
 def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
-    names = places(settings.grid)
+    names = cell_names(settings.grid)
     parts = sorted(chapter.parts, key=_cell)
     descriptions = (f"{names[part.cell]}: {part.colour} {part.shape} {part.number}" for part in parts)
     return QuestionContent("drawing", {"title": chapter.title}, ", ".join(descriptions), ())

@@ -160,9 +160,9 @@ class ContextBuilder:
         """Build the context of pages in the given order, with their images."""
         return Context(tuple(self._seen(document, self._measured(document, number)) for number in pages))
 
-    def without(self, context: Context, document: Document, place: int) -> Context:
+    def without(self, context: Context, document: Document, index: int) -> Context:
         """Return a context of the document without the chunk at an index of `context.chunks`."""
-        gone = context.chunks[place]
+        gone = context.chunks[index]
         view = AblatedDocument(document, lambda chunk: chunk == gone)
         blocks = (
             self._seen(view, self._measured(view, block.page)) if block.page == gone.page else block

@@ -25,7 +25,7 @@ def refers_to_others(question: Question) -> bool:
 
     Unclear cases ("vitamins A and C") count as references: the only cost is that their options are not shuffled.
     """
-    letters = "".join(chr(ord("A") + place) for place in range(min(len(question.options), 26)))
+    letters = "".join(chr(ord("A") + index) for index in range(min(len(question.options), 26)))
     return any(_refers(unicodedata.normalize("NFKC", option), letters) for option in question.options)
 
 

@@ -82,7 +82,7 @@ class PromptBuilder:
             )
         if not self.list_options:
             return self.escape(question.question)
-        options = [question.options[place] for place in display_order(question, order)]
+        options = [question.options[index] for index in display_order(question, order)]
         lines = (_OPTION.format(letter=letter, option=option) for letter, option in zip(LETTERS, options, strict=False))
         return self.escape("\n".join([question.question, *lines]))
 
@@ -120,7 +120,7 @@ def display_order(question: Question, order: Sequence[int] | None) -> Sequence[i
 def rotated_order(question: Question, by: int) -> list[int]:
     """Return the cyclic order of a question's options that begins with index `by`."""
     number = len(question.options)
-    return [(place + by) % number for place in range(number)]
+    return [(index + by) % number for index in range(number)]
 
 
 def question_label(question: Question) -> str:

@@ -23,7 +23,7 @@ def infer_answer_type(answer: str) -> AnswerType:
         return "unanswerable"
     if is_quantity(answer):
         return "number"
-    place = parse_relation(answer)
-    if place is None or (place.second and not place.first and not _OF_SOMETHING.search(answer)):
+    relation = parse_relation(answer)
+    if relation is None or (relation.second and not relation.first and not _OF_SOMETHING.search(answer)):
         return "string"
     return "relation"

@@ -50,13 +50,13 @@ class FileQuestionSet(QuestionSet):
         self._open: OrderedDict[str, IngestedDocument] = OrderedDict()
         self._check_pages()
         by_document: dict[str, list[int]] = defaultdict(list)
-        for place, question in enumerate(self.all_questions):
-            by_document[question.document].append(place)
+        for index, question in enumerate(self.all_questions):
+            by_document[question.document].append(index)
         self._by_document = list(by_document.values())
         self._chats = [
             (number, first)
-            for number, places in enumerate(self._by_document)
-            for first in range(0, len(places), per_chat)
+            for number, indices in enumerate(self._by_document)
+            for first in range(0, len(indices), per_chat)
         ]
         # In reverse order, so that of each group the first name remains in the dict.
         whole = sorted(by_document.keys() - self._broken.keys(), reverse=True)
@@ -80,10 +80,10 @@ class FileQuestionSet(QuestionSet):
         if self.per_chat == 1:
             return (self.all_questions[index],)
         document, first = self._chats[index]
-        places = self._by_document[document]
+        indices = self._by_document[document]
         # Every epoch permutes the questions of a document; a chat has a fixed slice of the permutation.
-        order = hash_permutation(len(places), self.seed, _CHATS, epoch, document)
-        return [self.all_questions[places[place]] for place in order[first : first + self.per_chat]]
+        order = hash_permutation(len(indices), self.seed, _CHATS, epoch, document)
+        return [self.all_questions[indices[drawn]] for drawn in order[first : first + self.per_chat]]
 
     @override
     def document(self, epoch: int, index: int) -> IngestedDocument:

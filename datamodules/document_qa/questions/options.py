@@ -33,7 +33,7 @@ def strip_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     return _texts(options), False
 
 
-def place_of(answer: str, options: Sequence[str], lettered: bool) -> int:
+def option_index(answer: str, options: Sequence[str], lettered: bool) -> int:
     """Return the index of the option that an answer names by letter, text or both.
 
     If the options had no letters, an option's text takes precedence over a letter.
@@ -51,13 +51,13 @@ def place_of(answer: str, options: Sequence[str], lettered: bool) -> int:
     if named is not None and named >= len(options):
         named = None
     wanted = _comparable(answer)
-    same = next((place for place, option in enumerate(options) if _comparable(option) == wanted), None)
+    same = next((index for index, option in enumerate(options) if _comparable(option) == wanted), None)
     if named is not None and (lettered or same is None):
         return named
     if same is None and (label := _LABEL.match(answer)):
         rest = _comparable(answer[label.end() :])
-        place = LETTERS.index(_plain(label[1]))
-        same = place if place < len(options) and _comparable(options[place]) == rest else None
+        index = LETTERS.index(_plain(label[1]))
+        same = index if index < len(options) and _comparable(options[index]) == rest else None
     if same is not None:
         return same
     letters = f"{LETTERS[0]} to {LETTERS[len(options) - 1]}"
@@ -69,11 +69,11 @@ def _texts(options: Sequence[str]) -> tuple[str, ...]:
     if not all(texts):
         raise ValueError("found an empty option")
     first: dict[str, int] = {}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         # The letter of either would be the right answer, and the other is graded as wrong.
-        if (before := first.setdefault(_comparable(text), place)) != place:
+        if (before := first.setdefault(_comparable(text), index)) != index:
             raise ValueError(
-                f"found {text[:100]!r} as options {LETTERS[before]} and {LETTERS[place]}, expected options that differ"
+                f"found {text[:100]!r} as options {LETTERS[before]} and {LETTERS[index]}, expected options that differ"
             )
     return texts
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from datamodules.document_qa.grading.abstention import is_abstention
 from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
-from datamodules.document_qa.questions.options import place_of, strip_letters
+from datamodules.document_qa.questions.options import option_index, strip_letters
 from datamodules.document_qa.types.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
 from engine.io.json_records import describe_names
 
@@ -167,7 +167,7 @@ def _answer(value: object, options: tuple[str, ...], lettered: bool) -> tuple[st
     answer = answer_as_text(value)
     if answer is None or not options:
         return answer, None
-    right = place_of(answer, options, lettered)
+    right = option_index(answer, options, lettered)
     return options[right], right
 
 

@@ -75,7 +75,7 @@ class QuestionSource:
             name: found.broken[path.name] for name, path in files.items() if keep_all and path.name in found.broken
         }
         names = [question.document for question in file.questions]
-        kept = [place for place, name in enumerate(names) if name in documents or name in broken]
+        kept = [index for index, name in enumerate(names) if name in documents or name in broken]
         lost = sum(name not in documents for name in names)
         if lost == len(names):
             raise ValueError(f"{self.questions}: all documents of the questions are broken")
@@ -89,8 +89,8 @@ class QuestionSource:
         }
         return LoadedQuestions(
             str(file.path),
-            tuple(file.questions[place] for place in kept),
-            tuple(file.ids[place] for place in kept),
+            tuple(file.questions[index] for index in kept),
+            tuple(file.ids[index] for index in kept),
             documents,
             contents,
             broken,
@@ -110,10 +110,10 @@ class LoadedQuestions(NamedTuple):
     def about(self, documents: Sequence[str]) -> "LoadedQuestions":
         """Return the questions about some of the documents."""
         chosen = set(documents)
-        kept = [place for place, question in enumerate(self.questions) if question.document in chosen]
+        kept = [index for index, question in enumerate(self.questions) if question.document in chosen]
         return self._replace(
-            questions=tuple(self.questions[place] for place in kept),
-            ids=tuple(self.ids[place] for place in kept),
+            questions=tuple(self.questions[index] for index in kept),
+            ids=tuple(self.ids[index] for index in kept),
             documents={name: document for name, document in self.documents.items() if name in chosen},
             contents={name: content for name, content in self.contents.items() if name in chosen},
         )

@@ -56,8 +56,8 @@ def write_test_reports(
     found = compute_metrics(questions.__getitem__, records, most_frequent, retrieved=ablate != "question_only")
     shown = _AblatedQuestionSet(question_set, ablate)
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights", "documents": _DOCUMENTS[ablate]}
-    place, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
-    log.info("report: %s", write_answers_report(place, stem, "Test report", shown, records, found, about))
+    report_folder, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
+    log.info("report: %s", write_answers_report(report_folder, stem, "Test report", shown, records, found, about))
     # No right answer is known, so there is nothing to compare.
     if "accuracy" not in found:
         return

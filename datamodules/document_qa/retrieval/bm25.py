@@ -30,7 +30,7 @@ class BM25(Retriever):
     @override
     def rank(self, document: Document, question: Question) -> list[int]:
         scores = self.scores(document, " ".join((question.question, *question.options)))
-        return [int(place) + 1 for place in np.argsort(-scores, kind="stable")]
+        return [int(index) + 1 for index in np.argsort(-scores, kind="stable")]
 
     def scores(self, document: Document, text: str) -> np.ndarray:
         """Return the score of each page of a document for a text: [pages] float32."""

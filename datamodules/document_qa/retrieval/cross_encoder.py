@@ -49,8 +49,8 @@ class CrossEncoder(Retriever):
         first = ranked[: self._candidates]
         text = "\n".join((question.question, *question.options))
         scores = self.scores(text, [page_text(document.pages[page - 1]) for page in first])
-        order = sorted(range(len(first)), key=lambda place: -scores[place])  # stable: equal pages keep their order
-        return [first[place] for place in order] + ranked[self._candidates :]
+        order = sorted(range(len(first)), key=lambda index: -scores[index])  # stable: equal pages keep their order
+        return [first[index] for index in order] + ranked[self._candidates :]
 
     def scores(self, question: str, pages: list[str]) -> list[float]:
         """Return the score of each page."""
@@ -59,9 +59,9 @@ class CrossEncoder(Retriever):
         room = self._length - self._tokenizer.num_special_tokens_to_add(pair=True)
         stride = min(_STRIDE, room // 4)
         # The tokenizer fails on a question that leaves no room for a page's windows; the question is truncated.
-        places = self._tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        if len(places) > room - 2 * stride:
-            question = question[: places[room - 2 * stride - 1][1]]
+        offsets = self._tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        if len(offsets) > room - 2 * stride:
+            question = question[: offsets[room - 2 * stride - 1][1]]
         windows = self._tokenizer(
             [question] * len(pages), pages, truncation="only_second", max_length=self._length, stride=stride,
             return_overflowing_tokens=True, padding=True, return_tensors="pt",

@@ -136,7 +136,7 @@ class RankingDataset(Dataset[QuestionsAndPages]):
             units += [QuestionOrPage(part, sample) for sample in samples]
             numbers = tuple(range(len(units), len(units) + pages))
             units += [QuestionOrPage(part, samples[0], page) for page in range(1, pages + 1)]
-            candidates += [Candidates(start + place, numbers) for place in range(len(samples))]
+            candidates += [Candidates(start + offset, numbers) for offset in range(len(samples))]
         return units, candidates
 
     def _documents(self) -> list[tuple[int, list[int]]]:

@@ -71,7 +71,7 @@ def random_points(pages: int, evidence: int) -> Points:
     recalls = {f"page_recall@{first}": min(1.0, first / pages) for first in RECALLS}
     # Probability that the best evidence page has a rank: the other evidence pages are all behind it.
     orders = range(1, pages - evidence + 2)
-    ranks = sum(Fraction(comb(pages - place, evidence - 1), place * comb(pages, evidence)) for place in orders)
+    ranks = sum(Fraction(comb(pages - rank, evidence - 1), rank * comb(pages, evidence)) for rank in orders)
     return {**recalls, "mrr": float(ranks)}
 
 

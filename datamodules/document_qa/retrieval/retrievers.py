@@ -121,8 +121,8 @@ class Hybrid(Retriever):
     def rank(self, document: Document, question: Question) -> list[int]:
         scores: dict[int, float] = {}
         for retriever in self._retrievers:
-            for place, page in enumerate(retriever.rank(document, question), 1):
-                scores[page] = scores.get(page, 0.0) + 1 / (_RRF + place)
+            for position, page in enumerate(retriever.rank(document, question), 1):
+                scores[page] = scores.get(page, 0.0) + 1 / (_RRF + position)
         return sorted(scores, key=lambda page: (-scores[page], page))
 
 

@@ -25,12 +25,12 @@ def rankings_file(name: str) -> Path:
     Raises:
         ValueError: the file does not exist.
     """
-    places = [Path(name), Path(name) / FILE, runs_folder() / name / FILE]
-    for place in places:
-        if place.is_file():
-            return place
+    paths = [Path(name), Path(name) / FILE, runs_folder() / name / FILE]
+    for path in paths:
+        if path.is_file():
+            return path
     raise ValueError(
-        f"retriever.rankings: found none of {', '.join(map(str, places))}; run `{PROGRAM} predict` of a "
+        f"retriever.rankings: found none of {', '.join(map(str, paths))}; run `{PROGRAM} predict` of a "
         "PageRetriever's run on the same questions"
     )
 

@@ -89,12 +89,12 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
         if not questions:
             return []
         document, name = self.reader.document(self.questions, epoch, index), self.questions.name(index, epoch)
-        place = (global_seed(), epoch, index)
-        question = questions[hash_integers(len(questions), *place)]
+        coordinates = (global_seed(), epoch, index)
+        question = questions[hash_integers(len(questions), *coordinates)]
         evidence = evidence_pages_of(question, document)
-        right = evidence[hash_integers(len(evidence), _RIGHT, *place)]
+        right = evidence[hash_integers(len(evidence), _RIGHT, *coordinates)]
         others = [number for number in range(1, len(document.pages) + 1) if number not in evidence]
-        order = hash_permutation(len(others), _WRONG, *place)[: self.hard_negatives]
+        order = hash_permutation(len(others), _WRONG, *coordinates)[: self.hard_negatives]
         numbers = [right, *(others[other] for other in order)]
         encoded, pages = self.reader.question(question), [self.reader.page(document, number) for number in numbers]
         longest = max(len(item.chat.tokens) for item in (encoded, *pages))

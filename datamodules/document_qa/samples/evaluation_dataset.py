@@ -145,17 +145,17 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
     def _without_each_chunk(
         self, question: Question, sample: DocumentSample, context: Context, name: str
     ) -> Iterator[EvaluationPrompt]:
-        for place in self._chunks_to_ablate(sample, context):
-            rest = self.sample_builder.context_builder.without(context, sample.document, place)
-            prompt = self._prompt(FIRST_CHUNK + place, question, rest, name)
+        for chunk in self._chunks_to_ablate(sample, context):
+            rest = self.sample_builder.context_builder.without(context, sample.document, chunk)
+            prompt = self._prompt(FIRST_CHUNK + chunk, question, rest, name)
             # For an open question the generated text is scored instead, which only the model knows.
             yield prompt if question.options else prompt._replace(continuations=())
 
     def _chunks_to_ablate(self, sample: DocumentSample, context: Context) -> list[int]:
         """Return the indices of the chunks to skip, in the order of the context."""
         most, chunks = self.sample_builder.context_builder.settings.evidence_chunks, context.chunks
-        rank = {page: place for place, page in enumerate(sample.ranked)}
-        best = sorted(range(len(chunks)), key=lambda place: (rank.get(chunks[place].page, len(rank)), place))
+        rank = {page: position for position, page in enumerate(sample.ranked)}
+        best = sorted(range(len(chunks)), key=lambda index: (rank.get(chunks[index].page, len(rank)), index))
         return sorted(best[:most])
 
     def _prompt(self, variant: int, question: Question, context: Context, name: str) -> EvaluationPrompt:
@@ -166,7 +166,7 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         item = ChatItem(messages, builder.features(context.views), views)
         if question.options:
             answers = tuple(
-                (place, prompter.option_text(question, place, order)) for place in range(len(question.options))
+                (index, prompter.option_text(question, index, order)) for index in range(len(question.options))
             )
         else:
             answer = prompter.answer_text(question)

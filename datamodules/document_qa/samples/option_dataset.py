@@ -66,7 +66,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
             rows, order = one_per_row(chats, samples, pad), np.arange(len(chats))
         else:
             rows, order = pack(chats, samples, self.row_tokens, pad)
-        ordered = [options[place] for place in order]
+        ordered = [options[row] for row in order]
         return (
             OptionExamples(
                 rows,
@@ -87,8 +87,8 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
             answer = prompter.answer_text(question)
             if answer is None:
                 raise BadSampleError(missing_answer_message(question))
-            places = range(len(question.options))
-            texts = [(place == question.right, prompter.option_text(question, place)) for place in places] or [
+            indices = range(len(question.options))
+            texts = [(index == question.right, prompter.option_text(question, index)) for index in indices] or [
                 (True, answer)
             ]
             options = []

@@ -41,12 +41,12 @@ class PagesView(Sequence[Page]):
         return len(self._pages)
 
     @overload
-    def __getitem__(self, place: int) -> Page: ...
+    def __getitem__(self, index: int) -> Page: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Page]: ...
+    def __getitem__(self, index: slice) -> Sequence[Page]: ...
 
-    def __getitem__(self, place: int | slice) -> Page | Sequence[Page]:
-        if isinstance(place, slice):
-            return PagesView(self._pages[place], self._alter)
-        return self._alter(self._pages[place])
+    def __getitem__(self, index: int | slice) -> Page | Sequence[Page]:
+        if isinstance(index, slice):
+            return PagesView(self._pages[index], self._alter)
+        return self._alter(self._pages[index])

@@ -113,8 +113,8 @@ class FileImages(ImageSource):
     @override
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         pixels = np.empty((len(rows), *self.shape), np.uint8)
-        for place, row in enumerate(rows.tolist()):
-            pixels[place] = self._decoded(row)
+        for index, row in enumerate(rows.tolist()):
+            pixels[index] = self._decoded(row)
         return pixels
 
     def _decoded(self, row: int) -> NDArray[np.uint8]:

@@ -151,21 +151,21 @@ def _check_scans(data: bytes, image: "Image", name: str) -> None:
 
 def _check_sums(data: bytes, image: "Image", name: str) -> None:
     """Refuse a PNG whose pixels changed since it was written: Pillow compares the checksums of other parts only."""
-    place = len(_PNG)
-    while image.format == "PNG" and place < len(data):
-        end = place + 8 + int.from_bytes(data[place : place + 4], "big")
+    start = len(_PNG)
+    while image.format == "PNG" and start < len(data):
+        end = start + 8 + int.from_bytes(data[start : start + 4], "big")
         # A chunk is: length (4 bytes), kind (4), content, CRC-32 of kind and content (4).
-        kind, checksum = data[place + 4 : place + 8], data[end : end + 4]
+        kind, checksum = data[start + 4 : start + 8], data[end : end + 4]
         # A file that ends too early is refused if pixels are missing, but not for want of an end mark.
         if (
             kind == b"IDAT"
             and len(checksum) == 4
-            and zlib.crc32(data[place + 4 : end]) != int.from_bytes(checksum, "big")
+            and zlib.crc32(data[start + 4 : end]) != int.from_bytes(checksum, "big")
         ):
             raise BadSampleError(
                 f"{name}: found pixels with a wrong checksum; the file has changed since it was written"
             )
-        place = end + 4
+        start = end + 4
 
 
 def _upright(image: "Image", needed: int | None) -> "Image":

@@ -53,7 +53,7 @@ def one_per_row(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> 
 
     Without any chat the result is one row of padding.
     """
-    return _assemble(chats, samples, [[place] for place in range(len(chats))], pad)[0]
+    return _assemble(chats, samples, [[index] for index in range(len(chats))], pad)[0]
 
 
 def prompts(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> Prompts:

@@ -30,7 +30,7 @@ def normalised(text: str) -> str:
     3.5 as 35), and character widths are normalised, which Chinese texts need.
     """
     text = unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).casefold().translate(_ONE_FORM)
-    kept = {place for match in _TELLS_APART.finditer(text) for place in range(*match.span())}
+    kept = {position for match in _TELLS_APART.finditer(text) for position in range(*match.span())}
     text = "".join(" " if _is_punctuation(mark) and at not in kept else mark for at, mark in enumerate(text))
     return " ".join(_ARTICLE.sub(" ", " ".join(text.split())).split())
 
@@ -78,15 +78,15 @@ def edit_distance(first: str, second: str) -> int:
     """
     if not first:
         return len(second)
-    places: dict[str, int] = {}
-    for place, character in enumerate(first):
-        places[character] = places.get(character, 0) | 1 << place
+    positions: dict[str, int] = {}
+    for position, character in enumerate(first):
+        positions[character] = positions.get(character, 0) | 1 << position
     # Bits of `up` and `down`: rows whose distance is 1 larger or smaller than in the row above. Bits of `right_up` and
     # `right_down`: likewise, than in the previous column. `distance` follows the last row.
     whole, last = (1 << len(first)) - 1, 1 << len(first) - 1
     up, down, distance = whole, 0, len(first)
     for character in second:
-        same = places.get(character, 0)
+        same = positions.get(character, 0)
         diagonal = (((same & up) + up) ^ up) | same | down
         # Python's integers have no fixed width, so the result of ~ is cut with `whole`.
         right_up, right_down = down | ~(diagonal | up) & whole, up & diagonal

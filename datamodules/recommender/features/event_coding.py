@@ -51,11 +51,11 @@ class CodedEvents:
         if features is None:
             return codes, numbers
         real = np.arange(width) < counts[:, None]
-        places = (starts[:, None] + np.arange(width))[real]
+        rows = (starts[:, None] + np.arange(width))[real]
         for column, code_of in enumerate(self._code_of):
-            codes[real, column] = code_of[features.codes[places, column]]
+            codes[real, column] = code_of[features.codes[rows, column]]
         for column, number in enumerate(self._coding.numbers.values()):
-            numbers[real, column] = _standardised(features.numbers[places, column], number)
+            numbers[real, column] = _standardised(features.numbers[rows, column], number)
         return codes, numbers
 
 

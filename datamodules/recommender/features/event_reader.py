@@ -61,11 +61,11 @@ def read_event_columns(layout: Layout, settings: EventFeatures, rows: int) -> Ev
     codes = np.zeros((rows, split), np.int32)
     numbers = np.zeros((rows, len(columns) - split), np.float64)
     names: list[list[str]] = []
-    for place, column in enumerate(columns[:split]):
-        codes[:, place], categories = _coded(_cells(layout, column, rows, is_number=False))
+    for index, column in enumerate(columns[:split]):
+        codes[:, index], categories = _coded(_cells(layout, column, rows, is_number=False))
         names.append(categories)
-    for place, column in enumerate(columns[split:]):
-        numbers[:, place] = _numbers(layout, column, _cells(layout, column, rows, is_number=True))
+    for index, column in enumerate(columns[split:]):
+        numbers[:, index] = _numbers(layout, column, _cells(layout, column, rows, is_number=True))
     return EventColumns(codes, numbers, names)
 
 
@@ -110,9 +110,9 @@ def _coded(texts: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
     import polars as pl
 
     distinct = texts.drop_nulls().unique().sort()
-    places = np.arange(1, len(distinct) + 1, dtype=np.int32)
+    numbers = np.arange(1, len(distinct) + 1, dtype=np.int32)
     # replace_strict raises for values that are not listed, which are the nulls here, unless it has a default.
-    codes = texts.replace_strict(distinct, places, default=0, return_dtype=pl.Int32)
+    codes = texts.replace_strict(distinct, numbers, default=0, return_dtype=pl.Int32)
     return codes.fill_null(0).to_numpy(), distinct.to_list()
 
 
@@ -135,11 +135,11 @@ def _numbers(layout: Layout, column: str, cells: "pl.Series") -> NDArray[np.floa
 
 def _text_fault(layout: Layout, column: str) -> str | None:
     """Return a message on the first cell that is neither empty nor a finite number."""
-    place = layout.columns.index(column)
+    index = layout.columns.index(column)
     for record in records(layout):
         if layout.header and record.number == 1:
             continue
-        cell = record.fields[place].decode(errors="replace")
+        cell = record.fields[index].decode(errors="replace")
         if cell.strip() and not (NUMBER.fullmatch(cell) and math.isfinite(float(cell))):
             return (
                 f"{layout.path}: line {record.number}: column {column!r}: found {preview(cell)}, expected {_EXPECTED}"

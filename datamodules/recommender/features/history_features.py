@@ -42,7 +42,7 @@ class HistoryFeatures:
         Args:
             row: the line. A key that is missing has missing values.
             events: number of events of the line.
-            kept: places of the events that are kept.
+            kept: indices of the events that are kept.
 
         Raises:
             ValueError: a value is not a list of as many categories or numbers; null is a missing value.
@@ -59,11 +59,11 @@ class HistoryFeatures:
             [_number(key, value) for value in cells]
             for key, cells in zip(self._settings.numbers, columns[split:], strict=True)
         ]
-        for place in kept:
+        for index in kept:
             for codes, column in zip(self._codes, texts, strict=True):
-                text = column[place]
+                text = column[index]
                 self._of_categories.append(0 if text is None else codes.setdefault(text, len(codes) + 1))
-            self._of_numbers.extend(column[place] for column in numbers)
+            self._of_numbers.extend(column[index] for column in numbers)
 
     def columns(self, events: int) -> EventColumns:
         """Return the features of all events that were added."""

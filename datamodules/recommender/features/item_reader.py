@@ -39,7 +39,7 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
             f"{path}: column {settings.vector!r} ({KEY}.vector): vectors are read from Parquet alone; write the table "
             "as a .parquet file with a list of floats in this column"
         )
-    places = {name: layout.columns.index(name) for name in layout.columns}
+    index_of = {name: layout.columns.index(name) for name in layout.columns}
     columns = choose_named(path, layout.columns, settings.categories + settings.numbers, KEY)
     of_categories, of_numbers = columns[: len(settings.categories)], columns[len(settings.categories) :]
     faults, first_of = RowErrors(layout), dict[str, int]()
@@ -52,15 +52,15 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
         if record.number == 1:
             continue
         fields = [field.decode() for field in record.fields]
-        item = fields[places[layout.item]]
+        item = fields[index_of[layout.item]]
         if first_of.setdefault(item, record.number) != record.number:
             raise duplicate_item_error(path, f"line {record.number}", item, f"line {first_of[item]}")
         ids.append(item)
         where = f"{path}: line {record.number}"
         for column, values in zip(of_categories, categories, strict=True):
-            cell = fields[places[column]]
+            cell = fields[index_of[column]]
             values.append(categories_of(cell.split(settings.separator), f"{where}: column {column!r}"))
-        numbers.append([_number(fields[places[column]], f"{where}: column {column!r}") for column in of_numbers])
+        numbers.append([_number(fields[index_of[column]], f"{where}: column {column!r}") for column in of_numbers])
     if not ids:
         raise InteractionError(f"{path}: found no row after the header, expected a row for each item")
     if layout.columns[-1] in (layout.item, *columns) and (fault := last_line_fault(layout)):

@@ -13,7 +13,7 @@ class TrainedItems(NamedTuple):
     """Items with a training event, renumbered from 1 without gaps."""
 
     items: NDArray[np.int64]  # [T] items, ascending
-    places: NDArray[np.int64]  # [num_items + 1] place of an item among them, from 1; 0 for others
+    index_of: NDArray[np.int64]  # [num_items + 1] index of an item among them, from 1; 0 for others
 
     @classmethod
     def of(cls, trained: NDArray[np.bool_]) -> "TrainedItems":
@@ -45,6 +45,6 @@ def items_of_examples(events: Events, examples: Examples, chunk: int = 1 << 22) 
 
 def _items(events: Events, starts: Integers, ends: Integers) -> Integers:
     counts = ends - starts
-    places = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    found: Integers = events.items[places]
+    rows = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    found: Integers = events.items[rows]
     return found

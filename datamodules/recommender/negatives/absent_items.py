@@ -28,7 +28,7 @@ class InteractedItems:
     """[B] number of distinct items of each row."""
 
     begins: NDArray[np.int64]
-    """[B] place of each row's first item among the D items."""
+    """[B] index of each row's first item among the D items."""
 
     def __init__(self, events: Events, starts: Integers, ends: Integers, among: TrainedItems | None = None) -> None:
         self._among = among
@@ -57,14 +57,14 @@ class InteractedItems:
         if not len(self._keys):
             return np.zeros((len(self.numbers), len(items)), np.bool_)
         wanted = np.arange(len(self.numbers))[:, None] * self._span + items
-        places = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        return np.equal(self._keys[places], wanted)
+        indices = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return np.equal(self._keys[indices], wanted)
 
     def draw_absent(self, *coordinates: int | Integers) -> NDArray[np.int64]:
         """Draw uniformly among the items that a row lacks; see `absent_items`."""
-        places = self.items if self._among is None else self._among.places[self.items]
+        numbers = self.items if self._among is None else self._among.index_of[self.items]
         # h_i - 1 - i for each held item, see `absent_items`: number of absent items before it.
-        absent_before = places - 1 - (np.arange(len(self.row)) - self.begins[self.row])
+        absent_before = numbers - 1 - (np.arange(len(self.row)) - self.begins[self.row])
         shape = (-1, *[1] * (np.broadcast(*coordinates).ndim - 1))
         rows, begins = np.arange(len(self.numbers)).reshape(shape), self.begins.reshape(shape)
         lacking = (self.numbers < self.num_items).reshape(shape)

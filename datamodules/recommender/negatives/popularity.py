@@ -62,8 +62,8 @@ class PopularItems:
         # The product of a number below 1 may round to the bound.
         draw = np.minimum((hash_uniform(*coordinates) * free).astype(np.int64), free - 1)
         # One search for all rows: row * span keeps the rows apart in a single ascending array.
-        places = np.searchsorted(held.row * span + before, rows * span + draw, side="right")
-        point = draw + np.where(lacking, cut[places] - cut[begins], 0)
+        indices = np.searchsorted(held.row * span + before, rows * span + draw, side="right")
+        point = draw + np.where(lacking, cut[indices] - cut[begins], 0)
         return np.searchsorted(self._ends, point, side="right").astype(np.int64)
 
 
@@ -82,8 +82,8 @@ def target_counts(events: Events, users: Integers, ends: Integers, max_length: i
         start = events.offsets[users[first : first + rows]] + 1
         start = start if max_length is None else np.maximum(start, stop - max_length)
         lengths = stop - start
-        places = np.arange(lengths.sum()) + np.repeat(start - (np.cumsum(lengths) - lengths), lengths)
-        items = events.items[places]
+        indices = np.arange(lengths.sum()) + np.repeat(start - (np.cumsum(lengths) - lengths), lengths)
+        items = events.items[indices]
         # A corrupt item is reported where it is read for training.
         counts += np.bincount(items[(items > 0) & (items <= events.num_items)], minlength=len(counts))
     return counts

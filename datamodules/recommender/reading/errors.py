@@ -6,7 +6,7 @@ import json
 class InteractionError(ValueError):
     """A source that cannot be read as interactions.
 
-    The message names the place, the value found and the expected value.
+    The message names the location, the value found and the expected value.
     """
 
 

@@ -16,7 +16,7 @@ _QUOTE, _LF, _CR = b'"\n\r'
 
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 
 
 def count_rows(layout: Layout, block_size: int = _BLOCK) -> int | None:
@@ -76,34 +76,34 @@ def _count(block: bytes, layout: Layout) -> tuple[int, int] | None:
 
 def _count_quoted(block: bytes, layout: Layout) -> tuple[int, int] | None:
     data, separator = np.frombuffer(block, np.uint8), ord(layout.separator)
-    places = np.flatnonzero((data == separator) | (data == _LF) | (data == _QUOTE) | (data == _CR))
-    kinds = data.take(places)
+    positions = np.flatnonzero((data == separator) | (data == _LF) | (data == _QUOTE) | (data == _CR))
+    kinds = data.take(positions)
     # Inside a quoted field after an odd number of quotes. The sum may overflow uint8: only its parity matters.
     inside = (np.cumsum(kinds == _QUOTE, dtype=np.uint8) & 1).astype(bool)
     ends = np.flatnonzero((kinds == _LF) & ~inside)
     if not len(ends):
         return 0, 0
     whole = slice(0, int(ends[-1]) + 1)
-    places, kinds, inside = places[whole], kinds[whole], inside[whole]
+    positions, kinds, inside = positions[whole], kinds[whole], inside[whole]
     found = _records(np.compress(~inside & ((kinds == separator) | (kinds == _LF)), kinds), layout)
-    if found is None or not _quotes_are_valid(data, places, kinds, inside, separator):
+    if found is None or not _quotes_are_valid(data, positions, kinds, inside, separator):
         return None
-    if layout.time is not None and _joined(block, places, kinds, inside, layout):
+    if layout.time is not None and _joined(block, positions, kinds, inside, layout):
         return None
-    return found, int(places[-1]) + 1
+    return found, int(positions[-1]) + 1
 
 
-def _quotes_are_valid(data: Bytes, places: Places, kinds: Bytes, inside: Mask, separator: int) -> bool:
+def _quotes_are_valid(data: Bytes, positions: Positions, kinds: Bytes, inside: Mask, separator: int) -> bool:
     """Return whether each quote opens or closes a field or is doubled inside it, and each CR outside ends a line.
 
     A doubled quote counts as closing and reopening the field, so the number of quotes is even.
     """
-    quotes = np.compress(kinds == _QUOTE, places)
+    quotes = np.compress(kinds == _QUOTE, positions)
     # The last byte is a line end, so a byte follows each quote and each CR.
     before, after = data.take(quotes[0::2] - 1, mode="clip"), data.take(quotes[1::2] + 1)
     opens = (quotes[0::2] == 0) | (before == separator) | (before == _LF) | (before == _QUOTE)
     ends = (after == separator) | (after == _LF) | (after == _QUOTE) | (after == _CR)
-    returns = np.compress((kinds == _CR) & ~inside, places)
+    returns = np.compress((kinds == _CR) & ~inside, positions)
     return bool(opens.all() and ends.all() and (data[returns + 1] == _LF).all())
 
 
@@ -115,7 +115,7 @@ def _records(marks: Bytes, layout: Layout) -> int | None:
     return rows if not extra and marks.tobytes() == line * rows else None
 
 
-def _joined(block: bytes, places: Places, kinds: Bytes, inside: Mask, layout: Layout) -> bool:
+def _joined(block: bytes, positions: Positions, kinds: Bytes, inside: Mask, layout: Layout) -> bool:
     """Return whether a record of several lines may be several rows, which a pair of stray quotes has joined."""
     lines = np.flatnonzero(kinds == _LF)
     continues = inside[lines]
@@ -127,8 +127,8 @@ def _joined(block: bytes, places: Places, kinds: Bytes, inside: Mask, layout: La
     first = np.concatenate([[0], last[:-1] + 1])
     # Records of several lines, each of which has the separators of a whole row.
     suspects = np.flatnonzero((last > first) & np.logical_and.reduceat(plain, first))
-    starts = np.concatenate([[0], places[lines[:-1]] + 1])
-    ends = places[lines] + 1
+    starts = np.concatenate([[0], positions[lines[:-1]] + 1])
+    ends = positions[lines] + 1
     return any(
         holds_rows([block[starts[n] : ends[n]] for n in range(first[record], last[record] + 1)], layout)
         for record in suspects

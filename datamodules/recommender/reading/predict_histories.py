@@ -72,7 +72,7 @@ class FeatureReader(Protocol):
         """Keys of a line that are features."""
 
     def add(self, row: Mapping[str, Any], events: int, kept: Sequence[int]) -> None:
-        """Add the events of a line at the places ``kept``; raise ValueError if a value is invalid."""
+        """Add the events of a line at the indices `kept`; raise ValueError if a value is invalid."""
 
     def columns(self, events: int) -> EventColumns:
         """Return the features of all events that were added."""
@@ -112,7 +112,7 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
             try:
                 row = _object(text.removeprefix(BOM) if line == 1 else text)
                 line_items, line_times, at, user = _parse(row, () if features is None else features.keys)
-                kept = [place for place, item in enumerate(line_items) if item in number_of]
+                kept = [index for index, item in enumerate(line_items) if item in number_of]
                 if features is not None:
                     features.add(row, len(line_items), kept)
             except ValueError as error:
@@ -121,8 +121,8 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
                 line_times, untimed = [0] * len(line_items), untimed or line
             requests.append(0 if at is None else at)
             undated = undated or (line if at is None else None)
-            items.extend(number_of[line_items[place]] for place in kept)
-            times.extend(line_times[place] for place in kept)
+            items.extend(number_of[line_items[index]] for index in kept)
+            times.extend(line_times[index] for index in kept)
             offsets.append(len(items))
             users.append(str(line) if user is None else user)
             unknown += len(line_items) - len(kept)

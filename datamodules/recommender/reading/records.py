@@ -72,12 +72,12 @@ def holds_rows(lines: Sequence[bytes], layout: Layout) -> bool:
     """
     if len(lines) < 2 or layout.time is None:
         return False
-    place, separator = layout.columns.index(layout.time), layout.separator.encode()
+    column, separator = layout.columns.index(layout.time), layout.separator.encode()
     for line in lines:
         fields = body(line).split(separator)
         if len(fields) != len(layout.columns):
             return False
-        time = fields[place].decode(errors="replace").strip('"')
+        time = fields[column].decode(errors="replace").strip('"')
         if iso_seconds(time) is None and time_fault(time):
             return False
     return True
@@ -103,42 +103,42 @@ class _Lines:
 def _quoted(line: bytes, following: Iterator[bytes], separator: bytes) -> tuple[list[bytes], list[bytes], str | None]:
     """Return the fields of a record that starts with a line, all lines of it, and what is wrong with its quotes."""
     fields: list[bytes] = []
-    read, place = [line], 0
+    read, start = [line], 0
     while True:
-        if read[-1].startswith(b'"', place):
-            content, closed = _content(read, place + 1, following)
+        if read[-1].startswith(b'"', start):
+            content, closed = _content(read, start + 1, following)
             if closed is None:
                 return fields, read, f"the quotes of the field {_show(content)} are not closed; {_ADVICE}"
-            place, end = closed, len(body(read[-1]))
+            start, end = closed, len(body(read[-1]))
             fields.append(content)
-            if place < end and not read[-1].startswith(separator, place):
+            if start < end and not read[-1].startswith(separator, start):
                 begins = f" that begins {len(read) - 1} lines before" if len(read) > 1 else ""
-                text = _show(read[-1][place:end])
+                text = _show(read[-1][start:end])
                 return fields, read, f"found {text} after the quotes of a field{begins}; {_ADVICE}"
         else:
             end = len(body(read[-1]))
-            stop = read[-1].find(separator, place, end)
-            value = read[-1][place : end if stop < 0 else stop]
+            stop = read[-1].find(separator, start, end)
+            value = read[-1][start : end if stop < 0 else stop]
             if b"\r" in value:
                 return fields, read, _CR_INSIDE
             if b'"' in value:
                 return fields, read, f"a quote inside of the unquoted field {_show(value)}; {_ADVICE}"
             fields.append(value)
-            place += len(value)
-        if place >= end:
+            start += len(value)
+        if start >= end:
             return fields, read, None
-        place += len(separator)
+        start += len(separator)
 
 
-def _content(read: list[bytes], place: int, following: Iterator[bytes]) -> tuple[bytes, int | None]:
-    """Return the content of a field in quotes, and the place after its quotes in the last line; None if not closed.
+def _content(read: list[bytes], start: int, following: Iterator[bytes]) -> tuple[bytes, int | None]:
+    """Return the content of a field in quotes, and the offset after its quotes in the last line; None if not closed.
 
     The lines that it continues on are added to those ``read``.
     """
     content: list[bytes] = []
     size = 0
     while True:
-        found = _CONTENT.match(read[-1], place)
+        found = _CONTENT.match(read[-1], start)
         assert found, "the pattern matches an empty text"
         content.append(found.group())
         size += len(content[-1])
@@ -148,7 +148,7 @@ def _content(read: list[bytes], place: int, following: Iterator[bytes]) -> tuple
         if line is None:
             return b"".join(content), None
         read.append(line)
-        place = 0
+        start = 0
 
 
 _CR_INSIDE = "found a CR inside of the line; lines end with LF or CR LF, and a field with a CR needs quotes"

@@ -49,9 +49,9 @@ def _recbole(path: Path, item_column: str) -> dict[str, str]:
     rows = _of_one_length(path, _split(_lines(path), "\t"))
     first = next(rows, None)
     header = [name.partition(":")[0] for name in first.fields] if first else []
-    titled = [place for place, name in enumerate(header) if "title" in name.lower() or name.lower() == "name"]
+    titled = [column for column, name in enumerate(header) if "title" in name.lower() or name.lower() == "name"]
     # Prefer "movie_title" to "name", in any order of columns.
-    titled.sort(key=lambda place: "title" not in header[place].lower())
+    titled.sort(key=lambda column: "title" not in header[column].lower())
     item = item_column.partition(":")[0]
     if not titled:
         for _ in rows:  # a damaged header must not hide damaged lines

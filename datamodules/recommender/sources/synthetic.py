@@ -136,10 +136,10 @@ class Marketplace:
         An `aisle` is of 8 neighbours on the circle of along(i), where `shelf` is the place of an item, from 0. An
         `errand` and its `step` are the same on the circle of returning(i).
         """
-        places = np.zeros((2, self.num_items), np.int64)
+        positions = np.zeros((2, self.num_items), np.int64)
         for kind, stream in enumerate((_ALONG, _RETURNING)):
-            places[kind, hash_permutation(self.num_items, self.seed, stream)] = np.arange(self.num_items)
-        (aisle, errand), (shelf, step) = np.divmod(places, _NEIGHBOURS)
+            positions[kind, hash_permutation(self.num_items, self.seed, stream)] = np.arange(self.num_items)
+        (aisle, errand), (shelf, step) = np.divmod(positions, _NEIGHBOURS)
         rows = zip(range(1, self.num_items + 1), aisle, shelf, errand, step, strict=True)
         lines = (f"item-{item},aisle-{a},{b},errand-{c},{d}" for item, a, b, c, d in rows)
         return "\n".join(["item_id,aisle,shelf,errand,step", *lines, ""])

@@ -118,9 +118,9 @@ def _sort(database: RowDatabase, work: Path, folder: Path) -> tuple[int, int, in
     database.run(f"CREATE OR REPLACE TABLE items AS SELECT item, row_number() OVER () - 1 AS code FROM ({distinct})")
     catalog = database.number("SELECT count(*) FROM items")
     events = database.number(f"SELECT count(*) {_LEFT}")
-    firsts, lengths, place = _write_events(database, work / "codes", folder / "times.npy", events, catalog)
+    firsts, lengths, first_event = _write_events(database, work / "codes", folder / "times.npy", events, catalog)
     np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(DTYPES["offsets"]))
-    order = np.argsort(place, kind="stable")  # codes of the items by first appearance
+    order = np.argsort(first_event, kind="stable")  # codes of the items by first appearance
     numbers = np.empty(catalog, DTYPES["items"])
     numbers[order] = np.arange(1, catalog + 1)
     with (work / "codes").open("rb") as codes, (folder / "items.npy").open("wb") as file:
@@ -149,7 +149,7 @@ def _write_events(
     )
     # A user's events may span several blocks of the result; the last entries of both lists are still open.
     firsts, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    place, number = np.full(catalog, events, np.int64), 0
+    first_event, number = np.full(catalog, events, np.int64), 0
     with codes.open("wb") as of_codes, times.open("wb") as of_times:
         _write_header(of_times, "times", events)
         for first, code, time in database.blocks(query, ("first", "code", "time")):
@@ -163,13 +163,13 @@ def _write_events(
             if users.size:
                 firsts.append(users)
                 lengths.append(counts)
-            new = np.flatnonzero(place[code] == events)[::-1]
+            new = np.flatnonzero(first_event[code] == events)[::-1]
             # numpy keeps the last assignment to a repeated index; in reverse order this is the first appearance.
-            place[code[new]] = number + new
+            first_event[code[new]] = number + new
             number += len(code)
     if number != events:
         raise AssertionError(f"{number} events of {events} were sorted")
-    return np.concatenate(firsts), np.concatenate(lengths), place
+    return np.concatenate(firsts), np.concatenate(lengths), first_event
 
 
 def _write_header(file: BinaryIO, name: str, size: int) -> None:

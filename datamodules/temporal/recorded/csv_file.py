@@ -67,7 +67,7 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
     limits = np.minimum(found, MOST)
     outside = (measured < 0) | (measured > limits)
     if outside.any():
-        row, k = (int(place) for place in np.argwhere(outside)[0])
+        row, k = (int(index) for index in np.argwhere(outside)[0])
         raise ValueError(
             f"{path}, line {numbers[row]}, {KEYS[k]}: found {measured[row, k]:g}, expected 0 to {limits[k]:g}"
         )

@@ -63,7 +63,7 @@ def read_npz(path: Path) -> list[Recording]:
     if unknown or len(used) < len(names):
         raise ValueError(f"{path}: found the channels {', '.join(names)}, expected gpu_sm, gpu_mem_gb, mem_util")
     if np.isinf(values).any():
-        pod, step, k = (int(place) for place in np.argwhere(np.isinf(values))[0])
+        pod, step, k = (int(index) for index in np.argwhere(np.isinf(values))[0])
         found_value = f"{names[k]} is {values[pod, step, k]}"
         raise ValueError(f"{path}, pod {pods[pod]}, step {step}: {found_value}, expected a number")
     nothing = np.full(values.shape[:2], np.nan)

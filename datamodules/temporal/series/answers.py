@@ -65,8 +65,8 @@ def chosen_option(answer: str, options: tuple[str, ...]) -> str | None:
         return answer.strip()
     letter = _LETTER.fullmatch(answer.strip())
     # Options that are single letters are compared as texts first, above.
-    place = ord(letter[1].upper()) - ord("A") if letter else len(options)
-    return options[place] if place < len(options) else None
+    index = ord(letter[1].upper()) - ord("A") if letter else len(options)
+    return options[index] if index < len(options) else None
 
 
 def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:

@@ -37,9 +37,9 @@ def resample(times: NDArray[np.float64], values: NDArray[np.float64], step: floa
     """
     distances = np.diff(times)
     if (distances < 0).any():
-        place = int((distances < 0).argmax()) + 1
+        index = int((distances < 0).argmax()) + 1
         raise ValueError(
-            f"stamp {place + 1} is {times[place]:.17g}, after {times[place - 1]:.17g}; expected stamps in order"
+            f"stamp {index + 1} is {times[index]:.17g}, after {times[index - 1]:.17g}; expected stamps in order"
         )
     apart = np.sort(distances[distances > 0])
     if step is None and len(apart):
@@ -53,13 +53,13 @@ def resample(times: NDArray[np.float64], values: NDArray[np.float64], step: floa
             f"stamps span {span + 1:,.0f} steps of {step:g} s, expected at most {most_steps:,}; set a longer step, or "
             "raise limits.steps"
         )
-    places = np.floor((times - times[0]) / step + 0.5).astype(np.int64)  # np.round would round halves to even steps
-    return Resampled(_means(places, values, int(places[-1]) + 1), step)
+    steps_of = np.floor((times - times[0]) / step + 0.5).astype(np.int64)  # np.round would round halves to even steps
+    return Resampled(_means(steps_of, values, int(steps_of[-1]) + 1), step)
 
 
-def _means(places: NDArray[np.int64], values: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
-    """Return the mean [steps] of the measured values at each place, NaN where there is none."""
+def _means(steps_of: NDArray[np.int64], values: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """Return the mean [steps] of the measured values at each step, NaN where there is none."""
     measured = ~np.isnan(values)
-    counts = np.bincount(places[measured], minlength=steps)
-    sums = np.bincount(places[measured], weights=values[measured], minlength=steps)
+    counts = np.bincount(steps_of[measured], minlength=steps)
+    sums = np.bincount(steps_of[measured], weights=values[measured], minlength=steps)
     return np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)

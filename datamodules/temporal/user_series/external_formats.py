@@ -48,13 +48,13 @@ def _from_chatts(record: dict[str, Any]) -> dict[str, Any]:
             f"input: found {_PLACE} {len(pieces) - 1} times, expected it once for each of {len(series)} series"
         )
     found: list[Any] = []
-    for place, values in enumerate(series):
-        encoded = _ENCODED.search(pieces[place])
-        column = _flat(f"timeseries[{place}]", values)
+    for index, values in enumerate(series):
+        encoded = _ENCODED.search(pieces[index])
+        column = _flat(f"timeseries[{index}]", values)
         if encoded:
             # Offset and scaling go, because the prompt states its own.
-            pieces[place] = pieces[place][: encoded.start()]
-            column = _decode(f"timeseries[{place}]", column, *map(_float, encoded.groups()))
+            pieces[index] = pieces[index][: encoded.start()]
+            column = _decode(f"timeseries[{index}]", column, *map(_float, encoded.groups()))
         found.append(column)
     converted = {"question": PLACEHOLDER.join(pieces), "series": found, "answer": record.get("output")}
     return converted | {key: record[key] for key in ("key", "kind") if key in record}
@@ -93,7 +93,7 @@ def _from_exam(record: dict[str, Any]) -> dict[str, Any]:
     converted: dict[str, Any] = {key: record[key] for key in ("question", "answer") if key in record}
     options = record.get("options")
     if isinstance(options, list):  # a generated list may repeat an option
-        options = [option for place, option in enumerate(options) if option not in options[:place]]
+        options = [option for index, option in enumerate(options) if option not in options[:index]]
     names = {"key": ("key", "id"), "kind": ("kind", "category")}
     for name, keys in names.items():
         converted |= next(({name: record[key]} for key in keys if key in record), {})  # 0 is an id as well

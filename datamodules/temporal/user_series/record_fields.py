@@ -83,8 +83,8 @@ def measurements(key: str, values: object) -> NDArray[np.float64]:
     column = _floats(key, values, "a number, or null for a gap")
     outside = np.abs(column) > LARGEST
     if outside.any():
-        place = int(outside.argmax())
-        raise ValueError(f"{key}[{place}]: found {column[place]:g}, expected a number of at most {LARGEST:g}")
+        index = int(outside.argmax())
+        raise ValueError(f"{key}[{index}]: found {column[index]:g}, expected a number of at most {LARGEST:g}")
     return column
 
 
@@ -100,7 +100,7 @@ def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64
         and values
         and isinstance(values[0], (str, datetime))
     ):
-        column = np.array([_moment(f"{key}[{place}]", value) for place, value in enumerate(values)])
+        column = np.array([_moment(f"{key}[{index}]", value) for index, value in enumerate(values)])
     else:
         expected = "a number of seconds, or a date and time"
         column = _floats(key, values, expected) * seconds
@@ -109,17 +109,17 @@ def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64
     # Written with ~, so that NaN is refused as well.
     wrong = ~(np.abs(column) <= LATEST)
     if wrong.any():
-        place = int(wrong.argmax())
-        raise ValueError(f"{key}[{place}]: found {column[place]:g}, expected a stamp of at most {LATEST:g} s")
+        index = int(wrong.argmax())
+        raise ValueError(f"{key}[{index}]: found {column[index]:g}, expected a stamp of at most {LATEST:g} s")
     return column
 
 
 def _floats(key: str, values: object, expected: str) -> NDArray[np.float64]:
     if not isinstance(values, (list, tuple)) or not values:
         raise ValueError(f"{key}: found {describe_value(values)}, expected a list of numbers")
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise ValueError(f"{key}[{place}]: found {describe_value(value)}, expected {expected}")
+            raise ValueError(f"{key}[{index}]: found {describe_value(value)}, expected {expected}")
     return np.array([math.nan if value is None else float(value) for value in values], np.float64)
 
 

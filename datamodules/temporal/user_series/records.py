@@ -103,7 +103,7 @@ class RecordParser:
             raise ValueError(
                 f"options: found {len(found)}, expected at most {self._limits.options}; raise limits.options"
             )
-        options = tuple(scalar_text(f"options[{place}]", option) for place, option in enumerate(found))
+        options = tuple(scalar_text(f"options[{index}]", option) for index, option in enumerate(found))
         if len(set(options)) < len(options):
             raise ValueError(f"options: found {describe_value(found)}, expected options that differ")
         return options
@@ -117,9 +117,9 @@ class RecordParser:
         if isinstance(found, list) and not isinstance(found[0], (list, dict, str)):
             entries = [found]  # a single series
         series: list[InputSeries] = []
-        for place, entry in enumerate(entries):
-            key = f"series[{place}]" if len(entries) > 1 else "series"
-            series += self._from_file(key, entry) if _names_file(entry) else [self._series(key, entry, place)]
+        for index, entry in enumerate(entries):
+            key = f"series[{index}]" if len(entries) > 1 else "series"
+            series += self._from_file(key, entry) if _names_file(entry) else [self._series(key, entry, index)]
             if len(series) > self._limits.series:
                 raise ValueError(
                     f"series: found more than {self._limits.series}, expected at most that many; raise limits.series"
@@ -138,14 +138,14 @@ class RecordParser:
         seconds = None if step is None else number(f"{key}.step", step, 0, LATEST)
         return self._files.read(f"{key}.file", text(f"{key}.file", fields.get("file")), columns, seconds)
 
-    def _series(self, key: str, entry: object, place: int) -> InputSeries:
+    def _series(self, key: str, entry: object, index: int) -> InputSeries:
         fields = {"values": entry} if isinstance(entry, list) else entry
         if not isinstance(fields, dict):
             raise ValueError(
                 f"{key}: found {describe_value(entry)}, expected a list of numbers, or an object with values"
             )
         check_keys(fields, _SERIES, key)
-        name = label(f"{key}.name", fields.get("name"), f"series {place + 1}")
+        name = label(f"{key}.name", fields.get("name"), f"series {index + 1}")
         unit = label(f"{key}.unit", fields.get("unit"), "")
         for which, found in (("name", name), ("unit", unit)):
             if PLACEHOLDER in found:
@@ -167,7 +167,7 @@ class RecordParser:
                 f"{key}.values: found {len(values):,} steps, expected at most {self._limits.steps:,}; "
                 "raise limits.steps"
             )
-        return InputSeries(name or f"series {place + 1}", unit, values, step)
+        return InputSeries(name or f"series {index + 1}", unit, values, step)
 
 
 def _named(series: Sequence[InputSeries]) -> str:

@@ -68,12 +68,12 @@ class SeriesFiles:
         if path.suffix.lower() != ".csv" or not path.is_file():
             raise ValueError(f"{key}: found {name[:200]!r}, expected the path of a .csv file that exists")
         table = self._table(path)
-        times = next((place for place, column in enumerate(table.columns) if column.lower() in TIMES), None)
-        channels = {place: _channel(column) for place, column in enumerate(table.columns) if place != times}
+        times = next((index for index, column in enumerate(table.columns) if column.lower() in TIMES), None)
+        channels = {index: _channel(column) for index, column in enumerate(table.columns) if index != times}
         wanted = list(channels)
         if columns is not None:
             found = [
-                next((place for place, (short, _) in channels.items() if column in (short, table.columns[place])), None)
+                next((index for index, (short, _) in channels.items() if column in (short, table.columns[index])), None)
                 for column in columns
             ]
             if None in found:
@@ -82,18 +82,18 @@ class SeriesFiles:
                     f"{path}, line {table.lines[0]}: column {missing[:100]!r} not found, expected some of "
                     f"{describe_names(table.columns)}"
                 )
-            wanted = [place for place in found if place is not None]
+            wanted = [index for index in found if index is not None]
         if not wanted:
             raise ValueError(f"{path}, line {table.lines[0]}: found no column of a channel, expected name (unit)")
         seconds = None if times is None else self._times(path, table, times)
-        return [self._series(path, table, place, channels[place], seconds, step) for place in wanted]
+        return [self._series(path, table, index, channels[index], seconds, step) for index in wanted]
 
     def _series(
-        self, path: Path, table: _Table, place: int, channel: tuple[str, str], times: NDArray[np.float64] | None,
+        self, path: Path, table: _Table, index: int, channel: tuple[str, str], times: NDArray[np.float64] | None,
         step: float | None,
     ) -> InputSeries:  # fmt: skip
-        column = [_number(path, table, place, row) for row in range(len(table.cells[place]))]
-        values = measurements(f"{path}, column {table.columns[place]}", column)
+        column = [_number(path, table, index, row) for row in range(len(table.cells[index]))]
+        values = measurements(f"{path}, column {table.columns[index]}", column)
         if times is not None:
             try:
                 values, step = resample(times, values, step, self._limits.steps)
@@ -105,8 +105,8 @@ class SeriesFiles:
             )
         return InputSeries(*channel, values, step)
 
-    def _times(self, path: Path, table: _Table, place: int) -> NDArray[np.float64]:
-        cells, name = table.cells[place], table.columns[place]
+    def _times(self, path: Path, table: _Table, index: int) -> NDArray[np.float64]:
+        cells, name = table.cells[index], table.columns[index]
         numeric = _is_number(cells[0])
         unit = TIMES[name.lower()]
         if numeric and unit is None:
@@ -114,11 +114,11 @@ class SeriesFiles:
                 f"{path}, line {table.lines[1]}, {name}: found {cells[0][:60]!r}, expected a date such as 2024-05-01; "
                 "a column of seconds is named time"
             )
-        column = [_number(path, table, place, row) if numeric else cell for row, cell in enumerate(cells)]
+        column = [_number(path, table, index, row) if numeric else cell for row, cell in enumerate(cells)]
         try:
             return stamps(name, column, unit or 1.0)
         except ValueError as error:
-            # `stamps` names an entry by its place in the column; the message names the line of the file instead.
+            # `stamps` names an entry by its index in the column; the message names the line of the file instead.
             row = re.match(r".*?\[(\d+)\]", str(error))
             line = table.lines[1 + int(row[1])] if row else table.lines[1]
             raise ValueError(f"{path}, line {line}: {error}") from error
@@ -179,13 +179,13 @@ def _is_number(cell: str) -> bool:
     return cell.isascii() and "_" not in cell
 
 
-def _number(path: Path, table: _Table, place: int, row: int) -> float | None:
-    cell = table.cells[place][row]
+def _number(path: Path, table: _Table, index: int, row: int) -> float | None:
+    cell = table.cells[index][row]
     if not cell or cell.lower() in ("nan", "null"):
         return None
     if not _is_number(cell) or not math.isfinite(float(cell)):
         raise ValueError(
-            f"{path}, line {table.lines[row + 1]}, {table.columns[place]}: found {cell[:60]!r}, expected a number or "
+            f"{path}, line {table.lines[row + 1]}, {table.columns[index]}: found {cell[:60]!r}, expected a number or "
             "nothing"
         )
     return float(cell)

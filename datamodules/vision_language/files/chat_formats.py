@@ -54,10 +54,10 @@ def parse_messages(name: str, turns: Any) -> list[Message]:
     ]
     if not messages or messages[0]["role"] == "assistant":
         raise BadSampleError(f"{name}: a chat must begin with a message of the user or the system")
-    for place, message in enumerate(messages, 1):
+    for position, message in enumerate(messages, 1):
         if MARKER in message["content"] and message["role"] != "user":
             raise BadSampleError(
-                f"{name}: message {place} ({message['role']}) contains {MARKER}, which belongs in a user's text"
+                f"{name}: message {position} ({message['role']}) contains {MARKER}, which belongs in a user's text"
             )
     return messages
 
@@ -71,7 +71,7 @@ def insert_image_markers(name: str, messages: Sequence[Message], images: int) ->
     markers = sum(message["content"].count(MARKER) for message in messages)
     if markers == images:
         return list(messages)
-    first = next((place for place, message in enumerate(messages) if message["role"] == "user"), None)
+    first = next((index for index, message in enumerate(messages) if message["role"] == "user"), None)
     if markers or first is None:
         raise BadSampleError(f"{name}: found {MARKER} {markers} times in the user's text, expected {images} times")
     text = f"{MARKER}\n" * images + messages[first]["content"]

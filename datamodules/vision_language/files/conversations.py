@@ -60,7 +60,7 @@ def conversation(where: str, record: dict[str, Any]) -> list[Message]:
     if messages[-1]["role"] != "user":
         found = f"found a message of the {messages[-1]['role']} at the end"
         raise ValueError(f"{where}: {found}, expected a question of the user, which predict answers")
-    empty = [place for place, message in enumerate(messages, 1) if not message["content"].strip()]
+    empty = [index for index, message in enumerate(messages, 1) if not message["content"].strip()]
     if empty:
         raise ValueError(
             f"{where}: message {empty[0]} is {describe_value(messages[empty[0] - 1]['content'])}, expected a text"
@@ -69,12 +69,12 @@ def conversation(where: str, record: dict[str, Any]) -> list[Message]:
 
 
 def open_turns(messages: Sequence[Message]) -> list[int]:
-    """Return the places of the questions that the model answers."""
+    """Return the indices of the questions that the model answers."""
     # After the last message comes nothing, which counts as a further question.
     following = [message["role"] for message in messages[1:]] + ["user"]
     return [
-        place
-        for place, (message, after) in enumerate(zip(messages, following, strict=True))
+        index
+        for index, (message, after) in enumerate(zip(messages, following, strict=True))
         if message["role"] == "user" and after != "assistant"
     ]
 
@@ -86,11 +86,11 @@ def until_open_turn(messages: Sequence[Message], answers: Sequence[str]) -> list
         messages: the conversation.
         answers: answers of the model to the first open questions; fewer than there are.
     """
-    places = open_turns(messages)
-    answered = dict(zip(places, answers, strict=False))
+    turns = open_turns(messages)
+    answered = dict(zip(turns, answers, strict=False))
     found: list[Message] = []
-    for place, message in enumerate(messages[: places[len(answers)] + 1]):
+    for index, message in enumerate(messages[: turns[len(answers)] + 1]):
         found.append(message)
-        if place in answered:
-            found.append(Message(role="assistant", content=answered[place]))
+        if index in answered:
+            found.append(Message(role="assistant", content=answered[index]))
     return found

@@ -116,7 +116,7 @@ def _answer(name: str, found: Mapping[str, object]) -> Any:
 
 
 def _chosen(name: str, options: list[str], answer: object, has_letters: bool) -> int:
-    """Return the place of the answer: its index, its letter, or its text.
+    """Return the index of the answer, which is given by its index, its letter, or its text.
 
     A text that is both a letter and an option is the option, unless the columns are letters. An index is a number: the
     digits of a text table may be an option as well as an index, so they are options.
@@ -133,8 +133,8 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
         same = options.index(text) if text in options else -1
         if same < 0 and plain.count(text.casefold()) == 1:
             same = plain.index(text.casefold())
-        places = [letter if 0 <= letter < len(options) else -1, same]
-        chosen = [place for place in (places if has_letters else reversed(places)) if place >= 0]
+        indices = [letter if 0 <= letter < len(options) else -1, same]
+        chosen = [index for index in (indices if has_letters else reversed(indices)) if index >= 0]
         if chosen:
             return chosen[0]
     expected = f"a letter of {LETTERS[: len(options)]}, an option or an index from 0"

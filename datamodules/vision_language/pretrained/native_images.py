@@ -28,7 +28,7 @@ class NativeImages(NamedTuple):
             BadSampleError: an image cannot be decoded; the message names it.
         """
         number = len(chat.images)
-        names = [f"{chat.name}, image {place} of {number}" for place in range(1, number + 1)]
+        names = [f"{chat.name}, image {image} of {number}" for image in range(1, number + 1)]
         return [decode(data, name, self.max_pixels) for data, name in zip(chat.images, names, strict=True)]
 
     def item(self, chat: ImageChat) -> ChatItem:

@@ -139,7 +139,7 @@ class ModelProcessor:
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode an answer up to its end token, without special tokens."""
         found = [int(token) for token in tokens]
-        end = next((place for place, token in enumerate(found) if token in self.ends), len(found))
+        end = next((index for index, token in enumerate(found) if token in self.ends), len(found))
         return self.processor.tokenizer.decode(found[:end], skip_special_tokens=True).strip()
 
     def save(self, folder: Path) -> None:

@@ -108,7 +108,7 @@ class TemplateEncoder:
             else:
                 if self._has_marks:
                     return self._marked_starts(turns, name)
-                at = next((place for place, pair in enumerate(zip(text, prefix, strict=False)) if len({*pair}) > 1), 0)
+                at = next((index for index, pair in enumerate(zip(text, prefix, strict=False)) if len({*pair}) > 1), 0)
                 raise ValueError(
                     f"sample {name}: cannot locate the answer in message {number + 1}: the chat template of "
                     f"{self.model.name} has no generation marks, and the chat does not begin with its own prompt: "
@@ -163,9 +163,9 @@ class TemplateEncoder:
 
 
 def _expanded(at: int, spans: Sequence[dict[str, Any]]) -> int:
-    """Return the place of a character in the text with expanded images, given its place in the rendered text."""
+    """Return the offset of a character in the text with expanded images, given its offset in the rendered text."""
     before = bisect.bisect_right([span["span"][1] for span in spans], at)
-    # The shift of the last expansion before the place is the sum of all expansions so far.
+    # The shift of the last expansion before the offset is the sum of all expansions so far.
     return at if not before else at + spans[before - 1]["new_span"][1] - spans[before - 1]["span"][1]
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, places
+from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, cell_names
 
 _PART = re.compile(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)}) ([a-z ]+)")
 
@@ -13,8 +13,8 @@ Located = tuple[SceneObject, str]
 
 def caption(scene: Scene) -> str:
     """Return the caption of a scene: all objects in reading order, "red circle top left, blue square bottom right"."""
-    named = zip(scene.cells, places(scene.grid), strict=True)
-    return ", ".join(f"{thing} {place}" for thing, place in named if thing is not None)
+    named = zip(scene.cells, cell_names(scene.grid), strict=True)
+    return ", ".join(f"{thing} {cell_name}" for thing, cell_name in named if thing is not None)
 
 
 def parse_caption(text: str) -> Counter[Located]:

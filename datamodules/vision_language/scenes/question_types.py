@@ -62,22 +62,22 @@ def _yes_or_no(world: World) -> list[str]:
 
 def _colour_at(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
-    return SceneSpec({"place": world.places[cell]}, lambda: {cell: world.thing(random, colour=answer)})
+    return SceneSpec({"place": world.cell_names[cell]}, lambda: {cell: world.thing(random, colour=answer)})
 
 
 def _shape_at(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
-    return SceneSpec({"place": world.places[cell]}, lambda: {cell: world.thing(random, shape=answer)})
+    return SceneSpec({"place": world.cell_names[cell]}, lambda: {cell: world.thing(random, shape=answer)})
 
 
 def _thing_at(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
-    return SceneSpec({"place": world.places[cell]}, lambda: {cell: SceneObject(*answer.split())})
+    return SceneSpec({"place": world.cell_names[cell]}, lambda: {cell: SceneObject(*answer.split())})
 
 
 def _empty(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
-    slots = {"place": world.places[cell]}
+    slots = {"place": world.cell_names[cell]}
     if answer == "no":
         return SceneSpec(slots, lambda: {cell: world.thing(random)})
     return SceneSpec(slots, dict, lambda scene: scene.cells[cell] is None)
@@ -133,7 +133,7 @@ def _exists(random: np.random.Generator, world: World, answer: str) -> SceneSpec
 
 
 def _where(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
-    thing, cell = world.thing(random), world.places.index(answer)
+    thing, cell = world.thing(random), world.cell_names.index(answer)
     return SceneSpec({"thing": str(thing)}, lambda: {cell: thing}, _once(thing))
 
 
@@ -211,7 +211,7 @@ KINDS: dict[str, QuestionType] = {
         QuestionType("count_colour", _numbers_and_none, _count_colour),
         QuestionType("has_colour", _yes_or_no, _has_colour),
         QuestionType("exists", _yes_or_no, _exists, binding=True),
-        QuestionType("where", lambda world: world.places, _where, binding=True),
+        QuestionType("where", lambda world: world.cell_names, _where, binding=True),
         QuestionType("colour_of", lambda world: list(world.palette), _colour_of, binding=True),
         QuestionType("shape_of", lambda world: list(world.forms), _shape_of, binding=True),
         QuestionType("relation", _yes_or_no, _relation, binding=True, fewest=2),

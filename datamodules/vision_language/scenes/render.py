@@ -41,12 +41,12 @@ def draw(scene: Scene, size: int, random: np.random.Generator) -> "Image":
     cell = whole / scene.grid
     image = Image.new("RGB", (whole, whole), _background(random))
     pencil = ImageDraw.Draw(image)
-    for place, thing in enumerate(scene.cells):
+    for index, thing in enumerate(scene.cells):
         if thing is not None:
             radius = cell * _between(random, *_RADIUS)
             room = cell / 2 - radius
-            x = cell * (place % scene.grid + 0.5) + _between(random, -room, room)
-            y = cell * (place // scene.grid + 0.5) + _between(random, -room, room)
+            x = cell * (index % scene.grid + 0.5) + _between(random, -room, room)
+            y = cell * (index // scene.grid + 0.5) + _between(random, -room, room)
             light = _between(random, *_LIGHT)
             red, green, blue = (round(light * channel) for channel in RGB[thing.colour])
             _draw_shape(pencil, thing.shape, x, y, radius, (red, green, blue))

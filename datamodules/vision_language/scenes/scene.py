@@ -110,9 +110,9 @@ class World:
         return range(self.grid**2)
 
     @property
-    def places(self) -> list[str]:
+    def cell_names(self) -> list[str]:
         """The name of each cell."""
-        return places(self.grid)
+        return cell_names(self.grid)
 
     def split_of(self, scene: Scene) -> Split:
         """Return the split of a scene. It depends on the scene only, so all stages of a training agree on it."""
@@ -139,7 +139,7 @@ class World:
         return SceneObject(colour or choice(random, self.palette), shape or choice(random, self.forms))
 
 
-def places(grid: int) -> list[str]:
+def cell_names(grid: int) -> list[str]:
     """Return the names of the cells of a grid, in reading order."""
     return [f"{row} {column}".strip() for row in _ROWS[grid] for column in _COLUMNS[grid]]
 

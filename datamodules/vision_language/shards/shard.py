@@ -54,7 +54,7 @@ class Shard(NamedTuple):
     table: Path | None = None
     """File with the offsets of the samples, valid as long as the shard is not modified."""
 
-    def places(self) -> Iterator[SampleLocation]:
+    def locations(self) -> Iterator[SampleLocation]:
         """Yield the locations of the samples in order.
 
         Raises:
@@ -74,7 +74,7 @@ class Shard(NamedTuple):
         self._compare("samples", self.info and self.info.samples, count)
 
     def begins(self) -> NDArray[np.int64]:
-        """Return the offsets of the samples of a local shard, int64 [samples]. Raises the errors of `places`."""
+        """Return the offsets of the samples of a local shard, int64 [samples]. Raises the errors of `locations`."""
         found = os.stat(self.name)
         self._compare("bytes", self.info and self.info.size, found.st_size)
         begins = None

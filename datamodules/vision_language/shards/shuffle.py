@@ -33,7 +33,7 @@ class ShardOrder:
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
         return f"{digest} ({len(self.shards)} shards, shuffle_window {self.shuffle_window})"
 
-    def places_from(self, epoch: int, start: int) -> Iterator[SampleLocation]:
+    def locations_from(self, epoch: int, start: int) -> Iterator[SampleLocation]:
         """Yield the locations of the samples of an epoch from a position on."""
         size, seed = self.shuffle_window, global_seed()
         # A window is permuted as a whole, so reading begins with the first sample of the window.
@@ -43,19 +43,19 @@ class ShardOrder:
             if not window:
                 return
             order = hash_permutation(len(window), seed, epoch, _WINDOW, number)
-            for place in order[max(0, start - number * size) :].tolist():
-                sample, window[place] = window[place], None  # frees its content before the end of the window
+            for index in order[max(0, start - number * size) :].tolist():
+                sample, window[index] = window[index], None  # frees its content before the end of the window
                 assert sample is not None
                 yield sample
 
     def _sequence(self, epoch: int, skip: int) -> Iterator[SampleLocation]:
         """Yield the samples of an epoch before shuffling, without the first `skip`."""
-        for place in hash_permutation(len(self.shards), global_seed(), epoch, _SHARDS).tolist():
-            shard = self.shards[place]
+        for index in hash_permutation(len(self.shards), global_seed(), epoch, _SHARDS).tolist():
+            shard = self.shards[index]
             if shard.info is not None and shard.info.samples <= skip:
                 skip -= shard.info.samples
                 continue
-            for sample in shard.places():
+            for sample in shard.locations():
                 if skip:
                     skip -= 1
                 else:

@@ -35,7 +35,7 @@ class ShardRecords(ChatRecords[SampleLocation]):
 
     @override
     def records_from(self, epoch: int, start: int) -> Iterator[SampleLocation]:
-        return self._order.places_from(epoch, start)
+        return self._order.locations_from(epoch, start)
 
     @override
     def name(self, record: SampleLocation) -> str:

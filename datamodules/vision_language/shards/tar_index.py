@@ -86,9 +86,9 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
 
 
 def _truncated(archive: str, last: str, at: int) -> ValueError:
-    place = f"in {last}, or right after it" if last else "before its first file"
+    location = f"in {last}, or right after it" if last else "before its first file"
     return ValueError(
-        f"{archive}: the archive ends {place}, at {at:,} bytes, without an end mark; copy or write it again "
+        f"{archive}: the archive ends {location}, at {at:,} bytes, without an end mark; copy or write it again "
         "(decompress a compressed archive: images are compressed already)"
     )
 

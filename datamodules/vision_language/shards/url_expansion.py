@@ -47,7 +47,7 @@ def _expand_braces(pattern: str) -> list[str]:
     if count > _MAX_SHARDS:
         found = f"{count:,}" if count < _COUNTED else f"over {_COUNTED:,}"
         raise ValueError(f"{pattern[:_SHOWN]} names {found} shards, expected at most {_MAX_SHARDS:,}")
-    choices = [_choices(piece) if place % 2 else [piece] for place, piece in enumerate(pieces)]
+    choices = [_choices(piece) if index % 2 else [piece] for index, piece in enumerate(pieces)]
     return ["".join(parts) for parts in product(*choices)]
 
 

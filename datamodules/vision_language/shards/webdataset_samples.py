@@ -41,15 +41,15 @@ def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number:
     named = ((_split(member.name), member) for member in iter_members(file, shard, keep, begin))
     # groupby joins neighbours only, as WebDataset does: the files of a sample follow each other in a shard.
     grouped = groupby((entry for entry in named if _is_sample(entry[0][0])), key=lambda entry: entry[0][0])
-    for place, (key, group) in enumerate(grouped, number):
+    for index, (key, group) in enumerate(grouped, number):
         files: dict[str, Member] = {}
         for (_, suffix), member in group:
             if suffix in files:
-                raise ValueError(f"{shard}: {shown_name(member.name)} occurs twice in sample {place}")
+                raise ValueError(f"{shard}: {shown_name(member.name)} occurs twice in sample {index}")
             if len(files) == _MOST_FILES:
-                raise ValueError(f"{shard}: sample {place} ({shown_name(key)}) has more than {_MOST_FILES} files")
+                raise ValueError(f"{shard}: sample {index} ({shown_name(key)}) has more than {_MOST_FILES} files")
             files[suffix] = member
-        yield TarSample(shard, place, next(iter(files.values())).begin, key, files)
+        yield TarSample(shard, index, next(iter(files.values())).begin, key, files)
 
 
 def read_contents(sample: TarSample, suffix: str, file: BinaryIO | None) -> bytes:

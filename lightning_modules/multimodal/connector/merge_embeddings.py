@@ -32,24 +32,25 @@ def merge_features_into_embeddings(
     Raises:
         ValueError: a chat has more or fewer features than placeholders; the message names its sample.
     """
-    places = (chats.tokens == placeholder).flatten()
+    is_placeholder = (chats.tokens == placeholder).flatten()
     # One tensor, so that the truth value is read from the device once.
-    agree = (chats.placeholders == counts).all() & (places.sum() == len(features)) & (counts.sum() == len(features))
+    placeholders = is_placeholder.sum()
     # Checked in every batch: with one feature too few, all later features would land in wrong places without an error.
+    agree = (chats.placeholders == counts).all() & (placeholders == len(features)) & (counts.sum() == len(features))
     if not agree:
-        raise ValueError(_disagreement(chats, int(places.sum()), len(features), counts))
+        raise ValueError(_disagreement(chats, int(placeholders), len(features), counts))
     # Unlike masked_scatter, this does not synchronize again in the backward pass.
-    indices = torch.nonzero_static(places, size=len(features)).squeeze(1)
+    indices = torch.nonzero_static(is_placeholder, size=len(features)).squeeze(1)
     flat = embeddings.flatten(0, 1).index_copy(0, indices, features.to(embeddings.dtype))
     return flat.view_as(embeddings)
 
 
-def _disagreement(chats: Rows | Prompts, places: int, features: int, counts: Tensor) -> str:
+def _disagreement(chats: Rows | Prompts, placeholders: int, features: int, counts: Tensor) -> str:
     found = zip(chats.samples.tolist(), chats.placeholders.tolist(), counts.tolist(), strict=True)
     for sample, expected, count in found:
         if expected != count:
             return f"sample {sample}: its chat has {expected} placeholders, but the encoder returned {count} features"
     return (
-        f"{places} placeholders among the tokens, {int(counts.sum())} expected, and {features} features, in the "
+        f"{placeholders} placeholders among the tokens, {int(counts.sum())} expected, and {features} features, in the "
         f"batch of samples {chats.samples.tolist()[:8]}...: is a chat truncated, or the placeholder in a text?"
     )

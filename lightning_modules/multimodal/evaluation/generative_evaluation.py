@@ -170,7 +170,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         """Return the lines of predictions for the answers to a batch, and for its skipped samples."""
         rows = zip(batch.prompts.samples.tolist(), texts, strict=True)
         answered = [(row, {**module.data.describe(row), "answer": text}) for row, text in rows if row >= 0]
-        # A skipped sample has a line of its own, so that each line is known by its place in the file.
+        # A skipped sample has a line of its own, so that each line is known by its number in the file.
         skipped = ((row, {**module.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.skipped)
         return sorted([*answered, *skipped], key=lambda line: line[0])
 

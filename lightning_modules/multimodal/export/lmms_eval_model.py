@@ -69,8 +69,8 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
         """
         answers = []
         for request in requests:
-            text, options, *place = request.args
-            inputs = self._inputs(text, self._images(*place))
+            text, options, *document = request.args
+            inputs = self._inputs(text, self._images(*document))
             tokens = int(options.get("max_new_tokens") or _MAX_NEW_TOKENS)
             written = self.model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)
             # `generate` returns the prompt before the answer.
@@ -93,13 +93,13 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
         """
         results = []
         for request in requests:
-            text, answer, *place = request.args
+            text, answer, *document = request.args
             if callable(answer):
-                answer = answer(self._document(*place[1:]))
+                answer = answer(self._document(*document[1:]))
             target = self.processor.tokenizer(answer.removeprefix(" "), add_special_tokens=False)["input_ids"]
             if not target:
                 raise ValueError(f"expected an answer with a token, found {answer!r} for the question {text!r}")
-            inputs, tokens = self._inputs(text, self._images(*place)), torch.tensor([target], device=self.device)
+            inputs, tokens = self._inputs(text, self._images(*document)), torch.tensor([target], device=self.device)
             # [T, V]: position i predicts token i + 1, so the logits of the answer's last token are dropped.
             logits = self.model(**_extended(inputs, tokens)).logits[0, -tokens.shape[1] - 1 : -1]
             loss = functional.cross_entropy(logits.float(), tokens[0]).item()
@@ -118,9 +118,9 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
     def _document(self, number: Any, task: str, split: str) -> Any:
         return self.task_dict[task][split][number]
 
-    def _images(self, find: Callable[[Any], Any] | None = None, *place: Any) -> "list[Image]":
+    def _images(self, find: Callable[[Any], Any] | None = None, *document: Any) -> "list[Image]":
         """Return the images of a request's document, flattened onto white."""
-        images = (find(self._document(*place)) or []) if find is not None else []
+        images = (find(self._document(*document)) or []) if find is not None else []
         return [_flattened(image) for image in images]
 
     def _inputs(self, text: str, images: "list[Image]") -> dict[str, Tensor]:

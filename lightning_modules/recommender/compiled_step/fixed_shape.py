@@ -50,7 +50,7 @@ def _joined(sizes: Sequence[int], columns: Sequence[Tensor], padding: int = 0) -
     whole = first.new_full((*sizes, *first.shape[len(sizes) :]), padding)
     start = 0
     for column in columns:
-        place = (slice(start, start + len(column)), *map(slice, column.shape[1 : len(sizes)]))
-        whole[place] = column
+        part = (slice(start, start + len(column)), *map(slice, column.shape[1 : len(sizes)]))
+        whole[part] = column
         start += len(column)
     return whole

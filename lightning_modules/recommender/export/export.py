@@ -170,7 +170,7 @@ def _compared(encoder: SequenceEncoder, path: Path, inputs: Mapping[str, Tensor]
     same = same_best(items, best, expected, allowed=1e-4 * float(np.abs(scores[:, 1:]).max()))
     return (
         f"onnxruntime and torch recommend the same {items.shape[1]} items to {users} "
-        f"({same:.1%} of the places hold the very same item, the others one of equal score up to rounding); their "
+        f"({same:.1%} of the ranks hold the very same item, the others one of equal score up to rounding); their "
         f"scores differ by {difference:.1g} of the largest at most."
     )
 

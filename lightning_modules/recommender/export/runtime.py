@@ -94,7 +94,7 @@ class ExportedRecommender:
         # With the times of all events, unknown items included: the last event may be one of them.
         request = self._request_time(moments, at)
         named = [self._numbers.get(str(item)) for item in items]
-        places = [place for place, number in enumerate(named) if number is not None]
+        rows = [index for index, number in enumerate(named) if number is not None]
         known = [(number, int(time)) for number, time in zip(named, moments, strict=True) if number is not None]
         excluded = self._excluded(allow, deny)
         if not known:
@@ -104,7 +104,7 @@ class ExportedRecommender:
         scale = min((gap for a, b in zip(seconds, seconds[1:], strict=False) if (gap := b - a) > 0), default=1)
         last = self.encoder.max_length
         row = torch.tensor([numbers[-last:]]), torch.tensor([seconds[-last:]])
-        of_events = self._coded(features, places[-last:], len(items))
+        of_events = self._coded(features, rows[-last:], len(items))
         history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request, *of_events)
         # A single history has no padding, so its last column is its last event. [V + 1]
         scores = self.encoder.scores(self.encoder(history)[:, -1])[0]
@@ -128,11 +128,11 @@ class ExportedRecommender:
         return torch.tensor([int(moment)])
 
     def _coded(
-        self, features: Values | None, places: Sequence[int], events: int
+        self, features: Values | None, rows: Sequence[int], events: int
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return the features of the events at some places of a history; None if the model reads none."""
+        """Return the features of the events in some rows of a history; None if the model reads none."""
         if self._event_features is not None:
-            return encode_events(self._event_features, features, places, events)
+            return encode_events(self._event_features, features, rows, events)
         if features:
             raise ValueError(f"features: found {', '.join(features)}, and the model reads no features of events")
         return None, None

@@ -114,10 +114,10 @@ def _sampled(
     recommender: Recommender, vectors: Tensor, batch: RankingBatch, rows: NDArray[np.int64], first: int
 ) -> _Sample:
     """Return the model's scores of some users of a batch, whose first row in the file is given."""
-    places = torch.from_numpy(rows - first)
+    indices = torch.from_numpy(rows - first)
     with torch.no_grad():
-        scores = recommender.encoder.scores(vectors[places])
-    return _Sample(rows, scores, [batch.seen[place].numpy() for place in places])
+        scores = recommender.encoder.scores(vectors[indices])
+    return _Sample(rows, scores, [batch.seen[index].numpy() for index in indices])
 
 
 def _compared(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) -> tuple[SampledUsers, str]:
@@ -142,7 +142,7 @@ def _compared(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) 
     ours, models = (np.argsort(-scores, axis=1, kind="stable")[:, :k] for scores in (found, expected))
     checked = (
         f"For {len(rows)} users the dot products of the vectors differ from the model's scores by {difference:.1g} of "
-        f"the largest at most; {np.mean(ours == models):.1%} of the places of the best {k} items hold the same item."
+        f"the largest at most; {np.mean(ours == models):.1%} of the ranks of the best {k} items hold the same item."
     )
     return SampledUsers(rows, vectors, expected), checked
 

@@ -45,14 +45,14 @@ def coding_of(settings: CodingSettings) -> EventCoding:
 
 
 def encode_events(
-    coding: EventCoding, values: Values | None, places: Sequence[int], events: int
+    coding: EventCoding, values: Values | None, indices: Sequence[int], events: int
 ) -> tuple[Tensor, Tensor]:
     """Code the features of a history.
 
     Args:
         coding: vocabularies and statistics.
         values: the features; a column that is missing has missing values.
-        places: [L] places of the events that are read.
+        indices: [L] indices of the events that are read.
         events: number of events of the history.
 
     Returns:
@@ -70,16 +70,16 @@ def encode_events(
             raise ValueError(f"features[{name!r}]: found {len(column)} values and {events} items, expected as many")
     empty: list[None] = [None] * events
     # Code 0: missing, or unknown to the training.
-    codes = torch.zeros(1, len(places), len(coding.categories), dtype=torch.int64)
+    codes = torch.zeros(1, len(indices), len(coding.categories), dtype=torch.int64)
     for number, (name, names) in enumerate(coding.categories.items()):
         code_of = {text: code for code, text in enumerate(names, start=1)}
         column = values.get(name, empty)
-        codes[0, :, number] = torch.tensor([code_of.get(_text(name, column[place]), 0) for place in places])
-    numbers = torch.zeros(1, len(places), len(coding.numbers))
+        codes[0, :, number] = torch.tensor([code_of.get(_text(name, column[index]), 0) for index in indices])
+    numbers = torch.zeros(1, len(indices), len(coding.numbers))
     for number, (name, (mean, deviation)) in enumerate(coding.numbers.items()):
         column = values.get(name, empty)
         # In float64 until it is standardised: in float32 a value near a large mean loses its digits.
-        known_values = torch.tensor([_number(name, column[place]) for place in places], dtype=torch.float64)
+        known_values = torch.tensor([_number(name, column[index]) for index in indices], dtype=torch.float64)
         numbers[0, :, number] = ((known_values - mean) / deviation).clamp(-LARGEST_NUMBER, LARGEST_NUMBER)
     return codes, numbers
 

@@ -28,7 +28,7 @@ class FeatureEncoder(nn.Module):
     dense: Tensor
     trained: Tensor  # [N + 1] bool
     training_items: Tensor  # [T + 1] int64, 0 and the trained items, ascending
-    places: Tensor  # [N + 1] int64, place of a trained item among these
+    training_index: Tensor  # [N + 1] int64, index of a trained item among these
 
     def __init__(self, arrays: ItemFeatureArrays, hidden_size: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class FeatureEncoder(nn.Module):
             self.register_buffer(name, torch.from_numpy(getattr(arrays, name)), persistent=False)
         items = torch.cat((torch.zeros(1, dtype=torch.int64), self.trained.nonzero().flatten()))
         self.register_buffer("training_items", items, persistent=False)
-        self.register_buffer("places", self.trained.cumsum(0) * self.trained, persistent=False)
+        self.register_buffer("training_index", self.trained.cumsum(0) * self.trained, persistent=False)
         self.categories = nn.Embedding(len(arrays.known), hidden_size)
         self.projection = nn.Linear(arrays.dense.shape[1], hidden_size, bias=False) if arrays.dense.shape[1] else None
         # The scale of an item's own vector at the start.

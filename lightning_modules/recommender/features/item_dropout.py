@@ -36,6 +36,6 @@ def keeps_own_vector(items: Tensor, share: float, seed: int, step: int) -> Tenso
     return _shift(bits, 11) >= int(share * 2**53)
 
 
-def _shift(bits: Tensor, places: int) -> Tensor:
+def _shift(bits: Tensor, by: int) -> Tensor:
     """Shift to the right as unsigned numbers."""
-    return torch.bitwise_and(bits >> places, (1 << (64 - places)) - 1)
+    return torch.bitwise_and(bits >> by, (1 << (64 - by)) - 1)

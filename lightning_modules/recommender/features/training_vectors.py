@@ -55,8 +55,8 @@ class TrainingVectors:
         if self.features is None:
             return gather_item_rows(self.row_tables[0], batch) if self.row_tables else (batch, None)
         if self.all_items:
-            places, items = self.features.places, self.features.training_items
-            parts = renumber_items(batch, lambda numbers: places[numbers])
+            training_index, items = self.features.training_index, self.features.training_items
+            parts = renumber_items(batch, lambda numbers: training_index[numbers])
         else:
             parts, items = used_items(batch)
         own = self._own_vectors(items)

@@ -112,10 +112,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Source: Holm, A simple sequentially rejective multiple test procedure (1979).
     """
     adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         # The running maximum keeps the adjusted p-values in the order of the p-values.
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = largest
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
     return adjusted
 
 

@@ -128,12 +128,12 @@ class TimeTables(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, places: Tensor, times: Tensor, time_scale: Tensor, query_times: Tensor | None = None
+        self, positions: Tensor, times: Tensor, time_scale: Tensor, query_times: Tensor | None = None
     ) -> TimeContext:
-        """Look up places [B, L] in [0, max_length) and the intervals of times.
+        """Look up positions [B, L] in [0, max_length) and the intervals of times.
 
         Args:
-            places: [B, L] int64.
+            positions: [B, L] int64.
             times: [B, L] int64 seconds.
             time_scale: [B] int64 seconds.
             query_times: see `time_intervals`.
@@ -143,8 +143,8 @@ class TimeTables(nn.Module):
             for call, table in enumerate((self.interval_keys, self.interval_values))  # [H, T + 1, D]
         )
         return TimeContext(
-            self.dropout(self.position_keys(places), 2),
-            self.dropout(self.position_values(places), 3),
+            self.dropout(self.position_keys(positions), 2),
+            self.dropout(self.position_values(positions), 3),
             Relations(self.intervals(times, time_scale, query_times), keys, values),
         )
 

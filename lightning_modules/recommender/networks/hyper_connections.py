@@ -114,8 +114,8 @@ class ManifoldHyperConnection(nn.Module):
         with torch.autocast(state.device.type, enabled=False):
             if last is not None:
                 # Index of each row's last event among the N flattened positions.
-                places = torch.arange(batch, device=last.device) * length + last
-                flat, logits, pre, length = flat[places], logits[:, places], pre[:, places], 1
+                rows = torch.arange(batch, device=last.device) * length + last
+                flat, logits, pre, length = flat[rows], logits[:, rows], pre[:, rows], 1
             coefficients = self._coefficients(pre, logits[self.streams :])
             if self.collect:
                 self.observed = _observe(coefficients, flat)

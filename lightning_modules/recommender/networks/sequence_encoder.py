@@ -163,7 +163,7 @@ class SequenceEncoder(nn.Module):
         With ``last_only``, return the states [B, 1, C] of the last events; the last block then computes only these. A
         row without events has the state of its first position.
 
-        With ``item_vectors`` [U, C], ``history.items`` are places in them; place 0 is padding.
+        With ``item_vectors`` [U, C], ``history.items`` are rows of them; row 0 is padding.
 
         The features of events are read from ``history``, if the encoder has them.
 
@@ -180,15 +180,15 @@ class SequenceEncoder(nn.Module):
             self._real = None if last_only else (steps < history.lengths.unsqueeze(1)).flatten()
         # Positions count back from the last event, which always has max_length - 1, so a history has the same positions
         # whatever the batch pads it to. Padding is on the right; clamp keeps its index inside the table.
-        places = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
+        positions = ((self.max_length - history.lengths).unsqueeze(1) + steps).clamp_max(self.max_length - 1)
         # Item vectors are small, which keeps the scores small; as inputs they get the scale of a layer's output.
         x = self._event_vectors(history, item_vectors) * math.sqrt(self.items.embedding_dim)
         if self.positions is not None:
-            x = x + self.positions(places)
+            x = x + self.positions(positions)
         context: Context = None
         query_times = request_times(history) if self.request_time else history.times
         if self.time_tables is not None:
-            context = self.time_tables(places, history.times, history.time_scale, query_times)
+            context = self.time_tables(positions, history.times, history.time_scale, query_times)
         elif self.bucketed:
             context = time_buckets(query_times.unsqueeze(2) - history.times.unsqueeze(1))
         state = self.dropout(x)

@@ -12,7 +12,7 @@ from datamodules.vision_language.scenes.captions import caption, object_f1, pars
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.question_types import KINDS
 from datamodules.vision_language.scenes.render import RGB
-from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, Split, World, places
+from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, Split, World, cell_names
 from datamodules.vision_language.scenes.tasks import CAPTION, SceneSample, SceneTasks, Tasks
 
 WORLD = World()
@@ -28,7 +28,7 @@ def _questions(kind: str, number: int, split: Split = Split.TRAIN, world: World 
 
 def _right_answer(question: str, scene: Scene) -> str:
     words = question.replace(MARKER, "").strip()
-    names = places(scene.grid)
+    names = cell_names(scene.grid)
     cells = dict(zip(names, scene.cells, strict=True))
     things = [(place, thing) for place, thing in cells.items() if thing]
     output = [SceneObject(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
@@ -163,7 +163,7 @@ def test_unseen_wordings_are_in_the_test_alone() -> None:
 
 def _skeletons(samples) -> set[str]:  # noqa: ANN001
     """Questions without colours, shapes, places and directions."""
-    variable = [*COLOURS, *(f"{shape}s?" for shape in SHAPES), *places(2), "left of", "right of", "above", "below"]
+    variable = [*COLOURS, *(f"{shape}s?" for shape in SHAPES), *cell_names(2), "left of", "right of", "above", "below"]
     return {re.sub(rf"\b({'|'.join(variable)})\b", "_", sample.question) for sample in samples}
 
 

@@ -57,7 +57,7 @@ class Documents(Reader):
         result = convert(document, cache)
         if result.broken:
             raise ValueError(f"{path}: {result.broken}")  # `prepare` names the document likewise
-        found = IngestedDocument(document.name, cache.place(result.key))
+        found = IngestedDocument(document.name, cache.document_folder(result.key))
         for number, page in enumerate(found.pages, 1):
             picture = found.picture(number)
             assert 0 < picture.width * picture.height <= _SETTINGS["max_page_pixels"], picture.size

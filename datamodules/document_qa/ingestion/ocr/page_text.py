@@ -28,4 +28,4 @@ def recognized_chunks(picture: "Image", page: int, kind: Ocr) -> list[Chunk]:
     for line in lines:
         left, top, right, bottom = line.box
         boxes.append(clip_to_page((left / width, top / height, right / width, bottom / height)))
-    return [Chunk(page, "text", boxes[place], lines[place].text.strip()) for place in reading_order(boxes)]
+    return [Chunk(page, "text", boxes[index], lines[index].text.strip()) for index in reading_order(boxes)]

@@ -60,8 +60,8 @@ class Tesseract(Recognizer):
         for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
             if row["level"] == _WORD and row["text"] and row["text"].strip():
                 left, top, width, height = (int(row[name]) for name in ("left", "top", "width", "height"))
-                place = tuple(row[name] for name in ("block_num", "par_num", "line_num"))
-                words.setdefault(place, []).append(Line((left, top, left + width, top + height), row["text"]))
+                position = tuple(row[name] for name in ("block_num", "par_num", "line_num"))
+                words.setdefault(position, []).append(Line((left, top, left + width, top + height), row["text"]))
         return [_joined(line) for line in words.values()]
 
     def _run(self, arguments: list[str], given: bytes) -> str:

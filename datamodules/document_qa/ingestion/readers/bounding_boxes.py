@@ -62,21 +62,21 @@ def reading_order(boxes: Sequence[Box]) -> list[int]:
     return _ordered(list(range(len(boxes))), boxes)
 
 
-def _ordered(places: list[int], boxes: Sequence[Box]) -> list[int]:
-    if len(places) < 2:
-        return places
-    if columns := _columns(places, boxes):
-        return [place for column in columns for place in _ordered(column, boxes)]
-    bands = _cut(places, lambda place: (boxes[place][1], boxes[place][3]), 0.0)
+def _ordered(indices: list[int], boxes: Sequence[Box]) -> list[int]:
+    if len(indices) < 2:
+        return indices
+    if columns := _columns(indices, boxes):
+        return [index for column in columns for index in _ordered(column, boxes)]
+    bands = _cut(indices, lambda index: (boxes[index][1], boxes[index][3]), 0.0)
     if len(bands) > 1:
-        return [place for band in _with_common_columns(bands, boxes) for place in _ordered(band, boxes)]
-    return sorted(places, key=lambda place: (boxes[place][1], boxes[place][0], place))
+        return [index for band in _with_common_columns(bands, boxes) for index in _ordered(band, boxes)]
+    return sorted(indices, key=lambda index: (boxes[index][1], boxes[index][0], index))
 
 
-def _columns(places: list[int], boxes: Sequence[Box]) -> list[list[int]]:
+def _columns(indices: list[int], boxes: Sequence[Box]) -> list[list[int]]:
     """Cut boxes into columns: an empty list, or at least two."""
-    columns = _cut(places, lambda place: (boxes[place][0], boxes[place][2]), _GUTTER)
-    wide = all(width(union(boxes[place] for place in column)) >= _COLUMN for column in columns)
+    columns = _cut(indices, lambda index: (boxes[index][0], boxes[index][2]), _GUTTER)
+    wide = all(width(union(boxes[index] for index in column)) >= _COLUMN for column in columns)
     return columns if wide and len(columns) > 1 else []
 
 
@@ -91,16 +91,16 @@ def _with_common_columns(bands: list[list[int]], boxes: Sequence[Box]) -> list[l
     return found
 
 
-def _cut(places: list[int], extent: Callable[[int], tuple[float, float]], gap: float) -> list[list[int]]:
+def _cut(indices: list[int], extent: Callable[[int], tuple[float, float]], gap: float) -> list[list[int]]:
     """Group boxes that overlap along an axis; the gap between groups is larger than `gap`."""
     groups: list[list[int]] = []
     end = float("-inf")
     # By their start: a box that begins behind the end of all boxes so far begins a group.
-    for place in sorted(places, key=lambda place: (extent(place), place)):
-        first, last = extent(place)
+    for index in sorted(indices, key=lambda index: (extent(index), index)):
+        first, last = extent(index)
         if groups and first <= end + gap:
-            groups[-1].append(place)
+            groups[-1].append(index)
         else:
-            groups.append([place])
+            groups.append([index])
         end = max(end, last)
     return groups

@@ -71,7 +71,7 @@ def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -
 def blocks(text: str) -> Iterator[MarkdownBlock]:
     """Parse a Markdown text into blocks, in their order."""
     lines = text.split("\n")
-    place = 0
+    row = 0
     paragraph: list[str] = []
 
     def finished() -> Iterator[MarkdownBlock]:
@@ -79,38 +79,38 @@ def blocks(text: str) -> Iterator[MarkdownBlock]:
             yield from _paragraph(paragraph)
             paragraph.clear()
 
-    while place < len(lines):
-        line = lines[place]
+    while row < len(lines):
+        line = lines[row]
         if fence := _FENCE.match(line):
             yield from finished()
-            end = next((at for at in range(place + 1, len(lines)) if _closes(lines[at], fence[1])), len(lines))
-            if code := "\n".join(lines[place + 1 : end]).strip("\n"):
+            end = next((at for at in range(row + 1, len(lines)) if _closes(lines[at], fence[1])), len(lines))
+            if code := "\n".join(lines[row + 1 : end]).strip("\n"):
                 yield MarkdownBlock("code", code)
-            place = end + 1
+            row = end + 1
         elif heading := _HEADING.match(line):
             yield from finished()
             if title := _plain(line.strip().strip("#")):
                 yield MarkdownBlock("heading", title, len(heading[1]))
-            place += 1
+            row += 1
         # A line of = or - below a paragraph makes it a heading.
         elif paragraph and (under := _UNDERLINE.match(line.rstrip())):
             yield MarkdownBlock("heading", _plain(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
             paragraph.clear()
-            place += 1
-        elif "|" in line and _is_ruler(lines[place + 1 : place + 2]):
+            row += 1
+        elif "|" in line and _is_ruler(lines[row + 1 : row + 2]):
             yield from finished()
-            end = place + 2
+            end = row + 2
             while end < len(lines) and "|" in lines[end]:
                 end += 1
-            yield _table([line, *lines[place + 2 : end]])
-            place = end
+            yield _table([line, *lines[row + 2 : end]])
+            row = end
         else:
             # An empty line ends a paragraph, and each item of a list is a paragraph of its own.
             if not line.strip() or _ITEM.match(line):
                 yield from finished()
             if line.strip() and not _BREAK.match(line.strip()):
                 paragraph.append(line)
-            place += 1
+            row += 1
     yield from finished()
 
 
@@ -183,11 +183,11 @@ def _inside(path: Path, image: str) -> Path:
     if "\0" in image or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", image):
         raise UnreadableDocumentError(f"it contains image {image[:100]!r}, expected a path within its folder")
     try:
-        place = (folder / image).resolve()
+        target = (folder / image).resolve()
     except (OSError, RuntimeError) as error:  # a loop of links, a name too long
         raise UnreadableDocumentError(
             f"it contains image {image[:100]!r}, which cannot be resolved ({error})"
         ) from error
-    if not place.is_relative_to(folder):
+    if not target.is_relative_to(folder):
         raise UnreadableDocumentError(f"it contains image {image[:100]!r}, which is outside its folder")
-    return place
+    return target

@@ -98,8 +98,8 @@ def _lines(lines: Iterable[str], font: "FreeTypeFont", width: int, height: int) 
     shown = list(islice(lines, max(1, height // step)))
     picture = Image.new("RGB", (width, step * max(1, len(shown))), "white")
     draw = ImageDraw.Draw(picture)
-    for place, line in enumerate(shown):
-        draw.text((0, place * step), line, fill="black", font=font)
+    for row, line in enumerate(shown):
+        draw.text((0, row * step), line, fill="black", font=font)
     return picture
 
 

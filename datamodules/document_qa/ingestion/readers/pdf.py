@@ -78,7 +78,7 @@ def _chunks(page: Any, number: int, settings: IngestionSettings, note: Callable[
         *(Chunk(number, "text", box, text) for box, text in texts),
         *(Chunk(number, "figure", box, "") for box in figure_boxes(drawn, [box for box, _ in texts])),
     ]
-    return [chunks[place] for place in reading_order([chunk.box for chunk in chunks])]
+    return [chunks[index] for index in reading_order([chunk.box for chunk in chunks])]
 
 
 def _noted(writer: PageWriter, number: int, text: str) -> None:

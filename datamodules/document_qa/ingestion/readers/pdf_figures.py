@@ -46,8 +46,8 @@ def _is_large(box: Box) -> bool:
 def _is_drawing(parts: Sequence[PageObject]) -> bool:
     upright = [part for part in parts if not part.is_image and height(part.box) > _RULE]
     # A code listing may have a background rectangle per line, all with the same left edge.
-    places = len({round(part.box[0], 2) for part in upright})
-    return (len(parts) >= _PATHS and places >= _PLACES) or any(part.segments >= _SEGMENTS for part in upright)
+    lefts = len({round(part.box[0], 2) for part in upright})
+    return (len(parts) >= _PATHS and lefts >= _PLACES) or any(part.segments >= _SEGMENTS for part in upright)
 
 
 def _close_together(parts: Sequence[PageObject]) -> list[list[PageObject]]:
@@ -82,7 +82,7 @@ def _number_areas(grid: NDArray[np.int64]) -> None:
         while border:
             row, column = border.pop()
             grid[row, column] = number
-            for place in ((row + down, column + right) for down in (-1, 0, 1) for right in (-1, 0, 1)):
-                if place in left:
-                    left.remove(place)
-                    border.append(place)
+            for cell in ((row + down, column + right) for down in (-1, 0, 1) for right in (-1, 0, 1)):
+                if cell in left:
+                    left.remove(cell)
+                    border.append(cell)

@@ -79,8 +79,8 @@ def _objects(raw: Any, depth: int = 0, matrix: Matrix = _UNMOVED) -> Iterator[tu
         count, get = pdfium.FPDFFormObj_CountObjects, pdfium.FPDFFormObj_GetObject
     else:
         count, get = pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject
-    for place in range(count(raw)):
-        item = get(raw, place)
+    for index in range(count(raw)):
+        item = get(raw, index)
         kind = pdfium.FPDFPageObj_GetType(item)
         if kind in (pdfium.FPDF_PAGEOBJ_PATH, pdfium.FPDF_PAGEOBJ_IMAGE):
             yield item, kind, matrix
@@ -95,8 +95,8 @@ def _lines(path: Any, count: int, matrix: Matrix, frame: PageFrame) -> Iterator[
     matrix = _after(_matrix(path), matrix)
     x, y = ctypes.c_float(), ctypes.c_float()
     first = last = (0.0, 0.0)
-    for place in range(count):
-        segment = pdfium.FPDFPath_GetPathSegment(path, place)
+    for index in range(count):
+        segment = pdfium.FPDFPath_GetPathSegment(path, index)
         kind = pdfium.FPDFPathSegment_GetType(segment)
         pdfium.FPDFPathSegment_GetPoint(segment, x, y)
         point = _point(matrix, x.value, y.value)

@@ -38,7 +38,7 @@ def page_characters(page: Any, frame: PageFrame) -> list[Character]:
     """Return all characters on the page, in the order of the file."""
     import pypdfium2.raw as pdfium
 
-    textpage, place = page.get_textpage(), pdfium.FS_RECTF()
+    textpage, rectangle = page.get_textpage(), pdfium.FS_RECTF()
     found: list[Character] = []
     try:
         for index in range(textpage.count_chars()):
@@ -46,10 +46,10 @@ def page_characters(page: Any, frame: PageFrame) -> list[Character]:
             if not code or 0xD800 <= code <= 0xDFFF:
                 continue  # an unpaired surrogate, which UTF-8 cannot encode
             text = chr(code) if code <= 0x10FFFF else "\ufffd"
-            if text.isspace() or not pdfium.FPDFText_GetLooseCharBox(textpage, index, place):
+            if text.isspace() or not pdfium.FPDFText_GetLooseCharBox(textpage, index, rectangle):
                 found.append(Character(text, None))
                 continue
-            box = frame.box(place.left, place.bottom, place.right, place.top)
+            box = frame.box(rectangle.left, rectangle.bottom, rectangle.right, rectangle.top)
             if contains_centre(WHOLE_PAGE, box):
                 found.append(Character(text, box))
     finally:

@@ -123,7 +123,7 @@ class _Launch:
     """Starts kernels for the heads and tiles of a query [B, H, L, D] with the same sizes and masks.
 
     Attributes:
-        masks: keys and places of dropout's masks, unused without dropout.
+        masks: keys and bits of dropout's masks, unused without dropout.
         scale: 1 / P(kept).
     """
 
@@ -137,8 +137,8 @@ class _Launch:
         strides: tuple[int, ...] = 0, 0
         if dropout:
             assert mask_keys is not None, "dropout has keys"
-            places = position_bits(heads, length, -(-length // 4)).to(query.device)
-            self.masks, strides = (mask_keys, places), places.stride()[:2]
+            dropout_bits = position_bits(heads, length, -(-length // 4)).to(query.device)
+            self.masks, strides = (mask_keys, dropout_bits), dropout_bits.stride()[:2]
         self.sizes = heads, length, *strides, dropped
         # tl.dot needs at least 16 columns and a power of two; the kernels mask the columns from D on.
         self.constants = {"T1": intervals, "D": width, "WIDTH": max(16, triton.next_power_of_2(width))}

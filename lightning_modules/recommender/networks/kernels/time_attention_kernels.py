@@ -13,12 +13,12 @@ import triton.language as tl
 
 
 @triton.jit
-def _kept(keys, places, head_row, batch, rows, columns, place_stride, dropped):
+def _kept(keys, position_bits, head_row, batch, rows, columns, row_stride, dropped):
     """Return the dropout mask of a tile: the bits of `keyed_bits`, of which 16 decide an element."""
     key = tl.load(keys + batch)
     # A 64-bit number per four elements of a row, as on the CPU. The factors are the constants of `keyed_bits` as int64.
-    place = head_row + rows[:, None] * place_stride + columns[None, :] // 4
-    bits = tl.load(places + place) ^ key
+    offsets = head_row + rows[:, None] * row_stride + columns[None, :] // 4
+    bits = tl.load(position_bits + offsets) ^ key
     bits *= -4658895280553007687
     bits ^= bits >> 32
     bits *= -7723592293110705685
@@ -28,27 +28,27 @@ def _kept(keys, places, head_row, batch, rows, columns, place_stride, dropped):
 
 @triton.jit
 def _scores(query, key, gathered, intervals, rows, columns, length, T1: tl.constexpr, PRECISION: tl.constexpr):
-    """Return scores [M, N] of a tile, -inf where a key comes after its query, and the places of their intervals."""
+    """Return scores [M, N] of a tile, -inf where a key comes after its query, and the offsets of their intervals."""
     causal = (columns[None, :] <= rows[:, None]) & (rows[:, None] < length)
     interval = tl.load(intervals + rows[:, None] * length + columns[None, :], mask=causal, other=0)
-    place = rows[:, None] * T1 + interval
+    offsets = rows[:, None] * T1 + interval
     scores = tl.dot(query, tl.trans(key), input_precision=PRECISION)
-    scores += tl.load(gathered + place, mask=causal, other=0.0).to(tl.float32)
-    return tl.where(causal, scores, float("-inf")), causal, place
+    scores += tl.load(gathered + offsets, mask=causal, other=0.0).to(tl.float32)
+    return tl.where(causal, scores, float("-inf")), causal, offsets
 
 
 @triton.jit
 def mix_values(
-    query, key, value, products, intervals, mask_keys, mask_places,
+    query, key, value, products, intervals, mask_keys, mask_bits,
     mixed, mass, log_sums,
-    heads, length, head_stride, place_stride, dropped,
+    heads, length, head_stride, row_stride, dropped,
     T1: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Write the mixed values of M queries, their attention by interval and the logarithms of their denominators.
 
     Inputs are query [N, L, D], scaled; key and value [N, L, D]; products [N, L, T1] of queries and relation keys;
-    intervals [B, L, L]; mask_keys [B] int64 and mask_places [H, L', L' / 4] int64 of dropout.
+    intervals [B, L, L]; mask_keys [B] int64 and mask_bits [H, L', L' / 4] int64 of dropout.
     Outputs are mixed [N, L, D], without the scale of dropout; mass [N, L, T1] float32, zeros before; and log_sums
     [N, L] float32.
     """
@@ -71,7 +71,7 @@ def mix_values(
         columns = start + tl.arange(0, N)
         held = (columns[:, None] < length) & (widths[None, :] < D)
         k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
-        scores, causal, place = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
+        scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         higher = tl.maximum(largest, tl.max(scores, 1))
         # The sum so far was relative to the old maximum.
         total = total * tl.exp(largest - higher) + tl.sum(tl.exp(scores - higher[:, None]), 1)
@@ -86,22 +86,22 @@ def mix_values(
         held = (columns[:, None] < length) & (widths[None, :] < D)
         k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
         v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
-        scores, causal, place = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
+        scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         weights = tl.exp(scores - log_sum[:, None])
         if DROPOUT:
-            kept = _kept(mask_keys, mask_places, head * head_stride, batch, rows, columns, place_stride, dropped)
+            kept = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
             weights = tl.where(kept, weights, 0.0)
         result += tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
-        tl.atomic_add(mass + place, weights, mask=causal)
+        tl.atomic_add(mass + offsets, weights, mask=causal)
     tl.store(mixed + at + rows[:, None] * D + widths[None, :], result.to(mixed.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def differentiate_queries(
-    query, key, value, gradient, products, gradient_products, intervals, mask_keys, mask_places,
+    query, key, value, gradient, products, gradient_products, intervals, mask_keys, mask_bits,
     log_sums, corrections,
     grad_query, grad_mass,
-    heads, length, head_stride, place_stride, dropped,
+    heads, length, head_stride, row_stride, dropped,
     T1: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -131,26 +131,26 @@ def differentiate_queries(
         held = (columns[:, None] < length) & (widths[None, :] < D)
         k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
         v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
-        scores, causal, place = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
+        scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         probabilities = tl.exp(scores - log_sum[:, None])
         by_weight = tl.dot(g, tl.trans(v), input_precision=PRECISION)
-        by_weight += tl.load(gradient_products + place, mask=causal, other=0.0).to(tl.float32)
+        by_weight += tl.load(gradient_products + offsets, mask=causal, other=0.0).to(tl.float32)
         if DROPOUT:
-            kept = _kept(mask_keys, mask_places, head * head_stride, batch, rows, columns, place_stride, dropped)
+            kept = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
             by_weight = tl.where(kept, by_weight, 0.0)
         # Softmax: dL/ds = p (dL/dp - sum p dL/dp); the sum is `correction`, computed by the caller.
         by_score = probabilities * (by_weight - correction[:, None])
         result += tl.dot(by_score.to(k.dtype), k, input_precision=PRECISION)
-        tl.atomic_add(grad_mass + place, by_score, mask=causal)
+        tl.atomic_add(grad_mass + offsets, by_score, mask=causal)
     tl.store(grad_query + at + rows[:, None] * D + widths[None, :], result, mask=inside)
 
 
 @triton.jit
 def differentiate_keys(
-    query, key, value, gradient, products, gradient_products, intervals, mask_keys, mask_places,
+    query, key, value, gradient, products, gradient_products, intervals, mask_keys, mask_bits,
     log_sums, corrections,
     grad_key, grad_value,
-    heads, length, head_stride, place_stride, dropped,
+    heads, length, head_stride, row_stride, dropped,
     T1: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -176,18 +176,18 @@ def differentiate_keys(
         g = tl.load(gradient + at + rows[:, None] * D + widths[None, :], mask=inside, other=0.0)
         log_sum = tl.load(log_sums + row_of_heads * length + rows, mask=rows < length, other=0.0)
         correction = tl.load(corrections + row_of_heads * length + rows, mask=rows < length, other=0.0)
-        scores, causal, place = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
+        scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         probabilities = tl.exp(scores - log_sum[:, None])
         weights = probabilities
         by_weight = tl.dot(g, tl.trans(v), input_precision=PRECISION)
-        by_weight += tl.load(gradient_products + place, mask=causal, other=0.0).to(tl.float32)
+        by_weight += tl.load(gradient_products + offsets, mask=causal, other=0.0).to(tl.float32)
         if DROPOUT:
-            kept = _kept(mask_keys, mask_places, head * head_stride, batch, rows, columns, place_stride, dropped)
+            kept = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
             weights = tl.where(kept, weights, 0.0)
             by_weight = tl.where(kept, by_weight, 0.0)
         by_value += tl.dot(tl.trans(weights.to(g.dtype)), g, input_precision=PRECISION)
         by_score = probabilities * (by_weight - correction[:, None])
         by_key += tl.dot(tl.trans(by_score.to(q.dtype)), q, input_precision=PRECISION)
     tl.store(grad_key + at + columns[:, None] * D + widths[None, :], by_key.to(grad_key.dtype.element_ty), mask=held)
-    place = at + columns[:, None] * D + widths[None, :]
-    tl.store(grad_value + place, by_value.to(grad_value.dtype.element_ty), mask=held)
+    value_offsets = at + columns[:, None] * D + widths[None, :]
+    tl.store(grad_value + value_offsets, by_value.to(grad_value.dtype.element_ty), mask=held)

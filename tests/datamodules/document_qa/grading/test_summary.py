@@ -110,7 +110,7 @@ def test_the_usual_answers():
     more = [CHOICE._replace(right=0), CHOICE, CHOICE._replace(right=0), STRING, STRING, STRING._replace(answer="a")]
     assert most_frequent_answers(more) == MostFrequentAnswers(0, "steel")
     assert most_frequent_answers([]) == MostFrequentAnswers(None, None)
-    assert most_frequent_answers([CHOICE, CHOICE._replace(right=0)]).place == 0, "of equals the first letter"
+    assert most_frequent_answers([CHOICE, CHOICE._replace(right=0)]).option == 0, "of equals the first letter"
     assert len(list(first_questions(TinyQuestions(0, 12, together=2)))) == 24
 
 

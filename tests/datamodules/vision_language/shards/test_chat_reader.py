@@ -20,7 +20,7 @@ def chat(*contents):
 
 
 def read(path):
-    return [read_sample(place) for place in Shard(str(path)).places()]
+    return [read_sample(place) for place in Shard(str(path)).locations()]
 
 
 def test_every_form_of_a_sample(write_shard):
@@ -43,7 +43,7 @@ def test_every_form_of_a_sample(write_shard):
 
 def test_a_streamed_sample_holds_its_contents(write_shard):
     path = write_shard("a.tar", {"1.jpg": b"one", "1.txt": b"a dog"})
-    [kept] = list(Shard(f"file://{path}").places())
+    [kept] = list(Shard(f"file://{path}").locations())
     path.unlink()
     assert read_sample(kept) == ImageChat(f"file://{path}, sample 0 (1)", chat("<image>", "a dog"), [b"one"])
 
@@ -88,7 +88,7 @@ def test_a_sample_has_no_end_of_files(write_shard):
 
 def test_a_shard_that_has_become_shorter_is_no_fault_of_a_sample(write_shard):
     path = write_shard("a.tar", {"1.jpg": b"j" * 2000, "1.txt": b"a dog"})
-    [sample] = list(Shard(str(path)).places())
+    [sample] = list(Shard(str(path)).locations())
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match="a.tar: the archive ends in 1.jpg") as error:
         read_sample(sample)

@@ -39,10 +39,10 @@ def test_shards_are_looked_at_once(shards, tmp_path, opened):
     index.add(shards)
     known = [shard.info for shard in index.shards(shards)]
     assert [shard.samples for shard in known] == [3, 0, 5] and len({shard.files for shard in known}) == 3
-    places = [list(shard.places()) for shard in index.shards(shards)]
+    places = [list(shard.locations()) for shard in index.shards(shards)]
     assert [len(some) for some in places] == [3, 0, 5]
     assert opened == [], "their samples are known, too"
-    assert places == [list(Shard(name).places()) for name in shards]
+    assert places == [list(Shard(name).locations()) for name in shards]
     assert (tmp_path / "root/index/.gitignore").read_text() == "*\n"
     left = sorted(path.suffix for path in (tmp_path / "root/index").glob("[!.]*"))
     assert left == [".json", ".npy", ".npy", ".npy"], "nothing is left of the writing"
@@ -61,11 +61,11 @@ def test_a_shard_of_another_size_is_looked_at_again_or_refused(shards, tmp_path,
     before = index.shards(shards)
     write_shard("2.tar", {f"other-{n}.txt": b"y" * 600 for n in range(9)})
     with pytest.raises(ValueError, match="2.tar: found .* bytes, but .* when it was indexed"):
-        list(before[2].places())
+        list(before[2].locations())
     opened.clear()
     index.add(shards)
     assert {*opened} == {shards[2]}
-    assert len(list(index.shards(shards)[2].places())) == 9
+    assert len(list(index.shards(shards)[2].locations())) == 9
 
 
 def rewritten(path, files, write_shard):
@@ -77,7 +77,7 @@ def rewritten(path, files, write_shard):
 
 
 def texts(shard):
-    return [contents(place) for place in shard.places()]
+    return [contents(place) for place in shard.locations()]
 
 
 def contents(place):
@@ -93,7 +93,7 @@ def test_a_shard_that_was_rewritten_in_its_size_is_looked_at_again(tmp_path, wri
     index.add([path])
     rewritten(path, {"1.txt": b"first", "2.txt": b"second", "3.txt": b"new"}, write_shard)
     with pytest.raises(ValueError, match="a.tar: found 3 samples, but 2 when it was indexed"):
-        list(index.shards([path])[0].places())
+        list(index.shards([path])[0].locations())
     index = ShardIndex(tmp_path / "root")
     index.add([path])
     assert texts(index.shards([path])[0]) == [b"first", b"second", b"new"]
@@ -122,10 +122,10 @@ def test_a_shard_that_was_replaced_with_its_time_is_looked_at_again(tmp_path, wr
 def test_a_corrupt_table_is_not_used(shards, tmp_path, damage, messages):
     index = ShardIndex(tmp_path)
     index.add(shards)
-    expected = list(index.shards(shards)[2].places())
+    expected = list(index.shards(shards)[2].locations())
     table = index.shards(shards)[2].table
     table.write_bytes(damage(table.read_bytes()))
-    assert list(index.shards(shards)[2].places()) == expected
+    assert list(index.shards(shards)[2].locations()) == expected
     assert f"{table} is corrupt" in messages[-1]
 
 
@@ -195,7 +195,7 @@ def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shar
 def test_another_number_of_samples_than_known_is_refused(shards):
     for name in (shards[0], f"file://{shards[0]}"):
         with pytest.raises(ValueError, match="0.tar: found 3 samples, but 4 when it was indexed"):
-            list(Shard(name, ShardInfo(None, 4, "")).places())
+            list(Shard(name, ShardInfo(None, 4, "")).locations())
 
 
 def test_a_damaged_shard_is_not_entered(shards, tmp_path):
@@ -211,7 +211,7 @@ def test_a_shard_given_by_url_is_indexed_without_offsets(shards, tmp_path):
     index.add([f"file://{shards[2]}"])
     [shard] = ShardIndex(tmp_path).shards([f"file://{shards[2]}"])
     assert shard.info.samples == 5
-    assert [place.sample.files["txt"].data for place in shard.places()] == [b"x" * n for n in range(5)]
+    assert [place.sample.files["txt"].data for place in shard.locations()] == [b"x" * n for n in range(5)]
 
 
 def test_a_table_that_is_lost_is_made_again(shards, tmp_path):
@@ -219,9 +219,9 @@ def test_a_table_that_is_lost_is_made_again(shards, tmp_path):
     index.add(shards)
     for table in tmp_path.glob("*.npy"):
         table.unlink()
-    assert len(list(index.shards(shards)[0].places())) == 3, "the shard itself is read"
+    assert len(list(index.shards(shards)[0].locations())) == 3, "the shard itself is read"
     index.add(shards)
-    assert len(list(index.shards(shards)[0].places())) == 3
+    assert len(list(index.shards(shards)[0].locations())) == 3
 
 
 def test_an_interrupted_scan_keeps_its_entries(shards, tmp_path, monkeypatch):

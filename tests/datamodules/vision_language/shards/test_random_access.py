@@ -16,7 +16,7 @@ def test_any_row_is_what_it_is_in_its_turn(write_shard):
         for name, some in (("a.tar", files), ("empty.tar", {}), ("b.tar", {"__note__.txt": b"", "x.jpg": b"j"}))
     ]
     chats = TarChats(shards)
-    whole = [sample for shard in shards for sample in shard.places()]
+    whole = [sample for shard in shards for sample in shard.locations()]
     assert len(chats) == len(whole) == 6
     assert [chats.read(row) for row in range(5)] == [read_sample(sample) for sample in whole[:5]]
     assert chats.read(3).images == [b"3jpg"]

@@ -18,14 +18,14 @@ class Numbered:
         self.name, self.count, self.read = name, count, 0
         self.info = ShardInfo(0, count, name) if known else None
 
-    def places(self):
+    def locations(self):
         for number in range(self.count):
             self.read += 1
             yield SampleLocation(self.name, number, 0, None)
 
 
-def numbered(places):
-    return [(place.shard, place.number) for place in places]
+def numbered(locations):
+    return [(location.shard, location.number) for location in locations]
 
 
 @settings(max_examples=80, deadline=None)
@@ -36,23 +36,23 @@ def numbered(places):
 def test_an_epoch_from_any_position_is_the_rest_of_it(counts, window, epoch, known, start):
     shards = [Numbered(str(shard), count, known) for shard, count in enumerate(counts)]
     order = ShardOrder(shards, window)
-    whole = numbered(order.places_from(epoch, 0))
+    whole = numbered(order.locations_from(epoch, 0))
     assert sorted(whole) == [(str(shard), number) for shard, count in enumerate(counts) for number in range(count)]
-    assert numbered(order.places_from(epoch, start)) == whole[start:]
+    assert numbered(order.locations_from(epoch, start)) == whole[start:]
 
 
 def test_each_epoch_has_its_order_and_each_seed(monkeypatch):
     order = ShardOrder([Numbered(str(shard), 20) for shard in range(5)], 16)
-    epochs = [numbered(order.places_from(epoch, 0)) for epoch in range(3)]
+    epochs = [numbered(order.locations_from(epoch, 0)) for epoch in range(3)]
     monkeypatch.setenv("PL_GLOBAL_SEED", "8")
-    epochs.append(numbered(order.places_from(0, 0)))
+    epochs.append(numbered(order.locations_from(0, 0)))
     assert len({tuple(order) for order in epochs}) == 4
     assert len({tuple(shard for shard, _ in order[::20]) for order in epochs}) > 1, "the shards' order differs"
 
 
 def test_windows_are_shuffled_and_nothing_beyond():
     shards = [Numbered(str(shard), 10) for shard in range(4)]
-    order, plain = (numbered(ShardOrder(shards, window).places_from(0, 0)) for window in (8, 1))
+    order, plain = (numbered(ShardOrder(shards, window).locations_from(0, 0)) for window in (8, 1))
     assert all([number for name, number in plain if name == shard.name] == list(range(10)) for shard in shards)
     for start in range(0, 40, 8):
         assert sorted(order[start : start + 8]) == sorted(plain[start : start + 8])
@@ -62,7 +62,7 @@ def test_windows_are_shuffled_and_nothing_beyond():
 def test_shards_before_a_position_are_not_opened():
     shards = [Numbered(str(shard), 10) for shard in range(8)]
     order = ShardOrder(shards, 16)
-    next(order.places_from(0, 57))  # in the window from 48 to 64, which begins in the fifth shard
+    next(order.locations_from(0, 57))  # in the window from 48 to 64, which begins in the fifth shard
     read = [shard.read for shard in shards]
     assert sorted(read) == [0] * 5 + [4, 10, 10], "and none beyond the window's end"
 
@@ -76,10 +76,10 @@ def test_a_window_is_in_memory_and_no_more():
             alive.add(self)
 
     class Kept(Numbered):
-        def places(self):
+        def locations(self):
             return (SampleLocation(self.name, number, 0, Contents()) for number in range(self.count))
 
-    counts = [len(alive) for _ in ShardOrder([Kept("a", 300), Kept("b", 300)], 50).places_from(0, 0)]
+    counts = [len(alive) for _ in ShardOrder([Kept("a", 300), Kept("b", 300)], 50).locations_from(0, 0)]
     assert max(counts) <= 52 and min(counts) <= 2
 
 
@@ -104,4 +104,4 @@ def test_a_missing_shard_is_reported(write_shard, count):
     names = [write_shard(f"{number}.tar", {"0.txt": b""}) for number in range(count)]
     names[0].unlink()
     with pytest.raises(FileNotFoundError, match="0.tar"):
-        list(ShardOrder([Shard(str(name)) for name in names], 5).places_from(0, 0))
+        list(ShardOrder([Shard(str(name)) for name in names], 5).locations_from(0, 0))

@@ -43,7 +43,7 @@ def lines(path):
 def test_the_best_items_by_the_files_are_the_models(tmp_path, variant, remove_seen):
     model = recommender(remove_seen, **variant)
     sampled, checked = write_vectors(model, tmp_path, USERS, batches(), sampled=4)
-    assert checked.startswith("For 4 users the dot products") and "100.0% of the places of the best 5 items" in checked
+    assert checked.startswith("For 4 users the dot products") and "100.0% of the ranks of the best 5 items" in checked
     users, items = np.load(tmp_path / "user_vectors.npy"), np.load(tmp_path / "item_vectors.npy")
     assert users.dtype == items.dtype == np.float32 and len(users) == 6 and len(items) == V
     assert lines(tmp_path / "user_vectors.jsonl") == [{"user": user} for user in USERS]

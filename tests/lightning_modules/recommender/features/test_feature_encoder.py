@@ -67,10 +67,10 @@ def test_an_item_that_was_not_trained_has_no_vector_of_its_own():
     torch.testing.assert_close(features.item_vectors(own, num_items=5), vectors[:6])
 
 
-def test_training_items_and_their_places():
+def test_training_items_and_their_indices():
     features = FeatureEncoder(random_features(5, {1, 3, 4}, cold=1), 4)
     assert features.training_items.tolist() == [0, 1, 3, 4]
-    assert features.places.tolist() == [0, 1, 0, 2, 3, 0, 0]
+    assert features.training_index.tolist() == [0, 1, 0, 2, 3, 0, 0]
     assert {name.split(".")[0] for name in features.state_dict()} == {"categories", "projection"}, "no features"
 
 

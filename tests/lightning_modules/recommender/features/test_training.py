@@ -54,9 +54,9 @@ def plain_loss(module, batch, name):
         if name == "cross_entropy":
             kept = module.item_features.training_items[1:] - 1
             logits = states @ weight[kept].T
-            places = module.item_features.places[part.targets] - 1
+            indices = module.item_features.training_index[part.targets] - 1
             losses.append(torch.nn.functional.cross_entropy(
-                logits.flatten(0, 1), places.flatten(), ignore_index=-1, reduction="sum"
+                logits.flatten(0, 1), indices.flatten(), ignore_index=-1, reduction="sum"
             ))  # fmt: skip
         else:
             options = {"num_items": int(module.item_features.trained.sum())} if name == "gbce" else {}

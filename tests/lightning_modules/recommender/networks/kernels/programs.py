@@ -60,13 +60,13 @@ def translate() -> dict[str, int]:
 
 
 def _kind(parameter: "triton.runtime.jit.KernelParam") -> str:  # noqa: F821  # imported where it is needed
-    sizes = {"heads", "length", "head_stride", "place_stride", "dropped"}
+    sizes = {"heads", "length", "head_stride", "row_stride", "dropped"}
     exact = {"mass", "log_sums", "corrections", "grad_query", "grad_mass"}
     if parameter.is_constexpr:
         return "constexpr"
     if parameter.name in sizes:
         return "i32"
-    return {"intervals": "*i16", "mask_keys": "*i64", "mask_places": "*i64"}.get(
+    return {"intervals": "*i16", "mask_keys": "*i64", "mask_bits": "*i64"}.get(
         parameter.name, "*fp32" if parameter.name in exact else "*bf16"
     )
 
