@@ -16,7 +16,7 @@ from engine.data.batch_plan import BatchPlan
 from engine.data.batched_dataset import BatchedDataset
 from engine.data.dataloader import LoadingError, TimedDataLoader
 from engine.data.loader_factory import LoaderFactory, auto_num_workers
-from engine.data.resume_point import micro_batches_trained, position_to_save, resume_point
+from engine.data.resume_point import position_to_save, resume_point
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, TrainSampler
 from engine.data.shared_memory import PREFETCH_FACTOR
 from engine.data.step_limits import batches_to_evaluate
@@ -25,6 +25,7 @@ from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
 from engine.distributed.data_rank import DataRank, data_rank, tensor_parallel_size
 from engine.family_hooks import FamilyDataHooks
+from engine.lightning_internals.training_loop import micro_batch_index, micro_batches_begun
 from engine.number_check import check_numbers
 from engine.system.cpu_count import check_for_cores
 
@@ -112,11 +113,9 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     def plan(self) -> BatchPlan:
         """Split of the global batch over the ranks of this run."""
         return BatchPlan.derive(
-            world_size=self._data_rank.size,
-            batch_size=self.batch_size,
-            batch_size_per_device=self.batch_size_per_device,
-            micro_batch_size=self.micro_batch_size,
-        )
+            world_size=self._data_rank.size, batch_size=self.batch_size,
+            batch_size_per_device=self.batch_size_per_device, micro_batch_size=self.micro_batch_size,
+        )  # fmt: skip
 
     @property
     def steps_in_epoch(self) -> int | None:
@@ -139,7 +138,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             same_epoch=self.same_epoch,
             sample_costs=getattr(data, "sample_costs", None),
             blocks=getattr(data, "blocks", lambda epoch: None),
-            trained=None if self.trainer is None else partial(micro_batches_trained, self.trainer),
+            trained=None if self.trainer is None else partial(micro_batches_begun, self.trainer),
         )
         loader = self._loader_factory.train_loader(data, self._order)
         self._loaders.append(loader)  # for on_exception
@@ -226,8 +225,8 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     def samples_of_step(self, rank: int) -> list[NDArray[np.int64]]:
         """Return the samples of each micro-batch of a rank in the current optimizer step."""
         assert self.trainer is not None, "without a trainer there is no step"
-        micro_batch = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1  # `ready` counts it already
-        requests = self._order.requests_of(self._order.epoch, micro_batch // self.plan.accumulation, rank)
+        batch = micro_batch_index(self.trainer) // self.plan.accumulation
+        requests = self._order.requests_of(self._order.epoch, batch, rank)
         return [request.indices[request.indices != PADDING_INDEX] for request in requests]
 
     # -- resume ------------------------------------------------------------------------------------------------------

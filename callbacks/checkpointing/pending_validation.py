@@ -8,7 +8,7 @@ from typing_extensions import override
 from callbacks.checkpointing.final_validation import is_last_step
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
 from engine.hook_arguments import run_trainer
-from engine.lightning_internals.training_loop import request_validation, validation_follows
+from engine.lightning_internals.training_loop import request_validation, set_max_steps, validation_follows
 
 
 class ResumePendingValidation(Callback):
@@ -31,10 +31,9 @@ class ResumePendingValidation(Callback):
         if trainer.state.fn != "fit" or batches.get("started") == batches.get("processed"):
             return
         self._is_pending = True
-        loop = trainer.fit_loop.epoch_loop
-        if 0 <= loop.max_steps <= checkpoint["global_step"]:
-            self._max_steps = loop.max_steps
-            loop.max_steps = checkpoint["global_step"] + 1
+        if 0 <= trainer.max_steps <= checkpoint["global_step"]:
+            self._max_steps = trainer.max_steps
+            set_max_steps(trainer, checkpoint["global_step"] + 1)
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -61,7 +60,8 @@ class ResumePendingValidation(Callback):
 
     def _restore(self, trainer: Trainer) -> None:
         if self._max_steps is not None:
-            trainer.fit_loop.epoch_loop.max_steps, self._max_steps = self._max_steps, None
+            set_max_steps(trainer, self._max_steps)
+            self._max_steps = None
 
     def _save(self, trainer: Trainer) -> None:
         """Save again: the last checkpoint is of this step, but resuming from it would repeat the validation."""

@@ -20,6 +20,7 @@ from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
 from engine.io.name_list import join_names
 from engine.lightning_internals.tensors import copy_all
+from engine.lightning_internals.training_loop import micro_batch_index
 from engine.module import LockstepModule
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
@@ -180,8 +181,7 @@ def describe_non_finite(trainer: Trainer, pl_module: LockstepModule, norm: float
         norm: norm of the gradient.
     """
     step, epoch = trainer.global_step + 1, trainer.current_epoch
-    # `ready` counts the micro-batch that is being trained, too.
-    batch = (trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1) // trainer.accumulate_grad_batches
+    batch = micro_batch_index(trainer) // trainer.accumulate_grad_batches
     lines = [f"step {step} (epoch {epoch}, global batch {batch} of it): the gradient is not finite, its norm is {norm}"]
     width = trainer.world_size // data_rank(trainer).size  # ranks that read the same samples
     # [micro-batches] on this rank; gathered: [world size, micro-batches]

@@ -16,7 +16,12 @@ from engine.health.exit_codes import ExitCode
 from engine.health.signals import RunStopped, stop_signals
 from engine.hook_arguments import run_module, run_trainer
 from engine.lightning_internals.processes import disable_signal_handlers
-from engine.lightning_internals.training_loop import is_last_micro_batch, validation_follows
+from engine.lightning_internals.training_loop import (
+    clear_pending_validation,
+    is_last_micro_batch,
+    mark_validation_pending,
+    validation_follows,
+)
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
@@ -111,7 +116,7 @@ class Preemption(Callback):
     @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            trainer.fit_loop.epoch_loop.val_loop.batch_progress.total.reset()  # see _mark_validation_pending
+            clear_pending_validation(trainer)
             # `on_train_batch_end` saves nothing before a validation. This checkpoint has the validation pending.
             if self._must_stop:
                 self._stop_evaluation(trainer)
@@ -141,7 +146,7 @@ class Preemption(Callback):
 
     def _stop_evaluation(self, trainer: Trainer) -> None:
         if trainer.state.fn == "fit":
-            _mark_validation_pending(trainer)
+            mark_validation_pending(trainer)
             self._save(trainer)
         self._stop(trainer)
 
@@ -187,15 +192,3 @@ def _max_over_ranks(trainer: Trainer, *values: float) -> list[float]:
     )
     assert isinstance(largest, torch.Tensor), "a strategy reduces a tensor to a tensor"
     return largest.tolist()
-
-
-def _mark_validation_pending(trainer: Trainer) -> None:
-    """Make a checkpoint saved now contain a validation of which no batch is done, so that a resumed run repeats it.
-
-    Lightning resumes a validation in which a batch is started and not processed. The finished batches must not count,
-    because a checkpoint does not have the metrics over them.
-    """
-    progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
-    progress.reset()
-    progress.increment_ready()
-    progress.increment_started()

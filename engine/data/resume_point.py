@@ -6,6 +6,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 
 from engine.data.samplers import TrainSampler
+from engine.lightning_internals.training_loop import micro_batches_processed
 
 
 def resume_point(
@@ -50,17 +51,11 @@ def position_to_save(trainer: Trainer, order: TrainSampler, accumulation: int) -
         order: sampler of its training loader.
         accumulation: micro-batches of an optimizer step.
     """
-    current = trainer.fit_loop.epoch_loop.batch_progress.current
-    processed = current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
+    processed = micro_batches_processed(trainer)
     if order.no_steps_since_resume:  # until a batch is trained, Lightning's counters are still the checkpoint's
         return order.epoch, order.batches_done
     # Lightning's counters are reset when the next epoch begins, so the end of an epoch is saved as the start of the
     # next.
     if trainer.is_last_batch or processed >= trainer.num_training_batches:
         return order.epoch + 1, 0  # the end of the epoch, or of trainer.limit_train_batches
-    return order.epoch, int(processed) // accumulation
-
-
-def micro_batches_trained(trainer: Trainer) -> int:
-    """Return the number of micro-batches that the trainer has begun since the first step of the run."""
-    return trainer.fit_loop.epoch_loop.batch_progress.total.ready
+    return order.epoch, processed // accumulation

@@ -108,6 +108,45 @@ def request_validation(trainer: Trainer) -> None:
     trainer.check_val_every_n_epoch, trainer.val_check_batch = 1, 1
 
 
+def mark_validation_pending(trainer: Trainer) -> None:
+    """Make a checkpoint saved now contain a validation of which no batch is done, so that a resumed run repeats it.
+
+    Lightning resumes a validation in which a batch is started and not processed, which its own counters alone tell. The
+    finished batches must not count, because a checkpoint does not have the metrics over them.
+    """
+    progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
+    progress.reset()
+    progress.increment_ready()
+    progress.increment_started()
+
+
+def clear_pending_validation(trainer: Trainer) -> None:
+    """Forget the mark of a pending validation, which is running now. Call it in `on_validation_start`."""
+    # Lightning resets the counters of this validation, but not the total over all validations, which has the mark too.
+    trainer.fit_loop.epoch_loop.val_loop.batch_progress.total.reset()
+
+
+def micro_batch_index(trainer: Trainer) -> int:
+    """Return the index in its epoch of the micro-batch that is being trained, for functions that no hook calls."""
+    return trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1  # `ready` counts it already
+
+
+def micro_batches_begun(trainer: Trainer) -> int:
+    """Return the number of micro-batches that training has begun since the first step of the run, over resumptions."""
+    return trainer.fit_loop.epoch_loop.batch_progress.total.ready
+
+
+def micro_batches_processed(trainer: Trainer) -> int:
+    """Return the number of micro-batches of this epoch whose `training_step` and optimizer step are done."""
+    current = trainer.fit_loop.epoch_loop.batch_progress.current
+    return current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
+
+
+def set_max_steps(trainer: Trainer, steps: int) -> None:
+    """Change the limit of optimizer steps of a running training; the trainer's own property cannot be set."""
+    trainer.fit_loop.epoch_loop.max_steps = steps
+
+
 def stops_early(trainer: Trainer) -> bool:
     """Return whether a requested stop takes effect; `min_epochs` and `min_steps` may delay it."""
     # `should_stop` alone is only a request.

@@ -57,6 +57,59 @@ def test_a_validation_is_known_before_it_begins():
     assert found == [False, True, False, True], INSTALLED
 
 
+def test_micro_batches_are_counted_from_the_epoch_and_from_the_first_step():
+    def ask(run):
+        return (
+            internals.micro_batch_index(run),
+            internals.micro_batches_processed(run),
+            internals.micro_batches_begun(run),
+        )
+
+    found = answers(ask, batches=2, max_epochs=2)
+    assert found == [(0, 1, 1), (1, 2, 2), (0, 1, 3), (1, 2, 4)], INSTALLED
+
+
+def test_the_limit_of_steps_changes_while_a_training_runs():
+    def ask(run):
+        internals.set_max_steps(run, 3)
+        return run.max_steps
+
+    assert answers(ask, batches=4, max_steps=2) == [3, 3, 3], INSTALLED
+
+
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended")
+def test_a_validation_that_is_marked_as_pending_is_repeated_from_its_first_batch(tmp_path):
+    """The first run saves within a validation; the second repeats it before its next step."""
+
+    class Validation(Callback):
+        def __init__(self):
+            self.batches = []
+
+        def on_validation_start(self, trainer, pl_module):
+            internals.clear_pending_validation(trainer)
+
+        def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
+            self.batches.append((trainer.global_step, batch_idx))
+
+        def on_train_batch_end(self, trainer, *_):
+            self.batches.append(trainer.global_step)
+
+    class Stop(Validation):
+        def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
+            super().on_validation_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+            if batch_idx == 1:
+                internals.mark_validation_pending(trainer)
+                trainer.save_checkpoint(tmp_path / "stopped.ckpt")
+
+    settings = {"val_check_interval": 1, "num_sanity_val_steps": 0, "max_steps": 2}
+    trainer([stopped := Stop()], **settings | {"max_steps": 1}).fit(Model(), loader(2), loader(3))
+    assert stopped.batches == [1, (1, 0), (1, 1), (1, 2)], INSTALLED
+    trainer([resumed := Validation()], **settings).fit(
+        Model(), loader(2), loader(3), ckpt_path=tmp_path / "stopped.ckpt", weights_only=False
+    )
+    assert resumed.batches == [(1, 0), (1, 1), (1, 2), 2, (2, 0), (2, 1), (2, 2)], INSTALLED
+
+
 def test_a_requested_stop_waits_for_the_least_number_of_steps():
     def stop(run):
         run.should_stop = True
