@@ -11,7 +11,7 @@ from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset
 from datamodules.vision_language.chat_file import MARKER, ImageChat
-from datamodules.vision_language.files.chat_formats import insert_image_markers, parse_content
+from datamodules.vision_language.files.chat_formats import insert_image_markers
 from datamodules.vision_language.files.conversations import (
     conversation,
     open_turns,
@@ -123,7 +123,6 @@ class PredictDataset(ImageChatDataset):
         given = conversation(where, record)
         if not isinstance(record.get("id"), str | int | float | None):
             raise ValueError(f"{where}: id is {type(record['id']).__name__}, expected a text or a number")
-        parse_content(where, str(record.get("id")))
         if "image" in record and "images" in record:
             raise ValueError(f"{where}: expected either image, a path, or images, a list of paths")
         images = record.get("images", [record["image"]] if record.get("image") is not None else [])

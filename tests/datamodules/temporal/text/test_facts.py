@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from datamodules.temporal.channels import CHANNELS, Format, Scale
-from datamodules.temporal.text import facts as true
-from datamodules.temporal.text.facts import Direction, Facts, Pace, StartTime
+from datamodules.temporal.text.facts import Direction, Facts, Pace, StartTime, bottleneck, feasibility, readout, trend
 
 PERCENT = Scale("%", 0, 100)
-curves = some.lists(some.tuples(some.integers(0, 100), some.booleans()), min_size=2, max_size=40).filter(
+curves = st.lists(st.tuples(st.integers(0, 100), st.booleans()), min_size=2, max_size=40).filter(
     lambda curve: any(present for _, present in curve)
 )
 
@@ -17,9 +16,9 @@ def arrays(curve):
     return np.array([level for level, _ in curve]), np.array([present for _, present in curve])
 
 
-@given(curves, some.integers(1, 100))
+@given(curves, st.integers(1, 100))
 def test_feasibility_is_what_a_look_at_every_present_sample_says(curve, requirement):
-    facts = true.feasibility("gpu_sm", PERCENT, *arrays(curve), requirement)
+    facts = feasibility("gpu_sm", PERCENT, *arrays(curve), requirement)
     there = [(step, level) for step, (level, present) in enumerate(curve) if present]
     enough = [(step, level) for step, level in there if level >= requirement]
     if not enough:
@@ -32,7 +31,7 @@ def test_feasibility_is_what_a_look_at_every_present_sample_says(curve, requirem
 
 @given(curves)
 def test_the_bottleneck_is_the_first_minimum_and_lasts_while_the_curve_stays_near_it(curve):
-    facts = true.bottleneck("gpu_sm", PERCENT, *arrays(curve), how_long=True)
+    facts = bottleneck("gpu_sm", PERCENT, *arrays(curve), how_long=True)
     there = [(step, level) for step, (level, present) in enumerate(curve) if present]
     lowest = min(level for _, level in there)
     first = next(step for step, level in there if level == lowest)
@@ -47,7 +46,7 @@ def test_the_bottleneck_is_the_first_minimum_and_lasts_while_the_curve_stays_nea
 
 @given(curves)
 def test_the_levels_that_a_trend_prints_are_those_that_decide_it(curve):
-    facts = true.trend("gpu_sm", PERCENT, 100, *arrays(curve), how_fast=True)
+    facts = trend("gpu_sm", PERCENT, 100, *arrays(curve), how_fast=True)
     there = [level for level, present in curve if present]
     count = max(1, len(there) // 10)
     assert abs(facts.start - np.mean(there[:count])) <= 0.5 and abs(facts.end - np.mean(there[-count:])) <= 0.5
@@ -60,7 +59,7 @@ def test_the_levels_that_a_trend_prints_are_those_that_decide_it(curve):
 @pytest.mark.parametrize("change, pace", [(100, Pace.FAST), (50, Pace.MODERATE), (10, Pace.SLOW)])
 def test_only_a_steep_slope_is_called_fast(change, pace):
     levels = np.linspace(0, change, 80).round().astype(int)  # eight seconds
-    assert true.trend("gpu_sm", PERCENT, 100, levels, np.ones(80, bool), how_fast=True).pace == pace
+    assert trend("gpu_sm", PERCENT, 100, levels, np.ones(80, bool), how_fast=True).pace == pace
 
 
 @given(curves)
@@ -68,17 +67,17 @@ def test_missing_samples_tell_nothing(curve):
     levels, present = arrays(curve)
     changed = np.where(present, levels, 100 - levels)
     for facts in (
-        lambda levels: true.trend("gpu_sm", PERCENT, 100, levels, present, True),
-        lambda levels: true.bottleneck("gpu_sm", PERCENT, levels, present, True),
-        lambda levels: true.feasibility("gpu_sm", PERCENT, levels, present, 50),
+        lambda levels: trend("gpu_sm", PERCENT, 100, levels, present, True),
+        lambda levels: bottleneck("gpu_sm", PERCENT, levels, present, True),
+        lambda levels: feasibility("gpu_sm", PERCENT, levels, present, 50),
     ):
         assert facts(levels) == facts(changed)
 
 
 def test_facts_survive_json():
-    facts = true.readout("gpu_sm", PERCENT, np.arange(10), (2, 5))
+    facts = readout("gpu_sm", PERCENT, np.arange(10), (2, 5))
     assert Facts.from_record(facts.as_record()) == facts
-    facts = true.trend("gpu_sm", PERCENT, 100, np.arange(10), np.ones(10, bool), True)
+    facts = trend("gpu_sm", PERCENT, 100, np.arange(10), np.ones(10, bool), True)
     assert Facts.from_record(facts.as_record()) == facts
 
 

@@ -2,7 +2,7 @@ from itertools import count, product
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from datamodules.temporal.channels import CHANNELS, Format, Scale
 from datamodules.temporal.text.facts import Direction, Facts, Pace, StartTime, Task
@@ -13,30 +13,30 @@ from datamodules.temporal.text.templates import answer_templates, question_templ
 STEPS = 100
 
 
-@some.composite
+@st.composite
 def facts_and_notation(draw):
     """Facts as a curve could have them, in either format and with any length of a step."""
-    notation = Notation(draw(some.sampled_from(Format)), draw(some.sampled_from([1, 10, 50, 100, 250, 1000, 57_000])))
-    channel = draw(some.sampled_from(CHANNELS))
-    scale = Scale.of(channel, notation.format, draw(some.sampled_from(channel.capacities)))
+    notation = Notation(draw(st.sampled_from(Format)), draw(st.sampled_from([1, 10, 50, 100, 250, 1000, 57_000])))
+    channel = draw(st.sampled_from(CHANNELS))
+    scale = Scale.of(channel, notation.format, draw(st.sampled_from(channel.capacities)))
     full = notation.format == Format.FULL
-    value = some.integers(0, scale.top).map(scale.value)
-    step = some.integers(0, STEPS - 1)
-    task = draw(some.sampled_from(Task))
+    value = st.integers(0, scale.top).map(scale.value)
+    step = st.integers(0, STEPS - 1)
+    task = draw(st.sampled_from(Task))
     output = {}
     if task == Task.TREND:
-        direction = draw(some.sampled_from(Direction))
-        pace = draw(some.sampled_from(Pace)) if full and direction != Direction.STABLE else None
+        direction = draw(st.sampled_from(Direction))
+        pace = draw(st.sampled_from(Pace)) if full and direction != Direction.STABLE else None
         output = {"direction": direction, "pace": pace, "start": draw(value), "end": draw(value)}
     elif task == Task.BOTTLENECK:
-        lasts = draw(some.none() | some.integers(1, STEPS)) if full else None
+        lasts = draw(st.none() | st.integers(1, STEPS)) if full else None
         output = {"value": draw(value), "time": draw(step), "lasts": lasts}
     elif task == Task.FEASIBILITY:
-        verdict = draw(some.sampled_from(StartTime))
+        verdict = draw(st.sampled_from(StartTime))
         time = draw(step) if verdict == StartTime.LATER else None
         output = {"requirement": draw(value), "verdict": verdict, "value": draw(value), "time": time}
     else:
-        times = tuple(sorted(draw(some.sets(step, min_size=1, max_size=6))))
+        times = tuple(sorted(draw(st.sets(step, min_size=1, max_size=6))))
         output = {"times": times, "values": tuple(draw(value) for _ in times)}
     return Facts(task, channel.key, scale.value(scale.top), STEPS, **output), notation
 
@@ -76,10 +76,10 @@ def test_every_question_reads_back_as_what_it_asks(both):
         assert (task, asked) == (facts.task, expected), text
 
 
-@given(some.text() | facts_and_notation().map(lambda both: answer(*both, lambda bound: 0) * 2), some.data())
+@given(st.text() | facts_and_notation().map(lambda both: answer(*both, lambda bound: 0) * 2), st.data())
 def test_any_text_can_be_read(text, data):
     _, notation = data.draw(facts_and_notation())
-    cut = data.draw(some.integers(0, len(text)))
+    cut = data.draw(st.integers(0, len(text)))
     for channel in CHANNELS:
         for part in (text[:cut], text[cut:]):
             assert isinstance(read_answer(part, notation, channel.key), dict)
