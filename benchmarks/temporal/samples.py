@@ -15,8 +15,9 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.side import one_thread
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.datamodule import ResourceTimelines
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from engine.data.samplers import MicroBatchRequest
 
 _ROOT = Path(__file__).resolve().parents[2]

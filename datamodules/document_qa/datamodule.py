@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.config import AugmentationSettings
-from datamodules.document_qa.evaluation import AnswerEvaluation, Split
+from datamodules.document_qa.evaluation import AnswerEvaluation, SplitName
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
 from datamodules.document_qa.retrieval.config import RetrieverSettings
@@ -49,7 +49,7 @@ class DocumentOptions(TileOptions, total=False):
     prompt_language: Language
     system: str | None
     hard_negatives: int
-    rank: list[Split] | None
+    rank: list[SplitName] | None
 
 
 class DocumentDataModule(AnswerEvaluation):
@@ -103,7 +103,7 @@ class DocumentDataModule(AnswerEvaluation):
         prompt_language: Language = "en",
         system: str | None = None,
         hard_negatives: int = 3,
-        rank: list[Split] | None = None,
+        rank: list[SplitName] | None = None,
         evaluation_batch_size: int = 16,
         **images: Unpack[TileLoaderOptions],
     ) -> None:
@@ -126,7 +126,7 @@ class DocumentDataModule(AnswerEvaluation):
         )
         self.questions_per_chat, self.ablate = questions_per_chat, ablate
         self.prompt_language, self.system, self.hard_negatives = prompt_language, system, hard_negatives
-        self.rank: list[Split] = rank or ["predict"]
+        self.rank: list[SplitName] = rank or ["predict"]
 
     @override
     def texts(self) -> Iterator[str]:
@@ -198,7 +198,7 @@ class DocumentDataModule(AnswerEvaluation):
             )
         return OptionDataset(source, self.chat_encoder, self.row_tokens, self.max_length, self.too_long, skip_bad)
 
-    def _evaluation(self, split: Split) -> EvaluationDataset | RankingDataset:
+    def _evaluation(self, split: SplitName) -> EvaluationDataset | RankingDataset:
         skip_bad, predicts = self.skips_bad_samples, split == "predict"
         if self.task == "retrieve":
             reader = EncoderInputBuilder(self.context_builder, self.chat_encoder, self.ablate)
@@ -238,7 +238,7 @@ class DocumentDataModule(AnswerEvaluation):
         assert self.trainer is not None  # which calls setup
         return self.trainer.lightning_module
 
-    def _num_evidence_samples(self, split: Split) -> int | None:
+    def _num_evidence_samples(self, split: SplitName) -> int | None:
         """Return the number of questions to compute evidence for; None for all."""
         module = self._module
         if split == "predict":

@@ -22,7 +22,7 @@ from engine.telemetry.sample_previews import SamplePreview
 if TYPE_CHECKING:
     pass
 
-Split = Literal["train", "validation", "test", "predict"]
+SplitName = Literal["train", "validation", "test", "predict"]
 
 _ANSWER_SETTINGS = (
     "context", "retriever", "answer_with", "list_options", "option_orders", "prompt_language", "system", "max_tiles",
@@ -38,7 +38,7 @@ class AnswerEvaluation(ImageDataModule):
     """Content that is removed from documents."""
 
     @abstractmethod
-    def question_set(self, split: Split) -> QuestionSet:
+    def question_set(self, split: SplitName) -> QuestionSet:
         """Return the questions of a split: up to `questions_per_chat` per training sample, otherwise one per sample."""
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from datamodules.document_qa.evaluation import Split
+from datamodules.document_qa.evaluation import SplitName
 from datamodules.document_qa.prompt.prompt import AnswerWith
 from datamodules.document_qa.views.ablation import Ablation
 
@@ -20,7 +20,7 @@ def check_task_options(
     hard_negatives: int,
     ablate: Ablation,
     augments: bool,
-    rank: Sequence[Split] | None,
+    rank: Sequence[SplitName] | None,
 ) -> None:
     """Check options of DocumentDataModule, which describes them.
 

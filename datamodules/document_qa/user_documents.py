@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
-from datamodules.document_qa.evaluation import Split
+from datamodules.document_qa.evaluation import SplitName
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
 from datamodules.document_qa.questions.question_source import LoadedQuestions, QuestionSource, shared_documents_message
@@ -79,12 +79,12 @@ class DocumentQuestions(DocumentDataModule):
                 "data.init_args.predict_questions (a file) and data.init_args.predict_documents (the folder of its "
                 "documents) must be set together; found only one of them"
             )
-        self.sources: dict[Split, QuestionSource | None] = {"train": train, "validation": validation, "test": test}
+        self.sources: dict[SplitName, QuestionSource | None] = {"train": train, "validation": validation, "test": test}
         self.sources["predict"] = None
         if predict_questions is not None and predict_documents is not None:
             self.sources["predict"] = QuestionSource(predict_questions, predict_documents)
         self.shared_documents, self.fit, self.root = shared_documents, fit, Path(root)
-        self._read: dict[Split, LoadedQuestions] = {}
+        self._read: dict[SplitName, LoadedQuestions] = {}
 
     @override
     def description(self) -> DatasetCard:
@@ -131,20 +131,20 @@ class DocumentQuestions(DocumentDataModule):
         return self.sources["validation"] is not None or self.split.validation > 0
 
     @property
-    def _required_splits(self) -> list[Split]:
+    def _required_splits(self) -> list[SplitName]:
         """Splits whose files the current command reads."""
         command = None if self.trainer is None else self.trainer.state.fn
         # Documents that files share are found only if all files are read.
         if command is None or command != "predict" and self.shared_documents == "stop":
             return [part for part in self.sources if command is None or part != "predict"]
-        needed: list[Split] = ["test" if command == "test" else "predict" if command == "predict" else "validation"]
+        needed: list[SplitName] = ["test" if command == "test" else "predict" if command == "predict" else "validation"]
         if command == "predict" and self.task == "retrieve":
             needed = self.rank
         if command != "predict" or self.tokenizer_source is None or None in map(self.sources.get, needed):
             needed = ["train", *needed]
         return [part for part in self.sources if part in needed]
 
-    def part(self, part: Split) -> LoadedQuestions:
+    def part(self, part: SplitName) -> LoadedQuestions:
         """Return the questions of a split with their ingested documents; cached.
 
         Raises:
@@ -154,7 +154,7 @@ class DocumentQuestions(DocumentDataModule):
             self._read[part] = self._part(part)
         return self._read[part]
 
-    def _part(self, part: Split) -> LoadedQuestions:
+    def _part(self, part: SplitName) -> LoadedQuestions:
         source = self.sources[part]
         if part == "train" or source is None and part != "predict":
             return self._train_file_share(part)
@@ -166,7 +166,7 @@ class DocumentQuestions(DocumentDataModule):
         # Predictions have one line per question, so questions about broken documents are kept.
         return source.read(self.root, self.ingestion, keep_all=part == "predict" and self.task == "answer")
 
-    def _train_file_share(self, part: Split) -> LoadedQuestions:
+    def _train_file_share(self, part: SplitName) -> LoadedQuestions:
         """Return a split's share of the training file."""
         if part != "train" and not getattr(self.split, part):
             raise ValueError(
@@ -201,7 +201,7 @@ class DocumentQuestions(DocumentDataModule):
     # -- questions and texts -----------------------------------------------------------------------------------------
 
     @override
-    def question_set(self, split: Split) -> QuestionSet:
+    def question_set(self, split: SplitName) -> QuestionSet:
         held = self.part(split)
         per_chat = self.questions_per_chat if split == "train" else 1
         title = f"{held.path} ({split})"

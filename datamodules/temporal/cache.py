@@ -15,9 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import CHANNELS, Scale
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, SyntheticTimelines
 from datamodules.temporal.text.facts import Facts
 from datamodules.temporal.text.number_format import Notation
 from engine.io.file_hash import hash_file

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.cache import (
     MANIFEST,
     CacheMismatch,
@@ -16,7 +17,7 @@ from datamodules.temporal.cache import (
     read_manifest,
 )
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from engine.io.atomic_file import flush_folder, write_temp
 from engine.io.ignored_folder import make_ignored_folder
 from engine.io.json_checksum import with_checksum

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.datamodule import ChatOptions
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.cache import MANIFEST, CachedTimelines, ShardRange, verify_cache
 from datamodules.temporal.cache_writer import write_cache
@@ -22,7 +23,7 @@ from datamodules.temporal.recorded.dataset import RecordedTimelines
 from datamodules.temporal.recorded.predict_questions import PredictDataset
 from datamodules.temporal.reports.timeline_reports import report_training_data
 from datamodules.temporal.synthetic.curriculum import Curriculum
-from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, SyntheticTimelines
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard

@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.cache import CachedTimelines
 from datamodules.temporal.recorded.dataset import RecordedTimelines
 from datamodules.temporal.synthetic.curriculum import Curriculum
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 
 Timelines = SyntheticTimelines | Curriculum | CachedTimelines | RecordedTimelines
 """Sources of samples."""

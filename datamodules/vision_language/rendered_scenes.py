@@ -10,12 +10,13 @@ from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.tiling import Views, collate_views, make_views
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.scenes.captions import caption
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.question_types import KINDS
-from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Split, World
+from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, World
 from datamodules.vision_language.scenes.tasks import CAPTION, GENERATOR_VERSION, SceneSample, SceneTasks, Tasks
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard

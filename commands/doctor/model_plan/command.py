@@ -26,12 +26,13 @@ def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
     from rich.console import Console
 
     from commands.doctor.model_plan import output
-    from commands.doctor.model_plan.plan import TOKENS, plan_rows, shipped_candidates
+    from commands.doctor.model_plan.plan import plan_rows, shipped_candidates
+    from commands.doctor.training.memory_prediction import DEFAULT_TOKENS
 
     candidates = [_candidate(list(settings))] if settings else shipped_candidates()
     with Console(stderr=True).status("predicting memory") if sys.stderr.isatty() else nullcontext():  # a minute
         plans = {candidate.name: plan_rows(candidate, cluster) for candidate in candidates}
-    tokens = candidates[0].tokens if settings else TOKENS
+    tokens = candidates[0].tokens if settings else DEFAULT_TOKENS
     if as_json:
         print(output.as_json(cluster, tokens, plans))
     else:

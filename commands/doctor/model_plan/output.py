@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from commands.doctor.model_plan.cluster import Cluster
-from commands.doctor.model_plan.plan import USABLE, Row
+from commands.doctor.model_plan.plan import Row
 from commands.doctor.model_plan.recipes import COMMON
+from commands.doctor.training.memory_prediction import USABLE_SHARE
 from engine.system.installation import PROGRAM
 
 _WIDTH = 120
@@ -44,7 +45,7 @@ def print_plan(cluster: Cluster, tokens: int, plans: Mapping[str, Sequence[Row]]
     console.print(_memory(cluster, plans))
     console.print(
         f"GB (10^9 bytes) of a GPU at the peak of a step of {tokens:,} tokens. In brackets: does not fit in "
-        f"{USABLE:.0%} of {cluster.gb} GB.\n* recommended: the first that fits.\n"
+        f"{USABLE_SHARE:.0%} of {cluster.gb} GB.\n* recommended: the first that fits.\n"
     )
     console.print(f"Add to `{PROGRAM} fit --config configs/FAMILY/X.yaml`:")
     for row in next(iter(plans.values())):

@@ -7,14 +7,10 @@ from typing import NamedTuple
 from commands.doctor.model_plan.cluster import Cluster
 from commands.doctor.model_plan.recipes import RECIPES, Recipe
 from commands.doctor.model_plan.shapes import QWEN2_5
+from commands.doctor.training.memory_prediction import DEFAULT_TOKENS, USABLE_SHARE
 from lightning_modules.multimodal.language.config import LanguageModelSettings, Trainable
 from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate, Workload, estimate_memory
 from lightning_modules.multimodal.language.precision import precision_of
-
-USABLE = 0.9
-"""Share of a GPU's memory that a prediction may take: the encoder, CUDA, NCCL and fragments take the rest."""
-TOKENS = 2048
-"""Positions of a micro-batch of one row, without a config."""
 
 
 class Candidate(NamedTuple):
@@ -23,7 +19,7 @@ class Candidate(NamedTuple):
     name: str
     settings: LanguageModelSettings
     vocabulary: int
-    tokens: int = TOKENS
+    tokens: int = DEFAULT_TOKENS
     trainable: Trainable | None = None
     """What the config trains; recipes that train the same are recommended first."""
 
@@ -76,7 +72,7 @@ def _rows(candidate: Candidate, cluster: Cluster) -> Iterator[Row]:
             host = cluster.gpus * (sharded.weights + sharded.gradients + sharded.optimizer)
         if recipe.is_sharded:
             sharded = found
-        yield Row(recipe, size, host, size <= USABLE * cluster.gb * 10**9)
+        yield Row(recipe, size, host, size <= USABLE_SHARE * cluster.gb * 10**9)
 
 
 def _estimate(candidate: Candidate, cluster: Cluster, recipe: Recipe) -> MemoryEstimate:

@@ -7,7 +7,7 @@ import torch
 
 from engine.system import host_memory
 
-_USABLE = 0.9
+_PROBE_SHARE = 0.9
 """Share of the available memory that a probe may take. Training needs a little more than two passes."""
 
 
@@ -29,7 +29,7 @@ def limit_host_memory(device: torch.device, ranks: int) -> Iterator[None]:
 
     soft, hard = before = resource.getrlimit(resource.RLIMIT_DATA)
     # VmData would include memory that is freed but still mapped, so count from the resident memory.
-    limit = status["RssAnon"] + int(_USABLE * host_memory.available_to_all()) // ranks
+    limit = status["RssAnon"] + int(_PROBE_SHARE * host_memory.available_to_all()) // ranks
     limit = min([limit, *(set_limit for set_limit in (soft, hard) if set_limit != resource.RLIM_INFINITY)])
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     try:

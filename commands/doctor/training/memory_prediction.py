@@ -12,14 +12,14 @@ from engine.module import LockstepModule
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
-_TOKENS = 2048
+DEFAULT_TOKENS = 2048
 """Positions of a micro-batch whose data settings do not limit a row."""
 _STATE_BYTES = {"adamw": 8, "adam": 8, "muon": 8, "adamw_8bit": 2, "paged_adamw_8bit": 2}
 """Bytes of the optimizer's state for each trained number."""
 _GPUS = (24, 40, 80)
 """GB of common GPUs."""
-_USABLE = 0.9
-"""Share of a device's memory that the prediction may take: the encoder, CUDA and fragments take the rest."""
+USABLE_SHARE = 0.9
+"""Share of a device's memory that a prediction may take: the encoder, CUDA, NCCL and fragments take the rest."""
 
 
 def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None:
@@ -59,7 +59,7 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
         text += f"; {_gib(found.loading)} GiB of the host while it is loaded"
     if is_on_gpu(config.trainer.accelerator):
         size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-        if found.total > _USABLE * size:
+        if found.total > USABLE_SHARE * size:
             why = f"the GPU has {_gib(size)} GiB: memory may run out in the first step"
             return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
     return Finding("model memory", "ok", text)
@@ -67,11 +67,11 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
 
 def tokens_of(data: "Namespace") -> int:
     """Return the positions of a row of a micro-batch, by the settings of the data."""
-    return data.get("row_tokens") or data.get("max_length") or _TOKENS
+    return data.get("row_tokens") or data.get("max_length") or DEFAULT_TOKENS
 
 
 def _fits(size: int) -> str:
-    enough = [gigabytes for gigabytes in _GPUS if size <= _USABLE * gigabytes * 10**9]
+    enough = [gigabytes for gigabytes in _GPUS if size <= USABLE_SHARE * gigabytes * 10**9]
     return f"it fits a GPU of {enough[0]} GB" if enough else f"more than a GPU of {_GPUS[-1]} GB has"
 
 

@@ -1,7 +1,6 @@
 """Defines the settings of synthetic manuals and of the questions about them."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Literal, get_args
 
 PageKind = Literal["text", "table", "figure"]
@@ -17,14 +16,6 @@ LISTED = range(10, 100, 10)
 """The values in a table."""
 
 LARGEST_GRID = 3
-
-
-class Split(IntEnum):
-    """A split. It is part of the hash, so splits draw different random numbers and share no document."""
-
-    TRAIN = 0
-    VALIDATION = 1
-    TEST = 2
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 from typing_extensions import override
 
-from datamodules.document_qa.manuals.config import Split
 from datamodules.document_qa.manuals.devices import choose_one
 from datamodules.document_qa.manuals.manual import Manual, manual_key
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler, SampledQuestion
 from datamodules.document_qa.types.question import Question, QuestionSet
+from datamodules.multimodal.synthetic_split import Split
 from engine.determinism.stateless_rng import hash_bits
 
 _ASKED = 0xA5C  # separates the questions' random numbers from the manuals'

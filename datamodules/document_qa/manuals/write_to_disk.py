@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
-from datamodules.document_qa.types.question import Question
+from datamodules.document_qa.types.question import OPTION_LETTERS, Question
 from engine.io.atomic_file import write_atomically
 
 log = logging.getLogger("lockstep")
 
 DOCUMENTS, QUESTIONS, _MADE_BY = "documents", "questions.jsonl", "made_by.json"
-
-_LETTERS = "ABCD"
 
 
 def write_manuals(questions: ManualQuestionSet, folder: Path, made_by: str) -> None:
@@ -56,9 +54,9 @@ def _record(question: Question) -> dict[str, Any]:
     """Return a record in the format of CCKS 2025, with additional fields."""
     record: dict[str, Any] = {"id": question.id, "question": question.question, "document": question.document}
     if question.options:
-        options = zip(_LETTERS, question.options, strict=True)
+        options = zip(OPTION_LETTERS, question.options, strict=False)
         record["options"] = [f"{letter}. {option}" for letter, option in options]
-        record["answer"] = _LETTERS[question.right or 0]
+        record["answer"] = OPTION_LETTERS[question.right or 0]
     else:
         record["answer"] = question.answer
     return {

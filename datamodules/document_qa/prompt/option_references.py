@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from datamodules.document_qa.types.question import Question
+from datamodules.document_qa.types.question import OPTION_LETTERS, Question
 
 _LETTER = r"[(\[]?[{letters}][)\]]?"
 _AND = r"(?:\s*(?:[,、/&+和与及或]|以及)\s*|\s*,?\s+(?i:and|or|nor)\s+)"
@@ -25,7 +25,7 @@ def refers_to_others(question: Question) -> bool:
 
     Unclear cases ("vitamins A and C") count as references: the only cost is that their options are not shuffled.
     """
-    letters = "".join(chr(ord("A") + index) for index in range(min(len(question.options), 26)))
+    letters = OPTION_LETTERS[: len(question.options)]
     return any(_refers(unicodedata.normalize("NFKC", option), letters) for option in question.options)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from datamodules.document_qa.types.question import UNANSWERABLE, Question
+from datamodules.document_qa.types.question import OPTION_LETTERS, UNANSWERABLE, Question
 from datamodules.multimodal.images.tiling import MARKER
 from datamodules.multimodal.text.chat_encoder import Message
 from engine.data.errors import BadSampleError
@@ -13,8 +13,6 @@ AnswerWith = Literal["text", "letter"]
 """How the assistant names the option that it chooses."""
 
 Language = Literal["en", "zh"]
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Wording(NamedTuple):
@@ -76,20 +74,24 @@ class PromptBuilder:
         Raises:
             BadSampleError: there are more options than letters.
         """
-        if len(question.options) > len(LETTERS):
+        if len(question.options) > len(OPTION_LETTERS):
             raise BadSampleError(
-                f"{question_label(question)}: found {len(question.options)} options, expected at most {len(LETTERS)}"
+                f"{question_label(question)}: found {len(question.options)} options, "
+                f"expected at most {len(OPTION_LETTERS)}"
             )
         if not self.list_options:
             return self.escape(question.question)
         options = [question.options[index] for index in display_order(question, order)]
-        lines = (_OPTION.format(letter=letter, option=option) for letter, option in zip(LETTERS, options, strict=False))
+        lines = (
+            _OPTION.format(letter=letter, option=option)
+            for letter, option in zip(OPTION_LETTERS, options, strict=False)
+        )
         return self.escape("\n".join([question.question, *lines]))
 
     def option_text(self, question: Question, option: int, order: Sequence[int] | None = None) -> str:
         """Return the assistant's answer that chooses an option, given by its index in `question.options`."""
         if self.answer_with == "letter":
-            return LETTERS[list(display_order(question, order)).index(option)]
+            return OPTION_LETTERS[list(display_order(question, order)).index(option)]
         return self.escape(question.options[option])
 
     def answer_text(self, question: Question, order: Sequence[int] | None = None) -> str | None:

@@ -4,12 +4,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from datamodules.document_qa.types.question import OPTION_LETTERS
+
 _LABEL = re.compile(r"\s*[(（]?\s*([A-Za-zＡ-Ｚａ-ｚ])\s*[)）]?\s*[.．。、:：)）]\s*")
 """`A. `, `A)`, `(A) `, `Ａ．`, `A、` and similar labels."""
 
 _LETTER = re.compile(r"\s*[(（]?\s*([A-Za-zＡ-Ｚａ-ｚ])\s*[)）]?\s*[.．。、:：]?\s*")
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def strip_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
@@ -20,12 +20,14 @@ def strip_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     Raises:
         ValueError: there are too many options, an option is empty, two are equal, or the letters are out of order.
     """
-    if not 2 <= len(options) <= len(LETTERS):
-        raise ValueError(f"found {len(options)} options, expected 2 to {len(LETTERS)}, or none for an open question")
+    if not 2 <= len(options) <= len(OPTION_LETTERS):
+        raise ValueError(
+            f"found {len(options)} options, expected 2 to {len(OPTION_LETTERS)}, or none for an open question"
+        )
     labels = [label for option in options if (label := _LABEL.match(option)) is not None]
     if len(labels) == len(options):
         letters = "".join(_plain(label[1]) for label in labels)
-        expected = LETTERS[: len(options)]
+        expected = OPTION_LETTERS[: len(options)]
         if letters == expected:
             return _texts([option[label.end() :] for option, label in zip(options, labels, strict=True)]), True
         if sorted(letters) == sorted(expected):
@@ -47,7 +49,7 @@ def option_index(answer: str, options: Sequence[str], lettered: bool) -> int:
         ValueError: the answer matches no option.
     """
     letter = _LETTER.fullmatch(answer)
-    named = None if letter is None else LETTERS.index(_plain(letter[1]))
+    named = None if letter is None else OPTION_LETTERS.index(_plain(letter[1]))
     if named is not None and named >= len(options):
         named = None
     wanted = _comparable(answer)
@@ -56,11 +58,11 @@ def option_index(answer: str, options: Sequence[str], lettered: bool) -> int:
         return named
     if same is None and (label := _LABEL.match(answer)):
         rest = _comparable(answer[label.end() :])
-        index = LETTERS.index(_plain(label[1]))
+        index = OPTION_LETTERS.index(_plain(label[1]))
         same = index if index < len(options) and _comparable(options[index]) == rest else None
     if same is not None:
         return same
-    letters = f"{LETTERS[0]} to {LETTERS[len(options) - 1]}"
+    letters = f"{OPTION_LETTERS[0]} to {OPTION_LETTERS[len(options) - 1]}"
     raise ValueError(f"found the answer {answer!r}, expected a letter {letters}, or the text of an option: {options!r}")
 
 
@@ -72,9 +74,8 @@ def _texts(options: Sequence[str]) -> tuple[str, ...]:
     for index, text in enumerate(texts):
         # The letter of either would be the right answer, and the other is graded as wrong.
         if (before := first.setdefault(_comparable(text), index)) != index:
-            raise ValueError(
-                f"found {text[:100]!r} as options {LETTERS[before]} and {LETTERS[index]}, expected options that differ"
-            )
+            both = f"{OPTION_LETTERS[before]} and {OPTION_LETTERS[index]}"
+            raise ValueError(f"found {text[:100]!r} as options {both}, expected options that differ")
     return texts
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
 from datamodules.document_qa.grading.page_recall import strongest_evidence
-from datamodules.document_qa.questions.options import LETTERS
-from datamodules.document_qa.types.question import Question
+from datamodules.document_qa.types.question import OPTION_LETTERS, Question
 
 _DIGITS = 6
 
@@ -22,7 +21,7 @@ def prediction_line(question: Question, record: AnswerRecord) -> dict[str, Any]:
         "id": question.id,
         "question": question.question,
         "document": question.document,
-        "answer": LETTERS[given.chosen] if given.options else given.text,
+        "answer": OPTION_LETTERS[given.chosen] if given.options else given.text,
         "confidence": _rounded(given.confidence),
         "page": None if evidence is None else evidence.page,
         "evidence": None if evidence is None else _evidence(evidence),
@@ -31,7 +30,7 @@ def prediction_line(question: Question, record: AnswerRecord) -> dict[str, Any]:
     }
     if given.options:
         line["text"] = question.options[given.chosen]
-        line["options"] = dict(zip(LETTERS, map(_rounded, shares(given.options)), strict=False))
+        line["options"] = dict(zip(OPTION_LETTERS, map(_rounded, shares(given.options)), strict=False))
     return line
 
 

@@ -19,6 +19,9 @@ ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
 UNANSWERABLE = "not answerable"
 """The answer to an unanswerable question."""
 
+OPTION_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Letters of options in prompts, files and predictions: a question has at most 26 options."""
+
 
 class Question(NamedTuple):
     """A question. Unknown fields are empty or None."""

@@ -23,7 +23,7 @@ from datamodules.multimodal.text.tokenizer import ChatTokenizer
 
 ROLES = ("system", "user", "assistant")
 
-_GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
+GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 # Llama 3.2 writes today's date into each chat by default. A sample must not change when a run is resumed on another
 # day, so the date of Llama 3.1 is used.
@@ -55,7 +55,7 @@ class ChatEncoder:
 
     def __init__(self, tokenizer: ChatTokenizer, marker: str) -> None:
         self.tokenizer, self.marker = tokenizer, marker
-        self._has_marks = bool(_GENERATION_MARK.search(tokenizer.tokenizer.chat_template))
+        self._has_marks = bool(GENERATION_MARK.search(tokenizer.tokenizer.chat_template))
         # Tokens before and after the text of a turn in the built-in template, CHATML.
         encode = tokenizer.encode
         self._frames = {role: (encode(f"{START}{role}\n"), encode(f"{END}\n")) for role in ROLES}

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import CHANNELS, KEYS, Scale
 from datamodules.temporal.recorded.reader import read
 from datamodules.temporal.recorded.recording import Recording
 from datamodules.temporal.synthetic.patterns import integer
 from datamodules.temporal.synthetic.question_sampler import QuestionSpec, draw_spec, matches
 from datamodules.temporal.synthetic.sample_builder import TimelineSample, build_sample
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from datamodules.temporal.text.number_format import Notation
 from engine.determinism.stateless_rng import hash_bits
 from engine.io.json_records import describe_names

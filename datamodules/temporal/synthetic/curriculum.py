@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.synthetic.curves import FEWEST_STEPS
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from datamodules.temporal.text.number_format import Notation
 
 

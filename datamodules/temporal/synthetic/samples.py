@@ -1,12 +1,12 @@
 """Generates questions about synthetic timelines; a sample is a pure function of (seed, split, epoch, index)."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import CHANNELS, KEYS, Channel, Format, Scale
 from datamodules.temporal.synthetic.curves import (
     FEWEST_STEPS,
@@ -29,14 +29,6 @@ GENERATOR_VERSION = 1
 
 _TRIES = 8  # curves that are drawn before a matching column is constructed
 _STREAM = 0x7E3A  # hash key of this generator
-
-
-class Split(IntEnum):
-    """Split of the data. It enters the hash, so splits do not share random numbers."""
-
-    TRAIN = 0
-    VALIDATION = 1
-    TEST = 2
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from typing_extensions import override
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
 from datamodules.temporal.synthetic_series.question_types import KINDS, draw
@@ -25,14 +25,6 @@ GENERATOR_VERSION = 1
 
 _STREAM = 0x5E71  # hash key of this generator
 _TEXTS = 1000  # questions whose texts the built-in tokenizer is trained on
-
-
-class Split(IntEnum):
-    """Split of the data. It enters the hash, so splits do not share random numbers."""
-
-    TRAIN = 0
-    VALIDATION = 1
-    TEST = 2
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ from datamodules.vision_language.chat_file import MARKER, Reference
 from engine.data.errors import BadSampleError
 from engine.io.json_records import describe_value
 
-LETTERS = "ABCDEFGHIJ"
-"""Letters of options, and columns with one option each."""
+OPTION_COLUMNS = "ABCDEFGHIJ"
+"""Columns with one option each; their names are the letters of options too."""
 
 IMAGE_FIELDS = ("image", "images")
 OPTION_FIELDS = ("options", "choices")
 ANSWER_FIELDS = ("answer", "answers")
 KIND_FIELDS = ("kind", "category", "question_types")
-FIELDS = ("question", "hint", *OPTION_FIELDS, *LETTERS, *ANSWER_FIELDS, *KIND_FIELDS, *IMAGE_FIELDS)
+FIELDS = ("question", "hint", *OPTION_FIELDS, *OPTION_COLUMNS, *ANSWER_FIELDS, *KIND_FIELDS, *IMAGE_FIELDS)
 """Columns that are read, if they exist; `question` is required."""
 
 INSTRUCTION = "Answer with the option's letter from the given choices directly."
@@ -59,9 +59,9 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
         raise BadSampleError(f"{name}: found no question")
     question = _text(name, "question", found["question"])
     # Columns A, B, ... name the options by letters.
-    lettered = [found.get(letter) for letter in LETTERS]
+    lettered = [found.get(letter) for letter in OPTION_COLUMNS]
     if options := _options(name, found):
-        letters = LETTERS[: len(options)]
+        letters = OPTION_COLUMNS[: len(options)]
         answer = letters[_chosen(name, options, _answer(name, found), has_letters=lettered[0] is not None)]
         lines = [f"{letter}. {option}" for letter, option in zip(letters, options, strict=True)]
     else:
@@ -93,16 +93,16 @@ def _options(name: str, found: Mapping[str, Any]) -> list[str]:
     """Return the options of a list or of the columns A, B, ...; none for an open question."""
     field = next((field for field in OPTION_FIELDS if field in found), None)
     if field is None:
-        columns = [letter for letter in LETTERS if letter in found]
-        if columns and columns != list(LETTERS[: len(columns)]):
+        columns = [letter for letter in OPTION_COLUMNS if letter in found]
+        if columns and columns != list(OPTION_COLUMNS[: len(columns)]):
             raise BadSampleError(f"{name}: found the options {', '.join(columns)}, expected A, B, ... without a gap")
         options = [_text(name, letter, found[letter]) for letter in columns]
     elif isinstance(found[field], list):
         options = [_text(name, field, option) for option in found[field]]
     else:
         raise BadSampleError(f"{name}: {field}: found {describe_value(found[field])}, expected a list of texts")
-    if options and not 2 <= len(options) <= len(LETTERS):
-        raise BadSampleError(f"{name}: found {len(options)} options, expected 2 to {len(LETTERS)}")
+    if options and not 2 <= len(options) <= len(OPTION_COLUMNS):
+        raise BadSampleError(f"{name}: found {len(options)} options, expected 2 to {len(OPTION_COLUMNS)}")
     if len(set(options)) < len(options):  # the letter of either would be the right answer, and one is graded as wrong
         raise BadSampleError(f"{name}: found the options {describe_value(options)}, expected options that differ")
     return options
@@ -128,7 +128,7 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
     elif isinstance(answer, str):
         text = answer.strip()
         found = re.fullmatch(r"\(?([A-Za-z])[).:]?", text)
-        letter = LETTERS.find(found[1].upper()) if found else -1
+        letter = OPTION_COLUMNS.find(found[1].upper()) if found else -1
         plain = [option.casefold() for option in options]
         same = options.index(text) if text in options else -1
         if same < 0 and plain.count(text.casefold()) == 1:
@@ -137,7 +137,7 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
         chosen = [index for index in (indices if has_letters else reversed(indices)) if index >= 0]
         if chosen:
             return chosen[0]
-    expected = f"a letter of {LETTERS[: len(options)]}, an option or an index from 0"
+    expected = f"a letter of {OPTION_COLUMNS[: len(options)]}, an option or an index from 0"
     raise BadSampleError(f"{name}: answer: found {describe_value(answer)}, expected {expected}")
 
 
@@ -153,8 +153,8 @@ def _accepted(name: str, found: Mapping[str, object]) -> list[str]:
 def _letters_of(question: str, answer: str) -> str:
     """Return the letters of the options that stand in the text of a question; none if the answer is no such letter."""
     letters = ""
-    while len(letters) < len(LETTERS) and re.search(_LISTED % LETTERS[len(letters)], question):
-        letters += LETTERS[len(letters)]
+    while len(letters) < len(OPTION_COLUMNS) and re.search(_LISTED % OPTION_COLUMNS[len(letters)], question):
+        letters += OPTION_COLUMNS[len(letters)]
     return letters if len(letters) > 1 and len(answer) == 1 and answer in letters else ""
 
 

@@ -10,7 +10,6 @@ tokenizer's end-of-text token after each answer, as these models were trained.
 """
 
 import bisect
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.multimodal.batch import Chat
-from datamodules.multimodal.text.chat_encoder import PROMPT_ARGUMENTS, TEMPLATE_ARGUMENTS, Message
+from datamodules.multimodal.text.chat_encoder import GENERATION_MARK, PROMPT_ARGUMENTS, TEMPLATE_ARGUMENTS, Message
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
 from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.turns import check_turns, split_images
@@ -26,7 +25,6 @@ from datamodules.vision_language.pretrained.turns import check_turns, split_imag
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _TEXT_KEYS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "offset_mapping")
 _SPANS = "text_replacement_offsets"
 
@@ -40,7 +38,7 @@ class TemplateEncoder:
 
     def __init__(self, model: ModelProcessor) -> None:
         assert model.template is not None
-        self.model, self._has_marks = model, bool(_GENERATION_MARK.search(model.template))
+        self.model, self._has_marks = model, bool(GENERATION_MARK.search(model.template))
 
     def chat(self, messages: Sequence[Message], images: Sequence["Image"], name: str) -> EncodedChat:
         """Encode a chat for training. All answers are supervised, including their end-of-turn tokens.

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from datamodules.multimodal.synthetic_split import Split
 from engine.determinism.stateless_rng import hash_uniform
 
 COLOURS = ("red", "green", "blue", "yellow", "purple", "cyan")
@@ -44,14 +44,6 @@ class Scene(NamedTuple):
     def things(self) -> list[SceneObject]:
         """The objects in reading order."""
         return [thing for thing in self.cells if thing]
-
-
-class Split(IntEnum):
-    """Split of the data. It enters the hash, so splits share neither random numbers nor scenes."""
-
-    TRAIN = 0
-    VALIDATION = 1
-    TEST = 2
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.vision_language.chat_file import MARKER
 from datamodules.vision_language.scenes.captions import caption
 from datamodules.vision_language.scenes.question_types import KINDS, QuestionType, SceneSpec
 from datamodules.vision_language.scenes.render import draw
-from datamodules.vision_language.scenes.scene import Scene, Split, World, choice
+from datamodules.vision_language.scenes.scene import Scene, World, choice
 from datamodules.vision_language.scenes.templates import CAPTION_PROMPT
 from engine.determinism.stateless_rng import hash_bits
 

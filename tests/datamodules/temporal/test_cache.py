@@ -6,11 +6,12 @@ from torch.utils.data import DataLoader
 
 pytest.importorskip("pyarrow", reason="pyarrow comes with the extra `language`")
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal import cache, cache_writer  # noqa: E402
 from datamodules.temporal.cache import CachedTimelines, CacheMismatch, ShardRange, find_corrupt_file, verify_cache  # noqa: E402
 from datamodules.temporal.cache_writer import write_cache  # noqa: E402
 from datamodules.temporal.datamodule import ResourceTimelines  # noqa: E402
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines  # noqa: E402
+from datamodules.temporal.synthetic.samples import SyntheticTimelines  # noqa: E402
 
 EXTENTS = {Split.TRAIN: ShardRange(25, 2), Split.TEST: ShardRange(7)}
 FULL = SyntheticTimelines(format="full", missing_probability=0.5)

@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import Format
 from datamodules.temporal.grading import OUTCOMES, errors, grade
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from datamodules.temporal.text.facts import Direction, Facts, StartTime, Task
 from datamodules.temporal.text.number_format import Notation
 from datamodules.temporal.text.question_text import answer

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from datamodules.multimodal.batch import ImageLayout
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.vision_language.chat_dataset import ImageProcessor, TrainDataset
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.evaluation_dataset import select_samples
@@ -14,7 +15,7 @@ from datamodules.vision_language.files import parquet_rewrite
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.row_subset import RowSubset, validation_mask
-from datamodules.vision_language.scenes.scene import Split, World
+from datamodules.vision_language.scenes.scene import World
 from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
 from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError

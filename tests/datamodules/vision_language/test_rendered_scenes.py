@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from datamodules.multimodal.batch import IGNORE, ImageLayout
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.vision_language.rendered_scenes import RenderedScenes
 from datamodules.vision_language.scenes.question_types import KINDS
-from datamodules.vision_language.scenes.scene import Split, World
+from datamodules.vision_language.scenes.scene import World
 from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
 from engine.data.samplers import MicroBatchRequest
 

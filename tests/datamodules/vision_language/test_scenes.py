@@ -7,12 +7,13 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.vision_language.chat_file import MARKER
 from datamodules.vision_language.scenes.captions import caption, object_f1, parse_caption
 from datamodules.vision_language.scenes.grading import OUTCOMES, grade
 from datamodules.vision_language.scenes.question_types import KINDS
 from datamodules.vision_language.scenes.render import RGB
-from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, Split, World, cell_names
+from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, Scene, SceneObject, World, cell_names
 from datamodules.vision_language.scenes.tasks import CAPTION, SceneSample, SceneTasks, Tasks
 
 WORLD = World()

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import lightning_modules.multimodal.multimodal_module as base
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.vision_language.rendered_scenes import RenderedScenes, SceneSamples
 from datamodules.vision_language.scenes.grading import grade
-from datamodules.vision_language.scenes.scene import Split, World
+from datamodules.vision_language.scenes.scene import World
 from datamodules.vision_language.scenes.tasks import Tasks
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.multimodal.connector.merge_embeddings import merge_features_into_embeddings

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from datamodules.document_qa.datamodule import DocumentDataModule, Split
+from datamodules.document_qa.datamodule import DocumentDataModule, SplitName
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 from datamodules.multimodal.batch import ImageLayout
@@ -118,7 +118,7 @@ class TinyDocuments(DocumentDataModule):
         super().__init__(**documents)
         self.size = size
 
-    def question_set(self, split: Split) -> TinyQuestions:
+    def question_set(self, split: SplitName) -> TinyQuestions:
         number = ("train", "validation", "test", "predict").index(split)
         return TinyQuestions(number, self.size, self.questions_per_chat if split == "train" else 1)
 

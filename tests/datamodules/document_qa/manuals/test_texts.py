@@ -1,7 +1,7 @@
 """Tests the texts that train the built-in tokenizer."""
 
-from datamodules.document_qa.manuals.config import Split
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
+from datamodules.multimodal.synthetic_split import Split
 
 
 def test_the_tokenizer_is_made_of_manuals_that_no_test_has() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings, Split
+from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.retrieval import bm25
@@ -11,6 +11,7 @@ from datamodules.document_qa.retrieval.question_terms import QuestionTerms, iden
 from datamodules.document_qa.retrieval.tokenization import terms
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question
+from datamodules.multimodal.synthetic_split import Split
 
 
 class Pages:

@@ -4,10 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import KEYS
 from datamodules.temporal.grading import grade
 from datamodules.temporal.recorded.dataset import RecordedTimelines
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from datamodules.temporal.text.facts import Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
 

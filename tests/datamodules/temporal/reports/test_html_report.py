@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from datamodules.multimodal.reports.html_report import MetricRow
 from datamodules.multimodal.reports.word_diff import word_differences
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import KEYS, Format
 from datamodules.temporal.reports.data_summary import choose_examples, summarise
 from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
 from datamodules.temporal.reports.leak_check import check_leaks
 from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind, SampleView
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from tests.support.outputs import browser
 
 ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.reports.plot import COLOURS, FAINT, GAP, INK, LEFT, PANEL, WIDTH, draw
 from datamodules.temporal.reports.records import answer_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from tests.datamodules.temporal.reports.test_html_report import shown
 
 TOPS = (GAP, 2 * GAP + PANEL)

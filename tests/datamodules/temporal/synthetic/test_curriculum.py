@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import KEYS
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.synthetic.curriculum import Curriculum
-from datamodules.temporal.synthetic.samples import Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import SyntheticTimelines
 
 
 def test_from_easy_to_hard():

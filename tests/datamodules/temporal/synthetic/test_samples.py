@@ -6,8 +6,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import CHANNELS, KEYS, Scale
-from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, Split, SyntheticTimelines
+from datamodules.temporal.synthetic.samples import GENERATOR_VERSION, SyntheticTimelines
 from datamodules.temporal.text.facts import Direction, StartTime, Task
 from datamodules.temporal.text.prompt import PLACEHOLDER
 

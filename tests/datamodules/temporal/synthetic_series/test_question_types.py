@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.series.normalization import normalize
-from datamodules.temporal.synthetic_series.datamodule import ExamSettings, GeneratedQuestions, Split, SyntheticSeries
+from datamodules.temporal.synthetic_series.datamodule import ExamSettings, GeneratedQuestions, SyntheticSeries
 from datamodules.temporal.synthetic_series.question_types import KINDS
 
 NUMBER = 240
