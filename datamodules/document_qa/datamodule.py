@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
 
-from lightning.pytorch import LightningModule
 from typing_extensions import override
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.config import AugmentationSettings
-from datamodules.document_qa.evaluation import AnswerEvaluation, SplitName
+from datamodules.document_qa.evaluation import AnswerEvaluation, AnswerModule, SplitName
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
 from datamodules.document_qa.retrieval.config import RetrieverSettings
@@ -118,13 +117,8 @@ class DocumentDataModule(AnswerEvaluation):
             questions_per_chat=questions_per_chat, hard_negatives=hard_negatives, ablate=ablate,
             augments=self.augmentation.enabled, rank=rank,
         )  # fmt: skip
-        self.task, self.answer_with, self.list_options, self.option_orders = (
-            task,
-            answer_with,
-            list_options,
-            option_orders,
-        )
-        self.questions_per_chat, self.ablate = questions_per_chat, ablate
+        self.task, self.answer_with, self.list_options = task, answer_with, list_options
+        self.option_orders, self.questions_per_chat, self.ablate = option_orders, questions_per_chat, ablate
         self.prompt_language, self.system, self.hard_negatives = prompt_language, system, hard_negatives
         self.rank: list[SplitName] = rank or ["predict"]
 
@@ -171,15 +165,11 @@ class DocumentDataModule(AnswerEvaluation):
         return ContextBuilder(self.context, self.tokenizer, self.prompter, self.image_layout, self.fit)
 
     def _sample_builder(self, questions: QuestionSet, training: bool = False) -> SampleBuilder:
+        augmenter = Augmenter(self.augmentation, global_seed()) if training and self.augmentation.enabled else None
         return SampleBuilder(
-            questions,
-            make_retriever(self.retriever),
-            self.context_builder,
-            self.prompter,
-            self.ablate,
-            Augmenter(self.augmentation, global_seed()) if training and self.augmentation.enabled else None,
+            questions, make_retriever(self.retriever), self.context_builder, self.prompter, self.ablate, augmenter,
             evidence_first=training and self.context.evidence_in_training,
-        )
+        )  # fmt: skip
 
     def _training(self) -> ChatExamples | OptionDataset | RetrievalPairDataset:
         skip_bad = self.skips_bad_samples
@@ -189,7 +179,8 @@ class DocumentDataModule(AnswerEvaluation):
                 self.question_set("train"), reader, self.hard_negatives, self.max_length, self.too_long, skip_bad
             )
         source = DocumentChats(self._sample_builder(self.question_set("train"), training=True))
-        if getattr(self._module, "loss", None) != "contrastive_options":
+        module = self._answer_module
+        if module is None or module.loss != "contrastive_options":
             return self.examples(source)
         if self.length_groups > 1:
             raise ValueError(
@@ -215,14 +206,9 @@ class DocumentDataModule(AnswerEvaluation):
     ) -> EvaluationDataset:
         """Return questions as `predict` asks them, in their order. Takes the arguments of EvaluationDataset."""
         return EvaluationDataset(
-            self._sample_builder(questions),
-            self.chat_encoder,
-            self.option_orders,
-            question_only=False,
-            evidence=evidence,
-            in_order=True,
-            skip_bad=skip_bad,
-        )
+            self._sample_builder(questions), self.chat_encoder, self.option_orders, question_only=False,
+            evidence=evidence, in_order=True, skip_bad=skip_bad,
+        )  # fmt: skip
 
     def _evaluation_loader(self, data: Any, stage: Literal["val", "test", "predict"]) -> TimedDataLoader:
         loader = super()._evaluation_loader(data, stage)
@@ -233,17 +219,28 @@ class DocumentDataModule(AnswerEvaluation):
         return loader
 
     @property
-    def _module(self) -> LightningModule:
-        """The module that the data is for; available from `setup` on."""
+    def _answer_module(self) -> AnswerModule | None:
+        """The trainer's module, from `setup` on; None if it answers no questions."""
         assert self.trainer is not None  # which calls setup
-        return self.trainer.lightning_module
+        module = self.trainer.lightning_module
+        return module if isinstance(module, AnswerModule) else None
 
     def _num_evidence_samples(self, split: SplitName) -> int | None:
         """Return the number of questions to compute evidence for; None for all."""
-        module = self._module
+        module = self._answer_module
         if split == "predict":
-            return None if getattr(module, "predict_evidence", True) else 0
-        return getattr(module, "evidence_questions", 0) if split == "test" else 0
+            return None if module is None or module.predict_evidence else 0
+        return module.evidence_questions if module is not None and split == "test" else 0
+
+    @override
+    def answer_settings(self) -> dict[str, str]:
+        settings = {
+            "context": self.context, "retriever": self.retriever, "answer_with": self.answer_with,
+            "list_options": self.list_options, "option_orders": self.option_orders,
+            "prompt_language": self.prompt_language, "system": self.system, "max_tiles": self.max_tiles,
+            "fit": self.fit,
+        }  # fmt: skip
+        return {name: str(value) for name, value in settings.items()}
 
     def _order_identity(self) -> dict[str, Any]:
         # A run that is resumed within an epoch must find the same samples in the same order.

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from typing_extensions import override
 
@@ -19,16 +19,19 @@ from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from engine.telemetry.sample_previews import SamplePreview
 
-if TYPE_CHECKING:
-    pass
-
 SplitName = Literal["train", "validation", "test", "predict"]
 
-_ANSWER_SETTINGS = (
-    "context", "retriever", "answer_with", "list_options", "option_orders", "prompt_language", "system", "max_tiles",
-    "fit",
-)  # fmt: skip
-"""Settings that the answers of a test depend on, besides the checkpoint and the questions."""
+
+@runtime_checkable
+class AnswerModule(Protocol):
+    """Settings of the module that its data depend on. DocumentReader has them, and PageRetriever has not."""
+
+    loss: str
+    """Name of the training loss; `contrastive_options` needs a chat for each option."""
+    evidence_questions: int
+    """Number of test questions whose evidence is searched."""
+    predict_evidence: bool
+    """Whether `predict` searches the evidence of its questions."""
 
 
 class AnswerEvaluation(ImageDataModule):
@@ -41,13 +44,14 @@ class AnswerEvaluation(ImageDataModule):
     def question_set(self, split: SplitName) -> QuestionSet:
         """Return the questions of a split: up to `questions_per_chat` per training sample, otherwise one per sample."""
 
+    @abstractmethod
+    def answer_settings(self) -> dict[str, str]:
+        """Return the settings that the answers of a test depend on, besides the checkpoint and the questions."""
+
     @property
     @override
     def evaluated(self) -> Any:
-        assert self.trainer is not None  # which evaluates
-        stage = self.trainer.state.stage
-        name = {"test": "test_set", "predict": "predict_set"}.get(str(stage and stage.value), "validation_set")
-        return getattr(self, name)
+        return self.evaluated_set
 
     @property
     def evaluated_questions(self) -> QuestionSet:
@@ -104,9 +108,10 @@ class AnswerEvaluation(ImageDataModule):
             folder: the run's folder.
             records: the records of all ranks.
         """
-        settings = {name: str(getattr(self, name)) for name in _ANSWER_SETTINGS}
-        questions = self.evaluated_questions
-        write_test_reports(folder, questions, records, self.ablate, self._checkpoint, settings, self._most_frequent)
+        write_test_reports(
+            folder, self.evaluated_questions, records, self.ablate, self._checkpoint, self.answer_settings(),
+            self._most_frequent,
+        )  # fmt: skip
 
     def write_prediction_report(self, folder: Path, predictions: Path) -> None:
         """Write the report of a prediction, with the pages of the answers.

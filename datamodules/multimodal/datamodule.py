@@ -143,11 +143,16 @@ class MultimodalDataModule(LockstepDataModule):
     @property
     def evaluated(self) -> ChatSource:
         """Source of the set that is being evaluated."""
+        return self.evaluated_set.source
+
+    @property
+    def evaluated_set(self) -> ChatQuestions:
+        """The set that is being evaluated."""
         assert self.trainer is not None  # evaluation runs under a trainer
         stage = self.trainer.state.stage
+        name = "" if stage is None else stage.value
         # All other stages (validate, sanity_check, train) evaluate the validation set.
-        name = {"test": "test_set", "predict": "predict_set"}.get(str(stage and stage.value), "validation_set")
-        return getattr(self, name).source
+        return self.test_set if name == "test" else self.predict_set if name == "predict" else self.validation_set
 
     def examples(self, source: ChatSource) -> ChatExamples:
         """Return a training dataset."""

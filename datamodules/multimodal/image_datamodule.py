@@ -8,6 +8,7 @@ from datamodules.multimodal.batch import ImageLayout, Images, Tiling
 from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
 from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.images.tiling import MARKER, Fit, collate_views
+from datamodules.multimodal.interface import ImageModule
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from engine.base_options import Unpack
 from engine.telemetry.image_grid import encode_png_grid
@@ -62,13 +63,13 @@ class ImageDataModule(MultimodalDataModule):
             ValueError: the trainer's module has no such parts.
         """
         assert self.trainer is not None  # setup runs under a trainer
-        layout = getattr(self.trainer.lightning_module, "image_layout", None)
-        if not isinstance(layout, ImageLayout):
+        module = self.trainer.lightning_module
+        if not isinstance(module, ImageModule):
             raise ValueError(
                 "data.class_path: these data make views for a vision tower, which "
-                f"{type(self.trainer.lightning_module).__name__} has not; use ImageChats"
+                f"{type(module).__name__} has not; use ImageChats"
             )
-        return layout
+        return module.image_layout
 
     def exported_tokenizer(self) -> "PreTrainedTokenizerFast":
         """Return the tokenizer for other programs, with a chat template that takes images."""

@@ -1,9 +1,9 @@
 """Defines the interfaces between the modules of the multimodal families and their data."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from datamodules.multimodal.batch import Images, Questions, Tiling
+from datamodules.multimodal.batch import ImageLayout, Images, Questions, Tiling
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.interface import LockstepData
@@ -36,6 +36,15 @@ class ImageData(ComposedData, Protocol):
     @property
     def tiling(self) -> Tiling:
         """How an image becomes views, and the order of their features."""
+
+
+@runtime_checkable
+class ImageModule(Protocol):
+    """A module of ImageData: its vision tower and its projector impose the layout of a view."""
+
+    @property
+    def image_layout(self) -> ImageLayout:
+        """Layout of a view."""
 
 
 class ImageChatData(ImageData, Protocol):

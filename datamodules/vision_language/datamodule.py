@@ -15,7 +15,7 @@ from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_prediction_report
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
-from datamodules.vision_language.pretrained.processor import ModelProcessor, ProcessorSource
+from datamodules.vision_language.pretrained.processor import ModelProcessor, ProcessorModule, ProcessorSource
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
 from engine.telemetry.sample_previews import SamplePreview
 
@@ -41,7 +41,8 @@ class VisionLanguageDataModule(ImageDataModule):
         """Processor that the trainer's module asks for; None if its parts define how images become views."""
         if self.trainer is None:  # scripts set the data up without a trainer
             return None
-        return getattr(self.trainer.lightning_module, "processor_source", None)
+        module = self.trainer.lightning_module
+        return module.processor_source if isinstance(module, ProcessorModule) else None
 
     @cached_property
     def model_processor(self) -> ModelProcessor:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER
 from datamodules.vision_language.pretrained.processor_loading import load_processor
@@ -30,6 +30,15 @@ class ProcessorSource(NamedTuple):
     folder: Path  # its files
     image_settings: Mapping[str, Any]  # settings of the image processor that differ from its files
     unpacked: str | None  # why its chats cannot be packed; None if they can
+
+
+@runtime_checkable
+class ProcessorModule(Protocol):
+    """A module whose pretrained model has a processor of its own. Its data are encoded with that processor."""
+
+    @property
+    def processor_source(self) -> ProcessorSource:
+        """Where the processor is, and the settings of its images."""
 
 
 class ModelProcessor:

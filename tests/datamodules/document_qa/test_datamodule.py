@@ -30,7 +30,9 @@ ALTERED = AugmentationSettings(enabled=True, paraphrase=0.5, distractors=2, scan
 def data(stage: str = "fit", loss: str = "answer", evidence_questions: int = 0, **settings: Any) -> TinyDocuments:
     made = TinyDocuments(**{"batch_size": 6, "evaluation_batch_size": 5, **settings})
     made.tokenizer = tokenizer()
-    module = SimpleNamespace(image_layout=LAYOUT, loss=loss, evidence_questions=evidence_questions)
+    module = SimpleNamespace(
+        image_layout=LAYOUT, loss=loss, evidence_questions=evidence_questions, predict_evidence=True
+    )
     made.trainer = SimpleNamespace(  # type: ignore[assignment]
         lightning_module=module, state=SimpleNamespace(fn=stage, stage=SimpleNamespace(value=stage)), global_rank=0,
         world_size=1, num_devices=1, strategy=SimpleNamespace(root_device=torch.device("cpu")), limit_test_batches=1.0,
