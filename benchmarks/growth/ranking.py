@@ -9,7 +9,7 @@ from datamodules.recommender.dataset import RankingDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
-from lightning_modules.recommender.item_scores import ItemScores, best_items
+from lightning_modules.recommender.item_scores import DotProductScores, best_items
 from lightning_modules.recommender.metrics import ranks
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
@@ -26,7 +26,7 @@ def ranking(num_items: int, users: int = _USERS) -> Work:
     def work() -> Done:
         batch = examples[MicroBatchRequest(0, np.arange(users))]
         # Scores are computed block by block where they are read, so `ranks` and `best_items` are the work.
-        scores = ItemScores(encode_last_position(encoder, batch.history), encoder.output_weight)
+        scores = DotProductScores(encode_last_position(encoder, batch.history), encoder.output_weight)
         ranks(scores, batch.target, batch.seen)
         best_items(scores, _BEST, batch.seen)
         return Done(users)

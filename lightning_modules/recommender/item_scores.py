@@ -22,7 +22,7 @@ class ScoreBlock(NamedTuple):
     scores: Tensor  # [B, n] float32 or float64; column j is item `first` + j
 
 
-class ItemScores:
+class DotProductScores:
     """Scores of all items for B users: products of states and item vectors, computed when they are needed.
 
     Args:
@@ -36,15 +36,15 @@ class ItemScores:
         self.states, self.weight = states.float(), weight
         self.num_items = len(weight)
         self._size = _columns(len(states), 4, self.num_items, block_bytes)
-        self._only: ScoreBlock | None = None  # the scores of all items, if they fit a single block
+        self._single_block: ScoreBlock | None = None  # the scores of all items, if they fit a single block
 
     def __len__(self) -> int:
         return len(self.states)
 
-    def row(self, row: int) -> "ItemScores":
+    def of_user(self, row: int) -> "DotProductScores":
         """Return the scores of a single user."""
-        own = ItemScores(self.states[row : row + 1], self.weight)
-        own._only = self._only and ScoreBlock(1, self._only.scores[row : row + 1])
+        own = DotProductScores(self.states[row : row + 1], self.weight)
+        own._single_block = self._single_block and ScoreBlock(1, self._single_block.scores[row : row + 1])
         return own
 
     def blocks(self) -> Iterator[ScoreBlock]:
@@ -53,18 +53,18 @@ class ItemScores:
             yield self._block(number)
 
     def _block(self, number: int) -> ScoreBlock:
-        if self._only is not None:
-            return self._only
+        if self._single_block is not None:
+            return self._single_block
         start = number * self._size
         with torch.autocast(self.states.device.type, enabled=False):
             vectors = self.weight[start : start + self._size].float()
             block = ScoreBlock(start + 1, self.states @ vectors.T)
         # A small catalogue is scored once, although ranks, metrics and previews each read the scores.
         if self._size >= self.num_items:
-            self._only = block
+            self._single_block = block
         return block
 
-    def of(self, items: Tensor) -> Tensor:
+    def of_items(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n], from the same products as in `blocks`; 0 where an item is 0."""
         found = self.states.new_zeros(items.shape)
         numbers = (items - 1).div(self._size, rounding_mode="floor")
@@ -78,11 +78,11 @@ class ItemScores:
 
 
 class PrecomputedScores:
-    """Scores that are computed already, with the interface of ItemScores.
+    """Scores that are computed already, with the interface of DotProductScores.
 
     Args:
         scores: [B, V + 1]; column j is item j, column 0 is ignored. Not modified.
-        block_bytes: see ItemScores. A comparison takes as much memory as a block.
+        block_bytes: see DotProductScores. A comparison takes as much memory as a block.
     """
 
     def __init__(self, scores: Tensor, block_bytes: int | None = None) -> None:
@@ -92,7 +92,7 @@ class PrecomputedScores:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def row(self, row: int) -> "PrecomputedScores":
+    def of_user(self, row: int) -> "PrecomputedScores":
         """Return the scores of a single user."""
         return PrecomputedScores(self.scores[row : row + 1])
 
@@ -101,7 +101,7 @@ class PrecomputedScores:
         for first in range(1, self.num_items + 1, self._size):
             yield ScoreBlock(first, self.scores[:, first : min(first + self._size, self.num_items + 1)])
 
-    def of(self, items: Tensor) -> Tensor:
+    def of_items(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n]; scores of item 0 have no meaning."""
         return self.scores.gather(1, items)
 
@@ -116,11 +116,11 @@ class ShardedScores(ABC):
     num_items: int
 
     @abstractmethod
-    def row(self, row: int) -> "ShardedScores":
+    def of_user(self, row: int) -> "ShardedScores":
         """Return the scores of one of this rank's users."""
 
     @abstractmethod
-    def of(self, items: Tensor) -> Tensor:
+    def of_items(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n]; 0 where an item is 0."""
 
     @abstractmethod
@@ -132,11 +132,11 @@ class ShardedScores(ABC):
         """Return the best items of each row; see `best_items`."""
 
 
-Scores = ItemScores | PrecomputedScores | ShardedScores | Tensor
+Scores = DotProductScores | PrecomputedScores | ShardedScores | Tensor
 """Scores of all items for B users; a tensor is [B, V + 1], with column 0 ignored."""
 
 
-def as_blocks(scores: Scores) -> ItemScores | PrecomputedScores | ShardedScores:
+def as_blocks(scores: Scores) -> DotProductScores | PrecomputedScores | ShardedScores:
     """Return scores that can be read in blocks, or whose ranks read them in blocks."""
     return PrecomputedScores(scores) if isinstance(scores, Tensor) else scores
 
@@ -150,7 +150,7 @@ def block_positions(block: ScoreBlock, items: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def count_ahead(
-    scores: ItemScores | PrecomputedScores, of_target: Tensor, target: Tensor, seen: Tensor | None = None
+    scores: DotProductScores | PrecomputedScores, target_scores: Tensor, target: Tensor, seen: Tensor | None = None
 ) -> Tensor:
     """Return the number of items that do not score below the row's target, [B] int64.
 
@@ -158,14 +158,14 @@ def count_ahead(
 
     Args:
         scores: scores of all items.
-        of_target: [B, 1] scores of the targets.
+        target_scores: [B, 1] scores of the targets.
         target: [B] int64, 0 for none among the items.
         seen: [B, S] int64 items that do not count, padded with 0, or None. The target always counts.
     """
     count = torch.zeros_like(target)
     for block in scores.blocks():
         # [B, n]; `not <`, so that NaN is ahead.
-        ahead = ~(block.scores < of_target)
+        ahead = ~(block.scores < target_scores)
         if seen is not None:
             ahead[block_positions(block, seen)] = False
         ahead[block_positions(block, target[:, None])] = True

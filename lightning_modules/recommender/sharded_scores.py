@@ -11,10 +11,16 @@ from typing_extensions import override
 
 from engine.distributed.collectives import all_gather_matrices, all_gather_tensor
 from engine.distributed.row_shards import own_rows
-from lightning_modules.recommender.item_scores import BLOCK_BYTES, ItemScores, ShardedScores, best_items, count_ahead
+from lightning_modules.recommender.item_scores import (
+    BLOCK_BYTES,
+    DotProductScores,
+    ShardedScores,
+    best_items,
+    count_ahead,
+)
 
 
-class TableScores(ShardedScores):
+class ShardedDotProductScores(ShardedScores):
     """Scores of the items of a sharded table for the users of each rank.
 
     Every rank must make the same calls. The users of a rank are scored apart from those of others, by the products of
@@ -35,31 +41,33 @@ class TableScores(ShardedScores):
         # [b, C] of each rank's users.
         of_ranks = all_gather_matrices(self.states)
         block_bytes = BLOCK_BYTES // len(of_ranks)  # of all together at most BLOCK_BYTES
-        self._parts = [ItemScores(part, weight, block_bytes) for part in of_ranks]
+        self._parts = [DotProductScores(part, weight, block_bytes) for part in of_ranks]
         self._rank = torch.distributed.get_rank()
 
     @override
-    def row(self, row: int) -> "TableScores":
-        return TableScores(self.states[row : row + 1], self.table)
+    def of_user(self, row: int) -> "ShardedDotProductScores":
+        return ShardedDotProductScores(self.states[row : row + 1], self.table)
 
     @override
-    def of(self, items: Tensor) -> Tensor:
+    def of_items(self, items: Tensor) -> Tensor:
         # All ranks score the items of all, and each keeps its own users' rows.
-        return self._of_all(self._numbers(items))[self._rank]
+        return self._scores_for_each_rank(self._own_numbers(items))[self._rank]
 
     @override
     def count_ahead(self, target: Tensor, seen: Tensor | None) -> Tensor:
-        targets = self._numbers(target[:, None])
-        seens = [None] * len(self._parts) if seen is None else self._numbers(seen)
+        targets = self._own_numbers(target[:, None])
+        seens = [None] * len(self._parts) if seen is None else self._own_numbers(seen)
         counts = [
-            count_ahead(part, of_target, goal[:, 0], own)[:, None]
-            for part, of_target, goal, own in zip(self._parts, self._of_all(targets), targets, seens, strict=True)
+            count_ahead(part, target_scores, goal[:, 0], own)[:, None]
+            for part, target_scores, goal, own in zip(
+                self._parts, self._scores_for_each_rank(targets), targets, seens, strict=True
+            )
         ]
         return _sum_over_ranks(counts)[self._rank][:, 0]
 
     @override
     def best_items(self, number: int, seen: Tensor | None, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
-        seens = [None] * len(self._parts) if seen is None else self._numbers(seen)
+        seens = [None] * len(self._parts) if seen is None else self._own_numbers(seen)
         # Shifted by one, as entry 0 of a mask stands for padding.
         mask = None if excluded is None else excluded[self._before : self._before + self._own_items + 1]
         own = [self._best(part, number, own, mask) for part, own in zip(self._parts, seens, strict=True)]
@@ -73,7 +81,7 @@ class TableScores(ShardedScores):
         return items.gather(1, order), values.gather(1, order)
 
     def _best(
-        self, part: ItemScores, number: int, seen: Tensor | None, excluded: Tensor | None
+        self, part: DotProductScores, number: int, seen: Tensor | None, excluded: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return the best of this rank's items, [B, number], with scores of -inf where it has fewer."""
         items = torch.empty(len(part), 0, dtype=torch.int64, device=part.states.device)
@@ -84,14 +92,14 @@ class TableScores(ShardedScores):
         missing = (0, number - items.shape[1])
         return F.pad(items + self._before, missing, value=1), F.pad(values, missing, value=-torch.inf)
 
-    def _numbers(self, items: Tensor) -> list[Tensor]:
+    def _own_numbers(self, items: Tensor) -> list[Tensor]:
         """Return the items of each rank's users, [B, n], as numbers among this rank's items; 0 is none of them."""
         numbers = [part - self._before for part in all_gather_matrices(items)]
         return [part * ((part > 0) & (part <= self._own_items)) for part in numbers]
 
-    def _of_all(self, numbers: list[Tensor]) -> list[Tensor]:
+    def _scores_for_each_rank(self, numbers: list[Tensor]) -> list[Tensor]:
         """Return the scores of items for each rank's users, [B, n]. The rank that has an item gives its score."""
-        return _sum_over_ranks([part.of(own) for part, own in zip(self._parts, numbers, strict=True)])
+        return _sum_over_ranks([part.of_items(own) for part, own in zip(self._parts, numbers, strict=True)])
 
 
 def _sum_over_ranks(parts: list[Tensor]) -> list[Tensor]:

@@ -19,7 +19,7 @@ from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.reading.predict_histories import Histories
 from engine.timestamp import to_seconds
-from lightning_modules.recommender.item_scores import ItemScores
+from lightning_modules.recommender.item_scores import DotProductScores
 from lightning_modules.recommender.module import SequentialRecommender
 from lightning_modules.recommender.networks.architecture import reads_times
 
@@ -207,9 +207,9 @@ class RecommenderDemo(Demo):
         moved: RankingBatch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         return moved
 
-    def _scores(self, batch: RankingBatch) -> ItemScores:
+    def _scores(self, batch: RankingBatch) -> DotProductScores:
         scores = self._model.next_item_scores(batch.history)
-        assert isinstance(scores, ItemScores), "a table is divided over several ranks only"
+        assert isinstance(scores, DotProductScores), "a table is divided over several ranks only"
         return scores
 
     def _title(self, item: Any) -> str:

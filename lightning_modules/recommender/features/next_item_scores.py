@@ -10,10 +10,10 @@ from datamodules.recommender.batch import History
 from engine.distributed.row_shards import is_sharded, look_up
 from engine.optim.row_table import RowTable
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
-from lightning_modules.recommender.item_scores import ItemScores, ShardedScores
+from lightning_modules.recommender.item_scores import DotProductScores, ShardedScores
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-from lightning_modules.recommender.sharded_scores import TableScores
+from lightning_modules.recommender.sharded_scores import ShardedDotProductScores
 
 
 class NextItemScores:
@@ -40,7 +40,7 @@ class NextItemScores:
         """Forget the item vectors. Call it after weights have changed."""
         self._vectors = None
 
-    def __call__(self, history: History, num_items: int | None = None) -> ItemScores | ShardedScores:
+    def __call__(self, history: History, num_items: int | None = None) -> DotProductScores | ShardedScores:
         """Return the scores of N items for histories of B users, which are computed block by block where they are read.
 
         Args:
@@ -50,17 +50,17 @@ class NextItemScores:
         if self.is_sharded:
             return self._sharded(history, self._row_tables[0].weight)
         if self.features is None:
-            return ItemScores(encode_last_position(self.encoder, history), self.encoder.output_weight)
+            return DotProductScores(encode_last_position(self.encoder, history), self.encoder.output_weight)
         # Computed once for an evaluation: sums over all features of all items take longer than a batch.
         if self._vectors is None:
             self._vectors = self.features.item_vectors(self.encoder.items.weight)
         states = encode_last_position(partial(self.encoder, item_vectors=self._vectors), history)
-        return ItemScores(states, self._vectors[1 : None if num_items is None else num_items + 1])
+        return DotProductScores(states, self._vectors[1 : None if num_items is None else num_items + 1])
 
-    def _sharded(self, history: History, table: Tensor) -> TableScores:
+    def _sharded(self, history: History, table: Tensor) -> ShardedDotProductScores:
         # Distinct items only: each row is fetched from the rank that has it.
         items = torch.cat([history.items.new_zeros(1), history.items.flatten()])  # place 0 is padding
         items, numbers = torch.unique(items, return_inverse=True)
         encoder = partial(self.encoder, item_vectors=look_up(table, items))
         states = encode_last_position(encoder, history._replace(items=numbers[1:].view_as(history.items)))
-        return TableScores(states, table)
+        return ShardedDotProductScores(states, table)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_modules.recommender import item_scores
-from lightning_modules.recommender.item_scores import ItemScores, PrecomputedScores, best_items
+from lightning_modules.recommender.item_scores import DotProductScores, PrecomputedScores, best_items
 from lightning_modules.recommender.metrics import candidate_ranks, ranks
 
 
@@ -49,7 +49,7 @@ def test_blocks_of_any_size_give_the_same_ranks_and_best_items(example, size, nu
     mask = torch.zeros(len(weight) + 1, dtype=torch.bool)
     mask[list(excluded)] = True
     block_bytes = 4 * len(states) * size
-    of_blocks = ItemScores(states, weight, block_bytes), PrecomputedScores(whole, block_bytes)
+    of_blocks = DotProductScores(states, weight, block_bytes), PrecomputedScores(whole, block_bytes)
     assert [block.scores.shape[1] for block in of_blocks[0].blocks()][0] == min(size, len(weight))
     wanted = [
         plain_best(row, number, excluded | set(own)) for row, own in zip(whole.tolist(), seen.tolist(), strict=True)
@@ -87,10 +87,10 @@ def test_float_vectors_have_the_scores_of_their_own_blocks():
     generator = torch.Generator().manual_seed(0)
     states, weight = torch.randn(5, 64, generator=generator), torch.randn(1000, 64, generator=generator)
     weight[900] = weight[3]
-    scores = ItemScores(states, weight, 4 * 5 * 37)
+    scores = DotProductScores(states, weight, 4 * 5 * 37)
     together = torch.cat([block.scores for block in scores.blocks()], 1)
     items = torch.randint(1, 1001, (5, 30), generator=generator)
-    assert scores.of(items).equal(together.gather(1, items - 1))
+    assert scores.of_items(items).equal(together.gather(1, items - 1))
     assert ranks(scores, torch.full((5,), 4)).equal(plain_ranks(torch.nn.functional.pad(together, (1, 0)),
         torch.full((5,), 4), torch.zeros(5, 1)))  # fmt: skip
 
@@ -98,11 +98,11 @@ def test_float_vectors_have_the_scores_of_their_own_blocks():
 @pytest.mark.parametrize("num_items", [1_000, 50_000])
 def test_the_largest_tensor_does_not_grow_with_the_items(num_items, monkeypatch):
     monkeypatch.setattr(item_scores, "BLOCK_BYTES", 1 << 12)
-    scores = ItemScores(torch.randn(4, 8), torch.randn(num_items, 8))
+    scores = DotProductScores(torch.randn(4, 8), torch.randn(num_items, 8))
     assert max(block.scores.numel() * 4 for block in scores.blocks()) <= 1 << 12
     items, values = best_items(scores, 10)
     assert items.shape == values.shape == (4, 10)
-    assert scores.row(2).of(items[2:3]).allclose(values[2:3], atol=1e-5)
+    assert scores.of_user(2).of_items(items[2:3]).allclose(values[2:3], atol=1e-5)
 
 
 @pytest.mark.slow

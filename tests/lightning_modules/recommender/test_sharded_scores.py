@@ -8,9 +8,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from engine.distributed.row_shards import shard_rows
 from lightning_modules.recommender import sharded_scores
-from lightning_modules.recommender.item_scores import ItemScores, best_items
+from lightning_modules.recommender.item_scores import DotProductScores, best_items
 from lightning_modules.recommender.metrics import candidate_ranks, ranks
-from lightning_modules.recommender.sharded_scores import TableScores
+from lightning_modules.recommender.sharded_scores import ShardedDotProductScores
 from tests.distributed.conftest import forge, team  # noqa: F401  (fixtures)
 
 RANKS, C = 3, 2
@@ -37,17 +37,17 @@ def compare():
         seen = whole_numbers(users, histories, low=0, high=items + 1, seed=rank + 20)
         mask = torch.zeros(items + 1, dtype=torch.bool)
         mask[items // 2 + 1] = True
-        sharded, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
+        sharded, alone = ShardedDotProductScores(states, shard_rows(table, mesh)), DotProductScores(states, table[1:])
         assert sharded.num_items == items
-        torch.testing.assert_close(sharded.of(seen), alone.of(seen), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(sharded.of_items(seen), alone.of_items(seen), rtol=0, atol=0, equal_nan=True)
         assert ranks(sharded, target, seen).equal(ranks(alone, target, seen))
         assert ranks(sharded, target).equal(ranks(alone, target))
         candidates = whole_numbers(users, 3, low=1, high=items + 1, seed=rank + 30)
         assert candidate_ranks(sharded, target, candidates).equal(candidate_ranks(alone, target, candidates))
-        last = ranks(sharded.row(users - 1), target[-1:], seen[-1:])
+        last = ranks(sharded.of_user(users - 1), target[-1:], seen[-1:])
         assert last.equal(ranks(alone, target, seen)[-1:])
         states = states.nan_to_num()
-        sharded, alone = TableScores(states, shard_rows(table, mesh)), ItemScores(states, table[1:])
+        sharded, alone = ShardedDotProductScores(states, shard_rows(table, mesh)), DotProductScores(states, table[1:])
         for number in (1, 4, 20):
             for excluded in (None, mask):
                 found, expected = (best_items(scores, number, seen, excluded) for scores in (sharded, alone))
