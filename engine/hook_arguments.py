@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, cast
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-if TYPE_CHECKING:
-    from engine.data.dataloader import TimedDataLoader
-    from engine.datamodule import LockstepDataModule
-    from engine.module import LockstepModule
+from engine.data.dataloader import TimedDataLoader
+from engine.datamodule import LockstepDataModule
+from engine.module import LockstepModule
 
 
 class RunTrainer(Trainer):
     """Lightning's Trainer with declarations of the attributes that its connectors set."""
 
     callbacks: list[Callback]
-    datamodule: "LockstepDataModule"
+    datamodule: LockstepDataModule
     fast_dev_run: bool | int
     log_every_n_steps: int
     overfit_batches: int | float
@@ -59,6 +58,6 @@ def leave_training(callback: Callback, trainer: Trainer) -> None:
     of_run.callbacks = [other for other in of_run.callbacks if other is not callback]
 
 
-def run_module(pl_module: LightningModule) -> "LockstepModule":
+def run_module(pl_module: LightningModule) -> LockstepModule:
     """Return the module of a hook; see `run_trainer`."""
-    return cast("LockstepModule", pl_module)
+    return cast(LockstepModule, pl_module)
