@@ -17,14 +17,13 @@ from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageProcessor, TrainDataset
-from datamodules.vision_language.chat_file import ChatFile
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
 from datamodules.vision_language.grading import OUTCOMES
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
 from datamodules.vision_language.pretrained.native_images import NativeImages
-from datamodules.vision_language.row_subset import RowSubset, validation_mask
+from datamodules.vision_language.row_subset import held_out_rows, training_rows
 from datamodules.vision_language.shards.stream import ShardRecords
 from datamodules.vision_language.source_config import (
     SourceSettings,
@@ -97,12 +96,7 @@ class ImageChats(VisionLanguageDataModule):
             if sources is not None:
                 check_sources(sources, f"data.init_args.{name}")
         if shuffle_window is not None:
-            check_number("data.init_args.shuffle_window", shuffle_window, at_least=1)
-            check_streamed(train, "data.init_args.train")
-            if validation is None:
-                raise ValueError(
-                    "data.init_args.shuffle_window: a stream needs data.init_args.validation with other files"
-                )
+            check_streamed(train, validation, shuffle_window)
         check_number("data.init_args.validation_share", validation_share, above=0, below=1)
         sizes = {"validation_size": validation_size, "test_size": test_size}
         check_numbers("data.init_args.", sizes, at_least=1)
@@ -150,13 +144,11 @@ class ImageChats(VisionLanguageDataModule):
             self.train_set = self.examples(TrainDataset(self._train_chats, self._processor))
             log.info("%s samples in an epoch", f"{len(self._train_chats):,}")
         if stage in ("fit", "validate"):
-            self.validation_set = self.questions(self._evaluation_dataset(self._validation_chats, self.validation_size))
+            self.validation_set = self._evaluation_set(self._validation_chats, self.validation_size)
         if stage == "test":
             if self.test_sources is None:
                 raise ValueError("test needs data.init_args.test, a list of files")
-            self.test_set = self.questions(
-                self._evaluation_dataset(Mixture(self.test_sources, self.root), self.test_size)
-            )
+            self.test_set = self._evaluation_set(Mixture(self.test_sources, self.root), self.test_size)
         if stage == "predict":
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
@@ -165,7 +157,7 @@ class ImageChats(VisionLanguageDataModule):
 
     @cached_property
     def _train_chats(self) -> Mixture:
-        part = self._row_subset if self.validation_sources is None else (lambda file: file)
+        part = None if self.validation_sources is not None else partial(training_rows, share=self.validation_share)
         return Mixture(self.train_sources, self.root, global_seed(), part)
 
     @cached_property
@@ -179,11 +171,7 @@ class ImageChats(VisionLanguageDataModule):
         if self.validation_sources is not None:
             return Mixture(self.validation_sources, self.root)
         each_once = [dataclasses.replace(source, weight=1.0) for source in self.train_sources]
-        return Mixture(each_once, self.root, part=partial(self._row_subset, held=True))
-
-    def _row_subset(self, file: ChatFile, held: bool = False) -> RowSubset:
-        """Return the held-out rows of a training file, or the others."""
-        return RowSubset(file, np.flatnonzero(validation_mask(file, self.validation_share) == held))
+        return Mixture(each_once, self.root, part=partial(held_out_rows, share=self.validation_share))
 
     @property
     def _processor(self) -> ChatImages:
@@ -191,8 +179,8 @@ class ImageChats(VisionLanguageDataModule):
             return NativeImages(self.max_pixels)
         return ImageProcessor(self.image_layout, self.max_pixels, self.fit)
 
-    def _evaluation_dataset(self, chats: Mixture, size: int | None) -> EvaluationDataset:
-        return EvaluationDataset(chats, self._processor, size)
+    def _evaluation_set(self, chats: Mixture, size: int | None) -> ChatQuestions:
+        return self.questions(EvaluationDataset(chats, self._processor, size))
 
     @override
     def texts(self) -> Iterator[str]:

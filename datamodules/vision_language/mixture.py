@@ -66,7 +66,7 @@ class Mixture:
         sources: the files and their weights.
         root: folder of what `prepare` wrote.
         seed: seed of the order of blocks in sources of which an epoch uses a part.
-        part: function that returns the used rows of a file; all rows by default.
+        part: function that returns the used rows of a file; None for all rows.
 
     Raises:
         ValueError, OSError: see SourceSettings.open; or a file has no sample.
@@ -77,10 +77,11 @@ class Mixture:
         sources: Sequence[SourceSettings],
         root: str | Path,
         seed: int = 0,
-        part: Callable[[ChatFile], ChatFile] = lambda file: file,
+        part: Callable[[ChatFile], ChatFile] | None = None,
     ) -> None:
         self.settings = tuple(sources)
-        self.files = [part(settings.open(root)) for settings in self.settings]
+        files = (settings.open(root) for settings in self.settings)
+        self.files = [file if part is None else part(file) for file in files]
         numbered = enumerate(zip(self.files, self.settings, strict=True))
         self._sources = [_WeightedSource(file, settings, seed, number) for number, (file, settings) in numbered]
         self._ends = np.cumsum([source.samples for source in self._sources])

@@ -44,6 +44,16 @@ class RowSubset(ChatFile):
         return self.file.read(int(self.rows[row]))
 
 
+def held_out_rows(file: ChatFile, share: float) -> RowSubset:
+    """Return the rows of a training file that are held out for validation; see `validation_mask`."""
+    return RowSubset(file, np.flatnonzero(validation_mask(file, share)))
+
+
+def training_rows(file: ChatFile, share: float) -> RowSubset:
+    """Return the other rows of a training file, without those that `held_out_rows` returns."""
+    return RowSubset(file, np.flatnonzero(~validation_mask(file, share)))
+
+
 def validation_mask(file: ChatFile, share: float) -> NDArray[np.bool_]:
     """Select the rows for validation: about this share of the rows, at least one and not all.
 

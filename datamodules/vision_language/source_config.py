@@ -22,6 +22,7 @@ from datamodules.vision_language.shards.index import ShardIndex
 from datamodules.vision_language.shards.random_access import TarChats
 from datamodules.vision_language.shards.shard import Shard
 from datamodules.vision_language.shards.url_expansion import is_remote, shard_names
+from engine.number_check import check_number
 
 log = logging.getLogger("lockstep")
 
@@ -197,20 +198,21 @@ def check_sources(sources: Sequence[SourceSettings], name: str) -> None:
         source.check(f"{name}[{index}].")
 
 
-def check_streamed(sources: Sequence[SourceSettings], name: str) -> None:
-    """Check that the sources of a set can be streamed.
-
-    Args:
-        sources: sources of the set.
-        name: key of the set, for errors.
+def check_streamed(
+    train: Sequence[SourceSettings], validation: Sequence[SourceSettings] | None, shuffle_window: int
+) -> None:
+    """Check the options of a training that streams its files.
 
     Raises:
-        ValueError: a source cannot be streamed.
+        ValueError: a source cannot be streamed, there are no files for validation, or the window is empty.
     """
-    for index, source in enumerate(sources):
+    check_number("data.init_args.shuffle_window", shuffle_window, at_least=1)
+    for index, source in enumerate(train):
         if source.form != "tar" or source.weight != 1 or source.first is not None:
             raise ValueError(
-                f"{name}[{index}] ({source.path}): with data.init_args.shuffle_window, training streams tar shards, "
-                "each once per epoch, so other formats, weight and first do not apply. Without it, tar shards are "
-                "read by random access and can be mixed with other files"
+                f"data.init_args.train[{index}] ({source.path}): with data.init_args.shuffle_window, training streams "
+                "tar shards, each once per epoch, so other formats, weight and first do not apply. Without it, tar "
+                "shards are read by random access and can be mixed with other files"
             )
+    if validation is None:
+        raise ValueError("data.init_args.shuffle_window: a stream needs data.init_args.validation with other files")
