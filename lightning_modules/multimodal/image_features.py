@@ -83,30 +83,30 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         return embeddings
 
     @override
-    def compute(self, networks: FeatureNetworks, modality: Images) -> Features:
-        views = self.blinded(modality) if self.blind else modality
+    def compute(self, networks: FeatureNetworks, inputs: Images) -> Features:
+        views = self.blinded(inputs) if self.blind else inputs
         empty = len(views.pixels) == 0
         if empty:
             # Every weight takes part even without an image, because the other ranks wait for its gradient.
             views = _black_view(views)
         vectors = networks.projector(networks.encoder(views))  # [V, N, C]
-        if modality.order is not None:
-            return order_features(vectors, networks.view_embeddings, modality.order)
+        if inputs.order is not None:
+            return order_features(vectors, networks.view_embeddings, inputs.order)
         if networks.view_embeddings is not None:
             # [V, 1, C], in front of the features of its view
             learned = networks.view_embeddings(views.places).unsqueeze(1).to(vectors.dtype)
             vectors = torch.cat((learned, vectors), dim=1)
         # [S]: each view has the same number of features
-        counts = modality.views * vectors.shape[1]
+        counts = inputs.views * vectors.shape[1]
         # [V N, C], in the order of the placeholders
         vectors = vectors.flatten(0, 1)
         # An empty slice keeps the black view's graph: all gradients are zero, but there are gradients.
         return Features(vectors[:0] if empty else vectors, counts)
 
     @override
-    def blinded(self, modality: Images) -> Images:
+    def blinded(self, inputs: Images) -> Images:
         """Return as many black images."""
-        return modality._replace(pixels=torch.zeros_like(modality.pixels))
+        return inputs._replace(pixels=torch.zeros_like(inputs.pixels))
 
     @override
     def flops(self, networks: FeatureNetworks, examples: Examples) -> int:

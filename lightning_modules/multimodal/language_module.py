@@ -166,7 +166,7 @@ class LanguageModule(LockstepModule[DataT]):
     # -- training ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def features(self, modality: Any) -> Any:
+    def features(self, inputs: Any) -> Any:
         """Return what the language model reads of the samples' other modality."""
 
     @abstractmethod

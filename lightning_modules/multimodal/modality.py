@@ -59,11 +59,11 @@ class ModalityFeatures(ABC, Generic[DataT]):
         return None
 
     @abstractmethod
-    def compute(self, networks: FeatureNetworks, modality: Any) -> Features:
+    def compute(self, networks: FeatureNetworks, inputs: Any) -> Features:
         """Return the features that replace the placeholders of the samples' chats."""
 
     @abstractmethod
-    def blinded(self, modality: Any) -> Any:
+    def blinded(self, inputs: Any) -> Any:
         """Return the samples without content but with the same number of features."""
 
     def flops(self, networks: FeatureNetworks, examples: Examples) -> int | None:

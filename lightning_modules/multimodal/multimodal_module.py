@@ -111,9 +111,9 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         return FeatureNetworks(self.encoder, self.projector, self.places)
 
     @override
-    def features(self, modality: Any) -> Features:
+    def features(self, inputs: Any) -> Features:
         """Return the features that replace the placeholders of the samples' chats."""
-        return self.modality.compute(self.feature_networks, modality)
+        return self.modality.compute(self.feature_networks, inputs)
 
     def embed(self, chats: Rows | Prompts, features: Features) -> Tensor:
         """Return embeddings [R, L, C] of chats and their features."""

@@ -31,8 +31,8 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         return SeriesEncoder(data.layout, **self.settings)
 
     @override
-    def compute(self, networks: FeatureNetworks, modality: Series) -> Features:
-        series = self.blinded(modality) if self.blind else modality
+    def compute(self, networks: FeatureNetworks, inputs: Series) -> Features:
+        series = self.blinded(inputs) if self.blind else inputs
         vectors = networks.projector(networks.encoder(series))
         counts = networks.encoder.layout.feature_count(series.lengths)
         # The layout counts one feature even of an empty series where all steps become one.
@@ -43,10 +43,10 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         return Features(vectors, counts)
 
     @override
-    def blinded(self, modality: Series) -> Series:
+    def blinded(self, inputs: Series) -> Series:
         """Return series of the same lengths in which every measurement is missing."""
         # The lengths remain, so a blind model gets as many features and its chats do not change.
-        return modality._replace(values=modality.values * 0, present=modality.present & False)
+        return inputs._replace(values=inputs.values * 0, present=inputs.present & False)
 
     @override
     def flops(self, networks: FeatureNetworks, examples: Examples) -> int:

@@ -21,7 +21,7 @@ from lightning_modules.multimodal.language.language_model import LanguageModel
 class Blinding(Protocol):
     """Removes the content of samples. ModalityFeatures provides it."""
 
-    def blinded(self, modality: Any) -> Any:
+    def blinded(self, inputs: Any) -> Any:
         """Return the samples without content but with the same number of features."""
 
 
@@ -50,7 +50,7 @@ class GenerativeModel(Protocol):
     def modality(self) -> Blinding:
         """The modality that the model reads."""
 
-    def features(self, modality: Any) -> Any:
+    def features(self, inputs: Any) -> Any:
         """See LanguageModule."""
 
     def states(self, rows: Rows, features: Any) -> Tensor:
@@ -96,9 +96,9 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         for row, sample in enumerate(batch.rows.samples.tolist()):
             rows_by_kind.setdefault(module.data.kind(sample), []).append(row)
         texts = {}
-        for system, modality in ((MODEL, batch.modality), (BLIND, module.modality.blinded(batch.modality))):
+        for system, inputs in ((MODEL, batch.modality), (BLIND, module.modality.blinded(batch.modality))):
             # Computed once for both the loss and the answer.
-            features = module.features(modality)
+            features = module.features(inputs)
             states = module.states(batch.rows, features)
             for kind, rows in rows_by_kind.items():
                 # In an evaluation each row holds a single chat, so a row has one kind.

@@ -40,6 +40,6 @@ class BlackImages:
     def __init__(self, black: Sequence[float]) -> None:
         self.black = tuple(black)
 
-    def blinded(self, modality: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def blinded(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return as many black images of the same sizes."""
-        return blinded(modality, self.black)
+        return blinded(inputs, self.black)

@@ -106,9 +106,9 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
     # -- forward passes ----------------------------------------------------------------------------------------------
 
     @override
-    def features(self, modality: ImageInputs) -> ImageInputs:
+    def features(self, inputs: ImageInputs) -> ImageInputs:
         """Return the images that the model reads: black images for a blind model."""
-        return self.modality.blinded(modality) if self.blind else modality
+        return self.modality.blinded(inputs) if self.blind else inputs
 
     @override
     def states(self, rows: Rows, features: ImageInputs) -> Tensor:
