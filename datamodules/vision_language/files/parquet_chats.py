@@ -38,9 +38,7 @@ class ParquetChats(ParquetRows):
 
     @override
     def convert(self, name: str, fields: dict[str, Any]) -> ImageChat:
-        column = first_filled(IMAGE_FIELDS, fields)
-        found = [] if column is None or fields[column] is None else fields[column]
-        images = [self.image(name, column or "", image) for image in (found if isinstance(found, list) else [found])]
+        images = self.row_images(name, fields, IMAGE_FIELDS)
         chat = first_filled(CHAT_FIELDS, fields)
         assert chat is not None  # find_columns requires a chat column in each file
         messages = parse_messages(name, fields[chat])

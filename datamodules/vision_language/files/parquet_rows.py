@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.parquet_footer_check import FooterCheck
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
+from datamodules.vision_language.files.chat_formats import first_filled
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.parquet_rewrite import (
     is_rewritten,
@@ -107,17 +108,24 @@ class ParquetRows(ChatFile):
             raise BadSampleError(f"{name}: a value cannot be read: {error}") from error
         return self.convert(name, fields)
 
-    def image(self, name: str, column: str, image: object) -> bytes:
-        """Return the bytes of an image: bytes, a path, or an object of both.
+    def row_images(self, name: str, fields: dict[str, Any], columns: Sequence[str]) -> list[bytes]:
+        """Return the bytes of a row's images: one or a list, each of bytes, a path, or an object of both.
 
         Args:
             name: file and row, for errors.
-            column: its column, for errors.
-            image: the value.
+            fields: the row.
+            columns: columns that images may be in; the first that is filled is read.
 
         Raises:
-            BadSampleError: the image is empty, or its file cannot be read.
+            BadSampleError: an image is empty, or its file cannot be read.
         """
+        column = first_filled(columns, fields)
+        if column is None or fields[column] is None:
+            return []
+        found = fields[column]
+        return [self._image(name, column, image) for image in (found if isinstance(found, list) else [found])]
+
+    def _image(self, name: str, column: str, image: object) -> bytes:
         if isinstance(image, dict):
             image = image.get("path") if image.get("bytes") is None else image["bytes"]
         if image is None or image == b"":

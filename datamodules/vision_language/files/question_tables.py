@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
-from datamodules.vision_language.files.chat_formats import first_filled, insert_image_markers
+from datamodules.vision_language.files.chat_formats import insert_image_markers
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.parquet_row_groups import read_schema
 from datamodules.vision_language.files.parquet_rows import ParquetRows
@@ -53,10 +53,7 @@ class QuestionParquet(ParquetRows):
 
     @override
     def convert(self, name: str, fields: dict[str, Any]) -> ImageChat:
-        column = first_filled(IMAGE_FIELDS, fields)
-        found = [] if column is None or fields[column] is None else fields[column]
-        images = [self.image(name, column or "", image) for image in (found if isinstance(found, list) else [found])]
-        return _chat(name, fields, images)
+        return _chat(name, fields, self.row_images(name, fields, IMAGE_FIELDS))
 
 
 def question_columns(paths: Sequence[Path]) -> list[str]:
