@@ -50,14 +50,7 @@ def checkpoint_findings(
             raise OSError(28, "No space left on device")
         seconds = _write(directory, written)
     except OSError as error:
-        full = "No space" in str(error) or "quota" in str(error).lower()
-        yield Finding(
-            _CHECK, "fail", f"{directory} cannot be written to: {error.strerror or error}",
-            "a training runs until its first checkpoint, and then ends",
-            f"df -h {directory}; free space"
-            if full
-            else f"ls -ld {directory}; make it writable, or train in another folder",
-        )  # fmt: skip
+        yield _not_writable(directory, error)
         return
     if not measure:
         yield Finding(_CHECK, "ok", f"{directory} can be written to; {_human(free)} free")
@@ -70,9 +63,8 @@ def checkpoint_findings(
             f"fix what prevents the micro batch, then run {PROGRAM} doctor again",
         )  # fmt: skip
         return
-    needed = kept * size
-    room = f"{kept} checkpoints of {_human(size)} need {_human(needed)}"
-    if free < needed:
+    room = f"{kept} checkpoints of {_human(size)} need {_human(kept * size)}"
+    if free < kept * size:
         yield Finding(
             _CHECK, "fail", f"{directory} has {_human(free)} free; {room}",
             "a checkpoint that does not fit is not saved, and the second failure in a row ends the training",
@@ -81,15 +73,30 @@ def checkpoint_findings(
         return
     takes = size / speed
     found = f"{directory}: {_human(free)} free, {room}; one takes {takes:.1f} s ({_human(speed)}/s with fsync)"
+    yield _save_time(found, takes, step, steps_between)
+
+
+def _not_writable(directory: Path, error: OSError) -> Finding:
+    full = "No space" in str(error) or "quota" in str(error).lower()
+    return Finding(
+        _CHECK, "fail", f"{directory} cannot be written to: {error.strerror or error}",
+        "a training runs until its first checkpoint, and then ends",
+        f"df -h {directory}; free space"
+        if full
+        else f"ls -ld {directory}; make it writable, or train in another folder",
+    )  # fmt: skip
+
+
+def _save_time(found: str, seconds: float, step: float | None, steps_between: int | None) -> Finding:
+    """Compare the seconds of a save with the seconds between two saves."""
     between = step * steps_between if step and steps_between else None
-    if between is not None and takes > max(1.0, _SHARE * between):
-        yield Finding(
-            _CHECK, "warn", f"{found}, and {steps_between} steps between two take {between:.1f} s",
-            "the training often waits for the disk",
-            "--checkpoints.asynchronous true, --last_checkpoint.every_n_steps larger, or runs/ on a faster disk",
-        )  # fmt: skip
-    else:
-        yield Finding(_CHECK, "ok", found)
+    if between is None or seconds <= max(1.0, _SHARE * between):
+        return Finding(_CHECK, "ok", found)
+    return Finding(
+        _CHECK, "warn", f"{found}, and {steps_between} steps between two take {between:.1f} s",
+        "the training often waits for the disk",
+        "--checkpoints.asynchronous true, --last_checkpoint.every_n_steps larger, or runs/ on a faster disk",
+    )  # fmt: skip
 
 
 def _write(directory: Path, size: int) -> float:

@@ -34,25 +34,8 @@ def config_errors(
         parse_files: parses texts of configs alone; an error that it does not raise is in the options.
         most: largest number of errors to report.
     """
-    trees: dict[Path, yaml.Node] = {}
-    all_read = True
-    for file in dict.fromkeys(files):
-        try:
-            tree = check_yaml(read_text(file), str(file))
-        except OSError as error:
-            similar = [] if file.exists() else closest_configs(file)
-            remedy = f"did you mean {' or '.join(similar)}?" if similar else "name a file that exists: ls configs/*"
-            yield _finding(str(file), error.strerror or str(error), remedy)
-            all_read = False
-            continue
-        except YamlFileError as error:
-            yield _finding(f"{file}:{error.line}" if error.line else str(file), error.problem)
-            all_read = False
-            continue
-        if isinstance(tree, yaml.MappingNode):
-            trees[file] = tree
-        elif tree is not None:
-            yield _finding(f"{file}:1", "expected settings, KEY: VALUE")
+    trees, findings, all_read = _read_trees(files)
+    yield from findings
     # Each turn finds the first error and removes its setting.
     for _ in range(most):
         texts = [yaml.serialize(trees[file]) if file in trees else "{}" for file in files]
@@ -79,6 +62,30 @@ def config_errors(
         yield _finding(f"{settings[0].file}:{settings[0].line}", f"{settings[0].key}: {reason}")
         for setting in settings:
             setting.parent.value.remove(setting.entry)
+
+
+def _read_trees(files: Sequence[Path]) -> tuple[dict[Path, yaml.Node], list[Finding], bool]:
+    """Return the trees of the files with settings, the errors of the others, and whether all files were read."""
+    trees: dict[Path, yaml.Node] = {}
+    findings: list[Finding] = []
+    all_read = True
+    for file in dict.fromkeys(files):
+        try:
+            tree = check_yaml(read_text(file), str(file))
+        except OSError as error:
+            similar = [] if file.exists() else closest_configs(file)
+            remedy = f"did you mean {' or '.join(similar)}?" if similar else "name a file that exists: ls configs/*"
+            findings.append(_finding(str(file), error.strerror or str(error), remedy))
+            all_read = False
+        except YamlFileError as error:
+            findings.append(_finding(f"{file}:{error.line}" if error.line else str(file), error.problem))
+            all_read = False
+        else:
+            if isinstance(tree, yaml.MappingNode):
+                trees[file] = tree
+            elif tree is not None:
+                findings.append(_finding(f"{file}:1", "expected settings, KEY: VALUE"))
+    return trees, findings, all_read
 
 
 def _error(parse: Callable[[list[str]], object], texts: list[str]) -> str | None:
