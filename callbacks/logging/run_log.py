@@ -21,7 +21,7 @@ from callbacks.trackers.base import ExperimentTracker, begin_trackers
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import unlogged_metrics
-from engine.system.installation import commit
+from engine.system.installation import checkout_commit
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.json_formatter import JsonFormatter
 from engine.telemetry.startup_log_buffer import StartupLogBuffer, replay_startup_log
@@ -238,4 +238,4 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """Return the commit of the checkout, with `-dirty` if it has changes, or the commit of the container image."""
-    return commit() or os.environ.get("LOCKSTEP_COMMIT") or None
+    return checkout_commit() or os.environ.get("LOCKSTEP_COMMIT") or None

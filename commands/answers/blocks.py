@@ -125,7 +125,7 @@ class Slider(NamedTuple):
     note: str = ""
 
 
-class OfRun(NamedTuple):
+class RunBlock(NamedTuple):
     """A part of the answer of a run that is compared with others."""
 
     run: int  # from 0
@@ -163,7 +163,7 @@ def data_url(image: "Image", least: int = 0) -> str:
 
 def as_json(block: AnswerBlock) -> dict[str, Any]:
     """Return a block as an object with its kind, for `json.dumps`."""
-    if isinstance(block, OfRun):
+    if isinstance(block, RunBlock):
         return {"run": block.run, **as_json(block.block)}
     return {"kind": type(block).__name__.lower(), **plain(block)}
 

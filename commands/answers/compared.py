@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from typing_extensions import override
 
-from commands.answers.blocks import AnswerBlock, Failure, Note, OfRun, Slider
+from commands.answers.blocks import AnswerBlock, Failure, Note, RunBlock, Slider
 from commands.answers.interface import Choice, Demo, Example, Field, Question, Turn, UploadedFile, UserInputError
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class ComparedDemo(Demo):
             try:
                 for block in _steps(run.demo.answer(self._question_of(number, question)), run.context):
                     if not isinstance(block, Slider):
-                        yield OfRun(number, block)
+                        yield RunBlock(number, block)
                     elif not has_slider:  # it is of the question, which the runs share
                         has_slider = True
                         yield block
@@ -88,7 +88,7 @@ class ComparedDemo(Demo):
         if len(failures) == len(self._runs):
             raise UserInputError("; ".join(dict.fromkeys(failures.values())))
         for number, message in failures.items():
-            yield OfRun(number, Failure("failure", message))
+            yield RunBlock(number, Failure("failure", message))
 
     def _question_of(self, number: int, question: Question) -> Question:
         """Return the question as the page of this run alone would send it."""

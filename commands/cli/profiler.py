@@ -95,13 +95,15 @@ class TracingProfiler(PyTorchProfiler):
     @override
     def summary(self) -> str:
         finish_trace(self)
-        return describe_statistics(self, {step: table(found, len(found)) for step, found in self._operators.items()})
+        return describe_statistics(
+            self, {step: operator_table(found, len(found)) for step, found in self._operators.items()}
+        )
 
     @override
     def describe(self) -> None:
         super().describe()
         for step in sorted(self._operators, key=lambda step: step != "training_step")[:1]:
-            shown = table(self._operators[step], TOP_OPERATORS)
+            shown = operator_table(self._operators[step], TOP_OPERATORS)
             log.info(
                 "the %d most expensive operators of %s, over all steps of its trace:\n%s", TOP_OPERATORS, step, shown
             )
@@ -122,7 +124,7 @@ def most_expensive_operators(events: list[FunctionEventAvg]) -> list[FunctionEve
     return operators
 
 
-def table(operators: list[FunctionEventAvg], rows: int) -> str:
+def operator_table(operators: list[FunctionEventAvg], rows: int) -> str:
     """Return a table of the first operators: own time in ms and own memory in MiB, over the traced steps."""
     on_device = any(event.self_device_time_total for event in operators)
 

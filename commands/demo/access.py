@@ -98,7 +98,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     return found
 
 
-def guards(host: str, login: Login | None) -> list[Middleware]:
+def guard_middleware(host: str, login: Login | None) -> list[Middleware]:
     """Return the middleware that refuses requests before they reach the page.
 
     A server that only this machine reaches also checks the name in the request: a page of another site whose name

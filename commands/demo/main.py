@@ -10,7 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from commands.answers.interface import Demo
-from commands.demo.access import Login, guards, is_loopback, listen
+from commands.demo.access import Login, guard_middleware, is_loopback, listen
 from commands.demo.model_queue import ModelQueue
 from commands.demo.server import DemoServer
 
@@ -61,7 +61,7 @@ def create_application(
 ) -> tuple[Starlette, ModelQueue]:
     """Return the ASGI application of a page, and the queue of its model."""
     queue = ModelQueue(context)
-    return DemoServer(demo, queue, title).application(guards(host, login)), queue
+    return DemoServer(demo, queue, title).application(guard_middleware(host, login)), queue
 
 
 def uvicorn_server(application: Starlette) -> uvicorn.Server:

@@ -48,7 +48,7 @@ class Plan(NamedTuple):
         return self._replace(devices=devices, workers=workers)
 
 
-def planned(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
+def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
     """Return the plan of a command line, with or without a launcher.
 
     Only the keys of the plan are read: the machine is checked even if the config does not parse, which another check

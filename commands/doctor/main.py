@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from commands.cli.shipped_configs import with_shipped_configs
 from commands.doctor.check import Check, Finding, is_any_hanging, run_checks
 from commands.doctor.config_checks import config_checks
-from commands.doctor.launch_plan import planned
+from commands.doctor.launch_plan import plan_launch
 from commands.doctor.machine_checks import machine_checks
 from commands.doctor.model_plan.cluster import Cluster, parse_cluster
 from commands.doctor.model_plan.command import run_plan
@@ -165,7 +165,7 @@ def _launched_ranks(timeout: float) -> "MultiProcessDoctor | None":
 
 
 def _checks(settings: list[str], runs: Path) -> list[Check]:
-    plan = planned(settings, os.environ)
+    plan = plan_launch(settings, os.environ)
     return [*machine_checks(plan, os.environ), *config_checks(settings, plan, os.environ, runs)]
 
 

@@ -29,7 +29,7 @@ def read_examples(folder: Path, largest: int = _LARGEST) -> dict[str, Any]:
     steps: list[dict[str, Any]] = []
     samples: dict[str, dict[str, str]] = {}
     pictures, unreadable = _Pictures(largest), 0
-    for step in evenly(sorted(numbered), STEPS):
+    for step in evenly_spaced(sorted(numbered), STEPS):
         try:
             previews = [_example(item) for item in parse_json(numbered[step].read_bytes())["examples"]]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -72,7 +72,7 @@ class _Pictures:
         return self.keys[picture]
 
 
-def evenly(items: list[Any], most: int) -> list[Any]:
+def evenly_spaced(items: list[Any], most: int) -> list[Any]:
     """Return at most `most` items at even distances, including the first and the last."""
     if len(items) <= most:
         return items

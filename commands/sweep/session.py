@@ -21,7 +21,7 @@ from commands.runs.run_names import make_runs_folder
 from commands.sweep.command import Command
 from commands.sweep.settings import Parameter, SweepSettings
 from commands.sweep.study import DATABASE, Claim, OtherSettingsError, SweepStudy
-from commands.sweep.summary import described, summarize, write_summary
+from commands.sweep.summary import describe_trial, summarize, write_summary
 from commands.sweep.trial_process import fit_command
 from commands.sweep.value_check import check_values
 from commands.sweep.worker import MissingMetricError, SweepStopped, Worker
@@ -68,7 +68,7 @@ def run_session(command: Command, settings: SweepSettings) -> int:
         signal.signal(number, stop)
     print_line(f"study {command.folder}: {len(study.trials())} of {settings.trials} trials exist")
     try:
-        worker.run(lambda number: print_line(described(_summary(study, settings, command).trials[number])))
+        worker.run(lambda number: print_line(describe_trial(_summary(study, settings, command).trials[number])))
     except MissingMetricError as error:
         raise YamlFileError(str(command.sweep), str(error), _key_lines(command.sweep).get("metric")) from error
     except SweepStopped as stopped:

@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 from commands.report.study import SUMMARY, StudySummary, TrialSummary
 from commands.sweep.settings import SweepSettings
 from commands.sweep.study import MESSAGE, STEP, SweepStudy, trial_name
-from commands.sweep.trial_process import setting
+from commands.sweep.trial_process import option_argument
 from engine.io.atomic_file import write_atomically
 from engine.io.html_page import replace_non_finite
 from engine.system.installation import PROGRAM
@@ -37,7 +37,7 @@ def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[st
     )
     if found.best is None:
         return found
-    values = [setting(key, value) for key, value in found.best.params.items()]
+    values = [option_argument(key, value) for key, value in found.best.params.items()]
     words = ["fit", *arguments, *values, *shlex.split(options_of_run(folder.with_name(f"{folder.name}-best")))]
     return found._replace(command=f"{PROGRAM} {shlex.join(words)}")
 
@@ -49,7 +49,7 @@ def write_summary(summary: StudySummary, folder: Path) -> None:
     write_atomically(folder / SUMMARY, content)
 
 
-def described(trial: TrialSummary) -> str:
+def describe_trial(trial: TrialSummary) -> str:
     """Return a line on a trial: `trial 3: 0.4123 at step 200 (learning_rate 0.0012, dropout 0.1)`."""
     values = ", ".join(f"{key.rpartition('.')[2]} {_short(value)}" for key, value in trial.params.items())
     reached = "" if trial.value is None else f"{trial.value:.6g} at step {trial.step}"

@@ -17,14 +17,14 @@ _STOP_SECONDS = 600.0
 """Time in which a training that was asked to end saves its checkpoint; then it is killed."""
 
 
-def setting(key: str, value: Value) -> str:
+def option_argument(key: str, value: Value) -> str:
     """Return an option of the command line: `--model.init_args.dropout=0.1`."""
     return f"--{key}={option_text(value)}"
 
 
 def fit_command(arguments: Sequence[str], params: Mapping[str, Value], runs: Path, name: str) -> list[str]:
     """Return the command that trains a trial, or continues it from its newest checkpoint."""
-    values = [setting(key, value) for key, value in params.items()]
+    values = [option_argument(key, value) for key, value in params.items()]
     of_run = [OPTION, str(runs), "--run_name", name, "--ckpt_path", "last"]
     return [sys.executable, str(PROJECT / "train.py"), "fit", *arguments, *values, *of_run]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from commands.sweep.command import Command
 from commands.sweep.settings import Parameter, SweepSettings, Value
-from commands.sweep.trial_process import setting
+from commands.sweep.trial_process import option_argument
 from engine.health.exit_codes import ExitCode
 from engine.io.yaml_file import YamlFileError
 from engine.system.installation import PROJECT
@@ -31,7 +31,9 @@ def check_values(command: Command, settings: SweepSettings) -> None:
         KeyboardInterrupt: Ctrl-C.
     """
     cases = list(checked_cases(settings.parameters))
-    given = [[*command.arguments, *(setting(key, value) for key, value in values.items())] for _, values in cases]
+    given = [
+        [*command.arguments, *(option_argument(key, value) for key, value in values.items())] for _, values in cases
+    ]
     words = [sys.executable, "-c", _PROGRAM]
     done = subprocess.run(words, input=json.dumps(given), capture_output=True, text=True)
     if done.returncode < 0 or done.returncode == ExitCode.SIGINT:

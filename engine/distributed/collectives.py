@@ -75,7 +75,7 @@ def all_gather_rows_with_grad(rows: Tensor) -> GatheredRows:
     return GatheredRows(_AllGatherRows.apply(rows, counts), sum(counts[: torch.distributed.get_rank()]))
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gather_shards(tensor: Tensor) -> Tensor:
     """Gather a tensor of which each rank holds a shard (a DTensor). Any other tensor is returned as it is."""
     if not hasattr(tensor, "full_tensor"):
         return tensor

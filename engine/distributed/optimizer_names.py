@@ -25,7 +25,7 @@ def named_optimizer_state(module: nn.Module, optimizer: Optimizer) -> dict[str, 
     }
 
 
-def numbered(named: Mapping[str, Any]) -> dict[str, Any]:
+def number_parameters(named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state dict that the optimizer would have without shards: parameters are numbers."""
     names = [name for group in named["param_groups"] for name in group["params"]]
     numbers = {name: number for number, name in enumerate(names)}

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from engine.distributed.collectives import whole
+from engine.distributed.collectives import gather_shards
 from engine.distributed.errors import MismatchError
-from engine.distributed.optimizer_names import numbered, optimized_parameters
+from engine.distributed.optimizer_names import number_parameters, optimized_parameters
 from engine.distributed.row_shards import is_trained_by_rows, new_rows
 from engine.distributed.saved_state_checks import check_optimizer_is_complete, check_optimizer_parameters, check_shapes
 from engine.distributed.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
@@ -138,7 +138,7 @@ def read_full_checkpoint(folder: Path, groups: Sequence[Any] | None) -> dict[str
             for path, tensor in entries_below(wanted, f"optimizer_{number}.state").items():
                 name, _, key = path.rpartition(".")
                 state.setdefault(name, {})[key] = tensor
-            content["optimizer_states"].append(numbered({"state": state, "param_groups": own}))
+            content["optimizer_states"].append(number_parameters({"state": state, "param_groups": own}))
     return content
 
 
@@ -157,7 +157,7 @@ def gather_full(content: Any, keep: bool) -> Any:
         return {key: gather_full(value, keep) for key, value in content.items()}
     if isinstance(content, DTensor):
         # All ranks take part in the gather, also those that drop the result.
-        content = whole(content)
+        content = gather_shards(content)
     if isinstance(content, Tensor):
         return content.detach().cpu() if keep else None
     return content
@@ -205,12 +205,12 @@ def load_full(
             }
 
 
-def _fill(own: Tensor, whole: Tensor) -> Tensor:
+def _fill(own: Tensor, full: Tensor) -> Tensor:
     """Copy into `own` the shards of a whole tensor that this rank holds. Shards in host memory stay there."""
     if isinstance(own, DTensor):
         # Each rank has read the file, so none needs to send anything.
-        whole = distribute_tensor(whole.to(own.device), own.device_mesh, own.placements, src_data_rank=None)
-    return own.copy_(whole)
+        full = distribute_tensor(full.to(own.device), own.device_mesh, own.placements, src_data_rank=None)
+    return own.copy_(full)
 
 
 def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str, key: str) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from engine.distributed.collectives import whole
+from engine.distributed.collectives import gather_shards
 
 TensorT = TypeVar("TensorT", bound=Tensor)
 
@@ -89,7 +89,7 @@ def local_shards(tensors: Iterable[Tensor]) -> list[Tensor]:
 def _norm(gradients: list[Tensor]) -> Tensor:
     norms = [torch.nn.utils.get_total_norm(part) for part in _of_meshes(gradients)]
     # The gradients of shards are DTensors, and so is their norm, of which each rank holds a part.
-    norms = [whole(norm) for norm in norms]
+    norms = [gather_shards(norm) for norm in norms]
     # The norm of the norms is the norm of all gradients as one vector.
     return norms[0] if len(norms) == 1 else torch.nn.utils.get_total_norm(norms)
 

@@ -53,7 +53,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        from engine.distributed.optimizer_names import named_optimizer_state, numbered
+        from engine.distributed.optimizer_names import named_optimizer_state, number_parameters
         from engine.distributed.sharded_state import gather_full
 
         assert self.lightning_module is not None
@@ -61,7 +61,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         if self.state_dict_type == "sharded":
             return state
         # A single file has parameters by number, as an optimizer without shards saves them.
-        whole = numbered(gather_full(state, self.is_global_zero))
+        whole = number_parameters(gather_full(state, self.is_global_zero))
         return as_bitsandbytes(whole) if self.is_global_zero else whole
 
     @override

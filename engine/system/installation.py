@@ -22,7 +22,7 @@ SCRIPT = "--no-python lockstep" if _IS_LOCKSTEP_COMMAND else "train.py"
 """The same as an argument of torchrun."""
 
 
-def commit(project: Path = PROJECT) -> str:
+def checkout_commit(project: Path = PROJECT) -> str:
     """Return the checkout's commit, with `-dirty` if there are changes. Empty outside of a checkout or without git."""
     if not (project / SETUP.name).is_file():  # git would find a repository that contains the environment
         return ""

@@ -12,14 +12,14 @@ from commands.doctor.network.reachability import Listener, ListeningAddress, rea
 from commands.doctor.network.rendezvous import HeartbeatStore, StoreError, restart_id
 from commands.doctor.network.version_consistency import (
     code_finding,
+    combined_hash,
     package_finding,
     packages,
     source_files,
-    whole_hash,
 )
 from commands.launch.launched_processes import launched_processes, rendezvous_from_env
 from engine.io.name_list import join_names
-from engine.system.installation import commit
+from engine.system.installation import checkout_commit
 
 _CAUSES = "a firewall between the nodes, or a MASTER_ADDR that is not the first node's"
 
@@ -130,7 +130,7 @@ class MultiProcessDoctor:
         if self.store is None:
             return
         files = source_files()
-        gathered = self.store.gather("code", [whole_hash(files), commit()])
+        gathered = self.store.gather("code", [combined_hash(files), checkout_commit()])
         hashes = {self.names[rank]: value[0] for rank, value in gathered.items()}
         differ = len(set(hashes.values())) > 1
         # All ranks see the same hashes, so either all of them take part in this exchange or none.

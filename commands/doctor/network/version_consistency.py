@@ -33,7 +33,7 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def whole_hash(files: Mapping[str, str]) -> str:
+def combined_hash(files: Mapping[str, str]) -> str:
     """Return one hash of all files."""
     return hashlib.sha256("\n".join(f"{name} {files[name]}" for name in sorted(files)).encode()).hexdigest()[:12]
 

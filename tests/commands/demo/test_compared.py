@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from commands.answers.blocks import Failure, OfRun, Slider, SliderStop, Text
+from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
 from commands.answers.compared import ComparedDemo, ComparedRun, fingerprint
 from commands.answers.interface import Demo, Field, Picked, Question, Turn, UploadedFile, UserInputError
 from commands.cli.configs.compared_run import arguments_of_compared
@@ -58,7 +58,7 @@ def test_each_run_gets_the_question_of_its_own_page():
     )
     found = list(demo.answer(question))
     assert [block.key for block in found] == ["0 answer", "time", "1 answer"]
-    assert found[0] == OfRun(0, Text("answer", "", "old: hello", is_answer=True))
+    assert found[0] == RunBlock(0, Text("answer", "", "old: hello", is_answer=True))
     assert old.given == [Question({"text": "hello"}, {}, {"items": [Picked("a")]}, [Turn("x", "one")])]
     assert new.given == [question._replace(turns=[Turn("x", "two")])]
     list(demo.accept(TEXT, UploadedFile("a.png", b"")))

@@ -6,7 +6,7 @@ import pytest
 
 from commands.doctor.check import run_checks
 from commands.doctor.config_checks import config_checks
-from commands.doctor.launch_plan import planned
+from commands.doctor.launch_plan import plan_launch
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def doctor(tmp_path, monkeypatch):
     monkeypatch.setenv("LOCKSTEP_DEBUG", "")
 
     def look(*arguments, only=None, **environ):
-        checks = config_checks(arguments, planned(arguments, environ), environ, Path("runs"))
+        checks = config_checks(arguments, plan_launch(arguments, environ), environ, Path("runs"))
         by_check = {}
         for finding in run_checks(check for check in checks if only is None or check.name in only):
             by_check.setdefault(finding.check, []).append(finding)

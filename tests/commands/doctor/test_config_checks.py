@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands.doctor.config_checks import config_checks
-from commands.doctor.launch_plan import is_rank_zero, planned
+from commands.doctor.launch_plan import is_rank_zero, plan_launch
 from commands.doctor.training.config_errors import config_errors
 from tests.conftest import REPOSITORY
 from tests.support.families.tiny import TINY_FAMILY
@@ -33,7 +33,7 @@ def test_all_is_well_and_nothing_is_left_of_the_trial(doctor, tmp_path):
 
 
 def test_without_a_config_there_is_nothing_to_check():
-    assert config_checks(["--trainer.devices", "2"], planned([], {}), {}, Path("runs")) == []
+    assert config_checks(["--trainer.devices", "2"], plan_launch([], {}), {}, Path("runs")) == []
 
 
 def test_all_errors_of_all_files_are_reported_with_their_lines(doctor, tmp_path):

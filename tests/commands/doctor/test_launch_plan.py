@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands.doctor.launch_plan import Plan, planned
+from commands.doctor.launch_plan import Plan, plan_launch
 
 
 @pytest.fixture
@@ -16,18 +16,18 @@ def test_later_configs_and_then_options_count(config, tmp_path):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("trainer: {num_nodes: 2, accelerator: gpu}\n")
     arguments = ["--config", config, f"--config={overlay}", "--trainer.devices", "4"]
-    assert planned(["--config", config], {}) == Plan(2, None, "cpu", 3)
-    assert planned(arguments, {}) == Plan(4, 2, "gpu", 3)
-    assert planned([*arguments, "--data.init_args.num_workers=auto"], {}).workers == "auto"
+    assert plan_launch(["--config", config], {}) == Plan(2, None, "cpu", 3)
+    assert plan_launch(arguments, {}) == Plan(4, 2, "gpu", 3)
+    assert plan_launch([*arguments, "--data.init_args.num_workers=auto"], {}).workers == "auto"
 
 
 def test_stated_threads(config, tmp_path):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("threads: 4\n")
-    assert planned(["--config", config], {}).threads is None
-    assert planned(["--config", config, "--config", str(overlay)], {}).threads == 4
-    assert planned(["--config", str(overlay), "--threads", "2"], {}).threads == 2
-    assert planned(["--config", str(overlay), "--threads=auto"], {}).threads is None
+    assert plan_launch(["--config", config], {}).threads is None
+    assert plan_launch(["--config", config, "--config", str(overlay)], {}).threads == 4
+    assert plan_launch(["--config", str(overlay), "--threads", "2"], {}).threads == 2
+    assert plan_launch(["--config", str(overlay), "--threads=auto"], {}).threads is None
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_stated_threads(config, tmp_path):
 )
 def test_devices_are_counted_as_lightning_counts_them(tmp_path, devices, count):
     (tmp_path / "c.yaml").write_text(f"trainer: {{devices: {devices}}}\n")
-    assert planned(["--config", str(tmp_path / "c.yaml")], {}).devices == count
+    assert plan_launch(["--config", str(tmp_path / "c.yaml")], {}).devices == count
 
 
 def test_the_launcher_completes_the_config(config):
     torchrun = {"LOCAL_WORLD_SIZE": "8", "WORLD_SIZE": "32"}
-    assert planned([], torchrun)[:2] == (8, 4)
-    assert planned(["--config", config], torchrun)[:2] == (2, 4)
-    assert planned([], {"SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "2"})[:2] == (4, 2)
+    assert plan_launch([], torchrun)[:2] == (8, 4)
+    assert plan_launch(["--config", config], torchrun)[:2] == (2, 4)
+    assert plan_launch([], {"SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "2"})[:2] == (4, 2)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_launcher_completes_the_config(config):
     ],
 )
 def test_a_launcher_that_names_no_number_for_a_node(variables, count):
-    assert planned([], variables).devices == count
+    assert plan_launch([], variables).devices == count
 
 
 def test_default_plan_has_a_rank_for_each_gpu_and_loaders_by_the_cores(tmp_path):
@@ -73,4 +73,4 @@ def test_a_config_that_is_missing_or_broken_is_the_business_of_another_check(con
     (tmp_path / "broken.yaml").write_text("trainer: [")
     (tmp_path / "list.yaml").write_text("- 1\n")
     arguments = [word for name in ("broken", "list", "none") for word in ("--config", str(tmp_path / f"{name}.yaml"))]
-    assert planned(["--config", config, *arguments], {}) == Plan(2, None, "cpu", 3)
+    assert plan_launch(["--config", config, *arguments], {}) == Plan(2, None, "cpu", 3)

@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases
 from commands.sweep.main import main
 from commands.sweep.settings import Parameter, Pruner, Sampler, read_sweep
-from commands.sweep.trial_process import setting
+from commands.sweep.trial_process import option_argument
 from tests.conftest import REPOSITORY
 
 GOOD = """\
@@ -82,10 +82,10 @@ def test_the_parser_of_fit_reads_a_text_as_the_option_has_it():
     parser = ArgumentParser(parser_mode=PARSER_MODE)
     parser.add_argument("--text", type=str)
     for value in ("null", "true", "1", "1e-3", "a: b", "# c", "", "'q'"):
-        assert parser.parse_args([setting("text", value)]).text == value
+        assert parser.parse_args([option_argument("text", value)]).text == value
     parser.add_argument("--number", type=float | int | bool | None)
     for other in (None, True, 1, 0.25):
-        found = parser.parse_args([setting("number", other)]).number
+        found = parser.parse_args([option_argument("number", other)]).number
         assert (found, type(found) is bool) == (other, type(other) is bool)
 
 

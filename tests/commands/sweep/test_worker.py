@@ -13,7 +13,7 @@ from commands.report.study import read_study
 from commands.runs.run_lock import BUSY
 from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings
 from commands.sweep.study import OtherSettingsError, SweepStudy
-from commands.sweep.summary import described, summarize, write_summary
+from commands.sweep.summary import describe_trial, summarize, write_summary
 from commands.sweep.trial_process import training_lock
 from commands.sweep.worker import MissingMetricError, SweepStopped, Worker
 
@@ -94,7 +94,7 @@ def test_a_bad_trial_is_pruned_between_its_validations(tmp_path):
     # Trial 4 had ended before its values were read: how fast a trial is does not decide what becomes of it.
     assert [state for _, _, state, _ in trials(study)] == ["COMPLETE"] * 3 + ["PRUNED"] * 2
     summary = summarize(study, settings, ["--config", "x.yaml"], tmp_path / "a")
-    assert described(summary.trials[3]).startswith("trial 3: pruned, 3 at step 1 (x ")
+    assert describe_trial(summary.trials[3]).startswith("trial 3: pruned, 3 at step 1 (x ")
     assert summary.best.number == 0 and summary.command.endswith(f" --runs {tmp_path} --run_name a-best")
     write_summary(summary, tmp_path / "a")
     assert read_study(tmp_path / "a").fields() == json.loads((tmp_path / "a" / "study.json").read_text())

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from engine.distributed.collectives import all_gather_matrices, whole
+from engine.distributed.collectives import all_gather_matrices, gather_shards
 from engine.distributed.row_shards import is_sharded, look_up, new_rows, own_rows, shard_rows
 from engine.optim.grad_norm import clip, gradient_norm
 from engine.optim.optimizers import build_optimizer
@@ -81,12 +81,12 @@ def in_shards(rank, rendezvous):
         assert network.items.weight is shards.weight and is_trained(shards.weight)
         assert own_norms.equal(norms), "the norm has each row once"
         assert shards.weight.to_local().numel() == SHARES[rank] * C
-        assert whole(shards.weight.detach()).equal(replica.weight)
+        assert gather_shards(shards.weight.detach()).equal(replica.weight)
         kept, expected = of_shards.state[shards.touched], optimizer.state[replica.touched]
         assert kept["step"] == expected["step"] == STEPS
         for key, numbers in state.items():
             assert kept[key].to_local().numel() == SHARES[rank] * numbers
-            assert whole(kept[key]).equal(expected[key]), key
+            assert gather_shards(kept[key]).equal(expected[key]), key
     torch.distributed.destroy_process_group()
 
 

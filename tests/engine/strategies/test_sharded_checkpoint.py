@@ -14,7 +14,7 @@ from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError
-from engine.distributed.optimizer_names import named_optimizer_state, numbered
+from engine.distributed.optimizer_names import named_optimizer_state, number_parameters
 from engine.distributed.shard_files import load_tensors
 from engine.distributed.shard_index import CorruptIndexError
 from engine.distributed.sharded_state import GROUPS, read_shards
@@ -215,7 +215,7 @@ def test_optimizer_state_of_fewer_parameters_is_refused(strategy, monkeypatch, t
     saved = content(1) | {"state_dict": model.state_dict(), "global_step": 1}
     path, expected = tmp_path / "last.ckpt", "it lacks the optimizer state of bias, which this config trains"
     if kind == "file":
-        torch.save(saved | {"optimizer_states": [numbered(named)]}, path)
+        torch.save(saved | {"optimizer_states": [number_parameters(named)]}, path)
         expected = r"param_groups of \[1\] parameters, expected \[2\]"
     else:
         groups = {GROUPS: [named["param_groups"]]} if kind == "shards" else {}

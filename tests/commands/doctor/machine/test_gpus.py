@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from commands.doctor.launch_plan import Plan, planned
+from commands.doctor.launch_plan import Plan, plan_launch
 from commands.doctor.machine.gpus import check_gpus, visible_gpus
 from commands.doctor.machine.nvidia_smi import query_driver
 from commands.doctor.machine.versions import check_torch
@@ -108,7 +108,7 @@ def test_gpus_of_different_kinds_broken_memory_and_parts(nvidia_smi):
 def test_auto_starts_a_rank_for_each_gpu(nvidia_smi, tmp_path):
     nvidia_smi([card(index) for index in range(os.cpu_count() + 1)])
     (tmp_path / "gpu.yaml").write_text("trainer: {devices: auto}\n")
-    plan = planned(["--config", str(tmp_path / "gpu.yaml")], {})
+    plan = plan_launch(["--config", str(tmp_path / "gpu.yaml")], {})
 
     def cores(plan, environ):
         (check,) = (check for check in machine_checks(plan, environ) if check.name == "cores")

@@ -17,7 +17,7 @@ from commands.doctor.network.merge_findings import merge_findings
 from commands.doctor.network.multi_process_checks import MultiProcessDoctor
 from commands.doctor.network.reachability import Listener, gloo_address, reach_findings, unreachable
 from commands.doctor.network.rendezvous import HeartbeatStore, StoreError
-from commands.doctor.network.version_consistency import code_finding, package_finding, source_files, whole_hash
+from commands.doctor.network.version_consistency import code_finding, combined_hash, package_finding, source_files
 from commands.launch.launched_processes import Rendezvous
 from engine.system.installation import PROJECT
 from tests.conftest import REPOSITORY
@@ -87,10 +87,10 @@ def test_one_changed_file_of_a_copy_is_named(tmp_path):
     copied = ("engine", "train.py", "configs")
     here = {name: digest for name, digest in source_files().items() if name.startswith(copied)}
     there = source_files(tmp_path)
-    assert there == here and whole_hash(there) == whole_hash(here)
+    assert there == here and combined_hash(there) == combined_hash(here)
     (tmp_path / "engine/distributed/step_counters.py").write_text("# changed\n")
     there = source_files(tmp_path)
-    hashes = {"rank 0 on a": whole_hash(here), "rank 1 on b": whole_hash(there)}
+    hashes = {"rank 0 on a": combined_hash(here), "rank 1 on b": combined_hash(there)}
     commits = {"rank 0 on a": "0123456789ab", "rank 1 on b": ""}
     finding = code_finding(hashes, commits, {"rank 0 on a": here, "rank 1 on b": there})
     assert finding.status == "fail"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands.doctor.config_checks import config_checks
-from commands.doctor.launch_plan import planned
+from commands.doctor.launch_plan import plan_launch
 from commands.doctor.training import first_step
 from tests.commands.doctor import broken_models
 from tests.conftest import REPOSITORY
@@ -105,7 +105,7 @@ def test_nothing_is_left_of_a_step_that_is_not_waited_for(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     arguments = [*TINY, *broken("Endless")]
-    checks = {check.name: check for check in config_checks(arguments, planned(arguments, {}), {}, Path("runs"))}
+    checks = {check.name: check for check in config_checks(arguments, plan_launch(arguments, {}), {}, Path("runs"))}
     trial = checks["micro batch"]
     thread = threading.Thread(target=lambda: [list(check.examine()) for check in checks.values()], daemon=True)
     thread.start()
