@@ -49,7 +49,7 @@ def test_a_part_alone_as_a_file(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a process imports all of Lightning and transformers anew
 def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
-    """The training is the Trainer's, the compiled step the family's. Lightning itself looks whether rich is installed."""
+    """The training imports Lightning, which looks itself whether rich is installed."""
     of_the_project = ("training", "compiled_step")  # the Trainer's, and the family's
     named = [f"benchmarks.device.{part}" for part in gpu.PARTS if part not in of_the_project]
     named += ["benchmarks.gpu", "benchmarks.device.tables", "benchmarks.device.machine"]
