@@ -204,23 +204,21 @@ class Watchdog(Callback):
         if isinstance(exception, (CollectiveError, SystemExit)):
             monitor.leave(timeout=2 * GRACE)  # all ranks end with the same error
             return
-        code = ExitCode.USER_ERROR if isinstance(exception, BadBatchError) else ExitCode.FAILED
+        is_refused = monitor.phase.startswith((PREPARING, "start-up", "sanity check")) and is_user_error(exception)
+        # The report carries the code to the other ranks, so that all of them exit alike.
+        code = ExitCode.USER_ERROR if is_refused or isinstance(exception, BadBatchError) else ExitCode.FAILED
         first = monitor.resolve_first_failure(exception, code)
-        if monitor.phase.startswith((PREPARING, "start-up", "sanity check")) and is_user_error(exception):
-            exit_code, is_reported = int(ExitCode.USER_ERROR), first.rank != monitor.rank
-            if not is_reported:
-                log.error("%s", exception, extra=HIDDEN_ON_CONSOLE | event("run_failed", error=first.text))
-                vars(exception)["is_logged"] = True
-        else:
-            exit_code, is_reported = first.exit_code, True
-            if first.rank == monitor.rank and not isinstance(exception, KeyboardInterrupt):
-                advice = memory_advice(trainer, exception)  # replaces the traceback, which is in faults/
-                message = f"{first.text}{monitor.oom_note()}" + (f"\n{advice}" if advice else "")
-                is_explained = bool(advice) or is_full_disk(exception) or code == ExitCode.USER_ERROR
-                failed = event("out_of_memory" if advice else "run_failed", error=first.text)
-                log.error("%s", message, exc_info=None if is_explained else exception, extra=failed)
-        if is_reported:
-            vars(exception)["exit_code"] = exit_code  # read by commands.cli.error_reporting
+        if is_refused and first.rank == monitor.rank:
+            log.error("%s", exception, extra=HIDDEN_ON_CONSOLE | event("run_failed", error=first.text))
+            vars(exception)["is_logged"] = True
+            return
+        if first.rank == monitor.rank and not isinstance(exception, KeyboardInterrupt):
+            advice = memory_advice(trainer, exception)  # replaces the traceback, which is in faults/
+            message = f"{first.text}{monitor.oom_note()}" + (f"\n{advice}" if advice else "")
+            is_explained = bool(advice) or is_full_disk(exception) or code == ExitCode.USER_ERROR
+            failed = event("out_of_memory" if advice else "run_failed", error=first.text)
+            log.error("%s", message, exc_info=None if is_explained else exception, extra=failed)
+        vars(exception)["exit_code"] = first.exit_code  # read by commands.cli.error_reporting
 
     @override
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

@@ -88,7 +88,7 @@ class PredictionWriter(BasePredictionWriter):
         if target.exists():
             when = datetime.fromtimestamp(target.stat().st_mtime).astimezone().isoformat(" ", "seconds")
             log.warning("replacing %s, the predictions of %s", target, when)
-        # At once: a kill during the merge leaves the old file, or the parts.
+        # Atomically: a kill before this line leaves the old predictions and all parts.
         new.replace(target)
         for part in parts:
             part.unlink()

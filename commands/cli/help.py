@@ -1,4 +1,4 @@
-"""Prints the overview of the commands, `python train.py --help`, without the imports, which take seconds."""
+"""Prints the overview of the commands and refuses unknown ones, without the imports, which take seconds."""
 
 import sys
 from difflib import get_close_matches

@@ -211,6 +211,10 @@ def _check_database(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, timeout=_WAIT)) as connection:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:  # locked, or not to be opened: the file may be whole
+        raise ValueError(
+            f"{path} cannot be read: {error}\nIs another program using it? Are you allowed to read and write it?"
+        ) from error
     except sqlite3.Error as error:
         found = str(error)
     if found != "ok":

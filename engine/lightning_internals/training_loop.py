@@ -111,8 +111,8 @@ def request_validation(trainer: Trainer) -> None:
 def mark_validation_pending(trainer: Trainer) -> None:
     """Make a checkpoint saved now contain a validation of which no batch is done, so that a resumed run repeats it.
 
-    Lightning resumes a validation in which a batch is started and not processed, which its own counters alone tell. The
-    finished batches must not count, because a checkpoint does not have the metrics over them.
+    Lightning resumes a validation in which a batch is started and not processed, which only its private counters show.
+    The finished batches must not count, because a checkpoint does not have the metrics over them.
     """
     progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
     progress.reset()
@@ -127,7 +127,7 @@ def clear_pending_validation(trainer: Trainer) -> None:
 
 
 def micro_batch_index(trainer: Trainer) -> int:
-    """Return the index in its epoch of the micro-batch that is being trained, for functions that no hook calls."""
+    """Return the index, within the epoch, of the current micro-batch. Hooks receive it as `batch_idx`."""
     return trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1  # `ready` counts it already
 
 
@@ -137,7 +137,7 @@ def micro_batches_begun(trainer: Trainer) -> int:
 
 
 def micro_batches_processed(trainer: Trainer) -> int:
-    """Return the number of micro-batches of this epoch whose `training_step` and optimizer step are done."""
+    """Return the number of micro-batches of this epoch that are processed, with the optimizer step if one followed."""
     current = trainer.fit_loop.epoch_loop.batch_progress.current
     return current.processed  # type: ignore[attr-defined]  # It is a _ProcessedTracker, annotated as its base.
 

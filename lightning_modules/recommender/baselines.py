@@ -89,7 +89,7 @@ class LastItemTransition(nn.Module):
             pairs *= span
             pairs += items[first + 1]
             filled += len(first)
-        # A sort in place; equal pairs become neighbours, which `diff` counts.
+        # A sort in place; equal pairs become neighbours, whose first `diff` finds.
         keys.sort()
         distinct = np.flatnonzero(np.diff(keys, prepend=-1))
         counts = np.diff(distinct, append=len(keys))

@@ -28,7 +28,7 @@ class HeartbeatStore:
     """Store that all ranks share, with the heartbeats of this rank.
 
     Args:
-        place: address of the store, rank and world size.
+        rendezvous: address of the store, rank and world size.
         restart: identifies this start of the ranks; equal on all ranks, see `restart_id`.
         timeout: seconds to wait for all ranks.
 

@@ -85,7 +85,6 @@ def _without_settings(database):
 DAMAGES = {
     "file is not a database": lambda database: database.write_bytes(b"garbage" * 99),
     "database disk image is malformed": _cut,
-    "unable to open database file": lambda database: (database.unlink(), database.mkdir()),
     "is no longer compatible with the table schema": _of_another_version,
     "its settings are 5": _without_settings,
 }
@@ -102,6 +101,13 @@ def test_a_corrupt_database_is_named_with_its_reason(tmp_path):
         damage(folder / "study.db")
         with pytest.raises(ValueError, match=f"study.db: found no study of a sweep: .*{reason}.*\\nRestore the file"):
             open_study(Command(tmp_path / "s.yaml", folder, ["--config", "x.yaml"]), settings)
+
+
+def test_a_database_that_cannot_be_opened_may_be_whole(tmp_path):
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    (tmp_path / "study.db").mkdir()
+    with pytest.raises(ValueError, match="study.db cannot be read: unable to open database file\nIs another program"):
+        open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), read_sweep(tmp_path / "s.yaml"))
 
 
 def test_a_best_checkpoint_of_another_metric_is_reported(tmp_path):

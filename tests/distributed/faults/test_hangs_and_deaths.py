@@ -48,6 +48,15 @@ def test_an_exception_on_one_process(team):
     assert_next_start_finishes(team)
 
 
+def test_wrong_input_of_one_process_at_the_start(team):
+    """The process that read it and the others exit with the same code, by which a launcher does not restart them."""
+    run = team(*FIT, "--trainer.callbacks+=tests.support.faults.step_faults.RefuseAtStart",
+               "--trainer.callbacks.process", "1", name="a")  # fmt: skip
+    assert run.end(90) == [2, 2], run.output
+    assert "refused on process 1" in run.logs[1] and "Traceback" not in run.logs[1]
+    assert "rank 1 failed" in run.logs[0] and "refused on process 1" in run.logs[0]
+
+
 @pytest.mark.slow
 def test_an_exception_while_the_others_are_connected_and_wait(team):
     """Plain: with a checkpoint on exceptions the failed process waits in its barrier, the others in their all-reduce,

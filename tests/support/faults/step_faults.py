@@ -84,6 +84,17 @@ class RaiseAt(At):
         raise RuntimeError(f"injected on process {self.process}")
 
 
+class RefuseAtStart(Callback):
+    """The process refuses to start, as if its input were wrong."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.global_rank == self.process:
+            raise ValueError(f"refused on process {self.process}")
+
+
 class HangAt(At):
     """The main thread hangs."""
 
