@@ -1,6 +1,7 @@
 """Packages are small and documented, and imports between modules and between packages have no cycle."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -133,3 +134,13 @@ def test_the_rules_find_what_they_forbid(tmp_path, monkeypatch):
 
 def test_parts_are_those_of_the_architecture():
     assert {*PARTS, "train.py"} == {*test_architecture.GROUND}
+
+
+@pytest.mark.parametrize("package", ["checkpointing", "data", "distributed", "health", "optim", "system", "telemetry"])
+def test_packages_of_the_engine_state_what_they_import(package):
+    folder = REPOSITORY / "engine" / package
+    stated = set(
+        re.findall(r"`(engine\.\w+)`", ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "")
+    )
+    names = {name for path in folder.glob("*.py") for name in imported(path) if name.startswith("engine.")}
+    assert {".".join(name.split(".")[:2]) for name in names} - {f"engine.{package}"} == stated

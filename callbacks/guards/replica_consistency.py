@@ -54,7 +54,7 @@ def compare_replicas(trainer: Trainer, pl_module: LightningModule) -> None:
         CollectiveError: replicas differ; names the first parameter that differs, and groups the ranks by its value.
     """
     trained = [(name, parameter) for name, parameter in pl_module.named_parameters() if is_trained(parameter)]
-    # Hashes and not weights: an all-gather of all weights would cost as much as a step.
+    # Hashes and not weights: an all-gather of all weights would send every weight over the network.
     own = torch.stack([hash_tensor(parameter) for _, parameter in trained])
     # [world size, parameters]; one transfer to the host for all hashes
     of_ranks = all_gather_tensor(own).cpu()

@@ -1,4 +1,5 @@
 """Turns samples into the batches of each rank: batch plan, samplers, streams, loaders, workers and bad samples.
 
-Imports `engine.system`, `engine.determinism`, `engine.distributed`, `engine.health` and `engine.telemetry`.
+Imports `engine.system`, `engine.determinism`, `engine.distributed`, `engine.health`, `engine.io`,
+`engine.lightning_internals` and `engine.telemetry`.
 """

@@ -1,4 +1,4 @@
 """Reads properties of the machine and the installation: CPUs, memory, packages, the Hugging Face Hub.
 
-Imports nothing of the project.
+Imports `engine.lightning_internals`.
 """

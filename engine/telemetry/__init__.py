@@ -1,4 +1,4 @@
 """Defines log events and their JSON lines, and keeps previews of samples.
 
-Imports `engine.determinism` and `engine.distributed`.
+Imports `engine.determinism`, `engine.distributed` and `engine.io`.
 """

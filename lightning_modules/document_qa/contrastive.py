@@ -95,5 +95,5 @@ def _cross_entropy(scores: Tensor, positives: Tensor, targets: Tensor) -> Tensor
     # Out of place, as `answers` is used again for the symmetric term.
     positives = positives.index_put((rows, targets), torch.zeros_like(targets, dtype=torch.bool))
     candidates = scores.masked_fill(positives, -torch.inf)
-    # A sum and no mean: the mean is over the global batch, which LossSum knows.
+    # A sum and not a mean: the mean is over the global batch, which LossSum knows.
     return (candidates.logsumexp(dim=1) - scores[rows, targets]).sum()

@@ -32,7 +32,7 @@ def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
     scores = as_blocks(scores)
     if isinstance(scores, ShardedScores):
         return scores.count_ahead(target, seen) * (target > 0)
-    # The target's score comes from the same product as those it is compared with: rounding cannot turn a tie.
+    # The target's score comes from the same product as those it is compared with: rounding cannot break a tie.
     return count_ahead(scores, scores.of_items(target[:, None]), target, seen) * (target > 0)
 
 

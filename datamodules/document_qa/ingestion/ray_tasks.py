@@ -87,7 +87,7 @@ def _attempt(
 
 
 def _task_limit(ray: Any, settings: IngestionSettings) -> int:
-    """Return the most unfinished tasks: two per CPU, so that none waits for this process; CPUs may join later."""
+    """Return the largest number of unfinished tasks: two per CPU, so none waits for this process. CPUs may join."""
     return settings.workers or max(2, 2 * int(ray.cluster_resources().get("CPU", 0)))
 
 

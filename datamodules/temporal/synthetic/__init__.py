@@ -1,1 +1,5 @@
-"""Synthetic series and questions about them. Imports text and channels."""
+"""Generates series and questions about them.
+
+Imports `datamodules.temporal.text`, `datamodules.temporal.channels`, `datamodules.multimodal.synthetic_split` and
+`engine.determinism`.
+"""

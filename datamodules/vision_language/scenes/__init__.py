@@ -1,1 +1,4 @@
-"""Rendered scenes with questions and captions. Imports engine.determinism and chat_file."""
+"""Renders scenes with questions and captions.
+
+Imports `datamodules.vision_language.chat_file`, `datamodules.multimodal.synthetic_split` and `engine.determinism`.
+"""

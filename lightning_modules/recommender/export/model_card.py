@@ -34,7 +34,7 @@ _INPUTS = {
     "time_scale": "int64 [batch]: the smallest gap in seconds between two events of the whole history that is not 0; "
     "1 if there is none",
     "at": "int64 [batch]: seconds of the request, not before the last event",
-    "event_codes": "int64 [batch, length, columns]: categories of the events, by their places from 1 in the lists of "
+    "event_codes": "int64 [batch, length, columns]: categories of the events, by their numbers from 1 in the lists of "
     "`event_features` in config.json; 0 where unknown, missing or filled",
     "event_numbers": "float32 [batch, length, columns]: numbers of the events, as (x - mean) / deviation by "
     "`event_features` in config.json, limited to -5 and 5; NaN where missing or filled",

@@ -130,7 +130,7 @@ class ExportedRecommender:
     def _coded(
         self, features: Values | None, rows: Sequence[int], events: int
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return the features of the events in some rows of a history; None if the model reads none."""
+        """Return the features of the events of some events of a history; None if the model reads none."""
         if self._event_features is not None:
             return encode_events(self._event_features, features, rows, events)
         if features:

@@ -59,7 +59,7 @@ class NextItemScores:
 
     def _sharded(self, history: History, table: Tensor) -> ShardedDotProductScores:
         # Distinct items only: each row is fetched from the rank that has it.
-        items = torch.cat([history.items.new_zeros(1), history.items.flatten()])  # place 0 is padding
+        items = torch.cat([history.items.new_zeros(1), history.items.flatten()])  # index 0 is padding
         items, numbers = torch.unique(items, return_inverse=True)
         encoder = partial(self.encoder, item_vectors=look_up(table, items))
         states = encode_last_position(encoder, history._replace(items=numbers[1:].view_as(history.items)))

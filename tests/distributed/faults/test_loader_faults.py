@@ -29,7 +29,8 @@ def data(**settings):
         ("raise", 0, "injected at sample 21"),
         slow("raise", 2, "injected at sample 21"),
         slow("exit", 2, "exited unexpectedly with exit code 3"),
-        ("kill", 2, "killed by signal: Killed"),
+        # Torch names the signal, unless it finds the worker dead before the signal of its death has come.
+        ("kill", 2, "killed by signal: Killed|exited unexpectedly"),
     ],
 )
 def test_a_sample_that_fails_to_load_is_named(team, fault, workers, messages, stream):
@@ -43,4 +44,4 @@ def test_a_sample_that_fails_to_load_is_named(team, fault, workers, messages, st
     names = rf"positions [^)]*\b{place}\b" if stream else rf"samples [^)]*\b{SAMPLE}\b"
     loader = run.logs[place % 2]  # shares are strided
     assert re.search(rf"loading.* global batch {place // 8} of epoch 0 \({names}", loader), run.output
-    assert messages in loader, run.output
+    assert re.search(messages, loader), run.output
