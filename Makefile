@@ -54,7 +54,7 @@ test: $(DEVELOPMENT) ## run the fast tier of the tests (about 8 minutes on 2 idl
 	@sh tests/system_packages.sh
 	$(PYTEST) -m "not slow" $(BY_FILE) $(WORKERS)
 
-test-slow: $(DEVELOPMENT) ## run the other tests (25 to 35 minutes on 2 cores)
+test-slow: $(DEVELOPMENT) ## run the other tests (about 25 minutes on 2 cores)
 	@sh tests/system_packages.sh
 	$(PYTEST) -m slow $(BY_FILE) $(SLOW_WORKERS)
 
