@@ -132,8 +132,8 @@ LOSSES_AND_METRICS = (
         "ties-for-the-model",
         "An item with the target's score ranks behind it, so a model that scores all alike ranks first.",
         "lightning_modules/recommender/item_scores.py",
-        "ahead = ~(block.scores < of_target)",
-        "ahead = block.scores > of_target",
+        "ahead = ~(block.scores < target_scores)",
+        "ahead = block.scores > target_scores",
         ("tests/lightning_modules/recommender/test_metrics.py",),
     ),
     Bug(
@@ -178,8 +178,8 @@ DATA = (
         "mixture-without-the-epoch",
         "Of a source with a weight below 1 every epoch takes the same part.",
         "datamodules/vision_language/mixture.py",
-        "at = (epoch * self.samples + place) % self.rows",
-        "at = place % self.rows",
+        "at = (epoch * self.samples + index) % self.rows",
+        "at = index % self.rows",
         ("tests/datamodules/vision_language/test_mixture.py",),
     ),
     Bug(

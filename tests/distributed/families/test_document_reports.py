@@ -27,14 +27,14 @@ def test_reports_are_the_same_on_any_number_of_processes(lockstep, team, tmp_pat
             answering = team(command, *options, name="run", processes=processes)
             assert answering.end(120) == [0] * processes, answering.output
             assert answering.survivors == []
-        logged = tested(folder)
+        logged = metrics_of_test(folder)
         adds_up(folder, logged)
         written.append((logged, {name: (folder / name).read_bytes() for name in REPORTS}))
     assert written[0] == written[1]
     assert "test/loss" in written[0][0] and written[0][1]["predictions.jsonl"].count(b"\n") == 10
 
 
-def tested(folder):
+def metrics_of_test(folder):
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return {name: value for line in lines for name, value in line.items() if name.startswith("test/")}
 
