@@ -25,7 +25,7 @@ from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
 from engine.distributed.data_rank import DataRank, data_rank, tensor_parallel_size
 from engine.family_hooks import FamilyDataHooks
-from engine.lightning_internals.training_loop import micro_batch_index, micro_batches_begun
+from engine.lightning_internals.training_loop import micro_batch_index, micro_batches_started
 from engine.number_check import check_numbers
 from engine.system.cpu_count import check_for_cores
 
@@ -138,7 +138,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             same_epoch=self.same_epoch,
             sample_costs=getattr(data, "sample_costs", None),
             blocks=getattr(data, "blocks", lambda epoch: None),
-            trained=None if self.trainer is None else partial(micro_batches_begun, self.trainer),
+            trained=None if self.trainer is None else partial(micro_batches_started, self.trainer),
         )
         loader = self._loader_factory.train_loader(data, self._order)
         self._loaders.append(loader)  # for on_exception

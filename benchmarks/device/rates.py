@@ -27,7 +27,7 @@ def rate_rows(sides: list[Side], amount: int, flops: int, setting: Setting, abse
     """
     if not sides:
         return []
-    # Measured apart from the time, as reading the peak waits for the device.
+    # Measured separately from the time, because reading the peak waits for the device.
     memory = {side.name: memory_of(side.work, setting.device) for side in sides}
     turns = take_turns({side.name: side.work for side in sides}, setting.device, setting.repeats)
     first, rows = turns[sides[0].name], []

@@ -78,7 +78,7 @@ def _batches(number: int, length: int, batch_size: int, num_items: int, negative
 
 
 def _work(step: Callable[[tuple[TrainBatch]], float], batches: list[tuple[TrainBatch]], steps: int = 1) -> Work:
-    # Outside of `work`, so that the next turn goes on with the next batches.
+    # Outside of `work`, so that the next turn continues with the next batches.
     draws = cycle(batches)
 
     def work() -> Done:

@@ -111,7 +111,7 @@ def _rates(data: Any, workers: int) -> tuple[float, float | None]:
     began, used = time.perf_counter(), time.process_time()
     count = sum(1 for _ in batches) * _BATCH
     wall, core = time.perf_counter() - began, time.process_time() - used
-    # With workers, the CPU time of this process would leave out theirs.
+    # With workers, the CPU time of this process does not include theirs.
     return count / wall, None if workers else count / core
 
 

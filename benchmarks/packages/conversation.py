@@ -40,7 +40,7 @@ class Driver:
     def __init__(self, command: Command, settings: dict[str, Any], folder: Path) -> None:
         self.command, self._output = command, folder / "output.txt"
         with self._output.open("w") as output:
-            # Output goes to a file: a pipe that nobody reads would block a package that prints much.
+            # Output goes to a file: a pipe that no process reads would block a package that prints much.
             self._process = subprocess.Popen(
                 [str(command.python), str(command.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=output, cwd=folder, env=command.variables, text=True, start_new_session=True,

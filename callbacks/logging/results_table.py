@@ -57,7 +57,7 @@ class ResultsTable(Callback):
             return
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
         self.baselines.update({key: value for key, value in metrics.items() if "/baseline/" in key})
-        # Baselines are evaluated once in a run, so their metrics are kept apart from the best evaluation's.
+        # Baselines are evaluated once in a run, so their metrics are stored separately from the best evaluation's.
         own = {key: value for key, value in metrics.items() if "/baseline/" not in key}
         if self._is_best(trainer, own):
             self.best = own

@@ -28,7 +28,7 @@ _WAIT = 120.0  # seconds for another worker's transaction
 
 
 class OtherSettingsError(ValueError):
-    """The study was begun with other settings.
+    """The study was started with other settings.
 
     Args:
         message: the setting, what it is and what it was.
@@ -68,7 +68,7 @@ class SweepStudy:
         identity: {name: value} of everything that the values of the trials depend on, recorded when the study begins.
 
     Raises:
-        OtherSettingsError: the study in the folder was begun with others.
+        OtherSettingsError: the study in the folder was started with others.
         ValueError: study.db is corrupt, or another version of Optuna has written it.
     """
 
@@ -102,7 +102,7 @@ class SweepStudy:
             yield
 
     def claim(self) -> Claim | None:
-        """Return the next trial, which a killed worker may have begun; None if the study is complete."""
+        """Return the next trial, which a killed worker may have started; None if the study is complete."""
         with self.locked():
             trials = self.trials()
             for trial in trials:
@@ -175,18 +175,18 @@ class SweepStudy:
         return self._storage.get_trial_id_from_study_id_trial_number(study, number)
 
     def _check_identity(self, identity: Mapping[str, str]) -> None:
-        begun = self._study.user_attrs.get(_IDENTITY)
-        if begun is None:
+        original = self._study.user_attrs.get(_IDENTITY)
+        if original is None:
             self._study.set_user_attr(_IDENTITY, dict(identity))
             return
-        if not isinstance(begun, dict):
-            raise _no_study(self._folder / DATABASE, f"its settings are {str(begun)[:100]}")
-        for what in {**begun, **identity}:
-            if begun.get(what) != identity.get(what):
-                was, now = (str(found.get(what, "absent"))[:200] for found in (begun, identity))
+        if not isinstance(original, dict):
+            raise _no_study(self._folder / DATABASE, f"its settings are {str(original)[:100]}")
+        for what in {**original, **identity}:
+            if original.get(what) != identity.get(what):
+                was, now = (str(found.get(what, "absent"))[:200] for found in (original, identity))
                 raise OtherSettingsError(
                     f"{self._folder} is a study with other settings: {what}: found {now}, expected {was}\n"
-                    "Restore it, or begin another study with --run_name NAME",
+                    "Restore it, or start another study with --run_name NAME",
                     what,
                 )
 
@@ -224,7 +224,7 @@ def _check_database(path: Path) -> None:
 def _no_study(path: Path, found: str) -> ValueError:
     return ValueError(
         f"{path}: found no study of a sweep: {' '.join(found.split())[:300]}\n"
-        "Restore the file, or begin another study with --run_name NAME"
+        "Restore the file, or start another study with --run_name NAME"
     )
 
 

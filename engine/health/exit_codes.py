@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     USER_ERROR = 2
     """The config, the command line or the data are wrong. argparse uses this code as well.
 
-    The run was refused, or ended at a bad sample in any step, at which a restart would end again.
+    The run was refused, or it stopped at a bad sample during a step. A restart would stop at the same sample.
     """
 
     SIGINT = 130

@@ -131,8 +131,8 @@ def micro_batch_index(trainer: Trainer) -> int:
     return trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1  # `ready` counts it already
 
 
-def micro_batches_begun(trainer: Trainer) -> int:
-    """Return the number of micro-batches that training has begun since the first step of the run, over resumptions."""
+def micro_batches_started(trainer: Trainer) -> int:
+    """Return the number of micro-batches that the run has started since its first step, resumed parts included."""
     return trainer.fit_loop.epoch_loop.batch_progress.total.ready
 
 

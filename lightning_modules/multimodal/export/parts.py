@@ -154,7 +154,7 @@ def _write_language_model(language_model: LanguageModel, folder: Path, end_of_tu
     if trainable == "last_n_layers":
         # transformers reads all weights in one format.
         network.to(language_model.precision.trained)  # type: ignore[arg-type]  # Its decorator hides `self`.
-    # A base model's generation config ends at its end of document, which a chat never writes.
+    # A base model's generation config stops at the end-of-document token, which a chat never writes.
     network.generation_config.eos_token_id = end_of_turn
     network.save_pretrained(str(folder))
 

@@ -53,7 +53,7 @@ class CompiledTrainingLoss(TrainingLoss):
         keys = self._mask_keys([whole], step)[0]
         if not self._is_prepared:
             self._prepare(whole, keys)
-        # Tells CUDA graphs that results of the step before are no longer needed.
+        # Marks a new step: CUDA graphs may then overwrite the results of the step before.
         if whole.users.is_cuda:
             torch.compiler.cudagraph_mark_step_begin()
         with whole_graphs():

@@ -94,9 +94,11 @@ def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(says, capsys
     assert {case.get("name"): case[0].get("message") for case in suite if len(case)}["training"] == "no loader"
 
 
-def test_all_well_ends_with_0(says):
+def test_all_well_ends_without_a_failure(says, capsys):
     says(ceilings=[[Check("product", 1e-7, 1e-5)]])
-    gpu.main([*TINY, "--only", "ceilings"])
+    gpu.main([*TINY, "--only", "ceilings"])  # a failure raises SystemExit
+    output = capsys.readouterr().out
+    assert "product" in output and "FAILED" not in output
 
 
 def test_without_a_gpu_nothing_is_measured(monkeypatch, capsys):

@@ -92,5 +92,5 @@ def in_shards(rank, rendezvous):
 
 @pytest.mark.slow
 @pytest.mark.distributed
-def test_three_ranks_train_a_divided_table_as_replicas_to_the_bit(tmp_path):
+def test_three_ranks_train_a_sharded_table_as_replicas_to_the_bit(tmp_path):
     torch.multiprocessing.spawn(in_shards, (str(tmp_path / "rendezvous"),), nprocs=RANKS)

@@ -62,7 +62,7 @@ def test_micro_batches_are_counted_from_the_epoch_and_from_the_first_step():
         return (
             internals.micro_batch_index(run),
             internals.micro_batches_processed(run),
-            internals.micro_batches_begun(run),
+            internals.micro_batches_started(run),
         )
 
     found = answers(ask, batches=2, max_epochs=2)
