@@ -7,7 +7,7 @@ import os
 from torch.distributed import DistNetworkError, DistStoreError
 
 from commands.launch.launched_processes import exit_code_for_rank
-from engine.distributed.errors import CollectiveError, is_full_disk, is_user_error
+from engine.distributed.errors import CollectiveError, CollectiveInputError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.lightning_internals.processes import process_rank
 from engine.system.extras import MissingPackages, explain_import_error
@@ -27,7 +27,8 @@ def report_error(error: Exception) -> int:
     if isinstance(error, CollectiveError):
         if process_rank() == 0:
             log.error("error: %s", error, extra=extra)
-        return exit_code_for_rank(ExitCode.FAILED, os.environ)
+        is_input = isinstance(error, CollectiveInputError)
+        return exit_code_for_rank(ExitCode.USER_ERROR if is_input else ExitCode.FAILED, os.environ)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
         log.error("(`df -h` shows which device is full; loader workers need space in shared memory, /dev/shm)")
     exit_code: int | None = getattr(error, "exit_code", None)  # by callbacks.health.watchdog

@@ -9,7 +9,7 @@ import torch
 
 from engine.data.bad_samples import SkippedSample
 from engine.distributed.collectives import all_gather_tensor
-from engine.distributed.errors import CollectiveError
+from engine.distributed.errors import CollectiveInputError
 from engine.distributed.step_counters import StepCounters
 from engine.telemetry.events import event
 
@@ -129,10 +129,10 @@ def check_skip_limit(bad: int, limit: int, where: str) -> None:
         where: part of the run, for the message, e.g. `the training`.
 
     Raises:
-        CollectiveError: the limit is exceeded. All ranks raise it, as the counts are equal.
+        CollectiveInputError: the limit is exceeded. All ranks raise it, as the counts are equal.
     """
     if bad > limit:
-        raise CollectiveError(
+        raise CollectiveInputError(
             f"{bad} samples of {where} cannot be used, but data.init_args.max_bad_samples is {limit}. They are "
             "named above, each by the rank that skipped it, and in bad_samples.jsonl: fix the data, or raise the limit"
         )

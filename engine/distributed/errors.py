@@ -13,6 +13,10 @@ class CollectiveError(RuntimeError):
     """Whether a log record of an event contains this error already."""
 
 
+class CollectiveInputError(CollectiveError):
+    """A collective error that the input causes, so that a restart would meet it again. All ranks exit with code 2."""
+
+
 class MismatchError(ValueError):
     """A checkpoint does not belong to the model or the optimizer."""
 

@@ -43,7 +43,7 @@ def test_a_bad_sample_is_skipped_on_all_ranks(lockstep, team):
 @pytest.mark.slow
 def test_one_more_than_the_limit_stops_all_at_the_same_step(team):
     run = team("fit", *OPTIONS, *data(**DATA, max_bad_samples=1, stream=True), name="a", processes=2)
-    assert run.end(120) == [1, 1], run.output
+    assert run.end(120) == [2, 2], run.output
     assert "2 samples of the training cannot be used, but data.init_args.max_bad_samples is 1" in run.output
     lines = [json.loads(line) for line in (run.folder / "bad_samples.jsonl").read_text().splitlines()]
     # In a stream a sample's number is its position, which differs in each epoch.

@@ -96,7 +96,7 @@ def test_unusable_samples_are_skipped_on_all_ranks(options, lockstep, team):
 
 def test_one_more_than_the_limit_stops_all_in_the_same_step(options, team):
     pair = team("fit", *options, *skip(3), name="a", processes=2)
-    assert pair.end(120) == [1, 1], pair.output
+    assert pair.end(120) == [2, 2], pair.output
     assert "4 samples of the training cannot be used, but data.init_args.max_bad_samples is 3" in pair.output
     drawn = steps_of(BROKEN)
     assert list(pair.series("train/bad_samples").items()) == [(step, drawn[step]) for step in (1, 2, 3)]
@@ -108,7 +108,7 @@ def test_the_limit_is_checked_at_log_steps_and_epoch_ends(options, team):
     """So that no step waits for the device: step 4 is above the limit, step 5 ends the epoch."""
     rarely = ["--trainer.log_every_n_steps", "3"]
     pair = team("fit", *options, *rarely, *skip(3), name="a", processes=2)
-    assert pair.end(120) == [1, 1], pair.output
+    assert pair.end(120) == [2, 2], pair.output
     assert "4 samples of the training cannot be used" in pair.output
     assert list(pair.series("train/bad_samples").items()) == [(3, 2.0)]
     assert pair.survivors == []
@@ -124,7 +124,7 @@ def test_samples_skipped_before_a_resume_count(options, lockstep, team):
     assert pair.series("train/bad_samples") == steps_of(BROKEN)
     fewer = [*skip(len(BROKEN) - 1), "--trainer.max_epochs", "3", "--ckpt_path", "last"]
     again = team("fit", *options, *fewer, name="a", processes=2)
-    assert again.end(120) == [1, 1], again.output
+    assert again.end(120) == [2, 2], again.output
     assert "4 samples of the training cannot be used, but data.init_args.max_bad_samples is 3" in again.output
     assert again.survivors == []
 
@@ -172,7 +172,7 @@ def test_an_evaluation_with_too_many_stops_all(options, lockstep, team, tmp_path
     write_llava(tmp_path / "test/chats.json", few)
     test = data(test=[{"path": "test/chats.json"}], on_bad_sample="skip", max_bad_samples=2)
     pair = team("test", *options, *test, "--ckpt_path", "last", name="a", processes=2)
-    assert pair.end(120) == [1, 1], pair.output
+    assert pair.end(120) == [2, 2], pair.output
     assert "3 samples of the evaluation cannot be used, but data.init_args.max_bad_samples is 2" in pair.output
     assert pair.survivors == []
 

@@ -9,7 +9,7 @@ from engine.data.errors import BadSampleError
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 from engine.data.skipped_samples import check_skip_limit, skipped_in
 from engine.data.stream import StreamBatches, StreamDataset
-from engine.distributed.errors import CollectiveError
+from engine.distributed.errors import CollectiveInputError
 
 DRAW = MicroBatchRequest(3, np.array([4, 7, 2, 9]), 5)
 
@@ -93,5 +93,7 @@ def test_batches_list_their_skipped_samples():
 def test_the_limit_is_inclusive():
     check_skip_limit(3, 3, "the training")
     check_skip_limit(0, 0, "the training")
-    with pytest.raises(CollectiveError, match="4 samples of the training cannot be used, but .*max_bad_samples is 3"):
+    with pytest.raises(
+        CollectiveInputError, match="4 samples of the training cannot be used, but .*max_bad_samples is 3"
+    ):
         check_skip_limit(4, 3, "the training")
