@@ -34,8 +34,8 @@ def dropped(monkeypatch, seed, step, batch, process, accumulation=2):
 
 def test_dropout_differs_by_seed_step_micro_batch_and_process(monkeypatch):
     """Processes that drop the same units of different samples train on less noise than one process does."""
-    places = [(0, 5, 10, 0), (1, 5, 10, 0), (0, 6, 10, 0), (0, 5, 11, 0), (0, 5, 10, 1)]
-    assert len({dropped(monkeypatch, *place) for place in places}) == len(places)
+    positions = [(0, 5, 10, 0), (1, 5, 10, 0), (0, 6, 10, 0), (0, 5, 11, 0), (0, 5, 10, 1)]
+    assert len({dropped(monkeypatch, *position) for position in positions}) == len(positions)
 
 
 def test_dropout_depends_on_nothing_else(monkeypatch):

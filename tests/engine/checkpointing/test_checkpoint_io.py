@@ -86,8 +86,8 @@ def test_damaged_is_not_loaded(plugin, tmp_path):
     plugin.save_checkpoint(content(1), path)
     plugin.finish()
     octets = bytearray(path.read_bytes())
-    for place in range(50_000, 50_040):
-        octets[place] ^= 255
+    for offset in range(50_000, 50_040):
+        octets[offset] ^= 255
     path.write_bytes(octets)
     with pytest.raises(
         CorruptCheckpointError, match=r"last.ckpt is corrupt: data/0 .*--ckpt_path last uses the newest"
@@ -268,8 +268,8 @@ def test_a_snapshot_is_a_copy():
     assert torch.equal(taken["views"][0], shared["views"][0])
     assert taken["state_dict"]["tied.weight"].data_ptr() == taken["state_dict"]["0.weight"].data_ptr(), "stored once"
     again = snapshot.copy_to_cpu(shared)
-    places = {tensor.data_ptr() for tensor in taken["state_dict"].values()}
-    assert {tensor.data_ptr() for tensor in again["state_dict"].values()} == places, "the memory is used again"
+    addresses = {tensor.data_ptr() for tensor in taken["state_dict"].values()}
+    assert {tensor.data_ptr() for tensor in again["state_dict"].values()} == addresses, "the memory is used again"
 
 
 def test_the_newest_that_is_whole(plugin, tmp_path):

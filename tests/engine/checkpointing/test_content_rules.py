@@ -83,13 +83,13 @@ def paths(content, prefix=()):
 
 def replaced(content, path, value):
     changed = copy.deepcopy(content)
-    place = changed
+    parent = changed
     for key in path[:-1]:
-        place = place[key]
+        parent = parent[key]
     if value is REMOVED:
-        del place[path[-1]]
+        del parent[path[-1]]
     else:
-        place[path[-1]] = value
+        parent[path[-1]] = value
     return changed
 
 

@@ -45,9 +45,9 @@ class Kill:
         return call
 
 
-def save(path, step, row, place=0, shift=True):
+def save(path, step, row, index=0, shift=True):
     new = write_temp(path, lambda file: torch.save({"step": step, "saved_at": float(step)}, file), verify)
-    rotate_in(new, row, place, shift)
+    rotate_in(new, row, index, shift)
 
 
 def as_folder(path, step):
@@ -62,7 +62,7 @@ def steps(row):
 
 
 def row_in(folder, keep):
-    return [folder / "checkpoints" / (f"last-{place}.ckpt" if place else "last.ckpt") for place in range(keep)]
+    return [folder / "checkpoints" / (f"last-{index}.ckpt" if index else "last.ckpt") for index in range(keep)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -107,8 +107,8 @@ def test_killed_anywhere(tmp_path_factory, keep, saves, kill, links, shift):
 @pytest.mark.parametrize("kill", range(8))
 def test_folders_killed_anywhere(tmp_path, monkeypatch, kill):
     row = row_in(tmp_path, 2)
-    for place, step in enumerate((2, 1)):
-        as_folder(row[place], step)
+    for index, step in enumerate((2, 1)):
+        as_folder(row[index], step)
     new = as_folder(row[0].with_name(".new"), 3)
     with monkeypatch.context() as patch:
         Kill(patch, kill)
@@ -123,25 +123,25 @@ def test_folders_killed_anywhere(tmp_path, monkeypatch, kill):
 def test_a_row_of_the_best(tmp_path_factory, scores, keep):
     """With insertion by score the rotation holds the best checkpoints in order."""
     folder = tmp_path_factory.mktemp("run")
-    row = [folder / (f"best-{place + 1}.ckpt" if place else "best.ckpt") for place in range(keep)]
+    row = [folder / (f"best-{index + 1}.ckpt" if index else "best.ckpt") for index in range(keep)]
     kept = []
     for score in scores:
-        place = next((place for place, other in enumerate(kept) if score > other), len(kept))
-        if place < keep:
+        index = next((index for index, other in enumerate(kept) if score > other), len(kept))
+        if index < keep:
             kept = sorted([*kept, score], reverse=True)[:keep]
-            save(row[place], score, row, place)
+            save(row[index], score, row, index)
         assert steps(row) == kept + [None] * (keep - len(kept))
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.permutations(range(5)), st.integers(0, 5))
 def test_to_the_front(tmp_path_factory, order, count):
-    folder, places = tmp_path_factory.mktemp("run"), order[:count]
-    row = [folder / f"best-{place}.ckpt" for place in range(5)]
-    for place, path in enumerate(row):
-        as_folder(path, place)
-    reorder(row, places)
-    assert [(path / "step").read_text() for path in row[:count]] == [str(place) for place in places]
+    folder, indices = tmp_path_factory.mktemp("run"), order[:count]
+    row = [folder / f"best-{index}.ckpt" for index in range(5)]
+    for index, path in enumerate(row):
+        as_folder(path, index)
+    reorder(row, indices)
+    assert [(path / "step").read_text() for path in row[:count]] == [str(index) for index in indices]
     assert not list(folder.glob(".*"))
 
 

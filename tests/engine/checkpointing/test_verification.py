@@ -30,15 +30,15 @@ def test_every_byte_that_counts(path):
     whole = path.read_bytes()
     verify(path)
     unnoticed = 0
-    for place in range(len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+    for offset in range(len(whole)):
+        path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 0xFF]) + whole[offset + 1 :])
         try:
             verify(path)
         except CorruptCheckpointError as error:
             assert str(path) in str(error)
             continue
         loaded = torch.load(path, weights_only=True)
-        assert torch.equal(loaded["weight"], CONTENT["weight"]) and loaded["steps"] == [1, 2, 3], place
+        assert torch.equal(loaded["weight"], CONTENT["weight"]) and loaded["steps"] == [1, 2, 3], offset
         unnoticed += 1
     assert unnoticed < len(whole) / 2
 
@@ -142,13 +142,13 @@ def test_a_manifest(tmp_path, messages, caplog):
         verify(folder)
 
 
-@pytest.mark.parametrize("place", [0, 3, 4, 9])
-def test_a_manifest_covers_every_chunk_of_a_file(tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("offset", [0, 3, 4, 9])
+def test_a_manifest_covers_every_chunk_of_a_file(tmp_path, monkeypatch, offset):
     monkeypatch.setattr(file_hash, "_CHUNK", 4)  # 1 MiB, so only large shards have several
     content = bytearray(b"0123456789")
     (tmp_path / "shard").write_bytes(content)
     write_manifest(tmp_path)
     assert find_corruption(tmp_path) is None
-    content[place] ^= 1
+    content[offset] ^= 1
     (tmp_path / "shard").write_bytes(content)
     assert find_corruption(tmp_path) == "shard has changed since it was saved"

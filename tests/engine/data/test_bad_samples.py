@@ -74,7 +74,7 @@ class Records(StreamDataset):
     def batch(self, epoch, positions, records):
         if 5 in records and positions.tolist() != [PADDING_INDEX]:
             raise BadSampleError("record 5")
-        return [record for place, record in zip(positions.tolist(), records, strict=True) if place != PADDING_INDEX]
+        return [record for row, record in zip(positions.tolist(), records, strict=True) if row != PADDING_INDEX]
 
 
 @pytest.mark.parametrize(("positions", "kept"), [([4, 5, 6, 7], [4, 6, 7]), ([5], [])])

@@ -49,8 +49,8 @@ def loaded(batches):
 
 @pytest.mark.parametrize("start", ["fork", slow("forkserver"), slow("spawn")])
 def test_the_sample_of_a_killed_worker_is_named(start):
-    place = r"loading evaluation batch 2 of epoch 0 \(samples 6, 7, 8\), at sample 7"
-    with pytest.raises(LoadingError, match=place + r" failed: .*worker .*(exited unexpectedly|[Kk]illed)"):
+    location = r"loading evaluation batch 2 of epoch 0 \(samples 6, 7, 8\), at sample 7"
+    with pytest.raises(LoadingError, match=location + r" failed: .*worker .*(exited unexpectedly|[Kk]illed)"):
         loaded(Data(OneByOne("kill", 7), num_workers=2, worker_start=start).val_dataloader())
 
 

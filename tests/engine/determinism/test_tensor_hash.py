@@ -34,7 +34,7 @@ def reference_hash(tensor):
         signed = [word - 2**32 if word >= 2**31 else word for word in words]
         hashes = [sum(word * weight for word, weight in zip(signed, weights, strict=False)) % 2**64]
     sizes = [*tensor.shape, tensor.element_size()]
-    shape = mix(sum(size * mix(place + 1) for place, size in enumerate(sizes)) % 2**64)
+    shape = mix(sum(size * mix(dim + 1) for dim, size in enumerate(sizes)) % 2**64)
     total = (hashes[0] + shape) % 2**64
     return total - 2**64 if total >= 2**63 else total
 

@@ -117,7 +117,7 @@ def test_a_folder_that_is_not_writable_only_costs_time(large: Path) -> None:
     assert ContentHashes([large / "below a file"]).of(large) == known
 
 
-def test_the_place_of_a_source_moves_with_its_cache_and_else_is_absolute(tmp_path: Path) -> None:
+def test_the_path_of_a_source_is_relative_to_a_cache_beside_it_and_else_absolute(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "moved"):
         assert path_for_key(root / "set/a.csv", root / "set/.lockstep") == "a.csv"
         assert path_for_key(root / "data/set/a.csv", root / "data/cache") == "set/a.csv"

@@ -26,8 +26,8 @@ def test_samples_find_a_change_of_their_blocks(
     path.write_bytes(bytes(size))
     before = hash_samples(path, blocks, block)
     last = max(0, size - block)
-    sampled = {start + place for number in range(blocks) for start in [last * number // (blocks - 1)]
-               for place in range(block) if start + place < size}  # fmt: skip
+    sampled = {start + offset for number in range(blocks) for start in [last * number // (blocks - 1)]
+               for offset in range(block) if start + offset < size}  # fmt: skip
     assert {0, size - 1} <= sampled and (size > blocks * block or len(sampled) == size)
     changed = data.draw(st.integers(0, size - 1))
     path.write_bytes(bytes(changed) + b"\1" + bytes(size - changed - 1))

@@ -87,9 +87,9 @@ def test_the_mean_is_that_of_a_dense_gradient():
     (dense[torch.cat(micro_batches)].square().sum(1)).mean().backward()
     table, mean = make_table(), GlobalLossMean(expected_count=4)
     for items in micro_batches:
-        unique, places = items.unique(return_inverse=True)
+        unique, inverse = items.unique(return_inverse=True)
         rows = table.read(unique)
-        mean.add(LossSum(rows[places].square().sum(), len(items))).backward()
+        mean.add(LossSum(rows[inverse].square().sum(), len(items))).backward()
     table.collect_gradients()
     mean.normalize_gradients([table.touched], StepCounters())
     assert table.indices.tolist() == dense.grad.any(1).nonzero().flatten().tolist()
