@@ -43,7 +43,7 @@ def test_with_random_windows_of_long_histories(lockstep):
     [(7, "last", 5), (8, "last", 5), (10, "last", 5), (7, "best", 5), (10, "best", 5), (3, "best", 3)],
 )
 def test_log_intervals_count_from_the_first_step(lockstep, stop, kept, interval):
-    """Lightning's count of steps is one off after a resume from some places of an epoch, here of 5 steps."""
+    """Lightning's count of steps is one off after a resume from some positions of an epoch, here of 5 steps."""
     options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.log_every_n_steps", "4"]
     options += ["--trainer.val_check_interval", str(interval)]
     stopped = lockstep("fit", *options, *steps(stop), name="stopped")

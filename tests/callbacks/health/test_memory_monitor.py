@@ -22,13 +22,13 @@ def out_of_memory(lockstep, *options):
         lockstep("fit", *SHORT, *options, name="a")
 
 
-@pytest.mark.parametrize("place", ["forward", "backward"])
-def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, messages, place):
-    out_of_memory(lockstep, *memory_fault("ExhaustAt", place=place, step=1))
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, messages, phase):
+    out_of_memory(lockstep, *memory_fault("ExhaustAt", phase=phase, step=1))
     (text,) = [line for line in messages if "out of memory" in line]
     lines = text.splitlines()
     assert lines[0].startswith("rank 0 failed at step 1 (training): RuntimeError")
-    assert lines[1] == f"out of memory in the {place} pass"
+    assert lines[1] == f"out of memory in the {phase} pass"
     assert lines[2] == "batch: global batch 16 = 1 rank x 16 samples x 1 accumulation step"
     assert lines[3].startswith("current micro-batch: ") and "int64" in lines[3]
     assert lines[4].startswith("peak: ") and "GiB resident" in lines[4] and " of " in lines[4]
@@ -57,7 +57,7 @@ def test_on_a_gpu_auto_micro_batch_is_advised_unless_it_is_on(monkeypatch):
 
 
 def test_in_the_optimizers_step_a_smaller_micro_batch_would_not_help(lockstep, messages):
-    out_of_memory(lockstep, *memory_fault("ExhaustAt", place="step", step=1))
+    out_of_memory(lockstep, *memory_fault("ExhaustAt", phase="step", step=1))
     (text,) = [line for line in messages if "out of memory" in line]
     assert "out of memory in the optimizer's step" in text and "micro_batch_size" not in text
 

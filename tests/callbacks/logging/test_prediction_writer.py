@@ -86,7 +86,7 @@ def test_each_input_has_its_file_and_what_is_replaced_is_named(tmp_path, message
     assert json.loads((tmp_path / "predictions-people.jsonl").read_text()) == {"answer": 3}
 
 
-def test_a_directory_in_the_place_of_the_file_is_refused_first(tmp_path):
+def test_a_directory_at_the_path_of_the_file_is_refused_first(tmp_path):
     (tmp_path / "predictions.jsonl").mkdir()
     with pytest.raises(IsADirectoryError, match="predictions.jsonl is a directory, expected a file to replace or none"):
         predict(tmp_path, None, 0)

@@ -81,9 +81,9 @@ def test_the_pictures_are_those_of_the_samples(lockstep):
 
     run = lockstep("fit", *DIGITS, name="a")
     validation = digits(0.1).validation
-    places = {validation.name(row): row for row in range(len(validation.labels))}
+    rows = {validation.name(row): row for row in range(len(validation.labels))}
     for preview in next(iter(previews_of(run).values())):
-        row = places[preview["name"]]
+        row = rows[preview["name"]]
         picture = Image.open(io.BytesIO(base64.b64decode(preview["picture"]))).convert("L").resize((8, 8), 0)
         assert list(picture.tobytes()) == validation.pixels[row].ravel().tolist()
         assert preview["expected"] == str(validation.labels[row])

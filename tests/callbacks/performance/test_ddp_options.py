@@ -122,7 +122,7 @@ class Others:
 
 
 @pytest.mark.parametrize("sent_as", [torch.bfloat16, torch.float16])
-def test_a_mean_is_divided_first_and_keeps_its_place(monkeypatch, sent_as):
+def test_a_mean_is_divided_first_and_written_in_place(monkeypatch, sent_as):
     group = Others(1024)
     monkeypatch.setattr("torch.distributed.all_reduce", group.all_reduce)
     gradient = torch.tensor([60000.0, -1.0, 2.0**-10, 0.0])

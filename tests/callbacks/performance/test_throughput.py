@@ -184,7 +184,7 @@ def test_peaks_are_dense_and_of_the_precision(monkeypatch):
     assert peak("NVIDIA GH200 480GB", (9, 0), "bf16-mixed") == 989.4e12
     assert peak_flops(torch.device("cpu"), "bf16-mixed") is None
     names = list(module._TFLOPS)
-    assert all(before not in name for place, name in enumerate(names) for before in names[:place]), "the first counts"
+    assert all(before not in name for index, name in enumerate(names) for before in names[:index]), "the first counts"
 
 
 def test_a_peak_is_positive():

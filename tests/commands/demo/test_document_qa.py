@@ -159,11 +159,11 @@ def inflating_pdf(size):
         b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R>>",
         b"<</Filter/FlateDecode/Length %d>>stream\n%s\nendstream" % (len(content), content),
     ]
-    text, places = b"%PDF-1.4\n", []
+    text, offsets = b"%PDF-1.4\n", []
     for number, found in enumerate(objects, 1):
-        places.append(len(text))
+        offsets.append(len(text))
         text += b"%d 0 obj%sendobj\n" % (number, found)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     end = b"trailer<</Size 5/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % len(text)
     return text + b"xref\n0 5\n0000000000 65535 f \n" + table + end
 

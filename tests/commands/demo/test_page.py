@@ -40,7 +40,7 @@ def page(tmp_path):
 
 
 def drop_on(page, target, *names):
-    """Drop files on a part of the page; return whether the browser would open them in its place."""
+    """Drop files on a part of the page; return whether the browser would open them instead of it."""
     return page.run(f"""(() => {{
         const files = new DataTransfer(), target = document.querySelector("{target}");
         for (const name of {list(names)}) files.items.add(new File(["a"], name));

@@ -45,8 +45,8 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
 def test_the_points_of_an_answer_are_marked(run):
     _, demo = run
     kinds = [sample.facts.task.value for sample in demo._examples]
-    place = kinds.index("bottleneck")
-    sample, question = demo._examples[place], demo.examples()[place].values["question"]
+    index = kinds.index("bottleneck")
+    sample, question = demo._examples[index], demo.examples()[index].values["question"]
     steps = len(sample.values)
     channel, marks = demo._marks(question, sample.answer, sample.capacities, steps)
     assert channel == sample.facts.channel and [tuple(mark) for mark in marks] == [
@@ -119,7 +119,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         assert shares[0] == pytest.approx(0.5, abs=0.02) and shares[1] is None, "the keyboard's"
         middle = (sketch.points - 1) // 4
         across = middle / (sketch.points - 1)
-        assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two places of the mouse"
+        assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two positions of the mouse"
         assert shares[-1] == pytest.approx(0.5, abs=0.02) and None in shares[sketch.points // 2 :], "the finger's"
         blocks = served.answered(demo, Question({"question": asked}, {"timeline": [sent[-1]]}))
         assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text

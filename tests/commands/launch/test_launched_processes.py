@@ -70,9 +70,9 @@ def test_where_processes_of_srun_meet(monkeypatch):
 
     def port(**other):
         environ = {**job, **other}
-        place = rendezvous_from_env(environ)
-        assert environ["MASTER_PORT"] == str(place.port), "torch takes it from there"
-        return place.port
+        rendezvous = rendezvous_from_env(environ)
+        assert environ["MASTER_PORT"] == str(rendezvous.port), "torch takes it from there"
+        return rendezvous.port
 
     assert rendezvous_from_env(dict(job)) == Rendezvous(3, 4, "node7", port(), False)
     assert rendezvous_from_env({**job, "MASTER_PORT": "4", "MASTER_ADDR": "x"}) == Rendezvous(3, 4, "x", 4, False)

@@ -29,9 +29,9 @@ def test_a_long_course_keeps_mean_and_extremes(length):
     course = filled(values, 100)
     points = course.points()
     assert 50 <= len(points) <= 100
-    for place, point in enumerate(points):
-        of_it = values[place * course.width : (place + 1) * course.width]
-        steps = range(length)[place * course.width : (place + 1) * course.width]
+    for index, point in enumerate(points):
+        of_it = values[index * course.width : (index + 1) * course.width]
+        steps = range(length)[index * course.width : (index + 1) * course.width]
         assert point.mean == pytest.approx(sum(of_it) / len(of_it))
         assert (point.low, point.high) == (min(of_it), max(of_it))
         assert point.step == pytest.approx(sum(steps) / len(steps))

@@ -93,7 +93,7 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     assert (tmp_path / "page.png").stat().st_size > 20_000
 
 
-def test_every_event_has_a_place_on_the_page(show, tmp_path):
+def test_every_event_is_on_the_page(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     known = page.run("[...FAULTS, ...RESTARTS, ...Object.keys(EVENT_NAMES)].filter(Boolean)")
     assert set(known) == set(EVENTS)
@@ -264,11 +264,11 @@ def test_runs_with_next_to_nothing(show, tmp_path):
 
 def test_several_runs_are_compared_on_the_same_answers(show, tmp_path):
     folders = []
-    for place, name in enumerate("abc"):
-        run = killed_and_resumed(tmp_path / name, dropout=0.1 * place)
-        answers = [GradedAnswer(sample, ATTACK, "4", "4", float(sample < 30 * place)) for sample in range(60)]
+    for index, name in enumerate("abc"):
+        run = killed_and_resumed(tmp_path / name, dropout=0.1 * index)
+        answers = [GradedAnswer(sample, ATTACK, "4", "4", float(sample < 30 * index)) for sample in range(60)]
         write_graded_answers(run.folder, "test/accuracy", answers)
-        if place:
+        if index:
             write_energy(run.folder, Joules(3600.0, 0.0 if name == "b" else 10800.0))
         folders.append(run.folder)
     page = show(*folders)

@@ -13,7 +13,7 @@ TWO = [*TINY, "--trainer.strategy", "ddp", "--trainer.max_steps", "3", "--traine
 
 
 def test_out_of_memory_on_one_rank_ends_both_with_one_advice(team):
-    run = team("fit", *TWO, *memory_fault("ExhaustAt", place="forward", step=1, process=1), name="a", processes=2)
+    run = team("fit", *TWO, *memory_fault("ExhaustAt", phase="forward", step=1, process=1), name="a", processes=2)
     codes = run.end(240)
     assert None not in codes and 0 not in codes, (codes, run.output)
     assert run.survivors == []

@@ -17,16 +17,16 @@ TOO_MUCH = 1 << 58
 
 
 class ExhaustAt(At):
-    """`place`: forward (also in an attempt before training), backward or step."""
+    """`phase`: forward (also in an attempt before training), backward or step."""
 
-    def __init__(self, place: str, step: int, process: int = -1) -> None:
+    def __init__(self, phase: str, step: int, process: int = -1) -> None:
         super().__init__(step, process)
-        self.place = place
+        self.phase = phase
 
     def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.place == "forward":
+        if self.phase == "forward":
             change_next_loss(pl_module, lambda total: total + torch.empty(TOO_MUCH).sum())
-        elif self.place == "backward":
+        elif self.phase == "backward":
             change_next_loss(pl_module, _exhausted_backward)
         else:
             (optimizer,) = trainer.optimizers

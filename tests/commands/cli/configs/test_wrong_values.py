@@ -90,7 +90,7 @@ def test_the_wrong_values_of_every_option(parser, capsys, messages, tmp_path, mo
     earlier = {key for other in families[: families.index(family)] for key in options_of(parser, other)}
     keys, turns = [key for key in options_of(parser, family) if key not in earlier], 1 if earlier else 2
     pairs = [
-        (key, WRONG[(2 * place + turn * 3) % len(WRONG)]) for place, key in enumerate(keys) for turn in range(turns)
+        (key, WRONG[(2 * index + turn * 3) % len(WRONG)]) for index, key in enumerate(keys) for turn in range(turns)
     ]
     assert list(wrongly_answered(parser, family, pairs, capsys, messages)) == []
 
@@ -145,12 +145,12 @@ def test_a_file_without_settings(parser, tmp_path, text, found):
         parser.parse_args(["--config", str(tmp_path / "x.yaml")])
 
 
-def test_the_place_is_that_of_the_value_in_force(parser, capsys, messages, tmp_path):
+def test_the_location_is_that_of_the_value_in_force(parser, capsys, messages, tmp_path):
     (tmp_path / "x.yaml").write_text("model:\n  init_args:\n    hiden_size: 5\n")
     (tmp_path / "y.yaml").write_text("# nothing\nmodel: {init_args: {num_blocks: many}}\n")
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
-    place, advice = "x.yaml:3: model.init_args.hiden_size: there is no such setting", "did you mean hidden_size?"
-    assert place in lines[-1] and lines[-1].endswith(advice)
+    location, advice = "x.yaml:3: model.init_args.hiden_size: there is no such setting", "did you mean hidden_size?"
+    assert location in lines[-1] and lines[-1].endswith(advice)
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "y.yaml")], capsys, messages)
     assert lines[-1].endswith("y.yaml:2: model.init_args.num_blocks: Expected an int, found many")
 
@@ -159,8 +159,8 @@ def test_an_overlay_of_another_family_is_named_by_its_relative_path(parser, caps
     monkeypatch.chdir(REPOSITORY)
     overlay = "configs/overlays/qlora.yaml"
     _, lines = answer(parser, [*config_of("recommender"), "--config", overlay], capsys, messages)
-    place = overlay + ":11: model.init_args.language_model.lora.rank"
-    assert lines[-1] == f"error: {place}: there is no such setting of SequentialRecommender"
+    location = overlay + ":11: model.init_args.language_model.lora.rank"
+    assert lines[-1] == f"error: {location}: there is no such setting of SequentialRecommender"
 
 
 @pytest.mark.parametrize(

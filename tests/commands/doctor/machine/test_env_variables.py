@@ -65,7 +65,7 @@ def test_pytorch_refuses_the_reported_value():
     assert result.returncode and "must be OFF, INFO, or DETAIL" in result.stderr
 
 
-def test_a_misspelt_allocator_option_is_corrected_in_its_place():
+def test_a_misspelt_allocator_option_is_corrected_in_place():
     (finding,) = found(PYTORCH_ALLOC_CONF="max_split_size_mb:128,expandible_segments:True")
     assert finding.remedy == "export PYTORCH_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True"
 
