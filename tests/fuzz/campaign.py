@@ -57,8 +57,8 @@ def inputs(name: str, number: int, seed: int) -> Iterator[Input]:
     chosen = reader(name)
     seeds = chosen.seeds()
     yield from seeds[:number]
-    for place in range(len(seeds), number):
-        random = Random(f"{seed} {name} {place}")
+    for index in range(len(seeds), number):
+        random = Random(f"{seed} {name} {index}")
         yield chosen.mutate(random, random.choice(seeds))
 
 
@@ -66,9 +66,9 @@ def run(name: str, number: int, seed: int, kept: Path = KEPT) -> Tally:
     """Read inputs and return the counted outcomes; an input that failed is written to `kept`/READER."""
     tally, number_of_seeds = Tally(name), len(reader(name).seeds())
     with Worker(name) as worker:
-        for place, found in enumerate(inputs(name, number, seed)):
+        for index, found in enumerate(inputs(name, number, seed)):
             outcome = worker.read(found)
-            if place < number_of_seeds and outcome.kind is not OutcomeKind.RIGHT:
+            if index < number_of_seeds and outcome.kind is not OutcomeKind.RIGHT:
                 raise RuntimeError(
                     f"{name}: the seed {found.path} is valid, but {outcome.kind.value}: {outcome.detail}"
                 )

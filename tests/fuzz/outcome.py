@@ -19,13 +19,13 @@ class OutcomeKind(str, Enum):
     RIGHT = "right"
     """The rows equal the reference's rows."""
     REFUSED = "refused"
-    """An error of the user's input with a message that names file and place: exit code 2."""
+    """An error of the user's input with a message that names file and location: exit code 2."""
     TRACEBACK = "traceback"
     """Another exception, or a process that a signal ended."""
     SILENT = "silent"
     """Accepted with other rows than the reference's."""
     MESSAGE = "message"
-    """An error of the user's input whose message is too long, or does not name file and place."""
+    """An error of the user's input whose message is too long, or does not name file and location."""
     TIME = "time"
     """Too many CPU seconds, or no end."""
     MEMORY = "memory"
@@ -61,6 +61,6 @@ def classify(error: BaseException, reader: Reader, path: Path) -> tuple[OutcomeK
         problems.append(f"{len(message.splitlines())} lines, {len(message):,} characters")
     if not reader.names_file(message, path):
         problems.append("does not name the file")
-    if not reader.names_place(message.replace(str(path), ""), path.read_bytes()):
-        problems.append("does not name the place")
+    if not reader.names_location(message.replace(str(path), ""), path.read_bytes()):
+        problems.append("does not name the location")
     return (OutcomeKind.MESSAGE, f"{'; '.join(problems)}: {text[:WIDEST]}") if problems else (OutcomeKind.REFUSED, text)

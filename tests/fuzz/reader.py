@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from tests.fuzz.mutations.byte_strings import mutate_bytes
 
-PLACE = re.compile(r"\b(line|row|record|sample|byte|position|page|turn|key|column|group)s?\b|:\d+:", re.IGNORECASE)
-"""How a message names a place in a file."""
+LOCATION = re.compile(r"\b(line|row|record|sample|byte|position|page|turn|key|column|group)s?\b|:\d+:", re.IGNORECASE)
+"""How a message names a location in a file."""
 
 WHOLE = re.compile(
     r"\b(found no|no interactions|is empty|the file is|not a|is not|nothing is left|UTF-8)\b", re.IGNORECASE
@@ -93,11 +93,11 @@ class Reader(ABC):
         """Return whether a message names the file."""
         return path.name in message
 
-    def names_place(self, message: str, data: bytes) -> bool:
-        """Return whether a message names the place of the fault; a file that is empty or no file of its kind has none.
+    def names_location(self, message: str, data: bytes) -> bool:
+        """Return whether a message names where the fault is; an empty file or one of another kind has no location.
 
         Args:
             message: the message without the path of the file.
             data: the content of the file.
         """
-        return PLACE.search(message) is not None or WHOLE.search(message) is not None
+        return LOCATION.search(message) is not None or WHOLE.search(message) is not None

@@ -135,7 +135,7 @@ def _difference(found: Any, expected: Any) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    """Return the last place in the project's own files."""
+    """Return the innermost line in the project's own files."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "site-packages" not in frame.filename and "/tests/" not in frame.filename]
     frame = (own or frames)[-1]

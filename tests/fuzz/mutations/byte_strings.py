@@ -15,7 +15,7 @@ def mutate_bytes(random: Random, data: bytes) -> bytes:
     return random.choice(_MUTATIONS)(random, data)[:MOST]
 
 
-def _place(random: Random, data: bytes) -> int:
+def _offset(random: Random, data: bytes) -> int:
     return random.randrange(len(data) + 1)
 
 
@@ -27,37 +27,37 @@ def _flip(random: Random, data: bytes) -> bytes:
 
 
 def _set(random: Random, data: bytes) -> bytes:
-    at = _place(random, data)
+    at = _offset(random, data)
     return data[:at] + bytes([random.choice(_STRANGE)]) + data[at + 1 :]
 
 
 def _insert(random: Random, data: bytes) -> bytes:
-    at, length = _place(random, data), random.choice((1, 1, 2, 8, 100))
+    at, length = _offset(random, data), random.choice((1, 1, 2, 8, 100))
     return data[:at] + bytes(random.choice(_STRANGE) for _ in range(length)) + data[at:]
 
 
 def _delete(random: Random, data: bytes) -> bytes:
-    at, length = _place(random, data), random.choice((1, 1, 2, 16, 200))
+    at, length = _offset(random, data), random.choice((1, 1, 2, 16, 200))
     return data[:at] + data[at + length :]
 
 
 def _truncate(random: Random, data: bytes) -> bytes:
-    return data[: _place(random, data)]
+    return data[: _offset(random, data)]
 
 
 def _behead(random: Random, data: bytes) -> bytes:
-    return data[_place(random, data) :]
+    return data[_offset(random, data) :]
 
 
 def _splice(random: Random, data: bytes) -> bytes:
     """A part of the data once more, somewhere else."""
-    begin, end = sorted((_place(random, data), _place(random, data)))
-    at = _place(random, data)
+    begin, end = sorted((_offset(random, data), _offset(random, data)))
+    at = _offset(random, data)
     return data[:at] + data[begin:end] + data[at:]
 
 
 def _zeros(random: Random, data: bytes) -> bytes:
-    at, length = _place(random, data), random.choice((4, 64, 512, 4096))
+    at, length = _offset(random, data), random.choice((4, 64, 512, 4096))
     return data[:at] + bytes(min(length, len(data) - at)) + data[at + length :]
 
 
@@ -72,7 +72,7 @@ def _line_ends(random: Random, data: bytes) -> bytes:
 
 def _number(random: Random, data: bytes) -> bytes:
     """Another integer of 4 or 8 bytes, as lengths and offsets are stored."""
-    at, width = _place(random, data), random.choice((4, 8))
+    at, width = _offset(random, data), random.choice((4, 8))
     value = random.choice((0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 2 ** (8 * width) - 1))
     order = "little" if random.random() < 0.5 else "big"
     return data[:at] + value.to_bytes(width, "little" if order == "little" else "big") + data[at + width :]

@@ -69,16 +69,16 @@ def dumped(value: Any) -> str:
 
 
 def _mutated(random: Random, value: Any, keys: tuple[str, ...]) -> Any:
-    inner = [place for place, node in enumerate(value) if _node(node)] if isinstance(value, list) else []
+    inner = [index for index, node in enumerate(value) if _node(node)] if isinstance(value, list) else []
     if not isinstance(value, list) or not value or random.random() < 0.15:
         return random.choice(_VALUES)
     if inner and random.random() < 0.6:  # deeper
-        place = random.choice(inner)
-        node = value[place]
+        index = random.choice(inner)
+        node = value[index]
         changed = (
             (node[0], _mutated(random, node[1], keys)) if isinstance(node, tuple) else _mutated(random, node, keys)
         )
-        return type(value)([*value[:place], changed, *value[place + 1 :]])
+        return type(value)([*value[:index], changed, *value[index + 1 :]])
     return type(value)(_changed(random, list(value), keys))
 
 
@@ -87,22 +87,22 @@ def _node(node: Any) -> bool:
 
 
 def _changed(random: Random, nodes: list[Any], keys: tuple[str, ...]) -> list[Any]:
-    place, other, kind = random.randrange(len(nodes)), random.randrange(len(nodes)), random.randrange(7)
-    pair = isinstance(nodes[place], tuple)
+    index, other, kind = random.randrange(len(nodes)), random.randrange(len(nodes)), random.randrange(7)
+    pair = isinstance(nodes[index], tuple)
     if kind == 0:
-        del nodes[place]
+        del nodes[index]
     elif kind == 1:
-        nodes.insert(other, nodes[place])
+        nodes.insert(other, nodes[index])
     elif kind == 2 and pair:  # the same key with another value
-        nodes.insert(other, (nodes[place][0], random.choice(_VALUES)))
+        nodes.insert(other, (nodes[index][0], random.choice(_VALUES)))
     elif kind == 3 and pair:
-        nodes[place] = (random.choice((*keys, nodes[place][0].upper(), nodes[place][0] + " ", "")), nodes[place][1])
+        nodes[index] = (random.choice((*keys, nodes[index][0].upper(), nodes[index][0] + " ", "")), nodes[index][1])
     elif kind == 4 and pair:
-        first, second = nodes[place], nodes[other]
-        nodes[place], nodes[other] = (first[0], second[1]), (second[0], first[1])
+        first, second = nodes[index], nodes[other]
+        nodes[index], nodes[other] = (first[0], second[1]), (second[0], first[1])
     elif kind == 4:
-        nodes[place], nodes[other] = nodes[other], nodes[place]
+        nodes[index], nodes[other] = nodes[other], nodes[index]
     else:
         value = random.choice(_VALUES)
-        nodes[place] = (nodes[place][0], value) if pair else value
+        nodes[index] = (nodes[index][0], value) if pair else value
     return nodes

@@ -50,26 +50,26 @@ def table_mutation(separator: bytes) -> Callable[[Random, bytes], bytes]:
         lines = data.split(b"\n")
         at = random.randrange(len(lines))
         fields = lines[at].split(separator)
-        place, other = random.randrange(len(fields)), random.randrange(len(fields))
+        index, other = random.randrange(len(fields)), random.randrange(len(fields))
         kind = random.randrange(8)
         if kind == 0:
-            del fields[place]
+            del fields[index]
         elif kind == 1:
-            fields.insert(place, fields[other])
+            fields.insert(index, fields[other])
         elif kind == 2:
-            fields[place], fields[other] = fields[other], fields[place]
+            fields[index], fields[other] = fields[other], fields[index]
         elif kind == 3:  # the same column of all lines
-            return b"\n".join(_without(line, separator, place) for line in lines)
+            return b"\n".join(_without(line, separator, index) for line in lines)
         elif kind == 4:
-            fields[place] = b'"' + fields[place] + random.choice((b'"', b"", separator + b'"', b'""'))
+            fields[index] = b'"' + fields[index] + random.choice((b'"', b"", separator + b'"', b'""'))
         else:
-            fields[place] = random.choice(VALUES)
+            fields[index] = random.choice(VALUES)
         lines[at] = separator.join(fields)
         return b"\n".join(lines)
 
     return mutate
 
 
-def _without(line: bytes, separator: bytes, place: int) -> bytes:
+def _without(line: bytes, separator: bytes, index: int) -> bytes:
     fields = line.split(separator)
-    return separator.join(fields[:place] + fields[place + 1 :]) if line else line
+    return separator.join(fields[:index] + fields[index + 1 :]) if line else line

@@ -151,9 +151,9 @@ class ParquetChats(Chats):
         elif kind == 2:
             columns[name] = [random.choice(strange)] * size
         elif kind == 3 and size and isinstance(columns[name][0], str):
-            place = random.randrange(size)
-            text = record_mutation(_KEYS)(random, str(columns[name][place]).encode())
-            columns[name][place] = text.decode("utf-8", "replace")
+            index = random.randrange(size)
+            text = record_mutation(_KEYS)(random, str(columns[name][index]).encode())
+            columns[name][index] = text.decode("utf-8", "replace")
         elif kind == 4 and size:
             columns[name][random.randrange(size)] = None
         else:
@@ -181,7 +181,7 @@ class Shards(Chats):
         files: list[tuple[str, bytes]] = []
         for number, record in enumerate(_RECORDS[:3]):
             images = [_IMAGES[name] for name in record.get("images", [record["image"]] if "image" in record else [])]
-            names = ["png"] if len(images) == 1 else [f"{place}.png" for place in range(len(images))]
+            names = ["png"] if len(images) == 1 else [f"{index}.png" for index in range(len(images))]
             files += [(f"{number:06}.{name}", image) for name, image in zip(names, images, strict=True)]
             files.append((f"{number:06}.json", json.dumps(record, ensure_ascii=False).encode()))
         files += [("x/9.jpg", b"an image"), ("x/9.txt", "A caption: ü".encode())]
@@ -197,21 +197,21 @@ class Shards(Chats):
             return mutate_bytes(random, data)
         if not files:
             return mutate_bytes(random, data)
-        place, other, kind = random.randrange(len(files)), random.randrange(len(files)), random.randrange(6)
-        name, content = files[place]
+        index, other, kind = random.randrange(len(files)), random.randrange(len(files)), random.randrange(6)
+        name, content = files[index]
         if kind == 0:
-            del files[place]
+            del files[index]
         elif kind == 1:
-            files.insert(other, files[place])
+            files.insert(other, files[index])
         elif kind == 2:
-            files[place], files[other] = files[other], files[place]
+            files[index], files[other] = files[other], files[index]
         elif kind == 3:
             names = ("000000.json", "a", ".json", "../x.png", "/etc/x.json", "000001.JSON", "a.b.c.png", "é.json", "x/")
-            files[place] = (random.choice(names), content)
+            files[index] = (random.choice(names), content)
         elif kind == 4:
-            files[place] = (name, record_mutation(_KEYS)(random, content))
+            files[index] = (name, record_mutation(_KEYS)(random, content))
         else:
-            files[place] = (name, random.choice((b"", b"{}", b"null", content * 2, b"\xff\xfe")))
+            files[index] = (name, random.choice((b"", b"{}", b"null", content * 2, b"\xff\xfe")))
         return _tar(files)
 
     def reference(self, path: Path) -> Any:
@@ -233,8 +233,8 @@ class Shards(Chats):
             groups[-1][1][suffix.lower()] = content
         return [_shard_row(group) for _, group in groups]
 
-    def names_place(self, message: str, data: bytes) -> bool:
-        return "the file " in message or super().names_place(message, data)
+    def names_location(self, message: str, data: bytes) -> bool:
+        return "the file " in message or super().names_location(message, data)
 
     def agrees(self, found: Any, expected: Any) -> bool:
         return len(found) == len(expected) and all(

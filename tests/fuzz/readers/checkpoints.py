@@ -28,21 +28,21 @@ class Checkpoints(Reader):
                 members = [(name, archive.read(name)) for name in archive.namelist()]
         except Exception:  # noqa: BLE001  (a mutated archive can raise anything)
             return mutate_bytes(random, data)
-        place, other, kind = random.randrange(len(members)), random.randrange(len(members)), random.randrange(6)
-        name, content = members[place]
+        index, other, kind = random.randrange(len(members)), random.randrange(len(members)), random.randrange(6)
+        name, content = members[index]
         if kind == 0:
-            del members[place]
+            del members[index]
         elif kind == 1:
-            members[place] = (
+            members[index] = (
                 random.choice((name.upper(), "../x", "/etc/x", "", name + "/", members[other][0])),
                 content,
             )
         elif kind == 2:
-            members[place] = (name, random.choice((b"", content[: len(content) // 2], content * 2)))
+            members[index] = (name, random.choice((b"", content[: len(content) // 2], content * 2)))
         elif kind == 3:
-            members[place], members[other] = (name, members[other][1]), (members[other][0], content)
+            members[index], members[other] = (name, members[other][1]), (members[other][0], content)
         else:
-            members[place] = (name, mutate_bytes(random, content))
+            members[index] = (name, mutate_bytes(random, content))
         file = io.BytesIO()
         packing = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
         with warnings.catch_warnings(), zipfile.ZipFile(file, "w", packing) as archive:
@@ -79,7 +79,7 @@ class Checkpoints(Reader):
         # leads to that, as the checksums hold.
         raise Unknown("its checksums are right, so it is another checkpoint")
 
-    def names_place(self, message: str, data: bytes) -> bool:
+    def names_location(self, message: str, data: bytes) -> bool:
         return True
 
 

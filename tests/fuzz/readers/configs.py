@@ -83,7 +83,7 @@ class Config(Reader):
     def names_file(self, message: str, path: Path) -> bool:
         return path.name in message or " required: " in message  # a key that no config has is of no file
 
-    def names_place(self, message: str, data: bytes) -> bool:
+    def names_location(self, message: str, data: bytes) -> bool:
         return True  # jsonargparse names the key; a file that is no YAML has a line
 
 

@@ -100,7 +100,7 @@ class Conversations(Reader):
         if sum(markers) not in (0, len(images)):
             raise InvalidInput("the markers are not those of the images")
         after = [role for role, _ in turns[1:]] + ["user"]
-        opens = [place for place, (role, _) in enumerate(turns) if role == "user" and after[place] != "assistant"]
+        opens = [index for index, (role, _) in enumerate(turns) if role == "user" and after[index] != "assistant"]
         read = images[: sum(markers[: opens[0] + 1])] if any(markers) else images
         if any("\0" in image or not (folder / image).is_file() for image in read):
             raise InvalidInput("an image does not exist")

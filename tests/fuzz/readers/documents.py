@@ -66,8 +66,8 @@ class Documents(Reader):
                 assert 0 <= chunk.box[0] <= chunk.box[2] <= 1 and 0 <= chunk.box[1] <= chunk.box[3] <= 1, chunk
         return [[chunk.text for chunk in page.chunks] for page in found.pages]
 
-    def names_place(self, message: str, data: bytes) -> bool:
-        return True  # of a corrupt document the page is the place; a file that is no document has none
+    def names_location(self, message: str, data: bytes) -> bool:
+        return True  # of a corrupt document the page is the location; a file that is no document has none
 
 
 class Pdfs(Documents):
@@ -94,10 +94,10 @@ class Pdfs(Documents):
         if random.random() < 0.4:
             return mutate_lines(random, data)
         token = random.choice(tokens)
-        places = [at for at in range(len(data)) if data.startswith(token, at)]
-        if not places:
+        offsets = [at for at in range(len(data)) if data.startswith(token, at)]
+        if not offsets:
             return mutate_bytes(random, data)
-        at = random.choice(places)
+        at = random.choice(offsets)
         end = at + len(token)
         return (
             data[:at]

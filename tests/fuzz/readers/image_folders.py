@@ -37,8 +37,8 @@ class ImageFolders(Reader):
 
     def seeds(self) -> Sequence[Input]:
         pictures = {seed.path: seed.data for seed in Images().seeds()}
-        places = {"train/red/9.png": "rgb.png", "test/blue/deep/9.png": "grey.png", "val/red/9.png": "palette.png"}
-        return [Input(f"{_ROOT}/{place}", pictures[name]) for place, name in places.items()]
+        paths = {"train/red/9.png": "rgb.png", "test/blue/deep/9.png": "grey.png", "val/red/9.png": "palette.png"}
+        return [Input(f"{_ROOT}/{path}", pictures[name]) for path, name in paths.items()]
 
     def surround(self, folder: Path) -> None:
         png = self.seeds()[0].data
@@ -51,8 +51,8 @@ class ImageFolders(Reader):
     def mutate(self, random: Random, seed: Input) -> Input:
         parts = list(PurePosixPath(seed.path).parts)
         if random.random() < 0.6:
-            place = random.randrange(1, len(parts))
-            parts[place] = random.choice(_NAMES if place == len(parts) - 1 else _PARTS)
+            index = random.randrange(1, len(parts))
+            parts[index] = random.choice(_NAMES if index == len(parts) - 1 else _PARTS)
         if random.random() < 0.2:
             parts.insert(random.randrange(1, len(parts)), random.choice(_PARTS))
         data = seed.data if random.random() < 0.3 else Images().mutate(random, seed).data
@@ -88,7 +88,7 @@ class ImageFolders(Reader):
                 rows.append((file.relative_to(root).as_posix(), name))
         if any(name not in classes for _, name in rows):
             raise InvalidInput("a class has no training images")
-        if {name for place, name in rows if place.startswith("train")} != set(classes):
+        if {name for inside, name in rows if inside.startswith("train")} != set(classes):
             raise InvalidInput("a class has no images")
         if path.suffix.lower() in _SUFFIXES and not path.read_bytes().startswith(b"\x89PNG"):
             raise Unknown("only PNG has a plain reference")
@@ -98,8 +98,8 @@ class ImageFolders(Reader):
         inside = path.relative_to(_root(path)).parts
         return any(part in message or repr(part)[1:-1] in message for part in inside[1:])
 
-    def names_place(self, message: str, data: bytes) -> bool:
-        return True  # a place in an image does not help the user
+    def names_location(self, message: str, data: bytes) -> bool:
+        return True  # an offset in an image does not help the user
 
 
 READERS = {"image_folder": ImageFolders}

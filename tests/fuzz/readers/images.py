@@ -48,19 +48,19 @@ class Images(Reader):
         chunks = [(kind, content) for kind, content, _ in _chunks(data)]
         if not chunks:
             return mutate_bytes(random, data)
-        place, other, kind = random.randrange(len(chunks)), random.randrange(len(chunks)), random.randrange(5)
+        index, other, kind = random.randrange(len(chunks)), random.randrange(len(chunks)), random.randrange(5)
         if kind == 0:
-            del chunks[place]
+            del chunks[index]
         elif kind == 1:
-            chunks.insert(other, chunks[place])
+            chunks.insert(other, chunks[index])
         elif kind == 2:
-            chunks[place], chunks[other] = chunks[other], chunks[place]
+            chunks[index], chunks[other] = chunks[other], chunks[index]
         elif kind == 3:
             size = random.choice((0, 1, 12, 65_535, 2**31 - 1))
             header = struct.pack(">II", size, random.choice((9, 1, size))) + chunks[0][1][8:]
             chunks[0] = (chunks[0][0], random.choice((header, mutate_bytes(random, chunks[0][1]))))
         else:
-            chunks[place] = (chunks[place][0], mutate_bytes(random, chunks[place][1]))
+            chunks[index] = (chunks[index][0], mutate_bytes(random, chunks[index][1]))
         return _SIGNATURE + b"".join(_chunk(kind, content) for kind, content in chunks)
 
     def read(self, path: Path) -> Any:
@@ -80,8 +80,8 @@ class Images(Reader):
             raise Unknown("only PNG has a plain reference")
         return _decoded(data)
 
-    def names_place(self, message: str, data: bytes) -> bool:
-        return True  # a place in an image does not help the user
+    def names_location(self, message: str, data: bytes) -> bool:
+        return True  # an offset in an image does not help the user
 
 
 READERS = {"images": Images}
@@ -109,7 +109,7 @@ def _chunks(data: bytes) -> list[tuple[bytes, bytes, bool]]:
 def _decoded(data: bytes) -> tuple[str, tuple[int, int], bytes]:
     """Decode a PNG of 8 bits, grey or RGB, without transparency."""
     chunks = _chunks(data)
-    last = max((place for place, (kind, _, _) in enumerate(chunks) if kind == b"IDAT"), default=-1)
+    last = max((index for index, (kind, _, _) in enumerate(chunks) if kind == b"IDAT"), default=-1)
     if any(not right and kind in (b"IHDR", b"PLTE", b"IDAT") for kind, _, right in chunks[: last + 1]):
         raise InvalidInput("a checksum is wrong")
     if [kind for kind, _, _ in chunks[:1]] != [b"IHDR"] or len(chunks[0][1]) != 13:
@@ -156,6 +156,6 @@ def _unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
         left, up = found[at - step] if at >= step else 0, above[at]
         corner = above[at - step] if at >= step else 0
         estimate = left + up - corner
-        nearest = min((abs(estimate - value), place) for place, value in enumerate((left, up, corner)))[1]
+        nearest = min((abs(estimate - value), index) for index, value in enumerate((left, up, corner)))[1]
         found[at] = (line[at] + (0, left, up, (left + up) // 2, (left, up, corner)[nearest])[kind]) % 256
     return bytes(found)

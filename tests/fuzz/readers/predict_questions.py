@@ -70,7 +70,7 @@ class PredictTimelines(Reader):
             and own[1].keys() == other[1].keys()
             and all(map(_close, own[1].values(), other[1].values()))
             for own, other in zip(
-                found, ((text, dict(sorted(rows.items(), key=_place))) for text, rows in expected), strict=True
+                found, ((text, dict(sorted(rows.items(), key=_capacity_index))) for text, rows in expected), strict=True
             )
         )
 
@@ -205,7 +205,7 @@ def _shares(values: dict[str, list[float | None]], capacities: dict[str, float])
     return found
 
 
-def _place(pair: tuple[str, Any]) -> int:
+def _capacity_index(pair: tuple[str, Any]) -> int:
     return list(_CAPACITIES).index(pair[0])
 
 

@@ -104,14 +104,14 @@ def _row(record: dict[str, str], records: list[dict[str, str]], folder: Path) ->
         if "answer" not in found:
             raise InvalidInput("a list of answers beside options")
         letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
-        place = letters.find(letter[1].upper()) if letter else -1
+        index = letters.find(letter[1].upper()) if letter else -1
         same = [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]
         exact = [number for number, option in enumerate(options) if option == answer]
-        if (exact or len(same) == 1) and (place < 0 or "A" not in found):
-            place = exact[0] if exact else same[0]
-        if place < 0:
+        if (exact or len(same) == 1) and (index < 0 or "A" not in found):
+            index = exact[0] if exact else same[0]
+        if index < 0:
             raise InvalidInput("the answer is no option")
-        answers = [letters[place]]
+        answers = [letters[index]]
     elif not answers or not all(answers):
         raise InvalidInput("an answer is empty")
     else:

@@ -159,7 +159,7 @@ class Resume(Reader):
             raise InvalidInput("a time is no number")
         return 1_700_000_000.0 not in begun["saved_at"]
 
-    def names_place(self, message: str, data: bytes) -> bool:
+    def names_location(self, message: str, data: bytes) -> bool:
         return True  # the file is one short line
 
 

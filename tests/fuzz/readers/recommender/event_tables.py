@@ -21,8 +21,8 @@ _EVENTS = [
     for user in range(1, 5)
     for item in range(1, 6 + user % 2)
 ]  # fmt: skip
-_FEATURES = [(("phone", "", "é x", "7", "007")[place % 5], ("3.5", "", "-2e3", "0")[place % 4])
-             for place in range(len(_EVENTS))]  # fmt: skip
+_FEATURES = [(("phone", "", "é x", "7", "007")[index % 5], ("3.5", "", "-2e3", "0")[index % 4])
+             for index in range(len(_EVENTS))]  # fmt: skip
 
 Rows = list[tuple[str, str, int, str, float]]
 """User, item, time, device ("" where missing) and price (-1e300 where missing) of each row."""

@@ -150,7 +150,7 @@ class Parquet(Interactions):
         try:
             data = io.BytesIO(path.read_bytes())
             names = pyarrow.parquet.read_metadata(data).schema.names
-            _places(names, _COLUMNS[path.name])
+            _indices(names, _COLUMNS[path.name])
             table = pyarrow.parquet.read_table(data, columns=list(_COLUMNS[path.name]), use_threads=False)
             columns = [table.column(name).to_pylist() for name in _COLUMNS[path.name]]
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError):
@@ -173,14 +173,14 @@ def split_lines(text: str, separator: str) -> list[list[str]]:
 
 def rows_of(lines: list[list[str]], columns: Sequence[str], integer: bool = False) -> Rows:
     header = lines[0] if lines else []
-    places = _places(header, columns)
+    indices = _indices(header, columns)
     if len(lines) < 2:
         raise InvalidInput("it has no row")
     rows = []
     for number, fields in enumerate(lines[1:], 1):
         if len(fields) != len(header):
             raise InvalidInput(f"row {number} has {len(fields)} fields, the header {len(header)}")
-        user, item, time = ("0" if place is None else fields[place] for place in places)
+        user, item, time = ("0" if index is None else fields[index] for index in indices)
         if not user.strip() or not item.strip():
             raise InvalidInput(f"row {number} has an empty id")
         if integer and not (_INTEGER.fullmatch(user) and _INTEGER.fullmatch(item)):
@@ -195,13 +195,13 @@ def _seed_rows(name: str) -> Rows:
     return [(*pair, time) for pair, (_, _, time) in zip(ids, _EVENTS, strict=True)]
 
 
-def _places(header: list[str], columns: Sequence[str]) -> list[int | None]:
-    """Return the place of each column; None for the times of a file without times."""
+def _indices(header: list[str], columns: Sequence[str]) -> list[int | None]:
+    """Return the index of each column; None for the times of a file without times."""
     plain = [name.partition(":")[0] for name in header]
     if not {*columns} <= {*plain, *header, ""} or len(set(header)) < len(header):
         raise InvalidInput(f"its columns are {header}"[:200])
-    places = [header.index(column) if column in header else plain.index(column) for column in columns if column]
-    return [*places, *[None] * (len(columns) - len(places))]
+    indices = [header.index(column) if column in header else plain.index(column) for column in columns if column]
+    return [*indices, *[None] * (len(columns) - len(indices))]
 
 
 def _time(text: str) -> Any:

@@ -114,7 +114,7 @@ def _rows(rows: list[list[str]]) -> Rows:
             raise InvalidInput("an id is empty, has a line break or occurs twice")
         if any("\x00" in cell for cell in row):
             raise InvalidInput("it has a NUL byte")
-        cells = [row[place] for place in numbered]
+        cells = [row[column] for column in numbered]
         if any(cell.strip() and not (_NUMBER.fullmatch(cell) and math.isfinite(float(cell))) for cell in cells):
             raise InvalidInput("a number is none")
         categories = tuple(sorted({part.strip() for part in row[genres].split("|")} - {""}))

@@ -109,7 +109,7 @@ class Ranks(Reader):
                 raise InvalidInput("a rank is none of its candidates'")
         return header, rows
 
-    def names_place(self, message: str, data: bytes) -> bool:
+    def names_location(self, message: str, data: bytes) -> bool:
         return True  # the message names the array, or what is wrong with the archive
 
 

@@ -60,8 +60,8 @@ class Titles(Reader):
                 return {}  # the reader looks no further
             if "item_id" not in header:
                 raise InvalidInput("it has no item_id")
-            item, place = header.index("item_id"), header.index(titled[0])
-            title = slice(place, place + 1)
+            item, index = header.index("item_id"), header.index(titled[0])
+            title = slice(index, index + 1)
         if path.name != "movies.dat" and len(lengths) > 1:
             raise InvalidInput("lines have different numbers of fields")
         found: dict[str, str] = {}

@@ -32,10 +32,10 @@ def question(record: Any, folder: Path) -> tuple[Any, ...]:
     answer = _scalar(answer)
     if options and answer not in options:
         letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
-        place = ord(letter[1].upper()) - ord("A") if letter else len(options)
-        if place >= len(options):
+        index = ord(letter[1].upper()) - ord("A") if letter else len(options)
+        if index >= len(options):
             raise InvalidInput("the answer is no option")
-        answer = options[place]
+        answer = options[index]
     kind = record.get("kind", "")
     return record["question"], options, answer, _line(kind), _scalar(record["key"]) if "key" in record else "", series
 
@@ -49,7 +49,7 @@ def _converted(record: dict[str, Any]) -> dict[str, Any]:
             raise Unknown("encoded series of ChatTS")
         series = series if not series or isinstance(series[0], list) else [series]
         if text.count("<ts><ts/>") != len(series) or not all(isinstance(values, list) for values in series):
-            raise InvalidInput("the places are not those of the series")
+            raise InvalidInput("the placeholders are not those of the series")
         flat = [[v[0] if isinstance(v, list) and len(v) == 1 else v for v in values] for values in series]
         kept = {key: record[key] for key in ("key", "kind") if key in record}
         answer = {"answer": record["output"]} if "output" in record else {}
@@ -62,7 +62,7 @@ def _converted(record: dict[str, Any]) -> dict[str, Any]:
         ]
         options = record.get("options", [])
         if isinstance(options, list):
-            options = [option for place, option in enumerate(options) if option not in options[:place]]
+            options = [option for index, option in enumerate(options) if option not in options[:index]]
         found = {key: record[key] for key in ("question", "answer") if key in record} | {
             "series": series,
             "options": options,
@@ -78,7 +78,7 @@ def _all_series(found: Any, folder: Path) -> list[tuple[Any, ...]]:
     if isinstance(found, list) and found and not isinstance(found[0], list | dict | str):
         entries = [found]
     series: list[tuple[Any, ...]] = []
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         if isinstance(entry, str) or (isinstance(entry, dict) and "file" in entry):
             fields = {"file": entry} if isinstance(entry, str) else entry
             if not set(fields) <= {"file", "columns", "step"} or not isinstance(fields["file"], str):
@@ -95,13 +95,13 @@ def _all_series(found: Any, folder: Path) -> list[tuple[Any, ...]]:
                 raise InvalidInput("columns is no list of names")
             series += table(path.read_bytes(), columns, step_of(fields.get("step")))
         else:
-            series.append(_series(entry, place))
+            series.append(_series(entry, index))
     if not 0 < len(series) <= SERIES:
         raise InvalidInput("there is no series, or too many")
     return series
 
 
-def _series(entry: Any, place: int) -> tuple[Any, ...]:
+def _series(entry: Any, index: int) -> tuple[Any, ...]:
     fields = {"values": entry} if isinstance(entry, list) else entry
     if not isinstance(fields, dict) or not set(fields) <= {"name", "unit", "values", "step", "times"}:
         raise InvalidInput("a series is no list and no object of its keys")
@@ -116,7 +116,7 @@ def _series(entry: Any, place: int) -> tuple[Any, ...]:
         values, step = resampled(stamps, values, step)
     if len(values) > STEPS:
         raise InvalidInput("a series is too long")
-    return name or f"series {place + 1}", unit, step, values
+    return name or f"series {index + 1}", unit, step, values
 
 
 def _values(found: Any) -> list[float | None]:

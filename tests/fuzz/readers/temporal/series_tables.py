@@ -33,12 +33,12 @@ def table(data: bytes, columns: list[str] | None, step: float | None) -> list[tu
         raise InvalidInput("a name is empty")
     if all(map(_is_number, header)):
         raise InvalidInput("the names are numbers")
-    time = next((place for place, name in enumerate(header) if name.lower() in _TIMES), None)
+    time = next((index for index, name in enumerate(header) if name.lower() in _TIMES), None)
     channels = []
-    for place, name in enumerate(header):
+    for index, name in enumerate(header):
         found = re.fullmatch(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]", name)
-        if place != time:
-            channels.append((place, *((found[1], found[2].strip()) if found else (name, ""))))
+        if index != time:
+            channels.append((index, *((found[1], found[2].strip()) if found else (name, ""))))
     if columns is not None:
         named = [[channel for channel in channels if column in (channel[1], header[channel[0]])] for column in columns]
         if not all(named):
@@ -56,8 +56,8 @@ def table(data: bytes, columns: list[str] | None, step: float | None) -> list[tu
             cells = [_cell(cell) for cell in cells]
         stamps = stamps_of(cells, seconds or 1.0)
     series = []
-    for place, name, unit in channels:
-        values: list[float | None] = [_cell(row[place]) for row in rows[1:]]
+    for index, name, unit in channels:
+        values: list[float | None] = [_cell(row[index]) for row in rows[1:]]
         if any(value is not None and abs(value) > 1e100 for value in values):
             raise InvalidInput("a value is too large")
         length: float | None = step
@@ -83,11 +83,11 @@ def resampled(
         return [math.fsum(kept) / len(kept) if kept else None], None
     if (stamps[-1] - stamps[0]) / step >= STEPS - 0.5:
         raise InvalidInput("stamps span too many steps")
-    places = [math.floor((stamp - stamps[0]) / step + 0.5) for stamp in stamps]
-    cells: list[list[float]] = [[] for _ in range(places[-1] + 1)]
-    for place, value in zip(places, values, strict=True):
+    slots = [math.floor((stamp - stamps[0]) / step + 0.5) for stamp in stamps]
+    cells: list[list[float]] = [[] for _ in range(slots[-1] + 1)]
+    for slot, value in zip(slots, values, strict=True):
         if value is not None:
-            cells[place].append(value)
+            cells[slot].append(value)
     return [math.fsum(cell) / len(cell) if cell else None for cell in cells], step
 
 
