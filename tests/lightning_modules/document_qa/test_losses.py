@@ -21,18 +21,18 @@ def batch_of(questions=QUESTIONS, right=RIGHT, row_tokens=None):
     numbers = np.random.default_rng(3)
     made = []
     for number, options in enumerate(QUESTIONS):
-        for place, (prompt, answer) in enumerate(options):
+        for index, (prompt, answer) in enumerate(options):
             tokens = numbers.integers(0, VOCABULARY, prompt + answer)
             chat = Chat(tokens, np.arange(len(tokens)) >= prompt, 0)
             if options in questions:
-                made.append((chat, number, place == RIGHT[number]))
+                made.append((chat, number, index == RIGHT[number]))
     chats, samples = [chat for chat, *_ in made], np.array([number for _, number, _ in made])
     if row_tokens is None:
         rows, order = one_per_row(chats, samples, 0), np.arange(len(chats))
     else:
         rows, order = pack(chats, samples, row_tokens, 0)
     _, renumbered = np.unique(samples, return_inverse=True)
-    return rows, torch.from_numpy(renumbered[order]), torch.tensor([made[place][2] for place in order])
+    return rows, torch.from_numpy(renumbered[order]), torch.tensor([made[index][2] for index in order])
 
 
 def contrasted(model, rows, questions, right, weight=0.7):
@@ -48,8 +48,8 @@ def by_hand(model, weight=0.7):
     total, count = torch.zeros(()), 0
     for number in range(len(QUESTIONS)):
         scores, output = [], []
-        for place in torch.nonzero(questions == number).flatten().tolist():
-            tokens = rows.tokens[place : place + 1, : int(sum(QUESTIONS[number][len(scores)]))]
+        for index in torch.nonzero(questions == number).flatten().tolist():
+            tokens = rows.tokens[index : index + 1, : int(sum(QUESTIONS[number][len(scores)]))]
             states = model.hidden_states(model.embed(tokens), torch.arange(tokens.shape[1]).unsqueeze(0))
             reported = torch.log_softmax(model.logits(states[0, :-1]), -1)
             reported = reported[torch.arange(tokens.shape[1] - 1), tokens[0, 1:]][

@@ -38,10 +38,10 @@ def test_baselines_equal_dense_counting(example, chunk):
     users, ends, offsets, items, train_end = example
     popularity, transitions = np.zeros(NUM_ITEMS + 1), np.zeros((NUM_ITEMS + 1, NUM_ITEMS + 1))
     for user, end in zip(users, ends, strict=True):
-        for place in range(end):
-            popularity[user[place]] += 1
-            if place + 1 < end:
-                transitions[user[place], user[place + 1]] += 1
+        for position in range(end):
+            popularity[user[position]] += 1
+            if position + 1 < end:
+                transitions[user[position], user[position + 1]] += 1
     history = history_of([*users, [], [3]])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(baselines, "_CHUNK", chunk)

@@ -46,7 +46,7 @@ def history(user):
     items = [f"sku-{random.integers(ITEMS)}"]
     for device, star in zip(devices[:-1], stars[:-1], strict=True):
         items.append(f"sku-{12 * (device == 'phone') + 6 * (star > 3) + random.integers(6)}")
-    known = [int(star) if place % 4 else None for place, star in enumerate(stars)]
+    known = [int(star) if index % 4 else None for index, star in enumerate(stars)]
     return {"user": f"u{user}", "items": items, "times": list(range(EVENTS)), "device": list(devices), "stars": known}
 
 

@@ -59,11 +59,11 @@ def scored_twice(answer, compared):
     def watched(evaluation, module, batch, features):
         texts, scores = answer(evaluation, module, batch, features)
         ends = features.counts.cumsum(0).tolist()
-        for place, sample in enumerate(batch.prompts.samples.tolist()):
-            own = features.vectors[ends[place] - int(features.counts[place]) : ends[place]]
+        for index, sample in enumerate(batch.prompts.samples.tolist()):
+            own = features.vectors[ends[index] - int(features.counts[index]) : ends[index]]
             plain = [plain_score(module, sample, option, own) for option in module.data.options(sample)]
-            compared.extend(zip(scores[place], plain, strict=True))
-            assert not plain or texts[place] == module.data.options(sample)[int(np.argmax(plain))]
+            compared.extend(zip(scores[index], plain, strict=True))
+            assert not plain or texts[index] == module.data.options(sample)[int(np.argmax(plain))]
         return texts, scores
 
     return watched

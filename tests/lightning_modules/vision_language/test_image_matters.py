@@ -24,7 +24,7 @@ STEPS, ASKED = 50, 200
 
 
 def built() -> tuple[VisionLanguageModel, RenderedScenes]:
-    """One shape in one of four places; four colours, so the best guess is right in a quarter of the cases."""
+    """One shape in one of four positions; four colours, so the best guess is right in a quarter of the cases."""
     from lightning.pytorch import Trainer
 
     torch.manual_seed(0)

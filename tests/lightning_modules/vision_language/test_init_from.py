@@ -155,9 +155,9 @@ def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path
     kept = run.folder.relative_to(tmp_path) / "checkpoints/last.ckpt"
     shutil.copytree(run.folder, tmp_path / "runs" / f"{tmp_path.name}-vision_language-20990101-000000")
     names = [kept, run.folder, "aligned", given[1]]
-    for place, name in enumerate(map(str, names)):
+    for index, name in enumerate(map(str, names)):
         messages.clear()
-        lockstep("fit", *given, "--trainer.max_steps", "1", "--model.init_args.init_from", name, name=f"run{place}")
+        lockstep("fit", *given, "--trainer.max_steps", "1", "--model.init_args.init_from", name, name=f"run{index}")
         chosen = "last.ckpt" if name == str(kept) else "best.ckpt"
         assert any(line.startswith("initialized") and chosen in line for line in messages), name
     with pytest.raises(FileNotFoundError, match="nothing is no checkpoint, no run .* have checkpoints: aligned, run0"):

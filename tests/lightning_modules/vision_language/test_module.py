@@ -46,7 +46,7 @@ def batch_of(data, size=6, epoch=0):
 def by_hand(module, data, part):
     """The loss of each chat alone, put together step by step: no splice, no packing, one image after the other."""
     total = count = 0
-    places = iter(part.modality.places)
+    tile_positions = iter(part.modality.places)
     pixels = iter(part.modality.pixels)
     source = data.train_set.source
     for sample, views in zip(part.rows.samples.tolist(), part.modality.views.tolist(), strict=True):
@@ -56,9 +56,9 @@ def by_hand(module, data, part):
         for _ in range(views):
             values = (next(pixels).float() / 255 - 0.5) / 0.5
             features = module.projector(module.encoder.network(values[None]).last_hidden_state)[0]
-            place = next(places)
+            tile_position = next(tile_positions)
             if module.places is not None and item.modality.order is None:
-                vectors.append(module.places.weight[place])
+                vectors.append(module.places.weight[tile_position])
             vectors.extend(features)
         if item.modality.order is not None:
             vectors = [*module.places.weight, *vectors]
@@ -72,7 +72,7 @@ def by_hand(module, data, part):
         labels = torch.where(torch.tensor(chat.supervised), torch.tensor(chat.tokens), IGNORE)
         total = total + F.cross_entropy(states[:-1], labels[1:], ignore_index=IGNORE, reduction="sum")
         count += int(chat.supervised.sum())
-    assert next(places, None) is None
+    assert next(tile_positions, None) is None
     return total, count
 
 

@@ -24,14 +24,14 @@ def asked_of(data, size=8, **settings):
     ]
 
 
-def with_images(module, asked, place):
+def with_images(module, asked, index):
     """[L, C] of one prompt alone."""
-    mask = asked.prompts.mask[place]
-    before = int(asked.images.views[:place].sum())
-    views = slice(before, before + int(asked.images.views[place]))
-    images = Images(asked.images.pixels[views], asked.images.places[views], asked.images.views[place : place + 1])
+    mask = asked.prompts.mask[index]
+    before = int(asked.images.views[:index].sum())
+    views = slice(before, before + int(asked.images.views[index]))
+    images = Images(asked.images.pixels[views], asked.images.places[views], asked.images.views[index : index + 1])
     features = module.features(images).vectors
-    tokens = asked.prompts.tokens[place][mask]
+    tokens = asked.prompts.tokens[index][mask]
     embeddings = module.language_model.embed(tokens)
     embeddings[tokens == module.data.tokenizer.placeholder] = features
     return embeddings
@@ -61,12 +61,12 @@ def written(module, embeddings, end):
 def by_hand(module, asked, sample):
     """ModelAnswer.options, .confidence, .loss, .terms, .text and costs of chunks, from chats alone."""
     end = module.data.tokenizer.end_of_turn
-    places = [place for place, one in enumerate(asked.prompts.samples.tolist()) if one == sample]
+    indices = [index for index, number in enumerate(asked.prompts.samples.tolist()) if number == sample]
     found, wrote, chunks = {}, {}, {}
     followed = asked.continuations
-    for place in places:
-        variant, embeddings = int(asked.variants[place]), with_images(module, asked, place)
-        for row in torch.nonzero(followed.prompts == place).flatten().tolist():
+    for index in indices:
+        variant, embeddings = int(asked.variants[index]), with_images(module, asked, index)
+        for row in torch.nonzero(followed.prompts == index).flatten().tolist():
             text = followed.tokens[row, : followed.lengths[row]]
             found[variant, int(followed.options[row])] = (likelihood(module, embeddings, text), text)
         if not any(option >= 0 for one, option in found if one == variant) and variant < FIRST_CHUNK:
@@ -118,17 +118,17 @@ def test_question_only_is_the_question_without_the_document():
     asked = asked_of(data, evidence=0, option_orders=1)
     with torch.no_grad():
         for record in module.answering.records(asked):
-            places = torch.nonzero((asked.prompts.samples == record.sample) & (asked.variants == QUESTION_ONLY))
-            place = int(places.squeeze())
-            embeddings = with_images(module, asked, place)
+            indices = torch.nonzero((asked.prompts.samples == record.sample) & (asked.variants == QUESTION_ONLY))
+            index = int(indices.squeeze())
+            embeddings = with_images(module, asked, index)
             if record.whole.options:
                 followed = asked.continuations
-                rows = torch.nonzero(followed.prompts == place).flatten().tolist()
+                rows = torch.nonzero(followed.prompts == index).flatten().tolist()
                 texts = [followed.tokens[row, : followed.lengths[row]] for row in rows]
                 expected = [likelihood(module, embeddings, text) / len(text) for text in texts]
                 assert record.question_only.options == pytest.approx(expected, abs=1e-5)
             else:
-                prompt = asked.prompts.tokens[place][asked.prompts.mask[place]]
+                prompt = asked.prompts.tokens[index][asked.prompts.mask[index]]
                 output = without_cache(module.language_model, prompt, 4, [data.tokenizer.end_of_turn])
                 assert record.question_only.text == data.tokenizer.decode(output)
 
@@ -224,7 +224,7 @@ def test_nothing_is_asked_by_a_filler():
 @pytest.mark.parametrize("answer_with", ["text", "letter"])
 @pytest.mark.parametrize("by", [1, 3])
 def test_permuting_the_options_permutes_the_prediction(answer_with, by):
-    """Asked in all cyclic orders, so that no place is better than another."""
+    """Asked in all cyclic orders, so that no position is better than another."""
     module, data = built(answer_with=answer_with)
     questions = data.validation_set.sample_builder.questions
     asked = questions.questions

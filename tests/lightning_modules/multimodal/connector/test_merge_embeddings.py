@@ -16,22 +16,22 @@ def rows(placeholders=COUNTS, tokens=TOKENS):
     return Rows(tokens, nothing, nothing, torch.tensor([30, 31, 32]), placeholders)
 
 
-def test_features_take_the_places_in_order():
+def test_features_replace_the_placeholders_in_order():
     embeddings, features = torch.randn(2, 6, 4), torch.randn(6, 4)
     found = merge_features_into_embeddings(embeddings, rows(), features, COUNTS, PLACEHOLDER)
-    places = TOKENS == PLACEHOLDER
-    assert torch.equal(found[places], features)
-    assert torch.equal(found[~places], embeddings[~places])
-    assert torch.equal(found, embeddings.masked_scatter(places.unsqueeze(-1), features))
+    slots = TOKENS == PLACEHOLDER
+    assert torch.equal(found[slots], features)
+    assert torch.equal(found[~slots], embeddings[~slots])
+    assert torch.equal(found, embeddings.masked_scatter(slots.unsqueeze(-1), features))
 
 
 def test_gradients_reach_features_and_the_other_embeddings_alone():
     embeddings, features = torch.randn(2, 6, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True)
     weights = torch.randn(2, 6, 4)
     (merge_features_into_embeddings(embeddings, rows(), features, COUNTS, PLACEHOLDER) * weights).sum().backward()
-    places = (TOKENS == PLACEHOLDER).unsqueeze(-1)
-    assert torch.equal(features.grad, weights[places.expand_as(weights)].view(6, 4))
-    assert torch.equal(embeddings.grad, weights * ~places)
+    slots = (TOKENS == PLACEHOLDER).unsqueeze(-1)
+    assert torch.equal(features.grad, weights[slots.expand_as(weights)].view(6, 4))
+    assert torch.equal(embeddings.grad, weights * ~slots)
 
 
 def test_features_are_cast():

@@ -296,7 +296,7 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     assert list(answers_of(tmp_path / "llava", pictures, "<image>what colours ?")) == predicted[:8]
 
 
-def test_parts_of_a_run_with_tiles_hold_the_places(lockstep, tmp_path, messages):
+def test_parts_of_a_run_with_tiles_hold_the_position_embeddings(lockstep, tmp_path, messages):
     from safetensors.torch import load_file
 
     options = write_config(tmp_path)

@@ -90,16 +90,16 @@ def test_answers_and_losses_are_those_of_lockstep(adapter, exported, tmp_path):
     tokens, _, answer = predicted(parts, tokenizer, tmp_path)
     model = adapter.ExportedModel(str(folder), device="cpu")
     model.task_dict["tiny"] = {"test": [{"file": tmp_path / "picture.png", "answer": "brass"}]}
-    place = (lambda document: [Image.open(document["file"])], 0, "tiny", "test")
+    instance = (lambda document: [Image.open(document["file"])], 0, "tiny", "test")
     options = [{"max_new_tokens": 12}, {"max_new_tokens": 12, "until": [answer[1]]}]
-    found = model.generate_until([request(QUESTION, option, *place) for option in options])
+    found = model.generate_until([request(QUESTION, option, *instance) for option in options])
     assert found == [answer.strip(), answer[: answer.index(answer[1])].strip()] and len(answer) > 1
     answers = [*OPTIONS, answer[0]]
-    results = model.loglikelihood([request(QUESTION, f" {text}", *place) for text in answers])
+    results = model.loglikelihood([request(QUESTION, f" {text}", *instance) for text in answers])
     expected = [loss_of(parts, tokenizer, tmp_path, text) for text in answers]
     assert [loss for loss, _ in results] == pytest.approx([loss for loss, _ in expected], abs=1e-4)
     assert [greedy for _, greedy in results] == [greedy for _, greedy in expected] == [False, False, False, True]
-    of_document = model.loglikelihood([request(QUESTION, lambda document: document["answer"], *place)])
+    of_document = model.loglikelihood([request(QUESTION, lambda document: document["answer"], *instance)])
     assert of_document == [results[1]]
     alone = model.loglikelihood([request("", " brass")])
     assert alone != [results[1]] and alone[0][0] > 0

@@ -33,7 +33,7 @@ def check(parts, tokenizer, folder):
         text = processor.apply_chat_template(chat, add_generation_prompt=True)
         given = processor(images=pictures or None, text=text, return_tensors="pt")
         own = given["input_ids"] < parts.placeholder
-        assert torch.equal(given["input_ids"][own], here.tokens[own]), "the same texts at the same places"
+        assert torch.equal(given["input_ids"][own], here.tokens[own]), "the same texts at the same positions"
         if pictures:
             pixels = given["pixel_values"].flatten(0, 1)
             pixels = pixels[pixels.flatten(1).any(1)]  # some images of a batch are padded with views of zeros

@@ -97,7 +97,7 @@ def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(variant, tmp_
     row = torch.tensor([[1, 2, 3]]), torch.tensor([[10, 10, 17]])
     history = History(*row, torch.tensor([3]), torch.tensor([7]), torch.tensor([35]))
     best = expected_scores(model.encoder, history)[0].index_fill(0, torch.tensor([1, 2, 3]), -torch.inf).topk(5)
-    assert [answer.item for answer in answers] == [IDS[place - 1] for place in best.indices.tolist()]
+    assert [answer.item for answer in answers] == [IDS[number - 1] for number in best.indices.tolist()]
     assert [answer.score for answer in answers] == pytest.approx(best.values.tolist(), rel=1e-5)
     assert loaded.recommend(["unknown"], [1], at=1) == []
     assert len(loaded.recommend(IDS, list(range(V)), top_k=3, at=V)) == 0  # all are seen
@@ -210,7 +210,7 @@ def test_the_compared_histories_span_years_by_the_second():
     assert ((rows.history.at[3:] - last > 0) & (rows.history.at[3:] - last < 10)).all()
 
 
-def test_the_best_may_change_places_where_they_score_alike_and_nowhere_else():
+def test_items_may_change_ranks_only_where_they_score_alike():
     expected = np.array([[-np.inf, 3.0, 2.0, 2.0, 1.0], [-np.inf, -np.inf, 4.0, -np.inf, -np.inf]], np.float32)
     best = np.array([[3.0, 2.0], [4.0, -np.inf]], np.float32)
     assert same_best(np.array([[1, 2], [2, 0]]), best, expected, 1e-6) == 1.0

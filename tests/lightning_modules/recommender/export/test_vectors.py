@@ -86,7 +86,7 @@ def test_the_recall_is_the_share_of_the_best_that_is_found():
     scores = np.array([[-np.inf, 5, 4, 3, -np.inf, 1]], np.float32)  # item 4 has been seen
     users = SampledUsers(np.array([0]), np.zeros((1, 2), np.float32), scores)
     assert recall_at(Rows([0, 1, 2, 3, 4]), users, 3) == 1.0
-    assert recall_at(Rows([3, 0, 2, 1, 4]), users, 3) == 1.0, "what has been seen takes no place"
+    assert recall_at(Rows([3, 0, 2, 1, 4]), users, 3) == 1.0, "seen items take no rank"
     assert recall_at(Rows([3, 4, 0, 2, 1]), users, 3) == pytest.approx(2 / 3), "four are asked for"
     assert recall_at(Rows([3, -1, -1, -1, -1]), users, 3) == 0.0, "-1 is no item"
     assert recall_at(Rows([0, 1, 2, 4, 3]), users, 5) == 1.0, "four items are left"
@@ -146,7 +146,7 @@ def test_export_writes_vectors_whose_ranking_is_that_of_predict(lockstep, done, 
     assert users.shape == (200, 16) and items.shape == (60, 16)
     answers = lines(done.folder / "predictions.jsonl")
     assert [row["user"] for row in answers] == [row["user"] for row in names]
-    numbers = {row["item"]: place for place, row in enumerate(ids)}
+    numbers = {row["item"]: index for index, row in enumerate(ids)}
     for vector, row in zip(users, answers, strict=True):
         for recommendation in row["recommendations"]:
             assert vector @ items[numbers[recommendation["item"]]] == pytest.approx(recommendation["score"], abs=1e-3)

@@ -58,10 +58,10 @@ def test_any_changed_byte_and_any_truncation_is_refused_or_harmless(tmp_path):
     ranks = make_ranks([f"user {number}" for number in range(5)])
     whole = encode(ranks)
     chosen, refused = random.Random(0), 0
-    for place in range(0, len(whole), 11):
+    for offset in range(0, len(whole), 11):
         changed = bytearray(whole)
-        changed[place] ^= 1 << chosen.randrange(8)
-        for content in (bytes(changed), whole[:place]):
+        changed[offset] ^= 1 << chosen.randrange(8)
+        for content in (bytes(changed), whole[:offset]):
             path.write_bytes(content)
             try:
                 assert rows(read_ranks(path)) == rows(ranks), "a changed value is read"

@@ -233,9 +233,9 @@ def test_corrected_sampled_softmax_equals_its_formula(number, shared):
             if not target:
                 continue
             scores = exact_weight @ exact_states[b, position]
-            place = 0 if shared else position
+            index = 0 if shared else position
             terms = [scores[target - 1] - log_target[b, position]]
-            own = zip(negatives[b, place].tolist(), log_own[b, place], strict=True)
+            own = zip(negatives[b, index].tolist(), log_own[b, index], strict=True)
             terms += [scores[item - 1] - log for item, log in own if item != target]
             others = zip(of_batch.tolist(), log_batch[b], strict=True)
             terms += [scores[item - 1] - log for item, log in others if log.isfinite()]

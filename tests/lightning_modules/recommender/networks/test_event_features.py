@@ -82,8 +82,8 @@ def test_features_are_added_to_the_vectors_of_items(network):
     events = plain(encoder.event_features, history.event_codes, history.event_numbers)
     real = (history.items > 0).unsqueeze(2)
     table = torch.cat((torch.zeros(1, 8), ((encoder.items(history.items) + events) * real).flatten(0, 1)))
-    places = torch.arange(1, len(table)).view_as(history.items) * (history.items > 0)
-    expected = without(history._replace(items=places), item_vectors=table)
+    item_ids = torch.arange(1, len(table)).view_as(history.items) * (history.items > 0)
+    expected = without(history._replace(items=item_ids), item_vectors=table)
     weight = torch.randn(states.shape, generator=torch.Generator().manual_seed(2)) * real
     torch.testing.assert_close(states * real, expected * real, rtol=1e-4, atol=1e-5)
     ours = dict(encoder.named_parameters())

@@ -42,18 +42,18 @@ def test_attention_that_reads_no_times_is_refused():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_position_knows_the_time_of_the_next_event_and_no_later_one(kind, residual):
     encoder, history = reader(kind, residual=residual), make_history()
-    row, place, length = 1, 3, 7
+    row, position, length = 1, 3, 7
     before = encoder(history)[row]
     later = history.times.clone()
-    later[row, place + 2 :] += 5
+    later[row, position + 2 :] += 5
     items = history.items.clone()
-    items[row, place + 1 :] = items[row, place + 1 :] % V + 1
+    items[row, position + 1 :] = items[row, position + 1 :] % V + 1
     after = encoder(history._replace(times=later, items=items, at=history.at + 9))[row]
-    torch.testing.assert_close(after[: place + 1], before[: place + 1])
-    assert (after[place + 1 : length] - before[place + 1 : length]).abs().amax(1).min() > 1e-4
+    torch.testing.assert_close(after[: position + 1], before[: position + 1])
+    assert (after[position + 1 : length] - before[position + 1 : length]).abs().amax(1).min() > 1e-4
     moved = history.times.clone()
-    moved[row, place + 1 :] += 4
-    assert (encoder(history._replace(times=moved))[row, place] - before[place]).abs().max() > 1e-5
+    moved[row, position + 1 :] += 4
+    assert (encoder(history._replace(times=moved))[row, position] - before[position]).abs().max() > 1e-5
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -53,7 +53,7 @@ def test_packed_chats_are_apart_and_black_images_are_black(name, tmp_path):
     if network.kind.unpacked is None:
         packed, order = pack(tokens, indices, 2 * max(len(chat.tokens) for chat in tokens), model.pad)
         assert len(packed.tokens) < len(chats)
-        pictures = collate_images([chats[place][1] for place in order])
+        pictures = collate_images([chats[index][1] for index in order])
         together, terms = network.loss(network.row_states(packed, pictures), packed.labels)
         assert terms == count and together.item() == pytest.approx(loss.item(), rel=1e-5)
 

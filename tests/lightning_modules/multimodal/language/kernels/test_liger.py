@@ -28,7 +28,7 @@ def test_interpreted_kernels_equal_torch():
 
 
 def test_the_loss_is_the_same_and_only_trainings_on_cuda_fuse(build, monkeypatch):
-    """In place of the kernel, torch: what is passed to it, and that terms and counts are those of the plain loss."""
+    """With torch instead of the kernel: what is passed to it, and that terms and counts are those of the plain loss."""
     calls = []
 
     def plain(layer, states, targets, reduction):
