@@ -133,8 +133,8 @@ def test_crops_and_flips_one_by_one():
     assert torch.equal(random_crop_and_flip(pixels, uniform, 0, False), pixels)
 
 
-def test_the_largest_random_numbers_are_places_in_the_frame(monkeypatch):
-    """A 32-bit fraction is 1 for one number in 33 million: a place after the last, once in a training on CIFAR."""
+def test_the_largest_random_numbers_are_positions_in_the_frame(monkeypatch):
+    """A 32-bit fraction is 1 for one number in 33 million: a position after the last, once in a training on CIFAR."""
     monkeypatch.setattr("engine.determinism.stateless_rng._mix", lambda bits: np.full_like(bits, 2**64 - 1))
     samples = twenty(mixup=0)
     expected = torch.full((3, 5, 5), -1.0)

@@ -31,18 +31,18 @@ class Letters:
         return self.length
 
     def records_from(self, epoch, start):
-        return ((epoch, place) for place in range(start, self.length))
+        return ((epoch, position) for position in range(start, self.length))
 
     def name(self, record):
         return f"letter {record}"
 
     def item(self, record, index=None):
-        place = record[1] if index is None else index
-        if place == self.bad:
-            raise BadSampleError(f"letter {place} cannot be read")
-        messages = [{"role": "user", "content": "a" * (10 - place) + "<it>" * (place % 3)}]
-        messages.append({"role": "assistant", "content": "b" * place})
-        return ChatItem(messages, (1,) * (place % 3), torch.full((place % 3,), place))
+        position = record[1] if index is None else index
+        if position == self.bad:
+            raise BadSampleError(f"letter {position} cannot be read")
+        messages = [{"role": "user", "content": "a" * (10 - position) + "<it>" * (position % 3)}]
+        messages.append({"role": "assistant", "content": "b" * position})
+        return ChatItem(messages, (1,) * (position % 3), torch.full((position % 3,), position))
 
     def collate(self, items):
         return torch.cat([*items, torch.zeros(0, dtype=torch.int64)])
@@ -74,7 +74,7 @@ def arrays(parts):
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}, {}])
 def test_a_batch_is_what_a_data_set_makes_of_the_same_samples(encoder, options):
     positions = np.array([7, 0, 3, 6])
-    ours = stream(encoder, **options).batch(2, positions, [(2, place) for place in positions.tolist()])
+    ours = stream(encoder, **options).batch(2, positions, [(2, position) for position in positions.tolist()])
     theirs = ChatExamples(Sized(), encoder, **options)[MicroBatchRequest(2, positions)]
     assert arrays(ours) == arrays(theirs) and len(ours) == options.get("length_groups", 1)
 

@@ -195,7 +195,7 @@ def test_prediction_uses_all_events_and_has_no_target():
 
 
 def windows_of(epoch, *indices, max_length=8, seed=7):
-    """{row: (first position, items, targets)} of random windows; events are numbered, so that an item is its place."""
+    """{row: (first position, items, targets)} of random windows; events are numbered: an item is its position."""
     items = np.concatenate([np.arange(1, n + 1) for n in np.diff(EVENTS.offsets)])
     events = EVENTS._replace(items=items, num_items=60)
     rows = TrainDataset(

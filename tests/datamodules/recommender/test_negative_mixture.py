@@ -59,13 +59,13 @@ def test_a_draw_by_popularity_equals_a_walk_along_the_weights(counts, rows, powe
     held = InteractedItems(events, ends - [len(row) for row in rows], ends)
     popular = PopularItems(np.array([99, *counts]), power)
     assert popular.weights.tolist() == [0, *(round(1024 * count**power) if count else 0 for count in counts)]
-    places = np.arange(20)
-    drawn = popular.draw_absent(held, 3, np.arange(len(rows))[:, None], places)
+    positions = np.arange(20)
+    drawn = popular.draw_absent(held, 3, np.arange(len(rows))[:, None], positions)
     for number, row in enumerate(rows):
         absent = [item for item in range(1, num_items + 1) if item not in row and popular.weights[item]]
         absent = absent or [item for item in range(1, num_items + 1) if popular.weights[item]]
         line = np.repeat(absent, popular.weights[absent])
-        points = (hash_uniform(3, number, places) * len(line)).astype(int)
+        points = (hash_uniform(3, number, positions) * len(line)).astype(int)
         assert drawn[number].tolist() == line[points].tolist()
         assert popular.free(held)[number] == len(line)
     assert held.contain(np.arange(num_items + 1)).tolist() == [[i in row for i in range(num_items + 1)] for row in rows]

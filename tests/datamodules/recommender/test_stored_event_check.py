@@ -16,10 +16,10 @@ OFFSETS = np.array([0, 4, 8, 12])
 def events(**changed):
     """Three users with four events each."""
     items, times = np.arange(1, 13, dtype=np.int32), np.tile(np.arange(4), 3)
-    for place, item in changed.get("items", {}).items():
-        items[place] = item
-    for place, time in changed.get("times", {}).items():
-        times[place] = time
+    for position, item in changed.get("items", {}).items():
+        items[position] = item
+    for position, time in changed.get("times", {}).items():
+        times[position] = time
     return EventArrays(OFFSETS, items, times, 12)
 
 

@@ -22,7 +22,7 @@ with_browser = pytest.mark.skipif(browser.missing() is not None, reason=str(brow
 
 def answered(number=0, pictures=1, kind="colour", answer="red", blind="blue"):
     noise = np.random.default_rng(number).integers(0, 256, (32, 48, 3), dtype=np.uint8)
-    images = [Image.fromarray(noise + place) for place in range(pictures)]
+    images = [Image.fromarray(noise + index) for index in range(pictures)]
     points = [(float(output == "red"), 1.0) for output in (answer, blind)]
     grades = [{"exact": reached, f"{kind}/exact": reached} for reached in points]
     return AnsweredQuestion(number, kind, images, f"what is number {number}?", "red", answer, blind, *grades)

@@ -186,7 +186,7 @@ def test_questions_are_ordered_without_decoding_an_image(chats, tmp_path, monkey
     data.image_layout = LAYOUT._replace(max_tiles=4)
     reads = []
     read = Mixture.read
-    monkeypatch.setattr(Mixture, "read", lambda self, *place: reads.append(place) or read(self, *place))
+    monkeypatch.setattr(Mixture, "read", lambda self, *location: reads.append(location) or read(self, *location))
     monkeypatch.setattr("datamodules.vision_language.chat_dataset.decode", None)
     data.setup("validate")
     assert data.validation_set._order.tolist() == [1, 3, 0, 2]  # 64 pixels are 17 views

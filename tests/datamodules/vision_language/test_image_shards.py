@@ -32,7 +32,7 @@ def shards(tmp_path, monkeypatch):
     ends = np.cumsum(SIZES)
     for number, (size, end) in enumerate(zip(SIZES, ends, strict=True)):
         inside = range(int(end) - size, int(end))
-        write_tar(tmp_path / f"train-{number:03}.tar", [coloured(place) for place in inside], inside.start)
+        write_tar(tmp_path / f"train-{number:03}.tar", [coloured(index) for index in inside], inside.start)
     write_tar(tmp_path / "val.tar", [coloured(number) for number in range(100, 105)])
     return tmp_path
 
@@ -97,7 +97,7 @@ def test_each_sample_once_in_the_same_batches_on_any_number_of_processes_and_wor
 
 
 def test_a_sample_is_what_it_is_at_random(shards):
-    """The same chats, with their texts and their images, as where any sample is read by its place."""
+    """The same chats, with their texts and their images, as where any sample is read by its index."""
     streamed, at_random = module(shards), module(shards, shuffle_window=None)
     records = list(streamed.train_set.records(0))
     assert len(records) == len(at_random.train_set) == 31
@@ -167,7 +167,7 @@ def test_shards_over_http(shards, served):
 
 def test_the_validation_set_and_the_texts_come_from_the_shards(shards):
     data = module(shards)
-    assert sorted(data.validation_set.source.messages(place)[-1]["content"] for place in range(5)) == [
+    assert sorted(data.validation_set.source.messages(index)[-1]["content"] for index in range(5)) == [
         f"It is {number}." for number in range(100, 105)
     ]
     texts = list(data.texts())
@@ -179,12 +179,12 @@ def test_a_broken_image_is_named_or_skipped(shards):
     broken = write_tar(shards / "broken.tar", samples)
     data = module(shards, "broken.tar")
     records = list(data.train_set.records(0))
-    place = [record.number for record in records].index(1)
+    index = [record.number for record in records].index(1)
     with pytest.raises(BadSampleError, match=rf"{broken}, sample 1 \(000001\), image 1 of 1: found 8 bytes"):
         data.train_set.batch(0, np.arange(3), records)
     lenient = module(shards, "broken.tar", on_bad_sample="skip", max_bad_samples=1)
     [part] = lenient.train_set.batch(0, np.arange(3), records)
-    assert [left.sample for left in part.skipped] == [place] and len(part.rows.samples) == 2
+    assert [left.sample for left in part.skipped] == [index] and len(part.rows.samples) == 2
 
     cut = shards / "train-002.tar"
     data = module(shards)

@@ -202,7 +202,7 @@ def test_a_file_that_became_shorter_is_no_fault_of_a_row(tmp_path):
     ],
 )
 @pytest.mark.parametrize("chunk", [3, 4 * 2**20])
-def test_a_list_that_is_none_is_refused_with_its_place(tmp_path, monkeypatch, text, messages, chunk):
+def test_a_list_that_is_none_is_refused_with_its_position(tmp_path, monkeypatch, text, messages, chunk):
     monkeypatch.setattr(json_index, "_CHUNK", chunk)
     (tmp_path / "chats.json").write_text(text)
     with pytest.raises(ValueError, match=f"chats.json: {messages}"):

@@ -80,15 +80,15 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
     assert blocks.window == min(windows)
     assert blocks.starts[0] == 0 and (np.diff(blocks.starts, append=len(mix)) > 0).all()
     for start, end, size in zip(blocks.starts, [*blocks.starts[1:], len(mix)], blocks.sizes, strict=True):
-        places = [mix.locate(epoch, index) for index in range(start, end)]
-        assert len({source for source, _ in places}) == 1
-        assert blocks.groups[np.searchsorted(blocks.starts, start)] == places[0][0]
-        assert [row for _, row in places] == list(range(places[0][1], places[0][1] + len(places)))
-        file = found[places[0][0]][0]
+        locations = [mix.locate(epoch, index) for index in range(start, end)]
+        assert len({source for source, _ in locations}) == 1
+        assert blocks.groups[np.searchsorted(blocks.starts, start)] == locations[0][0]
+        assert [row for _, row in locations] == list(range(locations[0][1], locations[0][1] + len(locations)))
+        file = found[locations[0][0]][0]
         if file.blocks is None:
             assert size == 0
         else:
-            of = {int(np.searchsorted(file.blocks.starts, row, side="right")) - 1 for _, row in places}
+            of = {int(np.searchsorted(file.blocks.starts, row, side="right")) - 1 for _, row in locations}
             assert len(of) == 1 and size == file.blocks.sizes[of.pop()]
     assert sorted(np.concatenate(global_batches(len(mix), 7, seed, epoch, blocks))) == list(range(len(mix)))
 

@@ -44,9 +44,9 @@ def test_an_epoch_reads_every_row_group_once(large, small_memory):
     small_memory.misses = 0
     before, most = pyarrow.total_allocated_bytes(), 0
     seen = []
-    for place, index in enumerate(epoch_of(mix, 0, 1)):
+    for position, index in enumerate(epoch_of(mix, 0, 1)):
         seen.append(mix.read(0, index).name)
-        if place % 100 == 0:
+        if position % 100 == 0:
             most = max(most, pyarrow.total_allocated_bytes() - before)
     assert sorted(seen) == sorted(f"{large}, row {row}" for row in range(1, ROWS + 1))
     assert small_memory.misses <= ROWS // GROUP

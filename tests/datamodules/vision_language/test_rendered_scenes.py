@@ -42,9 +42,9 @@ def test_a_batch_has_images_and_their_descriptions() -> None:
     answers = sorted(scenes.sample(Split.TRAIN, 0, index).answer for index in range(8))
     turns = data.tokenizer.tokenizer.decode(rows.labels[rows.labels != IGNORE]).split("<|im_end|>")
     assert sorted(turn.strip() for turn in turns if turn.strip()) == answers
-    for place, index in enumerate(rows.samples.tolist()):
+    for row, index in enumerate(rows.samples.tolist()):
         picture = scenes.picture(scenes.sample(Split.TRAIN, 0, index))
-        assert np.array_equal(images.pixels[place].permute(1, 2, 0).numpy(), np.asarray(picture))
+        assert np.array_equal(images.pixels[row].permute(1, 2, 0).numpy(), np.asarray(picture))
 
 
 @pytest.mark.parametrize("fresh", [True, False])

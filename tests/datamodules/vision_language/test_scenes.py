@@ -31,15 +31,15 @@ def _right_answer(question: str, scene: Scene) -> str:
     words = question.replace(MARKER, "").strip()
     names = cell_names(scene.grid)
     cells = dict(zip(names, scene.cells, strict=True))
-    things = [(place, thing) for place, thing in cells.items() if thing]
+    things = [(cell, thing) for cell, thing in cells.items() if thing]
     output = [SceneObject(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
     colours = [colour for colour in COLOURS if re.search(rf"\b{colour}\b", words)]
     shapes = [shape for shape in SHAPES if re.search(rf"\b{shape}s?\b", words)]
     named = [name for name in names if re.search(rf"\b{name}\b", words)]
-    place = named[0] if named else ""
+    cell = named[0] if named else ""
     yes = {True: "yes", False: "no"}
     if len(output) == 2:
-        (one,), (other,) = ([names.index(place) for place, thing in things if thing == what] for what in output)
+        (one,), (other,) = ([names.index(cell) for cell, thing in things if thing == what] for what in output)
         (row, column), (other_row, other_column) = divmod(one, scene.grid), divmod(other, scene.grid)
         lies = {
             "left of": column < other_column,
@@ -50,18 +50,18 @@ def _right_answer(question: str, scene: Scene) -> str:
         (direction,) = (direction for direction in lies if direction in words)
         return yes[lies[direction]]
     if output:
-        found = [place for place, thing in things if thing == output[0]]
+        found = [cell for cell, thing in things if thing == output[0]]
         if "where" in words or "place" in words:
-            (place,) = found
-            return place
+            (cell,) = found
+            return cell
         return yes[bool(found)]
     if "empty" in words or "nothing" in words:
-        return yes[cells[place] is None]
+        return yes[cells[cell] is None]
     if "how many" in words or "count" in words:
         counted = [t for _, t in things if t.colour in (colours or COLOURS) and t.shape in (shapes or SHAPES)]
         return str(len(counted))
-    if place:
-        thing = cells[place]
+    if cell:
+        thing = cells[cell]
         assert thing is not None
         if "colour of" in words or re.search("(what|which) colour (is|are)", words):
             return thing.colour
@@ -163,7 +163,7 @@ def test_unseen_wordings_are_in_the_test_alone() -> None:
 
 
 def _skeletons(samples) -> set[str]:  # noqa: ANN001
-    """Questions without colours, shapes, places and directions."""
+    """Questions without colours, shapes, positions and directions."""
     variable = [*COLOURS, *(f"{shape}s?" for shape in SHAPES), *cell_names(2), "left of", "right of", "above", "below"]
     return {re.sub(rf"\b({'|'.join(variable)})\b", "_", sample.question) for sample in samples}
 

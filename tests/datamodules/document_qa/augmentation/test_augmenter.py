@@ -32,8 +32,8 @@ def test_augmentation_keeps_the_right_answer() -> None:
 
 
 def test_augmentation_depends_on_seed_epoch_and_sample_alone() -> None:
-    def seen(*place: int) -> Any:
-        questions, document, ranked = altered(*place)
+    def seen(*position: int) -> Any:
+        questions, document, ranked = altered(*position)
         pictures = [np.asarray(document.picture(page)).tobytes() for page in ranked]
         return questions, ranked, pictures
 

@@ -21,11 +21,11 @@ def test_the_right_text_stays_the_right_one(options: list[str], data: st.DataObj
     assert other._replace(options=question.options, right=right) == question
 
 
-def test_every_place_may_be_the_right_one() -> None:
+def test_the_right_option_may_be_at_every_index() -> None:
     question = Question("1", "?", "pump", ("a", "b", "c"), "b", 1)
     random = np.random.Generator(np.random.Philox(key=5))
-    places = [shuffle_options(question, random).right for _ in range(300)]
-    assert all(70 < places.count(place) < 130 for place in range(3))
+    indices = [shuffle_options(question, random).right for _ in range(300)]
+    assert all(70 < indices.count(index) < 130 for index in range(3))
 
 
 def test_an_open_question_and_one_without_an_answer_are_taken_too() -> None:

@@ -28,7 +28,7 @@ ASKED = (CHOICE, NUMBER, RELATION, STRING, NOTHING)
 
 
 def choice(best, options=3, confidence=0.8):
-    return ModelAnswer("", tuple(-1.0 if place == best else -3.0 for place in range(options)), confidence, 2.0, 4)
+    return ModelAnswer("", tuple(-1.0 if index == best else -3.0 for index in range(options)), confidence, 2.0, 4)
 
 
 def words(text, confidence=0.5):
@@ -124,9 +124,9 @@ def test_custom_does_not_know_which_questions_have_no_answer():
 
 def test_the_right_words_are_right_by_whatever_letter():
     twice = CHOICE._replace(options=("y", "y", "z"))
-    assert [grade(twice, choice(place)).right for place in range(3)] == [1.0, 1.0, 0.0]
+    assert [grade(twice, choice(index)).right for index in range(3)] == [1.0, 1.0, 0.0]
     assert random_score(twice) == pytest.approx(2 / 3) and majority_score(twice, MostFrequentAnswers(0)) == 1.0
-    assert [majority_score(twice, MostFrequentAnswers(place)) for place in (2, 5, None)] == [0.0, 0.0, 0.0]
+    assert [majority_score(twice, MostFrequentAnswers(index)) for index in (2, 5, None)] == [0.0, 0.0, 0.0]
     assert summary([twice].__getitem__, [AnswerRecord(0, choice(0))])["balanced_accuracy"] == 1.0
 
 
@@ -142,6 +142,6 @@ def test_a_right_answer_is_no_abstention_whatever_it_sounds_like():
 def test_order_and_doubles_do_not_matter(order, doubles):
     """Ranks return records in any order, and padding repeats some of them."""
     most_frequent = MostFrequentAnswers(1, None)
-    found = compute_metrics(ASKED.__getitem__, [RECORDS[place] for place in (*order, *doubles)], most_frequent)
+    found = compute_metrics(ASKED.__getitem__, [RECORDS[index] for index in (*order, *doubles)], most_frequent)
     assert found == compute_metrics(ASKED.__getitem__, RECORDS, most_frequent)
     assert list(found) == list(compute_metrics(ASKED.__getitem__, RECORDS, most_frequent))

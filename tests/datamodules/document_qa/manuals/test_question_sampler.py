@@ -14,7 +14,7 @@ from datamodules.document_qa.types.question import UNANSWERABLE
 
 NUMBER = 2000
 
-PLACES = ("top left", "top right", "bottom left", "bottom right")
+QUADRANTS = ("top left", "top right", "bottom left", "bottom right")
 
 
 def asked(number=NUMBER, test=False, key=1, manuals=None, **asking):
@@ -44,13 +44,13 @@ def near(found: float, expected: float, number: int) -> bool:
 
 def test_every_letter_is_right_as_often():
     right = Counter(question.right for question in choices())
-    assert all(near(right[place] / NUMBER, 0.25, NUMBER) for place in range(4))
+    assert all(near(right[index] / NUMBER, 0.25, NUMBER) for index in range(4))
 
 
 def test_letters_are_right_as_often_as_a_setting_says():
     right = Counter(question.right for question in choices(letters=(14.3, 41.7, 33.7, 10.3)))
-    for place, share in enumerate((0.143, 0.417, 0.337, 0.103)):
-        assert near(right[place] / NUMBER, share, NUMBER)
+    for index, share in enumerate((0.143, 0.417, 0.337, 0.103)):
+        assert near(right[index] / NUMBER, share, NUMBER)
 
 
 def guess(question, training, of):
@@ -67,8 +67,8 @@ FEATURES = {
     "option": lambda question, option: option,
     "option and words": lambda question, option: (words(question), option),
     "option and question": lambda question, option: (question.question, option),
-    "place": lambda question, option: question.options.index(option),
-    "place and words": lambda question, option: (words(question), question.options.index(option)),
+    "position": lambda question, option: question.options.index(option),
+    "position and words": lambda question, option: (words(question), question.options.index(option)),
     "order": lambda question, option: sorted(question.options).index(option),
     "is it about what is not there": lambda question, option: (words(question), option == UNANSWERABLE),
     "length": lambda question, option: len(option),
@@ -136,8 +136,8 @@ def test_answers_are_the_chapters():
             row, column = (a - b for a, b in zip(divmod(part.cell, 2), divmod(other.cell, 2), strict=True))
             assert question.answer == {(0, -1): "left", (0, 1): "right", (-1, 0): "above", (1, 0): "below"}[row, column]
         elif question.kind.endswith("_at"):
-            place = re.search(r"(top|bottom) (left|right)", question.question).group()
-            (part,) = [p for p in chapter.parts if PLACES[p.cell] == place]
+            quadrant = re.search(r"(top|bottom) (left|right)", question.question).group()
+            (part,) = [p for p in chapter.parts if QUADRANTS[p.cell] == quadrant]
             attribute = question.kind.removesuffix("_at")
             if attribute == "value":
                 assert question.answer in part.values.values()

@@ -51,7 +51,7 @@ class Pages:
                 number,
                 (
                     Chunk(number, "text", BOX, "The cover is made of steel. " * words),
-                    *(Chunk(number, "figure", (0.1, 0.1 * place, 0.2, 0.9), "") for place in range(figures)),
+                    *(Chunk(number, "figure", (0.1, 0.1 * index, 0.2, 0.9), "") for index in range(figures)),
                 ),
             )
             for number, (words, figures) in enumerate(sizes, 1)
@@ -105,7 +105,7 @@ def test_whole_pages_are_omitted_from_the_worst_on(
     layout = ImageLayout(16, 4, max_tiles=2) if tiled else LAYOUT
     made = builder(layout, tokens=budget, max_images=most)
     choice = made.choose(document, ranked)
-    # Each ranked page is in one place.
+    # Each ranked page is in exactly one of the groups.
     assert sorted((*choice.pages, *choice.dropped, *choice.too_long)) == sorted(ranked)
     # Never over, by what the chat really has of it; in reading order; no page cut.
     context = made.context(document, choice.pages)
@@ -162,9 +162,9 @@ def test_a_text_that_looks_like_a_marker_is_text() -> None:
 def test_each_chunk_can_be_removed(images: Any) -> None:
     document, made = TinyDocument(4), builder(images=images)
     context = made.context(document, [1, 2, 3])
-    for place, chunk in enumerate(context.chunks):
-        rest = made.without(context, document, place)
-        assert rest.chunks == context.chunks[:place] + context.chunks[place + 1 :]
+    for index, chunk in enumerate(context.chunks):
+        rest = made.without(context, document, index)
+        assert rest.chunks == context.chunks[:index] + context.chunks[index + 1 :]
         assert chunk.kind == "figure" or chunk.text not in rest.text
         assert rest.text.count("<image>") == len(rest.views)
         for before, after in zip(context.blocks, rest.blocks, strict=True):

@@ -40,9 +40,9 @@ def test_each_cyclic_order_shows_each_option_once() -> None:
 def test_the_assistant_says_the_option_s_text_or_the_letter_beside_which_it_stands(by: int) -> None:
     order, letters = rotated_order(CHOICE, by), PromptBuilder(CONTROL, "letter")
     lines = dict(line.split(". ") for line in letters.question_text(CHOICE, order).splitlines()[1:])
-    for place, option in enumerate(CHOICE.options):
-        assert lines[letters.option_text(CHOICE, place, order)] == option
-        assert PromptBuilder(CONTROL).option_text(CHOICE, place, order) == option
+    for index, option in enumerate(CHOICE.options):
+        assert lines[letters.option_text(CHOICE, index, order)] == option
+        assert PromptBuilder(CONTROL).option_text(CHOICE, index, order) == option
     assert lines[str(letters.answer_text(CHOICE, order))] == "brass"
 
 

@@ -24,7 +24,7 @@ def record(asked, sample, right):
     (question,), evidence = asked.questions(0, sample), ()
     if question.options:
         best = question.right if right else (question.right + 1) % len(question.options)
-        output = ModelAnswer("", tuple(0.0 if place == best else -2.0 for place in range(len(question.options))), 0.7)
+        output = ModelAnswer("", tuple(0.0 if index == best else -2.0 for index in range(len(question.options))), 0.7)
         chunk = asked.document(0, sample).pages[2].chunks[1]
         evidence = (Evidence(chunk.page, chunk.kind, chunk.box, 1.0),)
     else:

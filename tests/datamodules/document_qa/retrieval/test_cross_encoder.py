@@ -35,7 +35,9 @@ QUESTION = Question("q", "What is the relay of the motor at 24 volts?", "manual"
 
 def write_model(folder, labels=1, size=32):
     torch.manual_seed(0)
-    vocabulary = {word: place for place, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?", *WORDS])}
+    vocabulary = {
+        word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?", *WORDS])
+    }
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = transformers.BertConfig(
         vocab_size=len(vocabulary), max_position_embeddings=size, num_labels=labels, initializer_range=0.5, **sizes

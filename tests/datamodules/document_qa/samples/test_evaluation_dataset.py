@@ -168,8 +168,8 @@ def test_letters_are_those_beside_which_the_options_stand() -> None:
     for row, (sample, variant) in enumerate(zip(batch.prompts.samples.tolist(), batch.variants.tolist(), strict=True)):
         (question,) = TinyQuestions(1, 8).questions(0, sample)
         assert variant in range(4)
-        for place, option in enumerate(question.options):
-            assert f"\n{letters[row, place]}. {option}" in text_of(prompt_of(batch, row))
+        for index, option in enumerate(question.options):
+            assert f"\n{letters[row, index]}. {option}" in text_of(prompt_of(batch, row))
 
 
 @pytest.mark.parametrize("published", [False, True])
@@ -301,8 +301,8 @@ def test_an_ablation_shows_the_same_pages(ablate: Any) -> None:
             assert rest.chunks == tuple(chunk for chunk in shown.chunks if chunk.kind != ablate)
 
 
-@pytest.mark.parametrize("most, places", [(None, [0, 1, 2, 3, 4, 5]), (3, [2, 4, 5]), (5, [0, 2, 3, 4, 5])])
-def test_no_more_chunks_are_removed_than_fit_the_memory(most: int | None, places: list[int]) -> None:
+@pytest.mark.parametrize("most, removed", [(None, [0, 1, 2, 3, 4, 5]), (3, [2, 4, 5]), (5, [0, 2, 3, 4, 5])])
+def test_no_more_chunks_are_removed_than_fit_the_memory(most: int | None, removed: list[int]) -> None:
     """Those of the retriever's best pages."""
 
     class LastFirst:
@@ -314,7 +314,7 @@ def test_no_more_chunks_are_removed_than_fit_the_memory(most: int | None, places
     batch = asked(source, evidence=None)[MicroBatchRequest(0, np.array([0]))]
     pages = [chunk.page for chunk in batch.contexts[0].chunks]
     skipped = [variant - FIRST_CHUNK for variant in batch.variants.tolist() if variant >= FIRST_CHUNK]
-    assert pages == [1, 1, 2, 2, 3, 3] and skipped == places
+    assert pages == [1, 1, 2, 2, 3, 3] and skipped == removed
 
 
 def test_evidence_is_shown_in_training_whatever_the_retriever_says() -> None:

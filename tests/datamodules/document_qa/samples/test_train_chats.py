@@ -47,8 +47,8 @@ def test_a_chat_has_its_context_once_and_learns_each_answer(together: int) -> No
         text = text_of(batch.rows.tokens[row])
         assert [text.count(f"Page {page}\n") for page in (1, 2, 3)] == [1, 1, 1]
         assert text.count("<|im_start|>user") == together
-        places = [text.index(question.question, text.index(asked[0].question)) for question in asked]
-        assert places == sorted(places) and places[0] > text.index("Page 3")
+        positions = [text.index(question.question, text.index(asked[0].question)) for question in asked]
+        assert positions == sorted(positions) and positions[0] > text.index("Page 3")
     assert batch.modality.views.tolist() == [1] * 8 and batch.rows.counts.features == 8 * 4
 
 

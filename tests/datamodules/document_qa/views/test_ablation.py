@@ -62,7 +62,7 @@ def test_the_document_itself_stays_as_it_is() -> None:
     assert np.array_equal(pixels(picture), before)
 
 
-def test_another_document_s_figures_stand_in_place_of_its_own() -> None:
+def test_figures_of_another_document_replace_its_own() -> None:
     document, other = TinyDocument(3), another()
     shown = apply_ablation(document, "shuffled_figure", lambda: other)
     figure = document.pages[2].chunks[1]

@@ -32,7 +32,7 @@ def taken_apart(rows):
 def check(rows, order, chats, samples):
     """Check that each chat occurs once, complete and in order, and that padding has no weight; return row lengths."""
     assert rows.samples.tolist() == samples[order].tolist()
-    assert rows.placeholders.tolist() == [chats[place].placeholders for place in order]
+    assert rows.placeholders.tolist() == [chats[index].placeholders for index in order]
     expected, used = list(order), {}
     for row, tokens, labels in taken_apart(rows):
         if all(label == IGNORE for label in labels):
@@ -44,7 +44,7 @@ def check(rows, order, chats, samples):
         used[row] = used.get(row, 0) + len(tokens)
     assert not expected
     supervised = int((rows.labels != IGNORE).sum())
-    pairs = sum(len(chats[place].tokens) ** 2 for place in order)
+    pairs = sum(len(chats[index].tokens) ** 2 for index in order)
     assert rows.counts == (sum(used.values()), supervised, int(rows.placeholders.sum()), pairs)
     return used
 
@@ -78,10 +78,10 @@ def test_padded_rows_hold_one_chat_each_in_groups_of_similar_length(sizes, group
     assert len(parts) == groups
     orders = np.concatenate([order for _, order in parts])
     assert sorted(orders.tolist()) == list(range(len(chats)))
-    assert [sizes[place] for place in orders] == sorted(sizes)
+    assert [sizes[index] for index in orders] == sorted(sizes)
     for rows, order in parts:
         assert len(check(rows, order, chats, samples)) == len(order)
-        assert rows.tokens.shape[1] == max((sizes[place] for place in order), default=2)
+        assert rows.tokens.shape[1] == max((sizes[index] for index in order), default=2)
 
 
 def test_packing_is_the_same_each_time_and_the_fullest_bins_come_first():

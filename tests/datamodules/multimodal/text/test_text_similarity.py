@@ -69,8 +69,8 @@ def test_anls_forgives_wrong_relations_and_numbers_and_so_selects_no_model():
 @given(st.text(alphabet="abc", max_size=80), st.text(alphabet="abc", max_size=80))
 def test_edit_distance_is_that_of_the_table(one, other):
     row = list(range(len(other) + 1))
-    for place, first in enumerate(one, 1):
-        above, row = row, [place]
+    for length, first in enumerate(one, 1):
+        above, row = row, [length]
         for column, second in enumerate(other):
             row.append(min(above[column + 1] + 1, row[-1] + 1, above[column] + (first != second)))
     assert edit_distance(one, other) == row[-1]

@@ -238,12 +238,12 @@ def test_the_features_of_a_target_are_in_no_batch(tmp_path):
     assert train.history.event_codes.tolist() == [[[0]], [[1]]] and train.history.event_numbers.shape == (2, 1, 2)
     assert test.history.event_codes.shape == (2, 3, 1) and validation.history.event_codes.shape == (2, 2, 1)
     # The third event of a user is the target of the validation, the fourth event is the target of the test.
-    for place, same in ((2, (train, validation)), (3, (train, validation, test))):
+    for index, same in ((2, (train, validation)), (3, (train, validation, test))):
         rows = [list(row) for row in ROWS]
         for user in "ab":
             own = sorted((row for row in rows if row[0] == user), key=lambda row: row[2])
-            own[place][3:] = ["1", "phone", "0.25"]
-        changed = batches(module_of(tmp_path / str(place), rows))
+            own[index][3:] = ["1", "phone", "0.25"]
+        changed = batches(module_of(tmp_path / str(index), rows))
         for before, after in zip((train, validation, test), changed, strict=True):
             alike = all(
                 np.array_equal(one.numpy(), other.numpy(), equal_nan=one.is_floating_point())

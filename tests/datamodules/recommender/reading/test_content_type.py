@@ -70,7 +70,7 @@ def test_parquet_that_is_cut_or_corrupt_ends_with_a_message(tmp_path: Path) -> N
     data, path = parquet(), tmp_path / "a.parquet"
     footer = len(data) - 500
     cut = [data[:-10], data[: len(data) // 2], data[:100] + data[-400:]]
-    corrupt = [data[:place] + b"\xff" * 20 + data[place + 20 :] for place in range(footer, footer + 480, 40)]
+    corrupt = [data[:offset] + b"\xff" * 20 + data[offset + 20 :] for offset in range(footer, footer + 480, 40)]
     refused = 0
     for changed in cut + corrupt:
         path.write_bytes(changed)

@@ -33,7 +33,7 @@ def test_dates_have_the_seconds_of_the_standard_library(texts: list[str]) -> Non
 
 
 strange = st.text(st.sampled_from("0123456789-:T Z+.,é"), max_size=26) | st.builds(
-    lambda text, place, other: text[:place] + other + text[place + 1 :],
+    lambda text, index, other: text[:index] + other + text[index + 1 :],
     texts,
     st.integers(0, 25),
     st.sampled_from("09-:TZ+ "),

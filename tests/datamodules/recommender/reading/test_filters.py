@@ -39,9 +39,9 @@ def one_by_one(rows: list[Row], filters: Filters) -> list[Row]:
     rows = [row for row in rows if filters.min_rating is None or row.rating >= filters.min_rating]
     while True:
         users, items = Counter(row.user for row in rows), Counter(row.item for row in rows)
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if items[row.item] < filters.min_item_interactions or users[row.user] < filters.min_user_interactions:
-                del rows[place]
+                del rows[index]
                 break
         else:
             return rows

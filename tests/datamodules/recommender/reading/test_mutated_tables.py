@@ -74,54 +74,54 @@ def test_a_correct_table_gives_its_rows(tmp_path_factory: pytest.TempPathFactory
     assert read(tmp_path_factory.getbasetemp() / "a.csv", table.data) == table.rows
 
 
-def drop_a_field(table: Table, place: int) -> bytes:
-    line = 1 + place % len(table.rows)
+def drop_a_field(table: Table, offset: int) -> bytes:
+    line = 1 + offset % len(table.rows)
     return b"".join([*table.lines[:line], table.lines[line].partition(b",")[2], *table.lines[line + 1 :]])
 
 
-def add_a_field(table: Table, place: int) -> bytes:
-    line = 1 + place % len(table.rows)
+def add_a_field(table: Table, offset: int) -> bytes:
+    line = 1 + offset % len(table.rows)
     return b"".join([*table.lines[:line], b"5," + table.lines[line], *table.lines[line + 1 :]])
 
 
-def add_a_quote(table: Table, place: int) -> bytes:
-    place %= len(table.data)
-    return table.data[:place] + b'"' + table.data[place:]
+def add_a_quote(table: Table, offset: int) -> bytes:
+    offset %= len(table.data)
+    return table.data[:offset] + b'"' + table.data[offset:]
 
 
-def add_a_comma(table: Table, place: int) -> bytes:
+def add_a_comma(table: Table, offset: int) -> bytes:
     header, rows = table.lines[0], b"".join(table.lines[1:]).replace(b'"', b"")  # in quotes it would be text
-    place %= len(rows)
-    return header + rows[:place] + b"," + rows[place:]
+    offset %= len(rows)
+    return header + rows[:offset] + b"," + rows[offset:]
 
 
-def join_two_lines(table: Table, place: int) -> bytes:
-    line = place % len(table.rows)
+def join_two_lines(table: Table, offset: int) -> bytes:
+    line = offset % len(table.rows)
     return b"".join([*table.lines[:line], table.lines[line].rstrip(b"\r\n"), *table.lines[line + 1 :]])
 
 
-def cut_the_last_line(table: Table, place: int) -> bytes:
-    return table.data[: -1 - place % (len(table.lines[-1]) - 1)]
+def cut_the_last_line(table: Table, offset: int) -> bytes:
+    return table.data[: -1 - offset % (len(table.lines[-1]) - 1)]
 
 
-def add_a_blank_line(table: Table, place: int) -> bytes:
-    line = place % (len(table.lines) + 1)
+def add_a_blank_line(table: Table, offset: int) -> bytes:
+    line = offset % (len(table.lines) + 1)
     return b"".join([*table.lines[:line], b"\n", *table.lines[line:]])
 
 
-def end_lines_with_cr(table: Table, place: int) -> bytes:
+def end_lines_with_cr(table: Table, offset: int) -> bytes:
     return table.data.replace(b"\r\n", b"\n").replace(b"\n", b"\r")
 
 
-def end_a_line_with_cr(table: Table, place: int) -> bytes:
-    line = place % len(table.lines)
+def end_a_line_with_cr(table: Table, offset: int) -> bytes:
+    line = offset % len(table.lines)
     changed = table.lines[line].rstrip(b"\r\n") + b"\r"
     return b"".join([*table.lines[:line], changed, *table.lines[line + 1 :]])
 
 
-def add_a_nul(table: Table, place: int) -> bytes:
-    place %= len(table.data)
-    return table.data[:place] + b"\x00" + table.data[place:]
+def add_a_nul(table: Table, offset: int) -> bytes:
+    offset %= len(table.data)
+    return table.data[:offset] + b"\x00" + table.data[offset:]
 
 
 @pytest.mark.parametrize(
@@ -140,36 +140,36 @@ def add_a_nul(table: Table, place: int) -> bytes:
     ],
 )
 @settings(max_examples=40, deadline=None)
-@given(table=tables(), place=st.integers(0, 10_000))
+@given(table=tables(), offset=st.integers(0, 10_000))
 def test_the_same_rows_or_one_message(
-    tmp_path_factory: pytest.TempPathFactory, mutate: Callable[[Table, int], bytes], table: Table, place: int
+    tmp_path_factory: pytest.TempPathFactory, mutate: Callable[[Table, int], bytes], table: Table, offset: int
 ) -> None:
-    assert read(tmp_path_factory.getbasetemp() / "a.csv", mutate(table, place)) in (table.rows, None)
+    assert read(tmp_path_factory.getbasetemp() / "a.csv", mutate(table, offset)) in (table.rows, None)
 
 
 @settings(max_examples=60, deadline=None)
-@given(table=tables(quote=False), places=st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)))
+@given(table=tables(quote=False), offsets=st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)))
 def test_a_pair_of_stray_quotes_loses_no_row(
-    tmp_path_factory: pytest.TempPathFactory, table: Table, places: tuple[int, int]
+    tmp_path_factory: pytest.TempPathFactory, table: Table, offsets: tuple[int, int]
 ) -> None:
     """Such a pair can be correct by RFC 4180: a field that starts on one line and ends on a later one."""
-    first, second = sorted(place % len(table.data) for place in places)
+    first, second = sorted(offset % len(table.data) for offset in offsets)
     data = table.data[:first] + b'"' + table.data[first:second] + b'"' + table.data[second:]
     found = read(tmp_path_factory.getbasetemp() / "a.csv", data)
     assert found is None or len(found) == len(table.rows)
 
 
-@pytest.mark.parametrize("place", [4, 5, 6, 12])
-def test_unescaped_inch_marks_lose_no_row(tmp_path: Path, place: int) -> None:
+@pytest.mark.parametrize("row_number", [4, 5, 6, 12])
+def test_unescaped_inch_marks_lose_no_row(tmp_path: Path, row_number: int) -> None:
     lines = [f'u{row % 50},"TV, {row}",{1_600_000_000 + row}\n' for row in range(1500)]
-    for row in (place, place + 1100):
+    for row in (row_number, row_number + 1100):
         lines[row] = f'u{row % 50},"TV, 32" black",{1_600_000_000 + row}\n'
     (tmp_path / "a.csv").write_text("user_id,item_id,timestamp\n" + "".join(lines))
     with pytest.raises(InteractionError) as caught:
         read_interactions(detect(tmp_path))
     assert str(caught.value) == (
-        f"{tmp_path / 'a.csv'}: line {place + 2}: "
-        f"found ' black\",{1_600_000_000 + place}' after the quotes of a field; "
+        f"{tmp_path / 'a.csv'}: line {row_number + 2}: "
+        f"found ' black\",{1_600_000_000 + row_number}' after the quotes of a field; "
         'write a field with a quote in quotes, and that quote twice ("TV, 32"" black")\n'
-        f"Other invalid lines: {place + 1102}"
+        f"Other invalid lines: {row_number + 1102}"
     )

@@ -71,9 +71,9 @@ def test_probabilities_are_the_frequencies(events, cut):
     for scores in (SMALL.optimal_scores(batch.history), SMALL.time_blind_scores(batch.history)):
         chances = scores.numpy()
         order = np.argsort(-chances, 1)
-        for place in range(6):  # how often the item in this place is the next item
-            predicted = chances[rows, order[:, place]]
-            happened = order[:, place] == target
+        for rank in range(6):  # how often the item of this rank is the next item
+            predicted = chances[rows, order[:, rank]]
+            happened = order[:, rank] == target
             deviation = np.sqrt((predicted * (1 - predicted)).sum())
             assert abs(happened.sum() - predicted.sum()) < 4 * deviation
 

@@ -70,8 +70,8 @@ def test_conversion_equals_the_rule_in_plain_python(
         return
     found, _ = to_sequences(interactions, Filters(min_item, min_user))
     assert found.user_ids == list(expected)
-    for place, user in enumerate(found.user_ids):
-        part = slice(found.offsets[place], found.offsets[place + 1])
+    for index, user in enumerate(found.user_ids):
+        part = slice(found.offsets[index], found.offsets[index + 1])
         items = [found.item_ids[item - 1] for item in found.items[part]]
         assert list(zip(items, found.times[part].tolist(), strict=True)) == expected[user]
     # Numbered by first appearance, without gaps.

@@ -60,14 +60,14 @@ def test_equal_files_in_two_folders_have_two_stores_in_a_common_cache(tmp_path: 
 
 
 @settings(max_examples=8)
-@given(digits=st.tuples(st.integers(0, 9), st.integers(0, 9)), place=st.sampled_from(["a,x,{}", "a,i{},1", "u{},x,1"]))
+@given(digits=st.tuples(st.integers(0, 9), st.integers(0, 9)), line=st.sampled_from(["a,x,{}", "a,i{},1", "u{},x,1"]))
 def test_a_restored_time_hides_no_change(
-    tmp_path_factory: pytest.TempPathFactory, digits: tuple[int, int], place: str
+    tmp_path_factory: pytest.TempPathFactory, digits: tuple[int, int], line: str
 ) -> None:
     source = tmp_path_factory.getbasetemp() / "restored/events.csv"
     for digit in digits:
-        write(source, place.format(digit) + "\n")
-        user, item, time = place.format(digit).split(",")
+        write(source, line.format(digit) + "\n")
+        user, item, time = line.format(digit).split(",")
         assert events(source) == [(user, item, int(time))]
 
 

@@ -39,7 +39,7 @@ def test_curves_go_through_their_values_and_are_broken_where_nothing_was_measure
 
 
 @pytest.mark.parametrize("kind", MarkKind)
-def test_marks_have_their_places_and_their_colours(kind):
+def test_marks_have_their_positions_and_colours(kind):
     def drawn(time, value):
         return (pixels(marks=(Mark(kind, "gpu_mem_gb", time, value),)) == COLOURS[kind]).all(2)
 

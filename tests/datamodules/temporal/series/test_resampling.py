@@ -18,9 +18,9 @@ def plain(times, values, step):
     length = math.floor((times[-1] - times[0]) / step + 0.5) + 1
     cells = [[] for _ in range(length)]
     for time, value in zip(times, values, strict=True):
-        place = min(range(length), key=lambda k: (abs(time - times[0] - k * step), -k))
+        slot = min(range(length), key=lambda k: (abs(time - times[0] - k * step), -k))
         if value is not None:
-            cells[place].append(value)
+            cells[slot].append(value)
     return [math.fsum(cell) / len(cell) if cell else math.nan for cell in cells]
 
 

@@ -39,7 +39,7 @@ def test_columns_with_all_that_may_happen_to_them_are_physical(steps):
             check_physics([column], [channel.key], f"column {index}")
 
 
-def test_a_curve_that_no_machine_can_have_is_refused_with_its_place():
+def test_a_curve_that_no_machine_can_have_is_refused_with_its_step():
     shares, still = np.full(20, 0.5), np.zeros(20, bool)
     quiet = Column(np.ones(20), still, 0.0)
 

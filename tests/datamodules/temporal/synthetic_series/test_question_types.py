@@ -77,7 +77,7 @@ def plain_answer(name, series):
     return options[0 if first.argmax() / len(first) < second.argmax() / len(second) else 1]
 
 
-def test_a_question_is_a_function_of_its_place():
+def test_a_question_is_a_function_of_its_index():
     settings = ExamSettings()
     train, again = (GeneratedQuestions(settings, Split.TRAIN, 10, fresh=True) for _ in range(2))
     for epoch, index in ((0, 3), (2, 3), (0, 4)):

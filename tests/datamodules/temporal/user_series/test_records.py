@@ -79,7 +79,7 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
         ({"answers": "x"}, "record: found the key answers, expected some of question, series, options"),
     ],
 )  # fmt: skip
-def test_refused_with_place_and_key(tmp_path, change, message):
+def test_refused_with_location_and_key(tmp_path, change, message):
     record = {"question": "?", "series": [1, 2], "answer": "x"} | change
     with pytest.raises(ValueError, match="^a.jsonl, line 3: " + message):
         parse(tmp_path, json.loads(json.dumps(record)))

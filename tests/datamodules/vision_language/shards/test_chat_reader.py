@@ -20,7 +20,7 @@ def chat(*contents):
 
 
 def read(path):
-    return [read_sample(place) for place in Shard(str(path)).locations()]
+    return [read_sample(location) for location in Shard(str(path)).locations()]
 
 
 def test_every_form_of_a_sample(write_shard):

@@ -39,10 +39,10 @@ def test_shards_are_looked_at_once(shards, tmp_path, opened):
     index.add(shards)
     known = [shard.info for shard in index.shards(shards)]
     assert [shard.samples for shard in known] == [3, 0, 5] and len({shard.files for shard in known}) == 3
-    places = [list(shard.locations()) for shard in index.shards(shards)]
-    assert [len(some) for some in places] == [3, 0, 5]
+    locations = [list(shard.locations()) for shard in index.shards(shards)]
+    assert [len(some) for some in locations] == [3, 0, 5]
     assert opened == [], "their samples are known, too"
-    assert places == [list(Shard(name).locations()) for name in shards]
+    assert locations == [list(Shard(name).locations()) for name in shards]
     assert (tmp_path / "root/index/.gitignore").read_text() == "*\n"
     left = sorted(path.suffix for path in (tmp_path / "root/index").glob("[!.]*"))
     assert left == [".json", ".npy", ".npy", ".npy"], "nothing is left of the writing"
@@ -77,13 +77,13 @@ def rewritten(path, files, write_shard):
 
 
 def texts(shard):
-    return [contents(place) for place in shard.locations()]
+    return [contents(location) for location in shard.locations()]
 
 
-def contents(place):
-    with open(place.shard, "rb") as file:
-        file.seek(place.begin)
-        [member] = next(iter_samples(file, place.shard, keep=True, begin=place.begin)).files.values()
+def contents(location):
+    with open(location.shard, "rb") as file:
+        file.seek(location.begin)
+        [member] = next(iter_samples(file, location.shard, keep=True, begin=location.begin)).files.values()
         return member.data
 
 
@@ -211,7 +211,7 @@ def test_a_shard_given_by_url_is_indexed_without_offsets(shards, tmp_path):
     index.add([f"file://{shards[2]}"])
     [shard] = ShardIndex(tmp_path).shards([f"file://{shards[2]}"])
     assert shard.info.samples == 5
-    assert [place.sample.files["txt"].data for place in shard.locations()] == [b"x" * n for n in range(5)]
+    assert [location.sample.files["txt"].data for location in shard.locations()] == [b"x" * n for n in range(5)]
 
 
 def test_a_table_that_is_lost_is_made_again(shards, tmp_path):

@@ -43,7 +43,7 @@ def read(folder, **settings):
 
 
 @pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_adobe_deflate", "packbits"])
-def test_a_tiff_is_all_of_its_pages_in_their_place(folder, compression):
+def test_a_tiff_is_all_of_its_pages_in_order(folder, compression):
     (folder / "1.png").write_bytes(png(RED))
     (folder / "2.TIF").write_bytes(tiff(GREEN, BLUE, compression=compression))
     (folder / "10.tiff").write_bytes(tiff(RED))

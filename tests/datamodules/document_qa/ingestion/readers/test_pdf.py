@@ -94,9 +94,9 @@ def test_a_page_without_text_is_one_figure(tmp_path, read):
 def test_drawings_are_figures_and_rules_are_not(tmp_path, read):
     def drawing(canvas):
         draw_text(canvas, "Figure 1", 60)
-        for place in range(6):
-            canvas.rect(100 + 32 * place, 500, 25, 30 + 10 * place)
-            canvas.line(110 + 32 * place, 480, 120 + 32 * place, 500)
+        for index in range(6):
+            canvas.rect(100 + 32 * index, 500, 25, 30 + 10 * index)
+            canvas.line(110 + 32 * index, 480, 120 + 32 * index, 500)
 
     def listing(canvas):
         canvas.setFillGray(0.9)
@@ -129,7 +129,7 @@ def test_small_images_are_symbols_within_the_text(tmp_path, read):
 
 @pytest.mark.parametrize("turned", [0, 90, 180, 270])
 @pytest.mark.parametrize("inside_of_a_form", [False, True])
-def test_places_are_those_of_the_page_as_it_looks(tmp_path, read, turned, inside_of_a_form):
+def test_positions_are_those_of_the_page_as_displayed(tmp_path, read, turned, inside_of_a_form):
     def page(canvas):
         if inside_of_a_form:
             canvas.beginForm("form")
@@ -233,9 +233,9 @@ def test_grey_pages_take_a_channel_and_are_rgb_again(tmp_path, read):
 def test_too_many_lines_are_a_drawing(tmp_path):
     def page(canvas):
         draw_text(canvas, "Map", 40)
-        for place in range(300):
-            canvas.line(50 + 1.6 * place, 100, 50 + 1.6 * place, 700)
-            canvas.line(50, 100 + 2 * place, 540, 100 + 2 * place)
+        for index in range(300):
+            canvas.line(50 + 1.6 * index, 100, 50 + 1.6 * index, 700)
+            canvas.line(50, 100 + 2 * index, 540, 100 + 2 * index)
 
     path = write_pdf(tmp_path / "a.pdf", page)
     done = convert(path, Cache(tmp_path / "cache", SETTINGS))
