@@ -90,7 +90,7 @@ def record(checkout: Path, name: str, world_size: int) -> dict[str, object]:
 
 
 def differences(before: object, after: object, path: str = "") -> Iterator[str]:
-    """Yield a line for each place where two records differ."""
+    """Yield a line for each difference between two records."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
             if key not in before or key not in after:

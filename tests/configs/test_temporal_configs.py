@@ -25,7 +25,7 @@ def qwen2(tmp_path_factory):
 
 @pytest.mark.parametrize("path", [PRETRAINED[0], *map(slow, PRETRAINED[1:])], ids=lambda path: path.stem)
 def test_runs(lockstep, path, qwen2):
-    """Two steps of each, validated and saved, with a Qwen2 of 32 channels in Qwen2.5's place."""
+    """Two steps of each, validated and saved, with a Qwen2 of 32 channels instead of Qwen2.5."""
     config = yaml.safe_load(path.read_text())
     name = config["model"]["init_args"]["language_model"]["path"]
     assert name == config["data"]["init_args"]["tokenizer"] and name.startswith("Qwen/Qwen2.5-")

@@ -108,13 +108,13 @@ def test_the_dashboard_is_in_order():
     board = dashboard()
     panels = board["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    places = [
+    panel_cells = [
         {(panel["gridPos"]["x"] + right, panel["gridPos"]["y"] + down)
          for right in range(panel["gridPos"]["w"]) for down in range(panel["gridPos"]["h"])}
         for panel in panels
     ]  # fmt: skip
-    assert len(set.union(*places)) == sum(map(len, places)), "panels overlap"
-    assert all(x < 24 for place in places for x, _ in place)
+    assert len(set.union(*panel_cells)) == sum(map(len, panel_cells)), "panels overlap"
+    assert all(x < 24 for cells in panel_cells for x, _ in cells)
     assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "run"}
     for panel in panels:
         for target in panel.get("targets", []):

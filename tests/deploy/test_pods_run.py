@@ -55,8 +55,8 @@ def start_pods(tmp_path, forge):  # noqa: F811
             assert time.monotonic() < deadline, "the pods do not end"
             forge.listen()
             for pod, number in enumerate(probed):
-                place = f"http://127.0.0.1:{number}{probe['path']}"
-                with suppress(URLError, OSError), urlopen(place, timeout=10) as answer:
+                url = f"http://127.0.0.1:{number}{probe['path']}"
+                with suppress(URLError, OSError), urlopen(url, timeout=10) as answer:
                     answers[pod].append(answer.status)
             time.sleep(0.1)
         codes = [forge.codes[pod] for pod in pods]

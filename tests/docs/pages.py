@@ -57,6 +57,6 @@ def commands(page: str) -> list[list[str]]:
 
 def arguments(command: list[str]) -> list[str]:
     """Arguments that train.py gets, also from a launcher or from the scripts of deploy/slurm."""
-    place = next(place for place, word in enumerate(command) if re.search(rf"(^|/){PROGRAM}$", word))
-    script = command[place].rpartition("/")[2]
-    return {"train.sbatch": ["fit"], "sweep.sbatch": ["sweep"]}.get(script, []) + command[place + 1 :]
+    index = next(index for index, word in enumerate(command) if re.search(rf"(^|/){PROGRAM}$", word))
+    script = command[index].rpartition("/")[2]
+    return {"train.sbatch": ["fit"], "sweep.sbatch": ["sweep"]}.get(script, []) + command[index + 1 :]

@@ -69,8 +69,8 @@ def test_trains_and_validates(device, workplace, first_loss, record_property, fa
     run = workplace.run("fit", *config(family), *on(device, precision), *quiet(STEPS[device]), name="quickstart")
     losses = run.series("train/loss")
     assert sorted(losses) == list(range(1, STEPS[device] + 1)) and all(map(math.isfinite, losses.values()))
-    place = "cuda:0" if device == "cuda" else "cpu"
-    assert f"device {place}, precision {precision}" in run.output
+    torch_device = "cuda:0" if device == "cuda" else "cpu"
+    assert f"device {torch_device}, precision {precision}" in run.output
     assert "this model" in run.output, "the table of the validation"
     away = abs(losses[1] - exact) / abs(exact)
     record_property("first_loss", losses[1])

@@ -79,6 +79,6 @@ def snapshot_while_training_goes_on(device: str) -> list[bool]:
     weights += 1
     kept = bool((copied["weights"] == 50).all()) and copied["tied"] is copied["weights"]
     kept = kept and torch.equal(copied["strided"], torch.arange(6.0).view(2, 3).T) and copied["step"] == 3
-    pinned, place = copied["weights"].is_pinned() if device == "cuda" else False, copied["weights"].data_ptr()
+    pinned, address = copied["weights"].is_pinned() if device == "cuda" else False, copied["weights"].data_ptr()
     again = snapshot.copy_to_cpu(content)
-    return [pinned, kept, again["weights"].data_ptr() == place and bool((again["weights"] == 51).all())]
+    return [pinned, kept, again["weights"].data_ptr() == address and bool((again["weights"] == 51).all())]

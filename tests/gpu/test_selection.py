@@ -15,7 +15,7 @@ from tests.support.device import ready
 from tests.support.device.report import DeviceReport
 
 
-def test_junit_has_a_place_for_measurements(pytestconfig):
+def test_junit_records_measurements(pytestconfig):
     assert pytestconfig.getini("junit_family") == "xunit1", "record_property is an error with xunit2"
 
 

@@ -75,17 +75,17 @@ def main() -> None:
     """Train undisturbed and disturbed, print the log and compare the losses."""
     if reason := missing():
         raise SystemExit(f"no SLURM cluster: {reason}")
-    with tempfile.TemporaryDirectory(prefix="slurm-") as place, nodes() as names:
-        cluster = Cluster(Path(place) / "cluster", dict(zip(ADDRESSES, names, strict=True)), "10.233.78.254")
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory, nodes() as names:
+        cluster = Cluster(Path(directory) / "cluster", dict(zip(ADDRESSES, names, strict=True)), "10.233.78.254")
         try:
-            compare(cluster, Path(place), names)
+            compare(cluster, Path(directory), names)
         finally:
             cluster.close()
 
 
-def compare(cluster: Cluster, place: Path, names: list[str]) -> None:
+def compare(cluster: Cluster, directory: Path, names: list[str]) -> None:
     """Submit both jobs one after the other; lose the third node of the second job."""
-    folder = place / "shared"
+    folder = directory / "shared"
     folder.mkdir()
     (folder / "train.py").symlink_to(REPOSITORY / "train.py")
     init = {"sharding_strategy": "HYBRID_SHARD"}

@@ -37,7 +37,7 @@ def test_bandwidth_is_size_over_time(capsys):
 
 def test_a_full_disk_is_known_before(tmp_path, monkeypatch):
     usage = namedtuple("usage", "free")
-    monkeypatch.setattr("benchmarks.engine.checkpoint_stall.shutil.disk_usage", lambda place: usage(3_000_000))
+    monkeypatch.setattr("benchmarks.engine.checkpoint_stall.shutil.disk_usage", lambda path: usage(3_000_000))
     with pytest.raises(OSError, match="has 3 MB left, and a checkpoint of 2,000 MB needs 2,400: make room"):
         rows(megabytes=(1, 2000), repeats=1, folder=tmp_path)
     assert list(tmp_path.iterdir()) == []

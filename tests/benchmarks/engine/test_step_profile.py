@@ -10,12 +10,12 @@ from benchmarks.engine.step_profile import ROWS, StepProfile, measure, result, r
 from benchmarks.engine.trainings import bare
 
 
-def stack(*places):
+def stack(*frames):
     """Frames of functions in files of these names, the innermost last."""
     found, source = [], "def outer(inner): return inner()"
     inner = partial(lambda: found.append(row_of(sys._getframe(1))))
-    for place in reversed(places):
-        path, _, name = place.partition(":")
+    for frame in reversed(frames):
+        path, _, name = frame.partition(":")
         names = {}
         exec(compile(source.replace("outer", name), path, "exec"), names)
         inner = partial(names[name], inner)
@@ -24,7 +24,7 @@ def stack(*places):
 
 
 @pytest.mark.parametrize(
-    ("places", "row"),
+    ("frames", "row"),
     [
         (["/x/lightning/pytorch/loops/fit_loop.py:advance"], "loop"),
         (["/x/lightning/pytorch/trainer/call.py:_call", "/x/callbacks/guards/a.py:f"], "code of callbacks"),
@@ -35,8 +35,8 @@ def stack(*places):
         (["/x/benchmarks/engine/mlp.py:squared_errors", "/x/torch/nn/modules/linear.py:forward"], "forward pass"),
     ],
 )
-def test_a_stack_belongs_to_its_innermost_row(places, row):
-    assert stack(*places) == row
+def test_a_stack_belongs_to_its_innermost_row(frames, row):
+    assert stack(*frames) == row
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ def test_same_outputs_and_gradients_of_the_layer(heads: int) -> None:
     torch.manual_seed(0)
     history = full_batch(length=30, batch_size=3).history
     tables, attention = TimeTables(30, 20, 8, heads, 0.0), TimeIntervalAttention(8, heads, 0.0)
-    places, x = torch.arange(30).expand(3, 30), torch.randn(3, 30, 8, requires_grad=True)
+    positions, x = torch.arange(30).expand(3, 30), torch.randn(3, 30, 8, requires_grad=True)
     weights = [x, *tables.parameters(), *attention.parameters()]
     found = []
     for form in ((tables, attention), (NaiveTimeTables(tables), NaiveTimeAttention(attention))):
-        mixed = form[1](x, form[0](places, history.times, history.time_scale))
+        mixed = form[1](x, form[0](positions, history.times, history.time_scale))
         found.append((mixed, torch.autograd.grad(mixed.square().sum(), weights)))
     (ours, our_gradients), (naive, naive_gradients) = found
     torch.testing.assert_close(naive, ours, rtol=1e-5, atol=1e-5)

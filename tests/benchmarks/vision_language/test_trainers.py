@@ -20,7 +20,7 @@ from lightning_modules.vision_language.module import VisionLanguageModel
 def test_the_peers_have_our_samples_and_our_loss():
     module, data = built(TINY, Layout())
     model, chats = parts(TINY)
-    theirs = chats.collate([chats[place] for place in range(TINY.batch_size)])
+    theirs = chats.collate([chats[index] for index in range(TINY.batch_size)])
     ((examples,),) = [next(iter(data.train_dataloader()))]
     rows = examples.rows
     assert sorted(map(tuple, _real(theirs["tokens"], data))) == sorted(map(tuple, _real(rows.tokens, data)))
@@ -43,8 +43,8 @@ def _real(tokens, data):
 def _layers(projector):
     found = {}
     linear = [part for part in projector.modules() if isinstance(part, torch.nn.Linear)]
-    for place, layer in zip((0, 2), linear, strict=True):
-        found |= {f"{place}.weight": layer.weight, f"{place}.bias": layer.bias}
+    for index, layer in zip((0, 2), linear, strict=True):
+        found |= {f"{index}.weight": layer.weight, f"{index}.bias": layer.bias}
     return found
 
 

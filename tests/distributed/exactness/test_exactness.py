@@ -42,7 +42,7 @@ def test_one_and_two_processes_train_the_same(lockstep, team, launcher):
     same_series(pair, alone)
     ours, theirs = pair.series("val/ndcg@10"), alone.series("val/ndcg@10")
     assert ours.keys() == theirs.keys()
-    # The weights differ in the last digits, so one or two of the 200 users may rank one place off.
+    # The weights differ in the last digits, so one or two of the 200 users may rank one position off.
     assert all(abs(ours[step] - theirs[step]) < 2 / 200 * 0.4 for step in ours)
 
 

@@ -1,4 +1,4 @@
-"""An error in a data loader names its place and samples, and ends all ranks.
+"""An error in a data loader names its position and samples, and ends all ranks.
 
 Plain Lightning reports that a worker exited, or the exception, and no sample.
 """
@@ -40,8 +40,8 @@ def test_a_sample_that_fails_to_load_is_named(team, fault, workers, messages, st
     assert None not in codes and 0 not in codes, (codes, run.output)
     assert run.survivors == []
     order = hash_permutation(64, 1, 0) if stream else np.concatenate(global_batches(64, 8, seed=1, epoch=0))
-    place = int(np.flatnonzero(order == SAMPLE)[0])
-    names = rf"positions [^)]*\b{place}\b" if stream else rf"samples [^)]*\b{SAMPLE}\b"
-    loader = run.logs[place % 2]  # shares are strided
-    assert re.search(rf"loading.* global batch {place // 8} of epoch 0 \({names}", loader), run.output
+    position = int(np.flatnonzero(order == SAMPLE)[0])
+    names = rf"positions [^)]*\b{position}\b" if stream else rf"samples [^)]*\b{SAMPLE}\b"
+    loader = run.logs[position % 2]  # shares are strided
+    assert re.search(rf"loading.* global batch {position // 8} of epoch 0 \({names}", loader), run.output
     assert re.search(messages, loader), run.output

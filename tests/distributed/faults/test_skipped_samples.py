@@ -28,10 +28,10 @@ def steps_of(broken):
 def options(tmp_path):
     """A run of two epochs over samples some of which are broken: an image that is none, a text with a special token."""
     samples = [coloured(number) for number in range(SIZE)]
-    for place, number in enumerate(BROKEN):
+    for index, number in enumerate(BROKEN):
         turns, images = samples[number]
         special = [(role, text + "<|im_end|>") for role, text in turns]
-        samples[number] = Sample(special, images) if place % 2 else Sample(turns, [b"no image"])
+        samples[number] = Sample(special, images) if index % 2 else Sample(turns, [b"no image"])
     write_llava(tmp_path / "train.json", samples)
     (tmp_path / "validation").mkdir()
     validation = [coloured(number) for number in range(100, 112)]
@@ -131,7 +131,7 @@ def test_samples_skipped_before_a_resume_count(options, lockstep, team):
 
 @pytest.mark.slow
 def test_long_samples_are_dropped_and_counted(options, lockstep, team, tmp_path):
-    """Longer texts at the second process's places of the second batch."""
+    """Longer texts at the second process's positions of the second batch."""
     samples = [coloured(number) for number in range(SIZE)]
     long = sorted(ORDER[0][1][[1, 3]].tolist())
     for number in long:

@@ -31,9 +31,9 @@ def test_all_ranks_report_that_the_folder_is_in_use(team):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    rendezvous = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     second = [
-        team("fit", *TINY, "--ckpt_path", "last", name="a", processes=1, environment={**place, "RANK": rank})
+        team("fit", *TINY, "--ckpt_path", "last", name="a", processes=1, environment={**rendezvous, "RANK": rank})
         for rank in ("0", "1")
     ]
     assert [one.end() for one in second] == [[2], [2]], second[0].output + second[1].output

@@ -38,7 +38,7 @@ def same(one, other):
 
 @pytest.fixture
 def ended(through, tmp_path):
-    """A copy of `through`, at the place of the run `a`."""
+    """A copy of `through`, at the path of the run `a`."""
     shutil.copytree(through.folder, tmp_path / "runs/a")
     return Run(tmp_path / "runs/a")
 

@@ -88,8 +88,8 @@ def test_a_corrupt_checkpoint_is_skipped(team, uninterrupted, damage):
     else:
         octets = bytearray(path.read_bytes())
         weight = octets.find(torch.linspace(0, 1, 50_000)[-100:].numpy().tobytes())
-        place = weight if weight > 0 else len(octets) // 2
-        octets[place : place + 40] = bytes(octet ^ 255 for octet in octets[place : place + 40])
+        offset = weight if weight > 0 else len(octets) // 2
+        octets[offset : offset + 40] = bytes(octet ^ 255 for octet in octets[offset : offset + 40])
         path.write_bytes(octets)
     again = assert_resumes(team, uninterrupted, 6, processes=2)
     reason = "truncated" if damage == "truncated" else r"data/\d+ has changed since it was saved"

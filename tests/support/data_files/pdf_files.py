@@ -104,13 +104,13 @@ def draw_image(canvas: Canvas, colour: str, box: tuple[float, float, float, floa
 def sentence(*coordinates: int, words: int = 12) -> str:
     """Return the same sentence for the same coordinates; few other sentences share its every third word."""
 
-    def drawn(bound: int, *place: int) -> int:
+    def drawn(bound: int, *key: int) -> int:
         # Not by engine.determinism.stateless_rng, which imports torch: these are written where nothing else needs it.
-        return int.from_bytes(hashlib.sha256(repr((*coordinates, *place)).encode()).digest()[:8], "big") % bound
+        return int.from_bytes(hashlib.sha256(repr((*coordinates, *key)).encode()).digest()[:8], "big") % bound
 
-    output = [WORDS[drawn(len(WORDS), place)] for place in range(words)]
-    for place in range(0, words, 3):
-        output[place] = "".join(SYLLABLES[drawn(len(SYLLABLES), place, letter)] for letter in range(3))
+    output = [WORDS[drawn(len(WORDS), index)] for index in range(words)]
+    for index in range(0, words, 3):
+        output[index] = "".join(SYLLABLES[drawn(len(SYLLABLES), index, letter)] for letter in range(3))
     return " ".join(output).capitalize() + "."
 
 
@@ -121,11 +121,11 @@ def manual(path: Path, pages: int, seed: int = 0) -> Path:
         def draw(canvas: Canvas) -> None:
             top = draw_text(canvas, f"Chapter {number} of manual {seed}", 50)
             for paragraph in range(4):
-                text = " ".join(sentence(seed, number, paragraph, place) for place in range(4))
+                text = " ".join(sentence(seed, number, paragraph, index) for index in range(4))
                 top = draw_text(canvas, text, top + 14)
             if number % 2 == 0:
                 parts = (sentence(seed, number, row, 90, words=2) for row in range(1, 6))
-                cells = [[part, f"{place * number} kg"] for place, part in enumerate(parts, 1)]
+                cells = [[part, f"{index * number} kg"] for index, part in enumerate(parts, 1)]
                 top = draw_table(canvas, [["Part", "Mass"], *cells], top + 20)
             if number % 3 == 0:
                 draw_image(canvas, ("red", "green", "blue")[seed % 3], (100, top + 20, 300, top + 150))

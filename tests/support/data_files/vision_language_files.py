@@ -105,7 +105,7 @@ def write_tar(path: Path, samples: Sequence[Sample], first: int = 0) -> Path:
     """A shard in WebDataset's layout: `000012.json`, and `000012.png` or `000012.0.png`, `000012.1.png`."""
     files: dict[str, bytes] = {}
     for number, sample in enumerate(samples, first):
-        names = ["png"] if len(sample.images) == 1 else [f"{place}.png" for place in range(len(sample.images))]
+        names = ["png"] if len(sample.images) == 1 else [f"{index}.png" for index in range(len(sample.images))]
         files |= {f"{number:06}.{name}": image for name, image in zip(names, sample.images, strict=True)}
         files[f"{number:06}.json"] = json.dumps({"messages": _messages(sample)}).encode()
     return write_files_in_tar(path, files)
@@ -132,8 +132,8 @@ def _pairs(sample: Sample) -> list[dict[str, str]]:
 
 def _in_folder(folder: Path, number: int, images: Sequence[bytes]) -> list[str]:
     paths = []
-    for place, image in enumerate(images):
-        paths.append(f"images/{number:06}-{place}.png")
+    for index, image in enumerate(images):
+        paths.append(f"images/{number:06}-{index}.png")
         (folder / paths[-1]).parent.mkdir(parents=True, exist_ok=True)
         (folder / paths[-1]).write_bytes(image)
     return paths

@@ -30,7 +30,7 @@ class Rows(NamedTuple):
     """A micro-batch."""
 
     epoch: int
-    rows: NDArray[np.int64]  # [b] places in the data's order, PADDING_INDEX for a row that weighs nothing
+    rows: NDArray[np.int64]  # [b] positions in the data's order, PADDING_INDEX for a row that weighs nothing
     samples: NDArray[np.int64]  # [b], PADDING_INDEX likewise
     features: NDArray[np.float32]  # [b, FEATURES]
     targets: NDArray[np.float32]  # [b]

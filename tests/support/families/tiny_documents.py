@@ -85,7 +85,7 @@ class TinyQuestions:
         return TinyDocument(1000 * self.split + index // 4 + 500)
 
     def questions(self, epoch: int, index: int) -> list[Question]:
-        return [self._question(index, index + place) for place in range(self.together)]
+        return [self._question(index, index + offset) for offset in range(self.together)]
 
     def _question(self, index: int, turn: int) -> Question:
         document, part = self.document(0, index), PARTS[turn // 4 % 4]

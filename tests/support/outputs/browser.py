@@ -109,16 +109,16 @@ class Browser:
     def mouse(
         self, kind: Literal["mouseMoved", "mouseDragged", "mousePressed", "mouseReleased"], x: float, y: float
     ) -> None:
-        """Send an event of the mouse at a place in pixels of the window; dragged is moved with the button pressed."""
+        """Send a mouse event at a position in pixels of the window; dragged is moved with the button pressed."""
         button: dict[str, Any] = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
         if kind == "mouseDragged":
             button = {"button": "left", "buttons": 1}
         sent = "mouseMoved" if kind == "mouseDragged" else kind
         self._call("Input.dispatchMouseEvent", type=sent, x=x, y=y, **button)
 
-    def touch(self, places: list[tuple[float, float]]) -> None:
-        """Draw with a finger from one place to the next, in pixels of the window."""
-        for number, (x, y) in enumerate(places):
+    def touch(self, points: list[tuple[float, float]]) -> None:
+        """Draw with a finger from one position to the next, in pixels of the window."""
+        for number, (x, y) in enumerate(points):
             kind = "touchMove" if number else "touchStart"
             self._call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y}])
         self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])

@@ -51,14 +51,14 @@ def _read(path: Path) -> WandbRecord | None:
 
 
 def _contents(file: bytes) -> Iterator[bytes]:
-    place, parts = 7, b""  # after W&B's header
-    while place + 7 <= len(file):
-        if _BLOCK - place % _BLOCK < 7:
-            place += _BLOCK - place % _BLOCK
+    offset, parts = 7, b""  # after W&B's header
+    while offset + 7 <= len(file):
+        if _BLOCK - offset % _BLOCK < 7:
+            offset += _BLOCK - offset % _BLOCK
             continue
-        _, length, kind = struct.unpack_from("<IHB", file, place)
-        part = file[place + 7 : place + 7 + length]
-        place += 7 + length
+        _, length, kind = struct.unpack_from("<IHB", file, offset)
+        part = file[offset + 7 : offset + 7 + length]
+        offset += 7 + length
         parts = part if kind in (_FULL, _FIRST) else parts + part
         if kind in (_FULL, _LAST):
             yield parts

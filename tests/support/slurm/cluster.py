@@ -172,8 +172,8 @@ class Cluster:
 if __name__ == "__main__":
     if reason := missing():
         raise SystemExit(f"no SLURM cluster: {reason}")
-    with tempfile.TemporaryDirectory(prefix="slurm-") as place, ExitStack() as up:
-        cluster = Cluster(Path(place) / "cluster")
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory, ExitStack() as up:
+        cluster = Cluster(Path(directory) / "cluster")
         up.callback(cluster.close)
         print(f"export SLURM_CONF={cluster.environment['SLURM_CONF']}   (Ctrl-C takes the cluster down)", flush=True)
         with suppress(KeyboardInterrupt):
