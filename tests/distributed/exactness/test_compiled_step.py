@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.distributed.exactness.test_exactness import EXACT, same_series
+from tests.distributed.exactness.test_exactness import EXACT
 from tests.support.device.traced import count_graphs
+from tests.support.outputs.metric_series import assert_same_series
 
 STEPS = ["--trainer.max_steps", "8", "--trainer.limit_val_batches", "0", "--threads", "1"]
 
@@ -17,4 +18,4 @@ def test_two_ranks_train_as_one(lockstep, team):
     assert pair.end(150) == [0, 0], pair.output
     assert "= 2 ranks x 4 samples x 2 accumulation steps" in pair.output
     assert pair.output.count("compiled graphs: 1\n") == 2
-    same_series(pair, plain, tolerance=1e-4)
+    assert_same_series(pair, plain, tolerance=1e-4)

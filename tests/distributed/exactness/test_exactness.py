@@ -9,18 +9,12 @@ import torch
 from engine.checkpointing.verification import load_lazily
 from tests.conftest import TINY
 from tests.support.families.tiny import FEATURES, TINY_FAMILY, Rows
+from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import read, sample_log
 from tests.tiers import slow
 
 # An epoch has 13 steps, so the second epoch is cut short.
 EXACT = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_steps", "20", "--trainer.max_epochs", "-1"]
-
-
-def same_series(one, other, metric="train/loss", tolerance=1e-5):
-    ours, theirs = one.series(metric), other.series(metric)
-    assert ours and ours.keys() == theirs.keys(), "not the same steps"
-    worst = max(ours, key=lambda step: abs(ours[step] - theirs[step]))
-    assert abs(ours[worst] - theirs[worst]) <= tolerance, f"step {worst}: {ours[worst]} and {theirs[worst]}"
 
 
 # -- a family ----------------------------------------------------------------------------------------------------------
@@ -33,13 +27,13 @@ def test_one_and_two_processes_train_the_same(lockstep, team, launcher):
     if launcher == "lightning":  # as a user without a launcher starts them
         accumulated = lockstep("fit", *EXACT, "--data.init_args.micro_batch_size", "4", name="accumulated")
         assert "x 4 accumulation steps" in (accumulated.folder / "train.log").read_text()
-        same_series(accumulated, alone)
+        assert_same_series(accumulated, alone)
         pair = team("fit", *EXACT, "--trainer.devices", "2", "--trainer.strategy", "ddp", name="pair", processes=1)
     else:
         pair = team("fit", *EXACT, name="pair", processes=2)
     assert set(pair.end(150)) == {0}, pair.output
     assert "= 2 ranks x 8 samples" in pair.output
-    same_series(pair, alone)
+    assert_same_series(pair, alone)
     ours, theirs = pair.series("val/ndcg@10"), alone.series("val/ndcg@10")
     assert ours.keys() == theirs.keys()
     # The weights differ in the last digits, so one or two of the 200 users may rank one position off.
@@ -100,7 +94,7 @@ def assert_resumes_on_two_ranks(lockstep, team, settings, *options):
     resumed = team("fit", *EXACT, *model, "--ckpt_path", "last", name="stopped", processes=2)
     assert resumed.end() == [0, 0], resumed.output
     assert "resuming after step 16" in resumed.output
-    same_series(resumed, uninterrupted)
+    assert_same_series(resumed, uninterrupted)
 
 
 # -- the engine alone --------------------------------------------------------------------------------------------------
@@ -182,7 +176,7 @@ def shares(run):
 
 def same_training(one, other):
     for metric in ("train/loss", "val/loss"):
-        same_series(one, other, metric)
+        assert_same_series(one, other, [metric])
     assert one.series("train/learning_rate") == other.series("train/learning_rate"), "schedules count optimizer steps"
     torch.testing.assert_close(gradients(one)[:7], gradients(other)[:7], rtol=0, atol=1e-6)  # one epoch
     assert sample_log(one.folder) == sample_log(other.folder)
@@ -282,4 +276,4 @@ def test_a_limited_evaluation_takes_the_same_samples(lockstep, team, limit, stre
         assert [figure["samples"] for figure in figures] == [6, 6]
         seen.append(sorted(sample for one in read(run.folder, "evaluated") for sample in one["samples"]))
     assert seen[0] == seen[1] and len(set(seen[0])) == 6
-    same_series(several, alone, "val/loss")
+    assert_same_series(several, alone, ["val/loss"])

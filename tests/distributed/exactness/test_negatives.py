@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import TINY
-from tests.distributed.exactness.test_exactness import same_series
+from tests.support.outputs.metric_series import assert_same_series
 
 MIXED = [
     *TINY, "--model.init_args.loss", "sampled_softmax", "--model.init_args.dropout", "0",
@@ -17,10 +17,10 @@ def test_one_and_two_processes_train_the_same(lockstep, team):
     alone = lockstep("fit", *MIXED, name="alone")
     losses = list(alone.series("train/loss").values())
     assert len(losses) == 15 and sum(losses[-3:]) < sum(losses[:3])
-    same_series(lockstep("fit", *MIXED, "--data.init_args.micro_batch_size", "4", name="accumulated"), alone)
+    assert_same_series(lockstep("fit", *MIXED, "--data.init_args.micro_batch_size", "4", name="accumulated"), alone)
     pair = team("fit", *MIXED, name="pair", processes=2)
     assert pair.end() == [0, 0], pair.output
-    same_series(pair, alone)
+    assert_same_series(pair, alone)
 
 
 def test_a_loss_that_assumes_uniform_negatives_is_refused(lockstep):

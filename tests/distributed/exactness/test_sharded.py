@@ -8,6 +8,7 @@ import yaml
 
 from tests.conftest import TINY
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, write_config, write_language_model
+from tests.support.outputs.metric_series import assert_same_series
 from tests.tiers import slow
 
 LOSSES = ("train/loss", "train/gradient_norm", "val/loss", "val/baseline/blind/loss", "val/exact")
@@ -55,13 +56,6 @@ def options(tmp_path):
     return write
 
 
-def same(one, other, tolerance=1e-4):
-    for metric in LOSSES:
-        ours, theirs = one.series(metric), other.series(metric)
-        assert ours and ours.keys() == theirs.keys(), metric
-        assert all(abs(ours[step] - theirs[step]) <= tolerance for step in ours), (metric, ours, theirs)
-
-
 def ended(pair):
     assert pair.end(100) == [0] * len(pair.pids), pair.output
     assert pair.survivors == []
@@ -87,7 +81,7 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
     begun = ["--checkpoints.trainable_only", "true"] if model == "lora" else []
     alone = lockstep("fit", *whole, *begun, name="alone")
     pair = ended(team("fit", *sharded, name="pair", processes=2))
-    same(alone, pair)
+    assert_same_series(alone, pair, LOSSES, 1e-4)
     assert "FSDPVisionLanguageModel" not in (pair.folder / "train.log").read_text()
 
     further = ["--ckpt_path", "last", "--trainer.max_steps", "5"]  # an epoch has 4
@@ -98,7 +92,7 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
     else:
         resumed = ended(team("fit", *sharded, *further, name="pair", processes=2))
     lockstep("fit", *whole, *further, name="alone")
-    same(alone, resumed)
+    assert_same_series(alone, resumed, LOSSES, 1e-4)
     assert sorted(alone.series("train/loss")) == [1, 2, 3, 4, 5]
     if model == "untied":  # any strategy loads a checkpoint of shards
         lockstep("test", *whole, name="pair")
@@ -148,7 +142,4 @@ def test_mixed_precision_with_frozen_weights(lockstep, team, options, model):
     whole, sharded = options("full", precision="bf16-mixed", **model)
     alone = lockstep("fit", *whole, name="alone")
     pair = ended(team("fit", *sharded, name="pair", processes=2))
-    for metric in ("train/loss", "val/loss"):
-        ours, theirs = alone.series(metric), pair.series(metric)
-        assert ours and ours.keys() == theirs.keys()
-        assert all(abs(ours[step] - theirs[step]) < 0.05 for step in ours), (metric, ours, theirs)
+    assert_same_series(alone, pair, ("train/loss", "val/loss"), 0.05)

@@ -10,6 +10,7 @@ import yaml
 from engine.distributed.sharded_state import GROUPS, read_full_checkpoint
 from tests.conftest import Run
 from tests.distributed.exactness.test_sparse_item_rows import ADAGRAD, EXACT, LAZY, saved, steps
+from tests.support.outputs.metric_series import assert_same_series
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # several runs in each
 
@@ -46,12 +47,6 @@ def shards(tmp_path):
     return options
 
 
-def same(run, alone, metrics=METRICS, tolerance=1e-5):
-    for metric in metrics:
-        expected = alone.series(metric)
-        assert expected and run.series(metric) == pytest.approx(expected, abs=tolerance), metric
-
-
 @pytest.mark.parametrize("training", TRAININGS)
 def test_any_number_of_ranks_trains_as_one_process_does(lockstep, team, shards, training):
     options = [*TRAININGS[training], *CLIPPED, *steps(8)]
@@ -59,10 +54,12 @@ def test_any_number_of_ranks_trains_as_one_process_does(lockstep, team, shards, 
     assert len(alone.series("train/loss")) == 8 and "val/ndcg@10" in (alone.folder / "metrics.jsonl").read_text()
     if training == "bf16":  # FSDP rounds weights, which autocast also does
         pair = ended(team("fit", *options, *shards(), name="2", processes=2))
-        same(pair, alone, ["train/loss"], 0.02)
+        assert_same_series(pair, alone, tolerance=0.02)
         return
     for processes in (2, 3) if training == "sampled_softmax" else (2,):
-        same(ended(team("fit", *options, *shards(), name=str(processes), processes=processes)), alone)
+        assert_same_series(
+            ended(team("fit", *options, *shards(), name=str(processes), processes=processes)), alone, METRICS
+        )
 
 
 def content(run, form):
@@ -107,7 +104,7 @@ def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, for
     assert runs[2].series("train/loss") == straight.series("train/loss"), "to the bit"
     equal_states(content(runs[2], form), content(straight, form))
     for run in (straight, *runs.values()):
-        same(run, alone, ["train/loss", "train/gradient_norm"])
+        assert_same_series(run, alone, ["train/loss", "train/gradient_norm"])
     whole, sharded = content(alone, "full"), content(runs[numbers[-1]], form)
     assert whole["state_dict"].keys() == sharded["state_dict"].keys()
     torch.testing.assert_close(

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.conftest import TINY
-from tests.distributed.exactness.test_exactness import same_series
 from tests.support.faults.step_faults import fault
+from tests.support.outputs.metric_series import assert_same_series
 
 SAMPLED = [
     *TINY, "--trainer.max_epochs", "-1", "--model.init_args.loss", "sampled_softmax",
@@ -47,10 +47,10 @@ def test_one_and_two_processes_train_the_same(lockstep, team, options):
     options = [*options, *EXACT, *steps(20)]
     alone = lockstep("fit", *options, name="alone")
     accumulated = lockstep("fit", *options, "--data.init_args.micro_batch_size", "4", name="accumulated")
-    same_series(accumulated, alone)
+    assert_same_series(accumulated, alone)
     pair = team("fit", *options, name="pair", processes=2)
     assert pair.end() == [0, 0], pair.output
-    same_series(pair, alone)
+    assert_same_series(pair, alone)
     again = team("fit", *options, name="again", processes=2)
     assert again.end() == [0, 0], again.output
     same_to_the_bit(again, pair)

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, write_config
+from tests.support.outputs.metric_series import assert_same_series
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -43,13 +44,6 @@ def options(tmp_path):
     return write
 
 
-def same(one, other, metrics=METRICS, tolerance=1e-5):
-    for metric in metrics:
-        expected = one.series(metric)
-        assert expected
-        assert other.series(metric) == pytest.approx(expected, abs=tolerance), metric
-
-
 def ended(ranks):
     assert ranks.end(400) == [0] * len(ranks.pids), ranks.output
     assert ranks.survivors == []
@@ -74,7 +68,7 @@ def test_two_ranks_train_as_one_and_one_resumes(lockstep, team, options, model):
     counted = ["--trainer.callbacks+=benchmarks.network.collective_bytes.CollectiveBytes"]
     pair = ended(team("fit", *groups, *counted, "--trainer.max_steps", "2", name="pair", processes=2))
     lockstep("fit", *whole, "--ckpt_path", "last", name="pair")
-    same(alone, pair)
+    assert_same_series(alone, pair, METRICS)
     assert sorted(alone.series("train/loss")) == [1, 2, 3, 4]
     assert "suboptimal" not in pair.output
     if model == "qwen2":  # seven sums in each of two layers, and those of six norms
@@ -86,7 +80,7 @@ def test_two_groups_train_resume_and_predict_as_one_process(lockstep, team, opti
     alone = lockstep("fit", *whole, name="alone")
     often = ["--last_checkpoint.every_n_steps", "2", "--last_checkpoint.keep", "3"]
     straight = ended(team("fit", *groups, *often, name="straight", processes=4))
-    same(alone, straight)
+    assert_same_series(alone, straight, METRICS)
 
     early = straight.folder / "checkpoints/last-2.ckpt"  # the epoch ends at step 3
     unvalidated = ["--trainer.limit_val_batches", "0", "--ckpt_path", str(early)]

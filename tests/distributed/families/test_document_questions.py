@@ -7,6 +7,7 @@ import yaml
 
 from tests.support.data_files.document_folder import questions_about, write_folder, write_pdf, write_questions
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.outputs.metric_series import assert_same_series
 
 
 @pytest.fixture
@@ -50,10 +51,8 @@ def test_one_and_two_processes_have_the_same_questions(lockstep, team, options, 
     assert pair.end(150) == [0, 0], pair.output
     assert pair.output.count("8 documents ingested into") == 1
     alone = lockstep("fit", *options, name="alone")
-    for metric in ("train/loss", "val/loss", "val/text/accuracy", "val/baseline/question_only/accuracy"):
-        ours, theirs = alone.series(metric), pair.series(metric)
-        assert ours and ours.keys() == theirs.keys(), metric
-        assert all(abs(ours[step] - theirs[step]) < 1e-4 for step in ours), (metric, ours, theirs)
+    metrics = ("train/loss", "val/loss", "val/text/accuracy", "val/baseline/question_only/accuracy")
+    assert_same_series(alone, pair, metrics, 1e-4)
 
     write_pdf(tmp_path / "others/new.pdf", 30)
     asked = write_questions(tmp_path / "asked.jsonl", questions_about("new.pdf", 30, 100))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.distributed.exactness.test_exactness import same_series
 from tests.lightning_modules.recommender.test_event_features import FEATURES, OPTIONS, write_table
+from tests.support.outputs.metric_series import assert_same_series
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +15,7 @@ def test_two_processes_and_a_stop_change_nothing(lockstep, team, tmp_path):
     alone = lockstep("fit", *OPTIONS, *FEATURES, *steps, "8", name="alone")
     pair = team("fit", *OPTIONS, *FEATURES, *steps, "8", name="pair", processes=2)
     assert pair.end() == [0, 0], pair.output
-    same_series(pair, alone)
+    assert_same_series(pair, alone)
     lockstep("fit", *OPTIONS, *FEATURES, *steps, "5", name="stopped")
     stopped = lockstep("fit", *OPTIONS, *FEATURES, *steps, "8", "--ckpt_path", "last", name="stopped")
     ours, theirs = (torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (stopped, alone))

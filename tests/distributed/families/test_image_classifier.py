@@ -8,6 +8,7 @@ import torch
 
 from tests.conftest import REPOSITORY
 from tests.support.data_files.image_files import write_colours
+from tests.support.outputs.metric_series import assert_same_series
 from tests.tiers import slow
 
 OPTIONS = [
@@ -34,9 +35,7 @@ def test_one_and_two_processes_train_the_same(lockstep, team, norm, accumulated)
         others.append(lockstep("fit", *options, "--data.init_args.micro_batch_size", "86", name="accumulated"))
     for other in others:
         for metric, tolerance in {"train/loss": 2e-4, "val/loss": 2e-4, "val/accuracy": 1 / 145 + 1e-6}.items():
-            ours, theirs = alone.series(metric), other.series(metric)
-            assert ours and ours.keys() == theirs.keys()
-            assert max(abs(ours[step] - theirs[step]) for step in ours) < tolerance, metric
+            assert_same_series(alone, other, [metric], tolerance)
     assert len(alone.series("train/loss")) == 8
     assert others[0].survivors == []
 

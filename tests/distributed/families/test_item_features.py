@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.conftest import TINY
-from tests.distributed.exactness.test_exactness import same_series
+from tests.support.outputs.metric_series import assert_same_series
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def test_two_processes_and_a_stop_change_nothing(lockstep, team, options):
     assert sorted(alone.series("train/loss")) == list(range(1, 11))
     pair = team("fit", *FEATURES, *options, *steps(10), name="pair", processes=2)
     assert pair.end() == [0, 0], pair.output
-    same_series(pair, alone)
+    assert_same_series(pair, alone)
     if options:
         return
     lockstep("fit", *FEATURES, *steps(6), name="stopped")

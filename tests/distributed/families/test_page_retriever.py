@@ -7,6 +7,7 @@ import torch
 import yaml
 
 from tests.support.families.tiny_retriever import write_config
+from tests.support.outputs.metric_series import assert_same_series
 from tests.tiers import slow
 
 # A fourth of the questions has no evidence and is in no batch. Of the last 2 of 26 samples, the third process has none.
@@ -21,13 +22,6 @@ def options(tmp_path):
     more = {"trainer": {"max_steps": 10}, "replica_consistency": {"every_n_steps": 1}}
     (tmp_path / "more.yaml").write_text(yaml.safe_dump(more))
     return [*config, "--config", str(tmp_path / "more.yaml")]
-
-
-def same(one, other, tolerance=1e-5):
-    for metric in LOSSES:
-        ours, theirs = one.series(metric), other.series(metric)
-        assert ours and ours.keys() == theirs.keys(), metric
-        assert all(abs(ours[step] - theirs[step]) <= tolerance for step in ours), (metric, ours, theirs)
 
 
 def difference(one, other):
@@ -53,7 +47,7 @@ def test_trains_as_one_process_does(lockstep, team, options, processes):
     assert sorted(alone.series("train/loss")) == list(range(1, 11))
     run = team("fit", *options, name="team", processes=processes)
     assert run.end(150) == [0] * processes, run.output
-    same(alone, run, tolerance=1e-4)
+    assert_same_series(alone, run, LOSSES, 1e-4)
     assert difference(alone, run) < 1e-5 and run.survivors == []
 
 
@@ -88,7 +82,7 @@ def test_shards_train_as_one_process_does(lockstep, team, options, sharded):
     alone = lockstep("fit", *options, name="alone")
     pair = team("fit", *sharded, name="pair", processes=2)
     assert pair.end(150) == [0, 0], pair.output
-    same(alone, pair, tolerance=1e-4)
+    assert_same_series(alone, pair, LOSSES, 1e-4)
     assert pair.survivors == []
 
 

@@ -10,6 +10,7 @@ import yaml
 from tests.support.data_files.vision_language_files import Sample, png, write_tar
 from tests.support.families.coloured_squares import write_config
 from tests.support.faults.step_faults import fault
+from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import differences, read, sample_log
 
 MODULE = "tests.support.families.striped_squares"
@@ -37,19 +38,12 @@ def data(**settings):
     return [part for key, value in settings.items() for part in (f"--data.init_args.{key}", json.dumps(value))]
 
 
-def same(one, other, metrics, tolerance=1e-5):
-    for metric in metrics:
-        ours, theirs = one.series(metric), other.series(metric)
-        assert ours and ours.keys() == theirs.keys(), metric
-        assert all(abs(ours[step] - theirs[step]) <= tolerance for step in ours), (metric, ours, theirs)
-
-
 def test_one_and_three_processes_train_the_same(lockstep, team, options):
     options = [*options, *data(**SIZES, row_tokens=40)]
     alone = lockstep("fit", *options, name="alone")
     three = team("fit", *options, name="three", processes=3)
     assert three.end(120) == [0, 0, 0], three.output
-    same(alone, three, LOSSES)
+    assert_same_series(alone, three, LOSSES)
     assert sorted(alone.series("train/loss")) == list(range(1, 11))
     log = sample_log(three.folder)
     assert log == sample_log(alone.folder)
@@ -69,7 +63,7 @@ def test_images_on_one_process_and_text_on_the_other(lockstep, team, options):
     assert pair.end(120) == [0, 0], pair.output
     views = [(record["samples"][0] % 2, record["views"]) for record in read(pair.folder)]
     assert sorted(set(views)) == [(0, 4), (1, 0)] and len(views) == 16
-    same(alone, pair, LOSSES)
+    assert_same_series(alone, pair, LOSSES)
     assert sample_log(pair.folder) == sample_log(alone.folder)
     assert pair.survivors == []
 
@@ -128,8 +122,8 @@ def test_a_killed_run_on_shards_goes_on_to_the_bit_and_on_three_processes(team, 
     assert three.end(120) == [0, 0, 0], three.output
 
     assert sorted(through.series("train/loss")) == list(range(1, 13))
-    same(resumed, through, ("train/loss", "val/loss"), tolerance=0)
-    same(three, through, ("train/loss", "val/loss"))
+    assert_same_series(resumed, through, ("train/loss", "val/loss"), tolerance=0)
+    assert_same_series(three, through, ("train/loss", "val/loss"))
     for run in (resumed, three):
         assert "resuming after step 8" in run.output and run.survivors == []
         assert differences(sample_log(run.folder), sample_log(through.folder)) == []

@@ -15,6 +15,7 @@ from engine.checkpointing.verification import load_lazily
 from tests.conftest import TINY
 from tests.support.faults.signals import signal_in
 from tests.support.faults.step_faults import fault
+from tests.support.outputs.metric_series import assert_same_series
 from tests.support.ranks.team import Team
 from tests.tiers import slow
 
@@ -55,10 +56,7 @@ def assert_resumes(team, uninterrupted, step, *options, processes=2, tolerance=0
     again = team("fit", *OPTIONS, *options, "--ckpt_path", "last", name="a", processes=processes)
     assert again.end() == [0] * processes, again.output
     assert f"resuming after step {step}" in again.output
-    for metric in ("train/loss", "val/ndcg@10"):
-        ours, theirs = again.series(metric), uninterrupted.series(metric)
-        assert ours.keys() == theirs.keys(), f"{metric}: not the same steps"
-        assert all(abs(ours[step] - theirs[step]) <= tolerance for step in ours), metric
+    assert_same_series(again, uninterrupted, ("train/loss", "val/ndcg@10"), tolerance)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import torch
 from tests.conftest import REPOSITORY, TINY, Run
 from tests.support.families.tiny import TINY_FAMILY
 from tests.support.faults.step_faults import fault
+from tests.support.outputs.metric_series import assert_same_series
 from tests.support.ranks.team import FORKED_TORCHRUN, Team
 
 OPTIONS = [
@@ -29,11 +30,6 @@ def through(forge, tmp_path_factory):
     run = Team(forge, ["fit", *OPTIONS], tmp_path_factory.mktemp("through"), "through", processes=2)
     assert run.end() == [0, 0], run.output
     return run
-
-
-def same(one, other):
-    assert one.series("train/loss") == other.series("train/loss")
-    assert one.series("val/ndcg@10") == other.series("val/ndcg@10")
 
 
 @pytest.fixture
@@ -54,7 +50,7 @@ def test_a_killed_run_resumes(team, through, process, restart):
     assert again.end() == [0, 0], again.output
     assert "restarted by the launcher: resuming from runs/a/checkpoints/last.ckpt" in again.logs[0]
     assert "resuming after step 15" in again.output
-    same(again, through)
+    assert_same_series(again, through, ("train/loss", "val/ndcg@10"), 0)
 
 
 @pytest.mark.slow
@@ -63,7 +59,7 @@ def test_a_run_killed_before_its_first_checkpoint(team, through):
     assert dead.end()[1] == -signal.SIGKILL, dead.output
     again = team("fit", *OPTIONS, name="a", restart=1, store=dead.store)
     assert again.end() == [0, 0], again.output
-    same(again, through)
+    assert_same_series(again, through, ("train/loss", "val/ndcg@10"), 0)
 
 
 @pytest.mark.slow
@@ -87,7 +83,7 @@ def test_a_run_killed_after_a_return_to_an_older_checkpoint_returns_again(team, 
     again = team("fit", *back, name="a", restart=1, store=dead.store)
     assert again.end() == [0, 0], again.output
     assert "resuming after step 26" in again.output and "started again by the launcher: going on" not in again.output
-    same(again, through)
+    assert_same_series(again, through, ("train/loss", "val/ndcg@10"), 0)
 
 
 @pytest.mark.slow
@@ -113,7 +109,7 @@ def test_torchrun_restarts_a_killed_run(team, through):
     first, again = run.starts
     assert first == 0
     assert kill - 5 <= again <= kill, (again, kill)  # who is not killed may just be saving that step
-    same(run, through)
+    assert_same_series(run, through, ("train/loss", "val/ndcg@10"), 0)
     ours, theirs = (torch.load(one.folder / "checkpoints/last.ckpt", weights_only=True) for one in (run, through))
     assert all(torch.equal(ours["state_dict"][name], weight) for name, weight in theirs["state_dict"].items())
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
