@@ -137,7 +137,7 @@ def test_a_conversation_has_the_answers_of_both():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_a_visitor_compares_two_runs(tmp_path):
     demo = compared(Echo("old"), Echo("new", reads_times=True))
     with served.served(demo, "old and new") as address, browser.Browser(tmp_path) as page:

@@ -186,7 +186,7 @@ def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_a_visitor_asks_documents(run, tmp_path):
     folder, demo = run
     with served.served(demo) as address, browser.Browser(tmp_path) as page:

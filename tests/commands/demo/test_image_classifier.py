@@ -89,7 +89,7 @@ def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
         run[1]._model.load_export(settings.parent)
 
 
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_a_visitor_drops_and_draws(run, tmp_path):
     """Drops a wrong file and a right one, tries an example and a drawing, in light, dark and narrow windows."""
     with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
@@ -118,7 +118,7 @@ def test_a_visitor_drops_and_draws(run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_a_visitor_takes_a_picture(run, tmp_path, monkeypatch):
     """The answer is that to the picture that the camera sent; a camera that is denied is a message."""
     _, demo = run

@@ -7,7 +7,7 @@ from commands.answers.interface import Choice, Demo, Field
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
 
-pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+pytestmark = browser.with_browser
 
 FOCUSED = "[...document.querySelectorAll('input, textarea, button')].indexOf(document.activeElement)"
 FOUND = "document.querySelectorAll('.found button').length"

@@ -133,7 +133,7 @@ def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
     served.check_export(*run, monkeypatch)
 
 
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
     with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
         page.open(address)

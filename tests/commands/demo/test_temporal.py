@@ -87,7 +87,7 @@ def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
     """With the mouse, a finger and the keyboard; the answer is that to the file that the page made of it."""
     _, demo = run
@@ -131,7 +131,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_a_visitor_drops_a_timeline(run, tmp_path):
     _, demo = run
     example = demo.examples()[0].values

@@ -14,10 +14,10 @@ from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded, killed_and_resumed
 from tests.support.outputs import browser
+from tests.support.outputs.report_page import ATTACK
 
-pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+pytestmark = browser.with_browser
 
-ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
 
 VALUES = (
     "[...document.querySelectorAll('figure.chart')]"

@@ -12,12 +12,10 @@ from commands.report.saved_answers import read_answers
 from datamodules.multimodal.reports.html_report import MetricRow, metric_rows
 from datamodules.vision_language.html_report import AnsweredQuestion, data_uri, is_right, write_prediction_report
 from tests.support.families.coloured_squares import write_config
-from tests.support.outputs import browser
+from tests.support.outputs.browser import with_browser
+from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
 
-ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
 ABOUT = {"run": "mine", "checkpoint": "best.ckpt"}
-
-with_browser = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
 
 
 def answered(number=0, pictures=1, kind="colour", answer="red", blind="blue"):
@@ -73,22 +71,6 @@ def test_files_hold_what_was_given(tmp_path):
 
 
 # -- in a browser ----------------------------------------------------------------------------------------------------
-
-STATUS = "document.querySelector('[role=status]').textContent"
-CARDS = "[...document.querySelectorAll('.card h3')].map((title) => title.textContent)"
-
-
-def choose(name, value):
-    return (
-        f"(() => {{ const field = document.querySelector('[name={name}]'); field.value = {json.dumps(value)};"
-        "field.dispatchEvent(new Event('input', {bubbles: true})); })()"
-    )
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    with browser.Browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
 
 
 @with_browser

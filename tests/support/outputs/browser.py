@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -21,6 +23,9 @@ def missing() -> str | None:
     if not any(map(shutil.which, NAMES)):
         return f"no browser found, looked for {', '.join(NAMES)} (on Debian, as root: tests/system_packages.sh)"
     return None
+
+
+with_browser = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 class Browser:

@@ -127,7 +127,7 @@ def test_old_results_are_named_and_not_mixed_in():
     assert only.whole is None and "none" in only.verdict(old)
 
 
-@pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+@browser.with_browser
 def test_the_page_shows_them(tmp_path):
     for one in (WHOLE, result("figure", text=0.6, table=0.95, figure=0.25), result("text", OTHER, text=0.2)):
         write_result(tmp_path / "ablation", one)

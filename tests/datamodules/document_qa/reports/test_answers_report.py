@@ -12,11 +12,8 @@ from datamodules.document_qa.reports.run_reports import hash_checkpoint, write_p
 from datamodules.document_qa.types.question import UNANSWERABLE
 from tests.support.families.coloured_squares import COLOURS
 from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
-from tests.support.outputs import browser
-
-ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
-
-with_browser = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+from tests.support.outputs.browser import with_browser
+from tests.support.outputs.report_page import ATTACK, STATUS, choose
 
 
 def record(asked, sample, right):
@@ -36,22 +33,6 @@ def record(asked, sample, right):
 
 def records(asked):
     return [record(asked, sample, right=sample % 8 < 6) for sample in range(len(asked))]
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    with browser.Browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
-
-
-STATUS = "document.querySelector('[role=status]').textContent"
-
-
-def choose(name, value):
-    return (
-        f"(() => {{ const field = document.querySelector('[name={name}]'); field.value = {json.dumps(value)};"
-        "field.dispatchEvent(new Event('input', {bubbles: true})); })()"
-    )
 
 
 def test_each_page_is_kept_once_and_not_too_many():

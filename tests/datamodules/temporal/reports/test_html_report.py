@@ -18,11 +18,8 @@ from datamodules.temporal.reports.leak_check import check_leaks
 from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind, SampleView
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
-from tests.support.outputs import browser
-
-ATTACK = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\"><!-- $title"
-
-with_browser = pytest.mark.skipif(browser.missing() is not None, reason=str(browser.missing()))
+from tests.support.outputs.browser import with_browser
+from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
 
 
 def shown(number=0, **changes) -> SampleView:
@@ -315,22 +312,6 @@ def test_a_full_disk_leaves_the_older_report(tmp_path, monkeypatch):
 
 
 # -- in a browser ---------------------------------------------------------------------------------------------------
-
-STATUS = "document.querySelector('[role=status]').textContent"
-CARDS = "[...document.querySelectorAll('.card h3')].map((title) => title.textContent)"
-
-
-def choose(name: str, value: str) -> str:
-    return (
-        f"(() => {{ const field = document.querySelector('[name={name}]'); field.value = {json.dumps(value)};"
-        "field.dispatchEvent(new Event('input', {bubbles: true})); })()"
-    )
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    with browser.Browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
 
 
 @with_browser
