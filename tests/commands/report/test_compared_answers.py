@@ -10,12 +10,6 @@ from engine.telemetry.graded_answers import FILE, GradedAnswer, write_graded_ans
 from tests.commands.report.recorded import Recorded
 
 
-@pytest.fixture
-def runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "runs"
-
-
 def keep(runs, name, points, metric="test/accuracy", question="question {}"):
     folder = runs / name
     if not folder.exists():
@@ -27,15 +21,10 @@ def keep(runs, name, points, metric="test/accuracy", question="question {}"):
     write_graded_answers(folder, metric, reversed(answers))
 
 
-def lines_of(capsys, *arguments):
-    main(arguments)
-    return capsys.readouterr().out.splitlines()[1:]
-
-
-def test_the_exact_test_of_mcnemar(runs, capsys):
+def test_the_exact_test_of_mcnemar(runs, report_lines):
     keep(runs, "a", [1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     keep(runs, "b", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
-    verdict, numbers = lines_of(capsys, "a", "b")
+    verdict, numbers = report_lines("a", "b")
     assert verdict == "test, 10 answers: b is better than a by accuracy"
     # 8 of 9 discordant answers: p = 2 * (1 + 9) / 2^9.
     assert numbers.startswith("b minus a: accuracy +0.7000 [") and "p = 0.039 (95 % bootstrap" in numbers
@@ -46,11 +35,11 @@ def test_the_exact_test_of_mcnemar(runs, capsys):
     assert compared.differing["rows"][0] == ["0", "question 0", "yes", "✓ yes", "✗ (nothing)"]
 
 
-def test_parts_of_points_are_compared_by_permutations(runs, capsys):
+def test_parts_of_points_are_compared_by_permutations(runs, report_lines):
     keep(runs, "a", [0.5] * 20)
     keep(runs, "b", [0.75] * 20)
     keep(runs, "c", [0.5] * 20)
-    lines = lines_of(capsys, "a", "b", "c")
+    lines = report_lines("a", "b", "c")
     assert lines[0] == "test, 20 answers: b is better than a by accuracy" and "permutation test" in lines[1]
     assert lines[2] == "test, 20 answers: no significant difference between a and c by accuracy"
     assert "accuracy +0.0000 [+0.0000, +0.0000], p = 1.000" in lines[3]
@@ -64,22 +53,22 @@ def test_parts_of_points_are_compared_by_permutations(runs, capsys):
         ({"question": "another {}"}, "different samples: sample 0 is 'question 0' with the answer 'yes' in a, and 'an"),
     ],
 )
-def test_other_tasks_are_not_compared(runs, capsys, change, message):
+def test_other_tasks_are_not_compared(runs, report_lines, change, message):
     keep(runs, "a", [1, 0])
     keep(runs, "b", **{"points": [1, 0], **change})
-    (line,) = lines_of(capsys, "a", "b")
+    (line,) = report_lines("a", "b")
     assert line.startswith("no paired test: ") and message in line
 
 
-def test_answers_of_another_test_are_not_compared(runs, capsys):
+def test_answers_of_another_test_are_not_compared(runs, report_lines):
     for name in ("a", "b"):
         keep(runs, name, [1, 0])
     run = Recorded(runs / "c")
     keep(runs, "c", [1, 0])
     run.metrics(10, test__accuracy=0.5)
-    assert lines_of(capsys, "a", "c")[0].startswith("test, 2 answers: no significant difference")
+    assert report_lines("a", "c")[0].startswith("test, 2 answers: no significant difference")
     run.metrics(10, test__accuracy=0.9)
-    (line,) = lines_of(capsys, "a", "c")
+    (line,) = report_lines("a", "c")
     assert "has test/accuracy 0.5000 and metrics.jsonl 0.9000, because the latest test had other settings" in line
 
 

@@ -14,12 +14,6 @@ from tests.commands.report.recorded import Recorded, killed_and_resumed
 from tests.conftest import REPOSITORY
 
 
-@pytest.fixture
-def runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "runs"
-
-
 def error_of(capsys, *arguments):
     with pytest.raises(SystemExit) as end:
         main(arguments)

@@ -16,12 +16,6 @@ USERS = [f"u{number:03}" for number in range(200)]
 FAR, NEAR = np.full(200, 50), np.where(np.arange(200) % 2, 1, 50)
 
 
-@pytest.fixture
-def runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "runs"
-
-
 def keep(runs, name, rank, stage="test", protocol="", users=USERS, targets=None, candidates=60):
     folder = runs / name
     if not folder.exists():
@@ -34,52 +28,47 @@ def keep(runs, name, rank, stage="test", protocol="", users=USERS, targets=None,
     (folder / f"ranks-{stage}.npz").write_bytes(encode(ranks))
 
 
-def lines_of(capsys, *arguments):
-    main(arguments)
-    return capsys.readouterr().out.splitlines()[1:]
-
-
-def test_the_better_run_is_named(runs, capsys):
+def test_the_better_run_is_named(runs, report_lines):
     keep(runs, "a", FAR)
     keep(runs, "b", NEAR)
-    assert lines_of(capsys, "a", "b") == [
+    assert report_lines("a", "b") == [
         "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10",
         "b minus a: ndcg@10 +0.5000 [+0.4300, +0.5700], p < 0.001; hr@10 +0.5000 [+0.4300, +0.5700], p < 0.001; "
         "mrr@10 +0.5000 [+0.4300, +0.5700], p < 0.001 (95 % bootstrap interval, permutation test)",
     ]
-    verdict, numbers = lines_of(capsys, "b", "a")
+    verdict, numbers = report_lines("b", "a")
     assert verdict == "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10"
     assert numbers.startswith("a minus b: ndcg@10 -0.5000 [-0.5700, -0.4300], p < 0.001; hr@10 -0.5000")
     page = (runs / "report.html").read_text(encoding="utf-8")
     assert "b is better than a by ndcg@10" in page
 
 
-def test_a_small_difference_is_not_significant(runs, capsys):
+def test_a_small_difference_is_not_significant(runs, report_lines):
     keep(runs, "a", FAR)
     keep(runs, "b", np.where(np.arange(200) < 3, 2, 50))
-    verdict, numbers = lines_of(capsys, "a", "b")
+    verdict, numbers = report_lines("a", "b")
     assert verdict == "test, 200 users: no significant difference between a and b by ndcg@10, hr@10 and mrr@10"
     assert "hr@10 +0.0150 [+0.0000, +0.0350], p = 0.2" in numbers, "the exact p is 1/4"
 
 
-def test_metrics_that_disagree_are_told_apart(runs, capsys):
+def test_metrics_that_disagree_are_told_apart(runs, report_lines):
     """a hits more users, b has them at the first rank."""
     order = np.arange(200)
     keep(runs, "a", np.where(order < 100, 10, 50))
     keep(runs, "b", np.where(order < 60, 1, 50))
-    verdict, _ = lines_of(capsys, "a", "b")
+    verdict, _ = report_lines("a", "b")
     assert verdict == "test, 200 users: b is better than a by ndcg@10 and mrr@10; a is better than b by hr@10"
     keep(runs, "b", np.where(order < 98, 1, 50))
-    verdict, _ = lines_of(capsys, "a", "b")
+    verdict, _ = report_lines("a", "b")
     assert verdict == (
         "test, 200 users: b is better than a by ndcg@10 and mrr@10; the difference is not significant by hr@10"
     )
 
 
-def test_the_protocol_of_the_metrics_is_named(runs, capsys):
+def test_the_protocol_of_the_metrics_is_named(runs, report_lines):
     for name, rank in (("a", FAR), ("b", NEAR)):
         keep(runs, name, rank, stage="val", protocol="request_time")
-    verdict, numbers = lines_of(capsys, "a", "b")
+    verdict, numbers = report_lines("a", "b")
     assert verdict.startswith("validation, 200 users: b is better than a by request_time/ndcg@10, request_time/hr@10")
     assert numbers.startswith("b minus a: request_time/ndcg@10 +0.5")
 
@@ -106,47 +95,47 @@ OTHER = ["x1", *USERS[1:]]
         ),
     ],
 )
-def test_other_tasks_are_not_compared(runs, capsys, changes, message):
+def test_other_tasks_are_not_compared(runs, report_lines, changes, message):
     keep(runs, "a", FAR)
     keep(runs, "b", NEAR, **changes)
-    (line,) = lines_of(capsys, "a", "b")
+    (line,) = report_lines("a", "b")
     assert line.startswith(f"no paired test: {message}")
     assert (runs / "report.html").is_file()
 
 
-def test_without_ranks_there_are_no_lines_and_with_one_file_there_is_advice(runs, capsys):
+def test_without_ranks_there_are_no_lines_and_with_one_file_there_is_advice(runs, report_lines):
     for name in "a", "b":
         Recorded(runs / name)
-    assert lines_of(capsys, "a", "b") == []
+    assert report_lines("a", "b") == []
     keep(runs, "a", FAR)
-    assert lines_of(capsys, "a", "b") == [
+    assert report_lines("a", "b") == [
         "no paired test: b has no ranks; `python train.py test --run_name b` writes ranks-test.npz"
     ]
     keep(runs, "b", FAR, stage="val")
-    assert "b has ranks-val.npz; `python train.py test --run_name b`" in lines_of(capsys, "a", "b")[0]
+    assert "b has ranks-val.npz; `python train.py test --run_name b`" in report_lines("a", "b")[0]
     keep(runs, "a", FAR, stage="val")
-    assert lines_of(capsys, "a", "b")[0].startswith("validation, 200 users: no significant difference")
+    assert report_lines("a", "b")[0].startswith("validation, 200 users: no significant difference")
     Recorded(runs / "c")
-    assert lines_of(capsys, "a", "b", "c")[2:] == [
+    assert report_lines("a", "b", "c")[2:] == [
         "no paired test: c has no ranks; `python train.py validate --run_name c` writes ranks-val.npz"
     ]
 
 
-def test_a_run_of_another_family_has_no_advice(runs, capsys):
+def test_a_run_of_another_family_has_no_advice(runs, report_lines):
     keep(runs, "a", FAR)
     config = Recorded(runs / "b").folder / "config.yaml"
     config.write_text(config.read_text().replace("lightning_modules.recommender", "lightning_modules.image_classifier"))
-    assert lines_of(capsys, "a", "b") == [
+    assert report_lines("a", "b") == [
         "no paired test: b is of the family image_classifier, the others are of recommender"
     ]
 
 
-def test_of_several_runs_each_is_compared_with_the_first(runs, capsys):
+def test_of_several_runs_each_is_compared_with_the_first(runs, report_lines):
     keep(runs, "a", FAR)
     keep(runs, "b", NEAR)
     keep(runs, "c", np.where(np.arange(200) < 7, 10, 50))
     keep(runs, "other", FAR, users=USERS[:-1])
-    lines = lines_of(capsys, "a", "b", "c", "other")
+    lines = report_lines("a", "b", "c", "other")
     assert lines[0] == "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10"
     assert "hr@10 +0.5000 [+0.4300, +0.5700], p < 0.001" in lines[1] and "adjusted by Holm's method" in lines[1]
     # Alone, c has p = 2 / 2^7 = 0.016; the smaller p-value of b counts twice, that of c once.
@@ -160,17 +149,17 @@ def test_of_several_runs_each_is_compared_with_the_first(runs, capsys):
     assert compared.differing["rows"][0] == ["u001", "item", "5", "50", "1", "10"]
 
 
-def test_ranks_of_a_test_with_other_settings_are_not_compared(runs, capsys):
+def test_ranks_of_a_test_with_other_settings_are_not_compared(runs, report_lines):
     for name in "a", "b":
         keep(runs, name, NEAR)
     run = Recorded(runs / "c")
     keep(runs, "c", NEAR)
     run.metrics(26, test__ndcg_at_10=0.5)
-    assert lines_of(capsys, "a", "c")[0].startswith("test, 200 users: no significant difference")
+    assert report_lines("a", "c")[0].startswith("test, 200 users: no significant difference")
     run.metrics(26, test__ndcg_at_10=0.7, altered="trainer.limit_test_batches")
-    assert lines_of(capsys, "a", "c")[0].startswith("test, 200 users: no significant difference")
+    assert report_lines("a", "c")[0].startswith("test, 200 users: no significant difference")
     run.metrics(26, test__ndcg_at_10=0.6)
-    assert lines_of(capsys, "a", "c") == [
+    assert report_lines("a", "c") == [
         "no paired test: runs/c/ranks-test.npz has test/ndcg@10 0.5000 and metrics.jsonl 0.6000, because the latest "
         "test had other settings than the run; `python train.py test --run_name c` writes the ranks again"
     ]
@@ -189,10 +178,10 @@ def test_a_truncated_file_is_an_error_of_three_lines(runs, capsys):
     assert lines[2] == "write them again with `python train.py test --run_name b`"
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(runs, capsys, monkeypatch):
+def test_runs_of_one_name_are_told_apart_by_their_folders(runs, report_lines, monkeypatch):
     keep(runs, "a", FAR)
     keep(runs.parent / "other", "a", NEAR)
-    assert lines_of(capsys, "runs/a", "other/a")[0] == (
+    assert report_lines("runs/a", "other/a")[0] == (
         "test, 200 users: other/a is better than runs/a by ndcg@10, hr@10 and mrr@10"
     )
 
