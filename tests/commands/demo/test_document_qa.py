@@ -26,8 +26,6 @@ from tests.support.outputs import browser
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A folder with a run and documents that it has not seen, and its answers."""
-    from commands.cli.main import main
-
     folder = tmp_path_factory.mktemp("documents")
     train = write_folder(folder / "own", range(4))
     data = {
@@ -41,10 +39,8 @@ def run(tmp_path_factory):
     overlay.write_text(yaml.safe_dump({"data": data}))
     write_pdf(folder / "new/a.pdf", 7)
     write_pdf(folder / "new/b.pdf", 9, pages=3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(["fit", *write_config(folder), "--config", str(overlay), "--run_name", "a"])
-        yield folder, served.loaded("a")
+    with served.trained(folder, *write_config(folder), "--config", str(overlay)) as demo:
+        yield folder, demo
 
 
 def given(folder, *names):

@@ -9,6 +9,7 @@ from PIL import Image
 
 from commands.answers.interface import Question, UploadedFile
 from tests.conftest import REPOSITORY
+from tests.support.data_files.vision_language_files import encoded
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
 
@@ -19,26 +20,16 @@ DIGITS = [
 ]  # fmt: skip
 
 
-def png(pixels) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A folder with a run and a folder of pictures, and the answers of the run."""
-    from commands.cli.main import main
-
     folder = tmp_path_factory.mktemp("digits")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(["fit", *DIGITS, "--run_name", "a"])
-        (folder / "pictures").mkdir()
-        for number in range(3):
-            pixels = np.random.default_rng(number).integers(0, 255, (20, 24), np.uint8)
-            (folder / "pictures" / f"{number}.png").write_bytes(png(pixels))
-        yield folder, served.loaded("a")
+    (folder / "pictures").mkdir()
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 255, (20, 24), np.uint8)
+        (folder / "pictures" / f"{number}.png").write_bytes(encoded(Image.fromarray(pixels)))
+    with served.trained(folder, *DIGITS) as demo:
+        yield folder, demo
 
 
 def test_the_answer_is_that_of_predict(run, monkeypatch):
@@ -60,7 +51,9 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
 def test_a_training_image_is_most_alike_itself(run):
     _, demo = run
     image = demo._train.read(np.array([7]))[0]
-    blocks = served.answered(demo, Question(files={"picture": [UploadedFile("x.png", png(image[0]))]}))
+    blocks = served.answered(
+        demo, Question(files={"picture": [UploadedFile("x.png", encoded(Image.fromarray(image[0])))]})
+    )
     assert blocks["alike"].pictures[0].text == demo._train.name(7)
     assert blocks["alike"].pictures[0].caption.endswith("1.00") and len(blocks["alike"].pictures) == 6
 

@@ -25,13 +25,9 @@ KNOWN = "an item of the data"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A folder with a run that reads times of events and of requests, and its answers."""
-    from commands.cli.main import main
-
     folder = tmp_path_factory.mktemp("recommender")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(["fit", *TIMED, "--trainer.max_epochs", "1", "--run_name", "a"])
-        yield folder, served.loaded("a")
+    with served.trained(folder, *TIMED, "--trainer.max_epochs", "1") as demo:
+        yield folder, demo
 
 
 def recommended(blocks):

@@ -17,15 +17,11 @@ CSV = b"time,load (kW),flow (l/s)\n0,1.5,3\n60,2.5,\n120,-4,5\n180,2,5\n"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A folder with a run, and its answers."""
-    from commands.cli.main import main
-
     folder = tmp_path_factory.mktemp("series")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(["fit", *write_series_folder(folder / "data"), "--trainer.max_steps", "2", "--run_name", "a"])
-        (folder / "a.csv").write_bytes(CSV)
-        (folder / "b.csv").write_bytes(b"level\n3\n4\n5\n")
-        yield folder, served.loaded("a")
+    (folder / "a.csv").write_bytes(CSV)
+    (folder / "b.csv").write_bytes(b"level\n3\n4\n5\n")
+    with served.trained(folder, *write_series_folder(folder / "data"), "--trainer.max_steps", "2") as demo:
+        yield folder, demo
 
 
 def given(folder, *names):

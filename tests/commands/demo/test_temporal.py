@@ -14,13 +14,9 @@ from tests.support.outputs import browser
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A folder with a run, and its answers."""
-    from commands.cli.main import main
-
     folder = tmp_path_factory.mktemp("timelines")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(["fit", *TINY_TEMPORAL, "--trainer.max_epochs", "1", "--run_name", "a"])
-        yield folder, served.loaded("a")
+    with served.trained(folder, *TINY_TEMPORAL, "--trainer.max_epochs", "1") as demo:
+        yield folder, demo
 
 
 def test_the_answer_is_that_of_predict(run, monkeypatch):

@@ -27,13 +27,9 @@ SCENES = [
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A folder with a run, and its answers."""
-    from commands.cli.main import main
-
     folder = tmp_path_factory.mktemp("scenes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(["fit", *SCENES, "--run_name", "a"])
-        yield folder, served.loaded("a")
+    with served.trained(folder, *SCENES) as demo:
+        yield folder, demo
 
 
 def test_the_answer_is_that_of_predict(run, monkeypatch):

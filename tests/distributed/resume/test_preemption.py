@@ -16,7 +16,6 @@ from tests.conftest import TINY
 from tests.support.faults.signals import signal_in
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.metric_series import assert_same_series
-from tests.support.ranks.team import Team
 from tests.tiers import slow
 
 # 200 sequences in batches of 16: 13 steps an epoch; 4 validation batches on each of two processes.
@@ -26,14 +25,6 @@ OPTIONS = [
 ]  # fmt: skip
 EVERY_STEP = ["--preemption.check_every_n_steps", "1"]
 EVERY_TENTH = ["--preemption.check_every_n_steps", "10"]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(forge, tmp_path_factory):
-    """A run of two processes that nothing disturbed."""
-    run = Team(forge, ["fit", *OPTIONS], tmp_path_factory.mktemp("through"), "through", processes=2)
-    assert run.end() == [0, 0], run.output
-    return run
 
 
 @pytest.fixture

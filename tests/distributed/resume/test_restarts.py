@@ -16,7 +16,7 @@ from tests.conftest import REPOSITORY, TINY, Run
 from tests.support.families.tiny import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.metric_series import assert_same_series
-from tests.support.ranks.team import FORKED_TORCHRUN, Team
+from tests.support.ranks.team import FORKED_TORCHRUN
 
 OPTIONS = [
     *TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30",
@@ -24,24 +24,16 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def through(forge, tmp_path_factory):
-    """A run of two processes that nothing disturbed."""
-    run = Team(forge, ["fit", *OPTIONS], tmp_path_factory.mktemp("through"), "through", processes=2)
-    assert run.end() == [0, 0], run.output
-    return run
-
-
 @pytest.fixture
-def ended(through, tmp_path):
-    """A copy of `through`, at the path of the run `a`."""
-    shutil.copytree(through.folder, tmp_path / "runs/a")
+def ended(uninterrupted, tmp_path):
+    """A copy of `uninterrupted`, at the path of the run `a`."""
+    shutil.copytree(uninterrupted.folder, tmp_path / "runs/a")
     return Run(tmp_path / "runs/a")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("process", "restart"), [(0, 1), (1, 0)])  # torchrun counts no start for a node that comes
-def test_a_killed_run_resumes(team, through, process, restart):
+def test_a_killed_run_resumes(team, uninterrupted, process, restart):
     dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=17, process=process), name="a")
     codes = dead.end()
     assert codes[process] == -signal.SIGKILL and codes[1 - process] > 0, dead.output
@@ -50,21 +42,21 @@ def test_a_killed_run_resumes(team, through, process, restart):
     assert again.end() == [0, 0], again.output
     assert "restarted by the launcher: resuming from runs/a/checkpoints/last.ckpt" in again.logs[0]
     assert "resuming after step 15" in again.output
-    assert_same_series(again, through, ("train/loss", "val/ndcg@10"), 0)
+    assert_same_series(again, uninterrupted, ("train/loss", "val/ndcg@10"), 0)
 
 
 @pytest.mark.slow
-def test_a_run_killed_before_its_first_checkpoint(team, through):
+def test_a_run_killed_before_its_first_checkpoint(team, uninterrupted):
     dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=2, process=1), name="a")
     assert dead.end()[1] == -signal.SIGKILL, dead.output
     again = team("fit", *OPTIONS, name="a", restart=1, store=dead.store)
     assert again.end() == [0, 0], again.output
-    assert_same_series(again, through, ("train/loss", "val/ndcg@10"), 0)
+    assert_same_series(again, uninterrupted, ("train/loss", "val/ndcg@10"), 0)
 
 
 @pytest.mark.slow
-def test_a_run_that_started_from_another_resumes_from_its_own_checkpoint(team, through):
-    other = ["--trainer.max_steps", "38", "--ckpt_path", str(through.folder / "checkpoints/last.ckpt")]
+def test_a_run_that_started_from_another_resumes_from_its_own_checkpoint(team, uninterrupted):
+    other = ["--trainer.max_steps", "38", "--ckpt_path", str(uninterrupted.folder / "checkpoints/last.ckpt")]
     dead = team("fit", *OPTIONS, *other, *fault("SignalAt", name="SIGKILL", step=37, process=1), name="a")
     assert dead.end()[1] == -signal.SIGKILL, dead.output
     again = team("fit", *OPTIONS, *other, name="a", restart=1, store=dead.store)
@@ -73,7 +65,7 @@ def test_a_run_that_started_from_another_resumes_from_its_own_checkpoint(team, t
 
 
 @pytest.mark.slow
-def test_a_run_killed_after_a_return_to_an_older_checkpoint_returns_again(team, through, ended):
+def test_a_run_killed_after_a_return_to_an_older_checkpoint_returns_again(team, uninterrupted, ended):
     """Killed before its first save it must not go on with what it was to leave behind, here the end of the run."""
     back = [*OPTIONS, "--ckpt_path", "runs/chosen.ckpt"]
     (ended.folder / "checkpoints/last-1.ckpt").rename(ended.folder.parent / "chosen.ckpt")
@@ -83,7 +75,7 @@ def test_a_run_killed_after_a_return_to_an_older_checkpoint_returns_again(team, 
     again = team("fit", *back, name="a", restart=1, store=dead.store)
     assert again.end() == [0, 0], again.output
     assert "resuming after step 26" in again.output and "started again by the launcher: going on" not in again.output
-    assert_same_series(again, through, ("train/loss", "val/ndcg@10"), 0)
+    assert_same_series(again, uninterrupted, ("train/loss", "val/ndcg@10"), 0)
 
 
 @pytest.mark.slow
@@ -95,7 +87,7 @@ def test_a_start_by_hand_into_an_occupied_folder_is_refused(team, ended):
 
 @pytest.mark.launcher
 @pytest.mark.timeout(500)
-def test_torchrun_restarts_a_killed_run(team, through):
+def test_torchrun_restarts_a_killed_run(team, uninterrupted):
     """Whenever and whichever process it is: the end is that of the run that nothing disturbed."""
     kill, victim = random.randrange(3, 26), random.randrange(2)
     torchrun = [*FORKED_TORCHRUN, "--nproc_per_node", "2", "--max-restarts", "3", "--rdzv-backend", "c10d",
@@ -109,8 +101,8 @@ def test_torchrun_restarts_a_killed_run(team, through):
     first, again = run.starts
     assert first == 0
     assert kill - 5 <= again <= kill, (again, kill)  # who is not killed may just be saving that step
-    assert_same_series(run, through, ("train/loss", "val/ndcg@10"), 0)
-    ours, theirs = (torch.load(one.folder / "checkpoints/last.ckpt", weights_only=True) for one in (run, through))
+    assert_same_series(run, uninterrupted, ("train/loss", "val/ndcg@10"), 0)
+    ours, theirs = (torch.load(one.folder / "checkpoints/last.ckpt", weights_only=True) for one in (run, uninterrupted))
     assert all(torch.equal(ours["state_dict"][name], weight) for name, weight in theirs["state_dict"].items())
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if "train/loss" in record] == list(range(1, 31))

@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz import plain_json
 from tests.fuzz.mutations.records import line_record_mutation, record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader
-from tests.fuzz.readers.images import Images
+from tests.fuzz.readers.images import write_images
 
 _MARKER = "<image>"
 _CHATS = ("messages", "conversations", "texts")
@@ -42,10 +42,7 @@ class Conversations(Reader):
         ]
 
     def surround(self, folder: Path) -> None:
-        seeds = {seed.path: seed.data for seed in Images().seeds()}
-        (folder / "deep").mkdir()
-        (folder / "a.png").write_bytes(seeds["rgb.png"])
-        (folder / "deep/b.jpg").write_bytes(seeds["a.jpg"])
+        write_images(folder)
 
     def mutate(self, random: Random, seed: Input) -> Input:
         if seed.path.endswith(".json") and random.random() < 0.5:

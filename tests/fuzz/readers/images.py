@@ -87,6 +87,14 @@ class Images(Reader):
 READERS = {"images": Images}
 
 
+def write_images(folder: Path) -> None:
+    """Write the images to which records refer: a.png and deep/b.jpg."""
+    seeds = {seed.path: seed.data for seed in Images().seeds()}
+    (folder / "deep").mkdir()
+    (folder / "a.png").write_bytes(seeds["rgb.png"])
+    (folder / "deep/b.jpg").write_bytes(seeds["a.jpg"])
+
+
 def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 

@@ -14,7 +14,7 @@ from typing import Any
 from tests.fuzz import plain_json
 from tests.fuzz.mutations.records import line_record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
-from tests.fuzz.readers.images import Images
+from tests.fuzz.readers.images import write_images
 from tests.fuzz.readers.timelines import Timelines
 
 _CAPACITIES = {
@@ -120,10 +120,7 @@ class PredictImages(Reader):
         return [Input("questions.jsonl", "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode())]
 
     def surround(self, folder: Path) -> None:
-        seeds = {seed.path: seed.data for seed in Images().seeds()}
-        (folder / "deep").mkdir()
-        (folder / "a.png").write_bytes(seeds["rgb.png"])
-        (folder / "deep/b.jpg").write_bytes(seeds["a.jpg"])
+        write_images(folder)
 
     def restructure(self, random: Random, data: bytes) -> bytes:
         return line_record_mutation(("question", "image", "images", "id"))(random, data)

@@ -22,6 +22,12 @@ def write_pdf(path: Path, number: int, pages: int = 2) -> Path:
     return path
 
 
+def cached_files(cache: Path) -> dict[str, bytes]:
+    """Return the contents of all files of ingested documents in a cache, by path."""
+    files = sorted(path for path in (cache / "documents").rglob("*") if path.is_file())
+    return {str(path.relative_to(cache)): path.read_bytes() for path in files}
+
+
 def fact(number: int, part: int) -> str:
     """Return a fact of a document about a part."""
     return f"{PARTS[part]} {number} is {material(number, part)}"

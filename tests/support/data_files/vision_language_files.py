@@ -28,9 +28,10 @@ def png(colour: tuple[int, int, int], size: int = 8, kind: str = "PNG") -> bytes
     return encoded(Image.new("RGB", (size, size), colour), kind)
 
 
-def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
+def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    """Return the bytes of an image file, with options of Pillow's writer."""
     file = io.BytesIO()
-    image.save(file, kind)
+    image.save(file, kind, **options)
     return file.getvalue()
 
 

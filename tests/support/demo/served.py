@@ -15,7 +15,7 @@ from commands.answers.blocks import AnswerBlock
 from commands.answers.compared import ComparedRun
 from commands.answers.interface import Demo, Example, Picked, Question
 from commands.cli.arguments import with_config_of_run
-from commands.cli.main import LockstepCLI
+from commands.cli.main import LockstepCLI, main
 from commands.demo.access import Login, listen
 from commands.demo.main import create_application, uvicorn_server
 from engine.system.runs_folder import runs_folder
@@ -24,6 +24,15 @@ from engine.system.runs_folder import runs_folder
 def loaded(name: str, *options: str) -> Demo:
     """Return the answers of a run."""
     return run_of(name, *options).demo
+
+
+@contextmanager
+def trained(folder: Path, *options: str) -> Iterator[Demo]:
+    """Train the run `a` in a folder and yield its answers; the folder is the working directory until the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(["fit", *options, "--run_name", "a"])
+        yield loaded("a")
 
 
 def run_of(name: str, *options: str) -> ComparedRun:
@@ -89,8 +98,6 @@ def asked_by(example: Example, demo: Demo) -> Question:
 
 def check_export(folder: Path, demo: Demo, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
     """Export the run `a` of a folder, and check that the export answers each example as the checkpoint does."""
-    from commands.cli.main import main
-
     monkeypatch.chdir(folder)
     output = f"exported{len(list(folder.glob('exported*')))}"
     main(["export", "--run_name", "a", "--output", output, *options])

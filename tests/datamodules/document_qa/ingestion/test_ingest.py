@@ -18,6 +18,7 @@ from datamodules.document_qa.ingestion.cache import FAILED, Cache
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from tests.support.data_files import pdf_files
+from tests.support.data_files.document_folder import cached_files
 from tests.support.data_files.pdf_files import manual
 
 SETTINGS = IngestionSettings(dpi=24, workers=2)
@@ -54,12 +55,6 @@ def logged(caplog):
     caplog.set_level(logging.INFO, "lockstep")
     yield lambda: [record.getMessage() for record in caplog.records]
     log.removeHandler(caplog.handler)
-
-
-def contents(cache):
-    """Return all files of documents by name."""
-    files = sorted(path for path in (cache / "documents").rglob("*") if path.is_file())
-    return {str(path.relative_to(cache)): path.read_bytes() for path in files}
 
 
 def test_the_second_time_nothing_is_done_nor_read(documents, tmp_path, none_started, logged, monkeypatch):
@@ -248,7 +243,7 @@ def test_a_killed_ingestion_resumes(documents, tmp_path, logged):
     assert "4 pages" in logged()[-1], "what was done was not done again"
     assert len(found.documents) == 3 and not list((cache / "documents").glob(".*"))
     ingest(documents, tmp_path / "whole", SETTINGS)
-    assert contents(cache) == contents(tmp_path / "whole")
+    assert cached_files(cache) == cached_files(tmp_path / "whole")
 
 
 def _ingest_at_once(connection, documents, cache):
@@ -271,7 +266,7 @@ def test_two_processes_at_once(tmp_path):
         process.join(150)
     assert found[0] == found[1] and len(found[0]) == 6 and [process.exitcode for process in both] == [0, 0]
     ingest(documents, tmp_path / "alone", SETTINGS)
-    assert contents(cache) == contents(tmp_path / "alone")
+    assert cached_files(cache) == cached_files(tmp_path / "alone")
 
 
 def test_paths_that_cannot_be_documents(documents, tmp_path):

@@ -19,6 +19,7 @@ from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray
 from engine.system.extras import MissingPackages
 from tests.conftest import REPOSITORY
 from tests.support.data_files import pdf_files
+from tests.support.data_files.document_folder import cached_files
 from tests.support.data_files.pdf_files import manual
 from tests.support.ports import free_ports
 
@@ -61,11 +62,6 @@ def documents(tmp_path):
     return [*whole, tmp_path / "broken.pdf"]
 
 
-def documents_in(cache):
-    files = sorted(path for path in (cache / "documents").rglob("*") if path.is_file())
-    return {str(path.relative_to(cache)): path.read_bytes() for path in files}
-
-
 def running(pids):
     found = []
     for pid in pids:
@@ -86,9 +82,9 @@ def test_both_engines_write_the_same_bytes(documents, tmp_path, monkeypatch):
     assert "its worker process died" in found.broken["deadly.pdf"]
     assert ingest(documents, tmp_path / "ray", PROCESSES).broken == expected.broken, "the death of a process is no fact"
     assert (tmp_path / "ray/known.json").read_bytes() == (tmp_path / "processes/known.json").read_bytes()
-    mark = {name for name, content in documents_in(tmp_path / "ray").items() if b"worker process died" in content}
-    written = {name: content for name, content in documents_in(tmp_path / "ray").items() if name not in mark}
-    assert written == documents_in(tmp_path / "processes") and len(mark) == 1
+    mark = {name for name, content in cached_files(tmp_path / "ray").items() if b"worker process died" in content}
+    written = {name: content for name, content in cached_files(tmp_path / "ray").items() if name not in mark}
+    assert written == cached_files(tmp_path / "processes") and len(mark) == 1
 
 
 @pytest.mark.slow
@@ -111,7 +107,7 @@ def test_a_stopped_ingestion_leaves_no_process_and_resumes(documents, tmp_path, 
         assert stop == "SIGKILL" or os.listdir(temporary) == []
     ingest(documents[:3], tmp_path / "ray", PROCESSES)
     ingest(documents[:3], tmp_path / "processes", PROCESSES)
-    assert documents_in(tmp_path / "ray") == documents_in(tmp_path / "processes")
+    assert cached_files(tmp_path / "ray") == cached_files(tmp_path / "processes")
 
 
 def test_a_cluster_that_is_not_there_is_named(documents, tmp_path, monkeypatch):

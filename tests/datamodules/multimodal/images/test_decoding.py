@@ -12,14 +12,9 @@ from PIL import Image
 
 from datamodules.multimodal.images.decoding import decode, decode_pages
 from engine.data.errors import BadSampleError
+from tests.support.data_files.vision_language_files import encoded
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
-
-
-def file_of(image, kind="PNG", **options):
-    output = io.BytesIO()
-    image.save(output, kind, **options)
-    return output.getvalue()
 
 
 def decoded(data, max_pixels=10_000_000, **options):
@@ -37,7 +32,7 @@ def halves(left=RED, right=BLUE, size=(16, 8)):
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "GIF", "WEBP", "JPEG"])
 def test_formats(kind):
     options = {"WEBP": {"lossless": True}, "JPEG": {"quality": 95, "subsampling": 0}}
-    pixels = decoded(file_of(halves(), kind, **options.get(kind, {})))
+    pixels = decoded(encoded(halves(), kind, **options.get(kind, {})))
     assert pixels.shape == (8, 16, 3)
     assert np.abs(pixels.astype(int) - np.asarray(halves())).max() <= (8 if kind == "JPEG" else 0)
 
@@ -45,13 +40,13 @@ def test_formats(kind):
 @pytest.mark.parametrize("kind", ["TIFF", "ICO", "PPM"])
 def test_other_formats_are_refused(kind):
     with pytest.raises(BadSampleError, match=r"a.json, row 3: found .* expected an image \(JPEG, PNG, WEBP, GIF, BMP"):
-        decoded(file_of(halves(size=(32, 32)), kind))
+        decoded(encoded(halves(size=(32, 32)), kind))
 
 
 def test_an_animation_is_its_first_frame():
     frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, GREEN, BLUE)]
     for kind, options in (("GIF", {}), ("WEBP", {"lossless": True})):
-        pixels = decoded(file_of(frames[0], kind, save_all=True, append_images=frames[1:], **options))
+        pixels = decoded(encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options))
         assert (pixels == RED).all()
 
 
@@ -59,26 +54,26 @@ def test_transparent_pixels_become_white():
     rgba = Image.new("RGBA", (4, 4), (*RED, 255))
     rgba.paste((0, 0, 0, 0), (2, 0, 4, 4))
     rgba.putpixel((0, 0), (0, 0, 0, 128))
-    pixels = decoded(file_of(rgba))
+    pixels = decoded(encoded(rgba))
     assert (pixels[1, 1] == RED).all() and (pixels[:, 2:] == WHITE).all() and (pixels[0, 0] == 127).all()
     grey = Image.new("LA", (4, 4), (0, 0))
-    assert (decoded(file_of(grey)) == WHITE).all()
+    assert (decoded(encoded(grey)) == WHITE).all()
     palette = halves().quantize(4)
     hidden = palette.getpixel((0, 0))
-    pixels = decoded(file_of(palette, transparency=hidden))
+    pixels = decoded(encoded(palette, transparency=hidden))
     assert (pixels[:, :8] == WHITE).all() and (pixels[:, 8:] == BLUE).all()
-    assert (decoded(file_of(halves(), transparency=RED))[:, :8] == WHITE).all()  # a colour that stands for nothing
+    assert (decoded(encoded(halves(), transparency=RED))[:, :8] == WHITE).all()  # a colour that stands for nothing
 
 
 def test_depths_and_colour_spaces():
     ramp = np.arange(65536, dtype=np.uint16).reshape(256, 256)
-    assert (decoded(file_of(Image.fromarray(ramp)))[..., 1] == ramp >> 8).all()
+    assert (decoded(encoded(Image.fromarray(ramp)))[..., 1] == ramp >> 8).all()
     bits = Image.new("1", (8, 8))
     bits.putpixel((3, 3), 1)
-    assert decoded(file_of(bits)).sum() == 3 * 255
-    assert (decoded(file_of(Image.new("L", (4, 4), 77))) == 77).all()
-    assert (decoded(file_of(halves().quantize(4))) == np.asarray(halves())).all()
-    ink = decoded(file_of(halves(left=WHITE).convert("CMYK"), "JPEG", quality=95))
+    assert decoded(encoded(bits)).sum() == 3 * 255
+    assert (decoded(encoded(Image.new("L", (4, 4), 77))) == 77).all()
+    assert (decoded(encoded(halves().quantize(4))) == np.asarray(halves())).all()
+    ink = decoded(encoded(halves(left=WHITE).convert("CMYK"), "JPEG", quality=95))
     assert ink[4, 4].min() > 240 and ink[4, 12].argmax() == 2 and ink[4, 12, 2] > 200
 
 
@@ -91,13 +86,13 @@ def test_the_orientation_of_the_camera_is_applied(orientation):
     lying = upright.transpose(Image.Transpose(undo[orientation])) if orientation > 1 else upright
     exif = Image.Exif()
     exif[0x0112] = orientation
-    pixels = decoded(file_of(lying, "JPEG", exif=exif, quality=95)).astype(int)
+    pixels = decoded(encoded(lying, "JPEG", exif=exif, quality=95)).astype(int)
     assert pixels.shape == (32, 64, 3)
     assert np.abs(pixels[4:12, 4:28] - RED).max() < 12 and np.abs(pixels[20:28, 36:60] - BLUE).max() < 12
 
 
 def test_a_broken_tag_does_not_take_the_picture_along():
-    data = file_of(halves(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x01\x12\0\x03")
+    data = encoded(halves(), "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x01\x12\0\x03")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert decoded(data).shape == (8, 16, 3)
@@ -122,15 +117,15 @@ def test_bombs_are_refused_by_their_header():
             decoded(bomb(10_000, 10_000))
         with pytest.raises(BadSampleError, match="row 3: found an image of more than"):  # Pillow would refuse
             decoded(bomb(60_000, 60_000), max_pixels=10**12)
-    assert decoded(file_of(halves()), max_pixels=128).shape == (8, 16, 3)
+    assert decoded(encoded(halves()), max_pixels=128).shape == (8, 16, 3)
     with pytest.raises(BadSampleError, match="at most 127"):
-        decoded(file_of(halves()), max_pixels=127)
+        decoded(encoded(halves()), max_pixels=127)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
 def test_a_truncated_image_is_refused(kind):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8))
-    data = file_of(noise, kind)
+    data = encoded(noise, kind)
     for end in (len(data) // 2, len(data) * 9 // 10):
         with pytest.raises(BadSampleError, match=r"row 3: found [\d,]+ bytes that begin with .* cannot be decoded"):
             decoded(data[:end])
@@ -144,7 +139,7 @@ def test_damaged_files_are_refused_or_decoded_and_nothing_else():
     noise = Image.fromarray(generator.integers(0, 256, (16, 16, 3), np.uint8))
     refused = 0
     for kind in ("JPEG", "PNG", "WEBP", "GIF", "BMP"):
-        data = np.frombuffer(file_of(noise, kind), np.uint8)
+        data = np.frombuffer(encoded(noise, kind), np.uint8)
         for _ in range(100):
             damaged = data.copy()
             damaged[generator.integers(0, len(data), 4)] = generator.integers(0, 256, 4)
@@ -164,7 +159,7 @@ def test_bytes_of_no_image_are_refused(data):
 
 def test_a_far_larger_jpeg_is_decoded_smaller():
     ramp = np.linspace(0, 255, 1600, dtype=np.uint8)
-    data = file_of(Image.fromarray(np.stack([np.tile(ramp, (800, 1))] * 3, -1)), "JPEG", quality=95)
+    data = encoded(Image.fromarray(np.stack([np.tile(ramp, (800, 1))] * 3, -1)), "JPEG", quality=95)
     assert decoded(data).shape == (800, 1600, 3)
     assert decoded(data, needed=64).shape == (200, 400, 3)  # a quarter: at least twice what is needed
     assert decoded(data, needed=500).shape == (800, 1600, 3)
@@ -177,7 +172,7 @@ def test_a_far_larger_jpeg_is_decoded_smaller():
 
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "PNG"])
 def test_no_image_is_without_pixels(kind):
-    data = bytearray(file_of(Image.new("RGB", (3, 3)), kind))
+    data = bytearray(encoded(Image.new("RGB", (3, 3)), kind))
     at, size = {"GIF": (6, 2), "BMP": (18, 4), "PNG": (16, 4)}[kind]
     data[at : at + size] = bytes(size)
     if kind == "PNG":
@@ -190,7 +185,7 @@ def test_no_image_is_without_pixels(kind):
 
 
 def test_a_message_is_one_line_whatever_the_file_holds():
-    for data in (b"\n" * 50, b"GIF89a\n\n\n\n", file_of(halves())[:40]):
+    for data in (b"\n" * 50, b"GIF89a\n\n\n\n", encoded(halves())[:40]):
         with pytest.raises(BadSampleError) as error:
             decoded(data)
         assert "\n" not in str(error.value) and len(str(error.value)) < 300
@@ -202,12 +197,12 @@ def test_the_pages_of_a_file_are_those_of_a_tiff_or_one():
     pages = list(decode_pages(file.getvalue(), "scan.tif", 1000))
     assert [page.size for page in pages] == [(16, 8), (4, 4)] and pages[1].getpixel((0, 0)) == GREEN
     frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, GREEN)]
-    animation = file_of(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    animation = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert [page.getpixel((0, 0)) for page in decode_pages(animation, "a.gif", 1000)] == [RED]
 
 
 def test_a_jpeg_that_repeats_its_scans_is_refused_before_they_are_decoded():
-    data = file_of(halves(size=(2000, 2000)), "JPEG", progressive=True)
+    data = encoded(halves(size=(2000, 2000)), "JPEG", progressive=True)
     assert decoded(data, max_pixels=10**8).shape == (2000, 2000, 3)
     last = data.rindex(b"\xff\xda")
     start = time.process_time()

@@ -1,6 +1,5 @@
 """Tests that an image file is accepted or refused alike in training and in predict, in every family."""
 
-import io
 import json
 import struct
 import zlib
@@ -15,14 +14,9 @@ from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.predict_questions import PredictDataset
 from engine.data.errors import BadSampleError
+from tests.support.data_files.vision_language_files import encoded
 
 SHAPE, SIZE = (3, 8, 8), 8
-
-
-def file_of(image, kind, **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
 
 
 def bomb():
@@ -41,13 +35,13 @@ RED, DEEP = Image.new("RGB", (16, 16), (200, 10, 10)), np.full((16, 16), 40_000,
 TURNED = Image.Exif()
 TURNED[0x0112] = 6
 READ = {
-    "cmyk": file_of(RED.convert("CMYK"), "JPEG"), "deep": file_of(Image.fromarray(DEEP), "PNG"),
-    "transparent": file_of(palette(), "PNG", transparency=0), "turned": file_of(RED, "JPEG", exif=TURNED),
-    "animated": file_of(RED, "GIF", save_all=True, append_images=[Image.new("RGB", (16, 16), "blue")]),
+    "cmyk": encoded(RED.convert("CMYK"), "JPEG"), "deep": encoded(Image.fromarray(DEEP), "PNG"),
+    "transparent": encoded(palette(), "PNG", transparency=0), "turned": encoded(RED, "JPEG", exif=TURNED),
+    "animated": encoded(RED, "GIF", save_all=True, append_images=[Image.new("RGB", (16, 16), "blue")]),
 }  # fmt: skip
 BAD = {
-    "bomb": bomb(), "text": b"not an image", "empty": b"", "cut": file_of(RED, "JPEG")[:300],
-    "tiff": file_of(RED, "TIFF"),
+    "bomb": bomb(), "text": b"not an image", "empty": b"", "cut": encoded(RED, "JPEG")[:300],
+    "tiff": encoded(RED, "TIFF"),
 }  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """Tests the code on a Llava's model card: the tokens, pixels and answer equal those of `predict`."""
 
-import io
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from PIL import Image
 
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.chat_file import ImageChat
+from tests.support.data_files.vision_language_files import encoded
 from tests.support.families.bos_tokenizers import KINDS, WITH_BOS, WITHOUT_BOS
 from tests.support.families.exported_llava import LAYOUT, export, predicted
 from tests.support.outputs.model_card import run_code
@@ -20,23 +19,17 @@ TURNED = Image.Exif()
 TURNED[0x0112] = 6
 
 
-def stored(image, kind, **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
 PICTURES = {
-    "plain": stored(NOISE.convert("RGB"), "PNG"),
-    "transparent": stored(NOISE, "PNG"),
-    "grey and transparent": stored(NOISE.convert("LA"), "PNG"),
-    "palette": stored(NOISE.convert("RGB").quantize(8), "PNG"),
-    "palette with a transparent colour": stored(NOISE.convert("RGB").quantize(8), "PNG", transparency=2),
-    "16 bits": stored(DEEP, "PNG"),
-    "cmyk": stored(NOISE.convert("RGB").convert("CMYK"), "JPEG"),
-    "turned": stored(NOISE.convert("RGB"), "JPEG", exif=TURNED),
-    "large": stored(NOISE.convert("RGB").resize((900, 1200)), "JPEG"),
-    "animated": stored(NOISE.convert("RGB"), "GIF", save_all=True, append_images=[Image.new("RGB", (18, 24), "red")]),
+    "plain": encoded(NOISE.convert("RGB"), "PNG"),
+    "transparent": encoded(NOISE, "PNG"),
+    "grey and transparent": encoded(NOISE.convert("LA"), "PNG"),
+    "palette": encoded(NOISE.convert("RGB").quantize(8), "PNG"),
+    "palette with a transparent colour": encoded(NOISE.convert("RGB").quantize(8), "PNG", transparency=2),
+    "16 bits": encoded(DEEP, "PNG"),
+    "cmyk": encoded(NOISE.convert("RGB").convert("CMYK"), "JPEG"),
+    "turned": encoded(NOISE.convert("RGB"), "JPEG", exif=TURNED),
+    "large": encoded(NOISE.convert("RGB").resize((900, 1200)), "JPEG"),
+    "animated": encoded(NOISE.convert("RGB"), "GIF", save_all=True, append_images=[Image.new("RGB", (18, 24), "red")]),
 }
 
 

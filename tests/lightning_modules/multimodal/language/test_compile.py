@@ -1,7 +1,5 @@
 """Tests that compiled layers compute the same for any length, without a compilation for each length."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -12,23 +10,6 @@ from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
 # Dynamo looks at every tensor's gradient and hides the warning, but from pytest.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-
-
-@pytest.fixture
-def backend(monkeypatch):
-    """Replace the compiler, which needs C++, and return the list of the graphs that torch compiles."""
-    from torch._dynamo.backends.debugging import aot_eager
-
-    graphs = []
-
-    def kept(graph, inputs, **options):
-        graphs.append(graph)
-        return aot_eager(graph, inputs, **options)
-
-    torch._dynamo.reset()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=kept, fullgraph=True))
-    yield graphs
-    torch._dynamo.reset()
 
 
 def rows(lengths, width):
@@ -53,7 +34,7 @@ def trained(model, tokens, labels, positions):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trainable, checkpointing", [("full", False), ("lora", True)])
-def test_a_compiled_language_model_is_the_same(build, backend, trainable, checkpointing):
+def test_a_compiled_language_model_is_the_same(build, graphs, trainable, checkpointing):
     settings = {"trainable": trainable, "activation_checkpointing": checkpointing}
     plain, compiled = build(**settings), build(compile=True, **settings)
     assert compiled.state_dict().keys() == plain.state_dict().keys()
@@ -61,19 +42,19 @@ def test_a_compiled_language_model_is_the_same(build, backend, trainable, checkp
         batch = rows(lengths, width)
         expected, found = trained(plain, *batch), trained(compiled, *batch)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-    assert len(backend) <= 2, "not one for each layer or length"
+    assert len(graphs) <= 2, "not one for each layer or length"
 
 
-def test_answers_are_written_as_without(build, backend):
+def test_answers_are_written_as_without(build, graphs):
     prompts = torch.randn(2, 6, 32), torch.ones(2, 6, dtype=torch.bool)
     expected = build().generate(*prompts, max_new_tokens=5, end_ids=[0])
     assert build(compile=True).generate(*prompts, max_new_tokens=5, end_ids=[0]) == expected
-    assert not backend
+    assert not graphs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trainable", ["none", "full"])
-def test_a_compiled_tower_is_the_same(backend, trainable):
+def test_a_compiled_tower_is_the_same(graphs, trainable):
     def tower(**settings):
         torch.manual_seed(1)
         config = {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4, "hidden_size": 24,
@@ -86,4 +67,4 @@ def test_a_compiled_tower_is_the_same(backend, trainable):
         pixels = torch.randint(0, 256, (views, 3, 16, 16), dtype=torch.uint8)
         images = Images(pixels, torch.zeros(views, dtype=torch.int64), torch.ones(views, dtype=torch.int64))
         torch.testing.assert_close(compiled(images), plain(images), atol=1e-5, rtol=1e-5)
-    assert len(backend) <= 2
+    assert len(graphs) <= 2

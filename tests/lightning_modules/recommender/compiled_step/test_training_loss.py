@@ -1,7 +1,5 @@
 """A compiled step has the loss and gradients of the plain step, for any batch, in one graph."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -24,23 +22,6 @@ pytestmark = [
 ROWS = 12  # of a micro-batch
 TOLERANCE = 1e-5
 """Largest difference of a loss or gradient, absolute and relative: sums have another order."""
-
-
-@pytest.fixture
-def graphs(monkeypatch):
-    """Replace the compiler, which needs C++, and return the list of the graphs that torch compiles."""
-    from torch._dynamo.backends.debugging import aot_eager
-
-    found = []
-
-    def kept(graph, inputs, **options):
-        found.append(graph)
-        return aot_eager(graph, inputs, **options)
-
-    torch._dynamo.reset()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=kept))
-    yield found
-    torch._dynamo.reset()
 
 
 def losses(loss, **network):
