@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.support.fit_parser import fit_parser
+
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
 
@@ -98,15 +100,7 @@ def lockstep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 @pytest.fixture(scope="session")
 def parser() -> "LightningArgumentParser":
     """The parser of `fit`, built once for all tests, as it takes seconds."""
-    from commands.cli.main import LockstepCLI
-
-    class Parser(LockstepCLI):
-        before_instantiate_classes = instantiate_classes = lambda self: None
-
-        def _run_subcommand(self, subcommand: str) -> None:
-            pass
-
-    return Parser(["fit", *TINY[:2]])._parser("fit")
+    return fit_parser(*TINY[:2])
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -14,22 +13,16 @@ from engine.distributed.step_counters import StepCounters
 from engine.health.signals import stop_signals
 from tests.conftest import TINY
 from tests.support.faults.signals import signal_in
-
-
-def until(condition, timeout=20):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+from tests.support.waiting import wait_until
 
 
 def test_signals_set_a_flag_and_nothing_else():
     before = signal.getsignal(signal.SIGUSR1)
     with stop_signals.handlers_installed():
         os.kill(os.getpid(), signal.SIGUSR1)
-        until(lambda: stop_signals.received == signal.SIGUSR1)
+        wait_until(lambda: stop_signals.received == signal.SIGUSR1)
         os.kill(os.getpid(), signal.SIGTERM)
-        until(lambda: stop_signals.received == signal.SIGTERM)
+        wait_until(lambda: stop_signals.received == signal.SIGTERM)
         with stop_signals.handlers_installed():
             pass
         assert stop_signals.received == signal.SIGTERM, "who listens already goes on"
@@ -55,9 +48,9 @@ def test_signals_arrive_when_nobody_reads_the_output(pipe, monkeypatch):
     try:
         with stop_signals.handlers_installed():
             os.kill(os.getpid(), signal.SIGINT)
-            until(lambda: stop_signals.received == signal.SIGINT)
+            wait_until(lambda: stop_signals.received == signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
-            until(lambda: stop_signals.received == signal.SIGTERM)
+            wait_until(lambda: stop_signals.received == signal.SIGTERM)
     finally:
         os.dup2(kept, 2)
         for descriptor in (kept, write, *([read] if pipe == "full" else [])):

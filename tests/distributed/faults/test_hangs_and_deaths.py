@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -18,6 +17,7 @@ import pytest
 from tests.conftest import REPOSITORY, TINY
 from tests.support.faults.step_faults import fault
 from tests.support.ranks.team import FORKED_TORCHRUN
+from tests.support.waiting import wait_until
 from tests.tiers import slow
 
 FIT = ["fit", *TINY, "--trainer.max_steps", "8", "--last_checkpoint.every_n_steps", "2"]
@@ -181,10 +181,7 @@ def test_torchrun_is_killed(team):
     endless = [*TINY, "--trainer.max_epochs", "-1", "--trainer.check_val_every_n_epoch", "100000"]
     run = team(*torchrun, "fit", *endless, name="a", processes=1)
     run.wait_for("metrics.jsonl")
-    deadline = time.monotonic() + 60
-    while len(run.series("train/loss")) <= 5:
-        assert time.monotonic() < deadline, run.output
-        time.sleep(0.1)
+    wait_until(lambda: len(run.series("train/loss")) > 5, found=lambda: run.output)
     workers = psutil.Process(run.pids[0]).children(recursive=True)
     assert len(workers) == 2
     run.signal(0, signal.SIGKILL)

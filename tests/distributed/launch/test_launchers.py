@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from tests.conftest import REPOSITORY, TINY, Run
 from tests.support.faults.signals import signal_in
 from tests.support.ranks.team import Team
+from tests.support.waiting import wait_until
 from tests.tiers import slow
 
 OPTIONS = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30"]
@@ -59,13 +59,6 @@ def started(start):
     return lambda *options: start(TRAIN, "fit", *OPTIONS, "--trainer.devices", "2", "--run_name", "a", *options)
 
 
-def until(condition, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def gone(session):
     def is_of_it(process):
         try:
@@ -85,7 +78,7 @@ def test_a_signal_to_a_child_of_lightnings_launcher(started, tmp_path):
     output, _ = first.communicate(timeout=120)
     assert first.returncode == 143, output
     assert "stopped by SIGTERM after step 20, saved" in output and "Forcefully terminating" not in output
-    until(lambda: gone(first.pid))
+    wait_until(lambda: gone(first.pid))
     again = started("--ckpt_path", "last")
     output, _ = again.communicate(timeout=120)
     assert again.returncode == 0, output
@@ -104,12 +97,12 @@ def test_a_signal_during_the_imports(started, name, whole_group, code):
         caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{first.pid}/status").read_text())[1]
         return int(caught, 16) >> (signal.SIGUSR1 - 1) & 1
 
-    until(listens)
+    wait_until(listens)
     (os.killpg if whole_group else os.kill)(first.pid, number)
     output, _ = first.communicate(timeout=120)
     assert first.returncode == code, output
     assert f"stopped by {name} after step 0, nothing new to save" in output
-    until(lambda: gone(first.pid))
+    wait_until(lambda: gone(first.pid))
 
 
 def accelerate(*options):
@@ -126,7 +119,7 @@ def test_accelerates_launcher(start, team, tmp_path):
     assert first.returncode == 0, output
     assert "= 2 ranks x 8 samples" in output
     assert output.count("accelerate's mixed precision bf16 is ignored, trainer.precision is 32-true") == 1
-    until(lambda: gone(first.pid))
+    wait_until(lambda: gone(first.pid))
     through = team("fit", *OPTIONS, name="through")
     assert through.end() == [0, 0], through.output
     losses = Run(tmp_path / "runs/a").series("train/loss")

@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import TINY
 from tests.support.faults.step_faults import fault
 from tests.support.ranks.team import ForkServer
+from tests.support.waiting import wait_until
 
 
 def test_a_team_trains_and_ends(team):
@@ -40,8 +41,5 @@ def test_no_process_outlives_the_tests(tmp_path):
         process.send_signal(signal.SIGSTOP)  # it cannot end by itself
     finally:
         forge.close()
-    deadline = time.monotonic() + 60
     with suppress(psutil.NoSuchProcess):
-        while process.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)

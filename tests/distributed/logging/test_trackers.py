@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from tests.support.families.tiny import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.mlflow_runs import expected_metrics, mlflow_metrics, mlflow_runs
 from tests.support.outputs.wandb_record import records_of
+from tests.support.waiting import wait_until
 from tests.tiers import slow
 
 OPTIONS = [
@@ -41,10 +41,8 @@ def test_a_new_run_without_a_reachable_tracker_is_refused(team, processes):
 def test_trackers_continue_after_rank_0_is_killed(team):
     killed = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=5, process=0), name="a", processes=2)
     assert killed.end()[0] == -signal.SIGKILL, killed.output
-    deadline = time.monotonic() + 60
-    while killed.survivors:  # W&B's service process checks from time to time whether its client lives
-        assert time.monotonic() < deadline, killed.survivors
-        time.sleep(0.1)
+    # W&B's service process checks from time to time whether its client lives.
+    wait_until(lambda: not killed.survivors, found=lambda: killed.survivors)
     resumed = team("fit", *OPTIONS, "--ckpt_path", "last", name="a", processes=2)
     assert resumed.end() == [0, 0], resumed.output
     assert resumed.survivors == []

@@ -5,13 +5,13 @@ import os
 import re
 import signal
 import socket
-import time
 from collections import Counter
 
 import pytest
 
 from tests.conftest import REPOSITORY, TINY
 from tests.support.ranks.team import FORKED_TORCHRUN
+from tests.support.waiting import wait_until
 
 OPTIONS = [
     *TINY, "--model.init_args.dropout", "0", "--trainer.max_epochs", "-1", "--last_checkpoint.every_n_steps", "20",
@@ -47,13 +47,6 @@ def machine(team):
     return start
 
 
-def until(condition, log, timeout=100):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
-
-
 @pytest.mark.launcher
 @pytest.mark.slow
 @pytest.mark.timeout(400)
@@ -61,10 +54,10 @@ def test_a_host_joins_and_is_lost(machine, tmp_path):
     """The steps that were trained are each step once, whoever trained it. Plain Lightning begins again at step 0."""
     first = machine(first=True)
     log = first.outputs[0]
-    until((tmp_path / "runs/a/checkpoints/last.ckpt").exists, log)
+    wait_until((tmp_path / "runs/a/checkpoints/last.ckpt").exists, 100, log.read_text)
     second = machine(first=False)
     together = going_on(log, "= 2 ranks x 8 samples")
-    until(lambda: steps(tmp_path)[-1] > together + 40, log)
+    wait_until(lambda: steps(tmp_path)[-1] > together + 40, 100, log.read_text)
     os.killpg(second.pids[0], signal.SIGKILL)  # torchrun and its rank
     assert going_on(log, "= 1 rank x 16 samples", after="= 2 ranks") > together
     first.signal(0, signal.SIGTERM)
@@ -81,7 +74,7 @@ def going_on(log, team, after="\0"):
     def log_text():
         return re.search(r"resuming after step (\d+)", log.read_text().split(after)[-1].partition(team)[2])
 
-    until(log_text, log)
+    wait_until(log_text, 100, log.read_text)
     return int(log_text()[1])
 
 

@@ -17,6 +17,7 @@ import yaml
 
 from tests.fuzz.mutations.tables import mutate_lines
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+from tests.support.fit_parser import fit_parser
 
 _CONFIG = Path(__file__).parents[3] / "configs" / "recommender" / "quickstart.yaml"
 _VALUES = (
@@ -142,15 +143,7 @@ READERS = {"config": Config, "command_line": CommandLine}
 @cache
 def _parser() -> Any:
     """Return the parser of `fit`; building it takes longer than all parsing."""
-    from commands.cli.main import LockstepCLI
-
-    class Parser(LockstepCLI):
-        before_instantiate_classes = instantiate_classes = lambda self: None
-
-        def _run_subcommand(self, subcommand: str) -> None:
-            pass
-
-    return Parser(["fit", "--config", str(_CONFIG)])._parser("fit")
+    return fit_parser("--config", str(_CONFIG))
 
 
 def _parsed(arguments: list[str]) -> dict[str, Any] | None:

@@ -85,16 +85,10 @@ def preload() -> None:
 
 def _parse() -> None:
     """Parse a command once: what jsonargparse keeps of signatures and docstrings is a fifth of a child's CPU time."""
-    from commands.cli.main import LockstepCLI
     from tests.support.families.tiny import TINY_FAMILY
+    from tests.support.fit_parser import fit_parser
 
-    class Parser(LockstepCLI):
-        before_instantiate_classes = instantiate_classes = lambda self: None
-
-        def _run_subcommand(self, subcommand: str) -> None:
-            pass
-
-    Parser(["fit", *TINY_FAMILY, "--seed_everything", "false"])
+    fit_parser(*TINY_FAMILY, "--seed_everything", "false")
 
 
 def run(request: dict[str, Any]) -> None:
