@@ -93,7 +93,7 @@ def test_no_folder_has_more_modules_than_a_reader_takes_in():
     assert {str(folder): size for folder, size in sizes.items() if size > MOST_MODULES} == {}
 
 
-def test_every_package_says_what_it_is_for():
+def test_every_package_has_a_docstring():
     silent = [
         name
         for name, path in modules().items()
@@ -126,7 +126,7 @@ def test_the_rules_find_what_they_forbid(tmp_path, monkeypatch):
     for rule in (
         lambda: test_packages_import_those_below_them_alone("engine"),
         test_no_folder_has_more_modules_than_a_reader_takes_in,
-        test_every_package_says_what_it_is_for,
+        test_every_package_has_a_docstring,
     ):
         with pytest.raises(AssertionError):
             rule()

@@ -35,12 +35,12 @@ def test_best_and_last_are_apart(lockstep):
     run = lockstep(
         "fit", *TINY, *rates, "--trainer.max_epochs", "3", "--best_checkpoint.monitor", "val/mrr@20", name="a"
     )
-    figures = run.series("val/mrr@20")
-    best = max(figures, key=figures.__getitem__)
+    values = run.series("val/mrr@20")
+    best = max(values, key=values.__getitem__)
     assert steps_of(run.folder) == {"best.ckpt": best, "last.ckpt": 39, "last-1.ckpt": 26}
     low = lockstep("fit", *TINY, *rates, "--trainer.max_epochs", "3", "--best_checkpoint.monitor", "val/mrr@20",
                    "--best_checkpoint.mode", "min", name="b")  # fmt: skip
-    assert steps_of(low.folder)["best.ckpt"] == min(figures, key=figures.__getitem__) != best
+    assert steps_of(low.folder)["best.ckpt"] == min(values, key=values.__getitem__) != best
 
 
 def test_the_last_is_saved_inside_an_epoch(lockstep):
@@ -186,7 +186,7 @@ def test_a_best_that_could_not_be_saved_is_tried_again(training, monkeypatch):
     assert training.scores() == [0.4]
 
 
-def test_a_damaged_best_is_replaced(training, messages):
+def test_a_corrupt_best_is_replaced(training, messages):
     training.begin()
     training.evaluate(0.9)
     path = training.best.files[0]
@@ -199,7 +199,7 @@ def test_a_damaged_best_is_replaced(training, messages):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    rows=st.lists(st.sampled_from(["none", "damaged", 0.125, 0.375, 0.625, 0.875]), min_size=1, max_size=4),
+    rows=st.lists(st.sampled_from(["none", "corrupt", 0.125, 0.375, 0.625, 0.875]), min_size=1, max_size=4),
     scores=st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), max_size=4),
     mode=st.sampled_from(["min", "max"]),
 )
@@ -210,7 +210,7 @@ def test_a_corrupt_checkpoint_never_replaces_a_good_one(tmp_path_factory, rows, 
     training.best.setup(training, None, "fit")
     training.best.files[0].parent.mkdir(parents=True)
     for path, found in zip(training.best.files, rows, strict=True):
-        if found == "damaged":
+        if found == "corrupt":
             path.write_bytes(b"PK cut short")
         elif found != "none":
             training.best._score = training.score = found

@@ -84,9 +84,9 @@ def test_an_exported_recommender_has_its_metrics_and_recommends_as_predict_does(
     lockstep("export", "--output", str(tmp_path / "out"), name=done.folder.name)
     card = read_card(tmp_path / "out")
     step = max(whole)
-    figures = {(one.dataset_split, one.metric_type): one.metric_value for one in card.data.eval_results}
-    assert figures["test", "ndcg@10"] == pytest.approx(whole[step], abs=1e-6)
-    assert figures["validation", "hr@10"] == pytest.approx(done.series("val/hr@10")[step], abs=1e-6)
+    metrics = {(result.dataset_split, result.metric_type): result.metric_value for result in card.data.eval_results}
+    assert metrics["test", "ndcg@10"] == pytest.approx(whole[step], abs=1e-6)
+    assert metrics["validation", "hr@10"] == pytest.approx(done.series("val/hr@10")[step], abs=1e-6)
     assert "nobody's data are in it" in card.text and "hidden_size: 16" in card.text
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {0o666 & ~umask()}
 

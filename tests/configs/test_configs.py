@@ -36,7 +36,7 @@ SYNTHETIC = [
     "--data.init_args.marketplace.num_items", "300",
     "--data.init_args.marketplace.max_length", "20",
 ]  # fmt: skip
-# What an overlay of some families says on its first line: these families.
+# The families that the first line of an overlay names.
 ONLY = {
     "Recommender only": {"recommender"},
     "Language families only": {"document_qa", "temporal", "vision_language"},
@@ -81,7 +81,7 @@ def holds(chosen, value):
 def test_every_key_has_a_comment(path):
     """Each value has a comment on its line; sections and class names need none."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert lines[0].startswith("# ") and len(lines[0]) > 30, "line 1 says what the file is for"
+    assert lines[0].startswith("# ") and len(lines[0]) > 30, "line 1 describes the file"
     silent = re.compile(r"\s*(- )?class_path: [\w.]+|\s*[\w]+:\s*|\s*|#.*")
     assert [line for line in lines if not silent.fullmatch(line) and not re.search(r"\S # \S", line)] == []
     assert all(len(line) <= 120 for line in lines)

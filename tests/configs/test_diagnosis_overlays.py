@@ -57,6 +57,6 @@ def test_profile_tells_where_time_and_memory_go(lockstep, messages, tmp_path):
     assert "aten::mm" in (run.folder / "profile/fit-pytorch.txt").read_text()
 
 
-def test_profile_says_when_there_was_nothing_to_trace(lockstep, messages):
+def test_profile_reports_that_there_was_nothing_to_trace(lockstep, messages):
     lockstep("fit", *TINY, *PROFILE, "--trainer.max_steps", "1", name="a")
     assert "WARNING: nothing was traced: a trace needs at least 5 steps" in messages

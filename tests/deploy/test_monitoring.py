@@ -26,7 +26,7 @@ def promtool(*arguments, folder=MONITORING):
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_promtool_has_nothing_to_object_to(tmp_path):
     folder = shutil.copytree(MONITORING, tmp_path / "monitoring")
-    # Debian's Prometheus is built without Kubernetes: what finds the pods is left out here, what is done with them not.
+    # Debian's Prometheus is built without Kubernetes: so the discovery of pods is skipped here.
     settings = yaml.safe_load((folder / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))
     (job,) = settings["scrape_configs"]
     assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
@@ -68,8 +68,8 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     (job,) = settings["scrape_configs"]
     del job["kubernetes_sd_configs"], settings["rule_files"]
     job["static_configs"] = targets
-    (tmp_path / "told.yml").write_text(yaml.safe_dump(settings))
-    output = promtool("check", "service-discovery", "--timeout=1s", "told.yml", job["job_name"], folder=tmp_path)[1]
+    (tmp_path / "settings.yml").write_text(yaml.safe_dump(settings))
+    output = promtool("check", "service-discovery", "--timeout=1s", "settings.yml", job["job_name"], folder=tmp_path)[1]
     kept = {target["labels"]["__address__"] for target in json.loads(output) if target["labels"]}
     wanted = {f"{pod}:{port['containerPort']}" for pod, _, _, ports in found for port in ports}
     assert kept == wanted and len(wanted) == sum(one.processes for one in pods)
@@ -92,11 +92,11 @@ def test_events_that_are_asked_for_exist():
 
 
 def test_the_dashboard_misses_no_event_that_one_process_alone_knows():
-    told_alike, of_a_process = (query for title, query in panel_queries() if title == "Events")
-    (others,) = re.findall(r'event!~"([^"]+)"', told_alike)
+    logged_by_all, of_a_process = (query for title, query in panel_queries() if title == "Events")
+    (others,) = re.findall(r'event!~"([^"]+)"', logged_by_all)
     (own,) = re.findall(r'event=~"([^"]+)"', of_a_process)
     assert set(others.split("|")) == set(own.split("|")) == RANK_LOCAL_EVENTS
-    assert 'process="0"' in told_alike and "process=" not in of_a_process
+    assert 'process="0"' in logged_by_all and "process=" not in of_a_process
 
 
 def test_metrics_in_a_query():

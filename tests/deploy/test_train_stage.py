@@ -94,7 +94,7 @@ def test_train_py_takes_what_the_script_gives_it(start, stage, tmp_path, monkeyp
     assert re.search(r"^  devices: .?2.?$", output.out, flags=re.MULTILINE)
 
 
-def test_the_windows_script_says_the_same():
+def test_the_windows_script_starts_the_same_stages():
     assert BATCH.count("\r\n") == BATCH.count("\n"), "cmd misses labels where lines end with a line feed alone"
     lines = BATCH.split("\r\n")
     code = [line for line in lines if not line.startswith("rem")]

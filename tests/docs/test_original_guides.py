@@ -117,7 +117,7 @@ def test_a_flag_is_one_flag_here_too(parser, monkeypatch, flags):
 
 
 @pytest.mark.parametrize("flag", DOCUMENT_QA)
-def test_the_row_of_a_flag_says_what_is_typed(flag):
+def test_the_row_of_a_flag_has_what_is_typed(flag):
     """Keys of the guide may lack `init_args`."""
     table = read("docs/document-qa.md").partition("## From the original guide to this program")[2]
     rows = [" ".join(row) for rows in tables(table) for row in rows if f"`{flag}" in row[0]]

@@ -12,7 +12,7 @@ def links(text: str) -> list[str]:
     return [link for link in re.findall(r"\]\(([^)]+)\)", text) if not re.fullmatch(r"README.*\.md", link)]
 
 
-def figures(text: str) -> list[list[list[str]]]:
+def numbers(text: str) -> list[list[list[str]]]:
     """Return the numbers in each row of each table: words are translated, and "2.5x less" is "1/2.5" there."""
     rows = [[" ".join(row) for row in table] for table in tables(text.replace("1/", ""))]
     return [[sorted(re.findall(r"\d+(?:[.,]\d+)*", row)) for row in table] for table in rows]
@@ -45,5 +45,5 @@ def test_the_same_promises():
 
 
 def test_the_same_numbers_in_the_same_rows():
-    assert figures(ENGLISH) == figures(CHINESE)
-    assert len(figures(ENGLISH)) == 4 and all(any(row) for table in figures(ENGLISH) for row in table[2:])
+    assert numbers(ENGLISH) == numbers(CHINESE)
+    assert len(numbers(ENGLISH)) == 4 and all(any(row) for table in numbers(ENGLISH) for row in table[2:])

@@ -23,7 +23,7 @@ BROKEN = """\
 
 `trainer.max_epochs 3`, `model.language_model.lora.rank`, `--data.init_args.batch_size 3`, `--run_name`
 `trainer.max_epoch 3`, `model.language_model.rank`, `--data.init_args.batchsize 3`, `--run_nam`
-`configs/overlays/gpu.yaml`, `gpu.yaml`, `configs/overlays/gpus.yaml`, `gpus.yaml`, engine/vote.py
+`configs/overlays/gpu.yaml`, `gpu.yaml`, `configs/overlays/gpus.yaml`, `gpus.yaml`, engine/gone_too.py
 `train/data_wait`, `train/data_waits`, `make test`, `make tests`, SPEED_TABLE
 
     python -m benchmarks --no_such_option
@@ -39,7 +39,7 @@ NOT_THERE = [
     ("link", "../../outside.md"),
     ("test", "TESTS/docs/test_references.py::test_that_is_not_there"),
     ("file", "configs/overlays/gpus.yaml"),
-    ("file", "engine/vote.py"),
+    ("file", "engine/gone_too.py"),
     ("config", "gpus.yaml"),
     ("key", "trainer.max_epoch"),
     ("key", "model.language_model.rank"),
@@ -117,5 +117,5 @@ def test_every_file_that_a_source_names_exists(package):
 
 
 def test_a_lost_file_is_found():
-    source = '"""See engine/vote.py and gone.py; here.py is there."""\nx = "no.py"  # configs/none.yaml\n'
-    assert lost_files(source, {"engine/here.py"}) == ["configs/none.yaml", "engine/vote.py", "gone.py"]
+    source = '"""See engine/gone_too.py and gone.py; here.py is there."""\nx = "no.py"  # configs/none.yaml\n'
+    assert lost_files(source, {"engine/here.py"}) == ["configs/none.yaml", "engine/gone_too.py", "gone.py"]

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: its words are the program's, each row has a test, nothing that others ask is left out."""
+"""docs/troubleshooting.md: its words are the program's, each row has a test, nothing that others ask is missing."""
 
 import ast
 import re
@@ -68,7 +68,7 @@ def test_every_row_has_four_cells():
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.symptom[:40])
-def test_the_program_says_it(row):
+def test_the_program_has_these_words(row):
     quotes = re.findall(r"`([^`]+)`", row.output)
     assert quotes or row.symptom.startswith("does it learn")
     for quote in quotes:

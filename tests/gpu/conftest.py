@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On a GPU, run the most valuable files first, and report into the folder GPU_REPORT.
 
-    On a CPU, leave out the cases that a sibling stands for.
+    On a CPU, skip the cases that a sibling stands for.
     """
     if not asks_for_gpu(config.option.markexpr):
         items[:] = [item for item in items if not item.get_closest_marker("no_cpu_form")]

@@ -1,4 +1,4 @@
-"""`pytest -m gpu` alone runs on a GPU: what it says elsewhere, the order, the time limit, and the report."""
+"""`pytest -m gpu` alone runs on a GPU: its message elsewhere, the order, the time limit, and the report."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def test_whether_processes_can_use_a_device(device, workplace):
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_each_test_is_skipped_and_says_so(tmp_path):
+def test_without_a_gpu_each_test_is_skipped_with_a_reason(tmp_path):
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "-n", "0"]
     done = subprocess.run(
         [*command, "--junitxml", str(tmp_path / "tests.xml")], cwd=REPOSITORY, capture_output=True, text=True,

@@ -64,7 +64,7 @@ def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
 
 
 @pytest.fixture
-def says(monkeypatch):
+def set_results(monkeypatch):
     """Return fixed results of the parts instead of measuring."""
 
     def set_to(**found):
@@ -76,9 +76,9 @@ def says(monkeypatch):
 TINY = ["--device", "cpu", "--tiny"]
 
 
-def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(says, capsys, tmp_path):
+def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(set_results, capsys, tmp_path):
     sheet = Sheet("products", ("ms",), [Row("one", ([1.0, 2.0],))], {"two": "no memory"})
-    says(
+    set_results(
         ceilings=[[Check("product", 1e-7, 1e-5)], sheet],
         recommender=[[Check("SASRec", float("nan"), 1e-5)]],
         training=[Failure("no loader")],
@@ -94,8 +94,8 @@ def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(says, capsys
     assert {case.get("name"): case[0].get("message") for case in suite if len(case)}["training"] == "no loader"
 
 
-def test_all_well_ends_without_a_failure(says, capsys):
-    says(ceilings=[[Check("product", 1e-7, 1e-5)]])
+def test_all_well_ends_without_a_failure(set_results, capsys):
+    set_results(ceilings=[[Check("product", 1e-7, 1e-5)]])
     gpu.main([*TINY, "--only", "ceilings"])  # a failure raises SystemExit
     output = capsys.readouterr().out
     assert "product" in output and "FAILED" not in output
@@ -120,7 +120,7 @@ def test_a_part_that_takes_too_long_is_stopped():
     assert isinstance(found, Failure) and "stopped" in found.error
 
 
-def test_a_part_that_cannot_be_imported_says_so():
+def test_a_part_that_cannot_be_imported_is_reported():
     (found,) = part_results("no_such_part", Setting("cpu", tiny=True, repeats=2), seconds=170)
     assert isinstance(found, Failure) and "no_such_part" in found.error
 

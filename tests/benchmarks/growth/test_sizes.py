@@ -41,7 +41,7 @@ def test_a_store_of_each_turn_is_made_anew(tmp_path):
         assert folder.exists()
     assert not folder.exists()  # whatever became of the side
     store = prepare_store(write_interactions(tmp_path / "interactions", 20_000), cache=tmp_path / "store")
-    assert 2_000 < store.num_interactions <= 20_000  # rare items are left out
+    assert 2_000 < store.num_interactions <= 20_000  # rare items are dropped
 
 
 @pytest.mark.slow

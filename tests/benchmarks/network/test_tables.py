@@ -23,7 +23,7 @@ def printed(sheet, capsys) -> str:
 
 
 def rows(networks, slower_held_out=1.0):
-    """Two turns each, of a network that is as the model says, but for rows that are held out."""
+    """Two turns each, of a network that follows the model, but for rows that are held out."""
     made = []
     for network in networks:
         point = network.observed(0.0)
@@ -103,7 +103,7 @@ def test_another_cluster_can_be_asked_for(tmp_path, capsys):
     assert "a step of 0.5 s" in output and "the name of a family is for that family" in output
 
 
-def test_without_root_it_says_so_and_ends(monkeypatch):
+def test_without_root_it_ends_with_a_message(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SystemExit, match="not measured: .* root .* --only predicted"):
         main(["--only", "bandwidth"])

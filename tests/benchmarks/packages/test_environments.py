@@ -13,7 +13,7 @@ from benchmarks.packages.environments import (
     requirements_of,
 )
 
-# Stands in for Python: `-m venv FOLDER` puts a copy of itself there, `-m pip` does what the test says.
+# Stands in for Python: `-m venv FOLDER` puts a copy of itself there, `-m pip` does what the test sets.
 PYTHON = """#!/bin/sh
 echo "$*" >> {log}
 case "$2" in

@@ -45,7 +45,7 @@ def _stand_in(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(time_to_quality, "_ROOT", folder)
 
 
-def test_says_what_was_reached_when_the_target_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_what_was_reached_when_the_target_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _stand_in(_ENDED, tmp_path, monkeypatch)
     with pytest.raises(Missed, match=r"ended with 0 before 1; val/ndcg@10 was at most 0\.25"):
         measure(tmp_path, 1.0)

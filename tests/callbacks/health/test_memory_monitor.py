@@ -73,7 +73,7 @@ def test_in_an_evaluation_it_is_that_ones_batch(lockstep, messages, monkeypatch)
     assert "first change: --data.init_args.evaluation_batch_size 16 (metrics do not depend on it)" in text
 
 
-def test_before_a_run_the_process_says_what_it_has_had(capsys):
+def test_out_of_memory_before_a_run_is_reported(capsys):
     from commands.cli.console_logging import log_to_console
     from commands.cli.error_reporting import report_error
 

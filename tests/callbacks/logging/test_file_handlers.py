@@ -40,7 +40,7 @@ def files(tmp_path):
 def test_another_rank_writes_only_records_that_rank_0_may_not_have(files, tmp_path):
     log = files(rank=3)
     log.info("training starts", extra=HIDDEN_ON_CONSOLE | event("run_started", epoch=0, processes=4))
-    log.warning("the step is left out", extra=event("gradients_not_finite", policy="skip"))
+    log.warning("the step is skipped", extra=event("gradients_not_finite", policy="skip"))
     assert not (tmp_path / "log-3.jsonl").exists(), "all ranks log these, and rank 0 writes them"
     log.warning("SLURM job 7 is requeued", extra=event("run_requeued", job="7"))
     log.error("an error of this rank")

@@ -65,7 +65,7 @@ def test_lines_that_are_no_records_are_dropped(metrics, corrupt):
     """A power failure or a failing disk may leave anything."""
     file, _ = metrics
     file.log_metrics({"train/loss": 0.5})
-    with file.path.open("ab") as damaged:
-        damaged.write(corrupt + b"\n")
+    with file.path.open("ab") as output:
+        output.write(corrupt + b"\n")
     file.drop_after(1)
     assert [record["step"] for record in records(file.path)] == [1] and file.last_training_step == 1

@@ -94,7 +94,7 @@ def test_a_run_that_early_stopping_ended_prints_its_best_again(lockstep, message
                "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=val/loss",
                "--trainer.callbacks.patience=1", "--trainer.callbacks.min_delta=1e9"]  # fmt: skip
     run = lockstep("fit", *options, name="a")
-    losses = [json.loads(line)["loss"] for line in (run.folder / "figures.jsonl").read_text().splitlines()]
+    losses = [json.loads(line)["loss"] for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
     assert losses[-1] == min(losses) < losses[0]
     printed = [line for line in messages if line.startswith("validation, best checkpoint: ")]
     assert len(printed) == 1 and f"{min(losses):.4f}" in printed[0]

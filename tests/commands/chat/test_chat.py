@@ -39,7 +39,7 @@ class Echo(Demo):
         yield Bars("bars", "classes", [Bar("one", 0.75)])
 
 
-def said(folder, *lines):
+def printed_by(folder, *lines):
     output = io.StringIO()
     chat(Echo(), folder, io.StringIO("\n".join(lines) + "\n"), Console(file=output, width=200))
     return output.getvalue()
@@ -49,7 +49,7 @@ def test_lines_are_answered(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
     (tmp_path / "large.png").write_bytes(b"x" * 11)
-    text = said(tmp_path, "first", "/picture a.png", "/history alpha @ 2024-01-01; Alphabet", "/blind", "second",
+    text = printed_by(tmp_path, "first", "/picture a.png", "/history alpha @ 2024-01-01; Alphabet", "/blind", "second",
                 "/save out.jsonl", "/new", "third", "/quit", "never")  # fmt: skip
     assert "never" not in text
     assert "[] [] no" in text and "turns []" in text
@@ -82,23 +82,23 @@ def test_a_wrong_line_is_a_message_and_the_chat_goes_on(tmp_path, monkeypatch, l
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
     (tmp_path / "large.png").write_bytes(b"x" * 11)
-    text = said(tmp_path, line, "still")
+    text = printed_by(tmp_path, line, "still")
     assert message in text and "still." in text
 
 
-def test_commands_and_questions_are_told_apart(tmp_path):
+def test_commands_are_distinguished_from_questions(tmp_path):
     (tmp_path / "a.png").touch()
     assert parse_command("/save x y") == ChatCommand("save", "x y")
     assert parse_command("/history " + "x" * 300) == ChatCommand("history", "x" * 300), "too long for a path"
     assert parse_command("what is this?") is None and parse_command(str(tmp_path / "a.png")) is None
-    assert all(f"/{name}" in said(tmp_path, "/help") for name in ("picture", "blind", "history", "save", "new"))
+    assert all(f"/{name}" in printed_by(tmp_path, "/help") for name in ("picture", "blind", "history", "save", "new"))
 
 
 def test_a_path_by_itself_gives_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a.png", "with space.png", "a.txt"):
         (tmp_path / name).write_bytes(b"x")
-    text = said(
+    text = printed_by(
         tmp_path, str(tmp_path / "a.png"), "first", f"'{tmp_path}/with space.png'", "second", "a.txt", "none.png"
     )
     assert "['a.png'] [] no" in text and "['with space.png'] [] no" in text
@@ -109,7 +109,7 @@ def test_a_path_by_itself_gives_the_file(tmp_path, monkeypatch):
 def test_what_a_command_has_set_is_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
-    printed = said(
+    printed = printed_by(
         tmp_path, "/picture a.png", "/history alpha @ 2024-01-01; alphabet", "/blind", "/blind", "/new"
     ).splitlines()
     answers = [line for line in printed[2:] if not line.startswith(">")]
@@ -120,5 +120,5 @@ def test_what_a_command_has_set_is_printed(tmp_path, monkeypatch):
 
 
 def test_the_lines_of_the_help_begin_in_one_column(tmp_path):
-    lines = [line for line in said(tmp_path, "/help").splitlines() if line.startswith("  ")]
+    lines = [line for line in printed_by(tmp_path, "/help").splitlines() if line.startswith("  ")]
     assert len(lines) > 6 and {line[30] for line in lines} == {" "} and all(line[31] != " " for line in lines)

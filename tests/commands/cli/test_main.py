@@ -196,7 +196,7 @@ def test_the_weights_that_are_tested_are_the_best_ones(lockstep):
     def tested(*checkpoint):
         lockstep("test", *checkpoint, name="a")
         record = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
-        return {name: figure for name, figure in record.items() if name.startswith("test/")}
+        return {name: value for name, value in record.items() if name.startswith("test/")}
 
     found = tested()
     assert found == tested("--ckpt_path", str(run.folder / "checkpoints/best.ckpt"))

@@ -78,16 +78,16 @@ def test_an_option_is_for_processes_that_are_started_too():
 def test_the_checkpoint_counts_and_where_it_has_no_record_the_folder_of_the_run(tmp_path):
     facts = {"device": "cpu", "threads": 2, "processes": 4}
     (tmp_path / "environment.json").write_text(json.dumps(facts))
-    with_record, without, damaged = (str(tmp_path / f"{name}.ckpt") for name in ("with", "without", "damaged"))
+    with_record, without, corrupt = (str(tmp_path / f"{name}.ckpt") for name in ("with", "without", "corrupt"))
     torch.save({"threads": {"number": 8, "processes": 1}}, with_record)
     torch.save({"global_step": 1}, without)
-    (tmp_path / "damaged.ckpt").write_text("damaged")
+    (tmp_path / "corrupt.ckpt").write_text("corrupt")
     for checkpoint, begun, recorded in (
         (with_record, tmp_path, (8, 1)),
         (without, tmp_path, (2, 4)),
         (without, None, (None, None)),
         (None, tmp_path, (2, 4)),  # stopped before its first checkpoint
-        (damaged, None, (None, None)),  # whoever loads it reports that
+        (corrupt, None, (None, None)),  # reported when it is loaded
         (None, tmp_path / "new", (None, None)),
     ):
         known = known_threads("auto", {}, checkpoint, begun)

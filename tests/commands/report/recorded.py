@@ -88,7 +88,7 @@ def killed_and_resumed(folder: Path, seed: int = 1, dropout: float = 0.1) -> Rec
         if step % 50 == 0:
             run.log("checkpoint_saved", step, step + 0.5, "saved", seconds=0.1, bytes=1000)
     run.log("run_resumed", 150, 300, "resuming after step 150")
-    run.log("gradients_not_finite", 200, 350, "step 200: left out", "warning")
+    run.log("gradients_not_finite", 200, 350, "step 200: skipped", "warning")
     run.log("straggler", 230, 380, "rank 1 is slow", "warning", rank=1, ratio=2.5)
     run.log(None, 250, 400, "the disk is slow", "warning")
     for step in range(10, 401, 10):

@@ -24,8 +24,8 @@ def keep(runs, name, points, metric="test/accuracy", question="question {}"):
 def test_the_exact_test_of_mcnemar(runs, report_lines):
     keep(runs, "a", [1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     keep(runs, "b", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
-    verdict, numbers = report_lines("a", "b")
-    assert verdict == "test, 10 answers: b is better than a by accuracy"
+    first, numbers = report_lines("a", "b")
+    assert first == "test, 10 answers: b is better than a by accuracy"
     # 8 of 9 discordant answers: p = 2 * (1 + 9) / 2^9.
     assert numbers.startswith("b minus a: accuracy +0.7000 [") and "p = 0.039 (95 % bootstrap" in numbers
     assert "exact McNemar test" in numbers
@@ -72,12 +72,12 @@ def test_answers_of_another_test_are_not_compared(runs, report_lines):
     assert "has test/accuracy 0.5000 and metrics.jsonl 0.9000, because the latest test had other settings" in line
 
 
-@pytest.mark.parametrize("damage", [b"{", b"", b'{"version": 2, "metric": "test/accuracy"}\n', b'{"sample": 0}\n'])
-def test_a_changed_file_is_named(runs, capsys, damage):
+@pytest.mark.parametrize("corrupt", [b"{", b"", b'{"version": 2, "metric": "test/accuracy"}\n', b'{"sample": 0}\n'])
+def test_a_changed_file_is_named(runs, capsys, corrupt):
     for name in ("a", "b"):
         keep(runs, name, [1, 0])
     file = runs / "b" / FILE
-    file.write_bytes(damage if damage.endswith(b"\n") or not damage else file.read_bytes()[:-5])
+    file.write_bytes(corrupt if corrupt.endswith(b"\n") or not corrupt else file.read_bytes()[:-5])
     with pytest.raises(SystemExit) as end:
         main(["a", "b"])
     assert end.value.code == 2

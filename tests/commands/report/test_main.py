@@ -167,8 +167,8 @@ def test_a_long_run_gives_a_page_of_bounded_size(runs):
     run = Recorded(runs / "a")
     with (run.folder / "metrics.jsonl").open("w") as file:
         for step in range(60_000):
-            figures = {f"train/figure_{i}": step * 1.2345678 + i for i in range(10)}
-            file.write(json.dumps({"time": "2026-01-02T03:04:05+00:00", "step": step, "epoch": 0, **figures}) + "\n")
+            metrics = {f"train/figure_{i}": step * 1.2345678 + i for i in range(10)}
+            file.write(json.dumps({"time": "2026-01-02T03:04:05+00:00", "step": step, "epoch": 0, **metrics}) + "\n")
     main(["a"])
     assert (run.folder / "report.html").stat().st_size < 700_000
 

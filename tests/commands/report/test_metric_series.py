@@ -20,16 +20,16 @@ def test_courses_best_test_and_baselines(run):
         run.metrics(step, train__loss=1 / step)
         run.metrics(step, **{"val__ndcg_at_10": ndcg, "val__loss": -ndcg})
     run.metrics(30, **{"val__baseline__popularity__ndcg_at_10": 0.1})
-    figures = read(run)
-    assert set(figures.series) == {"train/loss", "val/ndcg@10", "val/loss"}
-    assert [(point.step, point.mean) for point in figures.series["val/ndcg@10"].points()] == [
+    metrics = read(run)
+    assert set(metrics.series) == {"train/loss", "val/ndcg@10", "val/loss"}
+    assert [(point.step, point.mean) for point in metrics.series["val/ndcg@10"].points()] == [
         (10, 0.2), (20, 0.6), (30, 0.5),
     ]  # fmt: skip
-    assert (figures.best_step, figures.best) == (20, {"val/ndcg@10": 0.6, "val/loss": -0.6})
-    assert figures.baselines == {"val/baseline/popularity/ndcg@10": 0.1}
-    assert (figures.last_step, figures.last_time) == (30, BEGAN.timestamp() + 30)
+    assert (metrics.best_step, metrics.best) == (20, {"val/ndcg@10": 0.6, "val/loss": -0.6})
+    assert metrics.baselines == {"val/baseline/popularity/ndcg@10": 0.1}
+    assert (metrics.last_step, metrics.last_time) == (30, BEGAN.timestamp() + 30)
     assert read(run, "min", "val/loss").best_step == 20
-    assert read(run, monitor=None).best_step == 30, "without a monitored figure the last evaluation"
+    assert read(run, monitor=None).best_step == 30, "without a monitored metric the last evaluation"
 
 
 def test_an_evaluation_afterwards_is_not_of_the_course(run):
@@ -39,26 +39,26 @@ def test_an_evaluation_afterwards_is_not_of_the_course(run):
     run.metrics(20, 500, **{"val__ndcg_at_10": 0.9})
     run.metrics(20, 600, **{"test__ndcg_at_10": 0.7})
     run.metrics(20, 700, **{"test__ndcg_at_10": 0.8})
-    figures = read(run)
-    assert len(figures.series["val/ndcg@10"].points()) == 3 and "test/ndcg@10" not in figures.series
-    assert (figures.best_step, figures.best["val/ndcg@10"]) == (30, 0.3)
-    assert (figures.test_step, figures.test) == (20, {"test/ndcg@10": 0.8})
-    assert figures.last_time == BEGAN.timestamp() + 30, "that was not training"
+    metrics = read(run)
+    assert len(metrics.series["val/ndcg@10"].points()) == 3 and "test/ndcg@10" not in metrics.series
+    assert (metrics.best_step, metrics.best["val/ndcg@10"]) == (30, 0.3)
+    assert (metrics.test_step, metrics.test) == (20, {"test/ndcg@10": 0.8})
+    assert metrics.last_time == BEGAN.timestamp() + 30, "that was not training"
 
 
 def test_a_line_with_a_metric_twice_is_malformed(run):
     run.metrics(10, train__loss=1.0)
     with (run.folder / "metrics.jsonl").open("a") as lines:
         lines.write('{"step": 11, "time": "2026-01-02T03:04:05Z", "train/loss": 1, "train/loss": null}\n')
-    figures = read(run)
-    assert ([point.step for point in figures.series["train/loss"].points()], figures.unreadable) == ([10], 1)
+    metrics = read(run)
+    assert ([point.step for point in metrics.series["train/loss"].points()], metrics.unreadable) == ([10], 1)
 
 
 def test_an_evaluation_with_other_settings_is_not_the_runs(run):
     run.metrics(20, 600, altered="", **{"test__ndcg_at_10": 0.7})
     run.metrics(20, 700, altered="trainer.limit_test_batches", **{"test__ndcg_at_10": 0.1})
-    figures = read(run)
-    assert (figures.test, figures.unreadable) == ({"test/ndcg@10": 0.7}, 0)
+    metrics = read(run)
+    assert (metrics.test, metrics.unreadable) == ({"test/ndcg@10": 0.7}, 0)
 
 
 def test_a_metric_has_its_name_of_today_in_a_run_that_began_with_the_old_one(run):
@@ -73,8 +73,8 @@ def test_torn_and_foreign_lines_are_counted(run):
     run.metrics(1, train__loss=1.0)
     with (run.folder / "metrics.jsonl").open("a") as file:
         file.write('[1]\nnull\n{"step": "x", "time": "2026-01-01T00:00:00Z"}\n{"step": 2, "ti')
-    figures = read(run)
-    assert figures.unreadable == 4 and figures.last_step == 1
+    metrics = read(run)
+    assert metrics.unreadable == 4 and metrics.last_step == 1
 
 
 def test_lines_that_no_run_writes_are_counted(run):
@@ -82,8 +82,8 @@ def test_lines_that_no_run_writes_are_counted(run):
     odd = ['"time": 5, "step": 1', f'{time}, "step": Infinity', f'{time}, "step": 2, "epoch": "x"',
            f'{time}, "step": 3, "train/loss": 1{"0" * 400}', f'{time}, "step": {"[" * 100_000}']  # fmt: skip
     (run.folder / "metrics.jsonl").write_text("".join(f"{{{line}}}\n" for line in odd))
-    figures = read(run)
-    assert (figures.unreadable, figures.series) == (5, {})
+    metrics = read(run)
+    assert (metrics.unreadable, metrics.series) == (5, {})
 
 
 def test_null_is_a_number_that_is_not_finite(run):

@@ -36,8 +36,8 @@ def test_the_better_run_is_named(runs, report_lines):
         "b minus a: ndcg@10 +0.5000 [+0.4300, +0.5700], p < 0.001; hr@10 +0.5000 [+0.4300, +0.5700], p < 0.001; "
         "mrr@10 +0.5000 [+0.4300, +0.5700], p < 0.001 (95 % bootstrap interval, permutation test)",
     ]
-    verdict, numbers = report_lines("b", "a")
-    assert verdict == "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10"
+    first, numbers = report_lines("b", "a")
+    assert first == "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10"
     assert numbers.startswith("a minus b: ndcg@10 -0.5000 [-0.5700, -0.4300], p < 0.001; hr@10 -0.5000")
     page = (runs / "report.html").read_text(encoding="utf-8")
     assert "b is better than a by ndcg@10" in page
@@ -46,21 +46,21 @@ def test_the_better_run_is_named(runs, report_lines):
 def test_a_small_difference_is_not_significant(runs, report_lines):
     keep(runs, "a", FAR)
     keep(runs, "b", np.where(np.arange(200) < 3, 2, 50))
-    verdict, numbers = report_lines("a", "b")
-    assert verdict == "test, 200 users: no significant difference between a and b by ndcg@10, hr@10 and mrr@10"
+    first, numbers = report_lines("a", "b")
+    assert first == "test, 200 users: no significant difference between a and b by ndcg@10, hr@10 and mrr@10"
     assert "hr@10 +0.0150 [+0.0000, +0.0350], p = 0.2" in numbers, "the exact p is 1/4"
 
 
-def test_metrics_that_disagree_are_told_apart(runs, report_lines):
+def test_metrics_that_disagree_are_reported(runs, report_lines):
     """a hits more users, b has them at the first rank."""
     order = np.arange(200)
     keep(runs, "a", np.where(order < 100, 10, 50))
     keep(runs, "b", np.where(order < 60, 1, 50))
-    verdict, _ = report_lines("a", "b")
-    assert verdict == "test, 200 users: b is better than a by ndcg@10 and mrr@10; a is better than b by hr@10"
+    first, _ = report_lines("a", "b")
+    assert first == "test, 200 users: b is better than a by ndcg@10 and mrr@10; a is better than b by hr@10"
     keep(runs, "b", np.where(order < 98, 1, 50))
-    verdict, _ = report_lines("a", "b")
-    assert verdict == (
+    first, _ = report_lines("a", "b")
+    assert first == (
         "test, 200 users: b is better than a by ndcg@10 and mrr@10; the difference is not significant by hr@10"
     )
 
@@ -68,8 +68,8 @@ def test_metrics_that_disagree_are_told_apart(runs, report_lines):
 def test_the_protocol_of_the_metrics_is_named(runs, report_lines):
     for name, rank in (("a", FAR), ("b", NEAR)):
         keep(runs, name, rank, stage="val", protocol="request_time")
-    verdict, numbers = report_lines("a", "b")
-    assert verdict.startswith("validation, 200 users: b is better than a by request_time/ndcg@10, request_time/hr@10")
+    first, numbers = report_lines("a", "b")
+    assert first.startswith("validation, 200 users: b is better than a by request_time/ndcg@10, request_time/hr@10")
     assert numbers.startswith("b minus a: request_time/ndcg@10 +0.5")
 
 
@@ -178,7 +178,7 @@ def test_a_truncated_file_is_an_error_of_three_lines(runs, capsys):
     assert lines[2] == "write them again with `python train.py test --run_name b`"
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(runs, report_lines, monkeypatch):
+def test_runs_of_one_name_are_distinguished_by_their_folders(runs, report_lines, monkeypatch):
     keep(runs, "a", FAR)
     keep(runs.parent / "other", "a", NEAR)
     assert report_lines("runs/a", "other/a")[0] == (

@@ -67,7 +67,7 @@ def test_runs_that_differ_in_the_seed_alone():
         return {"seed_everything": seed, "dropout": dropout}
 
     assert seed_groups([run("1"), run("2", "0.5"), run("2"), run("3")]) == [[0, 2, 3], [1]]
-    assert seed_groups([run("1"), run("1"), run("2")]) == [[0, 2], [1]], "the same seed twice says nothing of spread"
+    assert seed_groups([run("1"), run("1"), run("2")]) == [[0, 2], [1]], "the same seed twice has no spread"
     assert seed_groups([{}, {}]) == [[0], [1]], "of what is not known nothing is assumed"
     assert differences([run("1"), {"dropout": "0.1"}]) == [("seed_everything", ["1", None])]
 

@@ -7,14 +7,14 @@ import torch
 
 
 def write_checkpoint(
-    folder: Path, name: str, age: int = 0, *, says_when: bool = True, within: str = "checkpoints"
+    folder: Path, name: str, age: int = 0, *, with_time: bool = True, within: str = "checkpoints"
 ) -> Path:
-    """Write a checkpoint saved `age` seconds before the others; without `says_when` only its file has the time."""
+    """Write a checkpoint saved `age` seconds before the others; without `with_time` only its file has the time."""
     path = folder / within / name
     path.parent.mkdir(parents=True, exist_ok=True)
     now = 1_700_000_000
-    torch.save({"weight": torch.arange(4096.0)} | ({"saved_at": float(now - age)} if says_when else {}), path)
-    os.utime(path, (now, now) if says_when else (now - age, now - age))
+    torch.save({"weight": torch.arange(4096.0)} | ({"saved_at": float(now - age)} if with_time else {}), path)
+    os.utime(path, (now, now) if with_time else (now - age, now - age))
     return path
 
 

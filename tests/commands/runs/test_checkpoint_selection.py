@@ -54,8 +54,8 @@ def test_last_is_what_was_saved_last(tmp_path):
     os.utime(paths["last-1.ckpt"], (1_800_000_000, 1_800_000_000))
     assert resolve_checkpoint("last", tmp_path) == paths["best-2.ckpt"]
     assert resolve_checkpoint("last", tmp_path / "other") is None
-    old = write_checkpoint(tmp_path, "last-2.ckpt", age=5, says_when=False)
-    assert resolve_checkpoint("last", tmp_path) == old, "written before checkpoints said when"
+    old = write_checkpoint(tmp_path, "last-2.ckpt", age=5, with_time=False)
+    assert resolve_checkpoint("last", tmp_path) == old, "written before checkpoints had a time"
 
 
 def test_the_newest_that_verifies(tmp_path, messages):

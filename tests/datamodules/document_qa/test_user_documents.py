@@ -17,7 +17,7 @@ from tests.support.data_files.vision_language_files import png
 
 
 @pytest.fixture(autouse=True)
-def all_is_said(caplog):
+def every_message(caplog):
     caplog.set_level(logging.DEBUG, "lockstep")
 
 

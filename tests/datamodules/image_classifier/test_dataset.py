@@ -79,24 +79,24 @@ def test_mixup_adds_shares_of_two_images_and_of_their_classes():
     assert samples[MicroBatchRequest(0, np.arange(3), 4)].shares[0] != raw.shares[0], "another share for another batch"
 
 
-class Damaged(ArrayImages):
+class WithCorruptImages(ArrayImages):
     """Images 0 and 3 cannot be read."""
 
     def read(self, rows):
         if found := sorted({0, 3}.intersection(rows.tolist())):
-            raise BadSampleError(f"image {found[0]} is damaged")
+            raise BadSampleError(f"image {found[0]} is corrupt")
         return super().read(rows)
 
 
 @pytest.mark.parametrize("mixup", [0.0, 0.4])
-def test_only_damaged_images_are_skipped(mixup):
-    """Nor does a filler read one, nor is a sample lost whose partner is damaged: it is mixed with itself."""
+def test_only_corrupt_images_are_skipped(mixup):
+    """Nor does a filler read one, nor is a sample lost whose partner is corrupt: it is mixed with itself."""
     whole = twenty(mixup=mixup)
-    damaged = ImageDataset(Damaged(whole.source.pixels, whole.source.labels, "image"), True, mixup)
+    corrupt = ImageDataset(WithCorruptImages(whole.source.pixels, whole.source.labels, "image"), True, mixup)
     itself = 0
     for epoch in range(3):
         draw = MicroBatchRequest(epoch, np.arange(20))
-        found, skipped = load_batch_skipping_bad(damaged.__getitem__, draw)
+        found, skipped = load_batch_skipping_bad(corrupt.__getitem__, draw)
         assert [skip.sample for skip in skipped] == [0, 3]
         assert found.samples.tolist() == [1, 2, *range(4, 20)]
         expected = whole[draw._replace(indices=found.samples.numpy())]
@@ -108,7 +108,7 @@ def test_only_damaged_images_are_skipped(mixup):
             assert torch.equal(found.labels[~differ], expected.labels[~differ])
             itself += int(differ.sum())
     assert itself > 0 or not mixup
-    nothing, skipped = load_batch_skipping_bad(damaged.__getitem__, MicroBatchRequest(0, np.array([3, 0])))
+    nothing, skipped = load_batch_skipping_bad(corrupt.__getitem__, MicroBatchRequest(0, np.array([3, 0])))
     assert [skip.sample for skip in skipped] == [3, 0] and nothing.samples.tolist() == [PADDING_INDEX]
     assert not nothing.pixels.any() and (nothing.labels == -1).all()
 

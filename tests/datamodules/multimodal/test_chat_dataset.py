@@ -130,7 +130,7 @@ def test_chats_that_are_too_long_are_dropped_whole(encoder, options):
         check(part.rows, part.modality, encoder.tokenizer.placeholder)
 
 
-class Damaged(Letters):
+class CorruptLetters(Letters):
     """Sample 2 cannot be read; sample 4 contains a special token, and sample 5 a surplus marker."""
 
     def item(self, epoch, index):
@@ -142,16 +142,16 @@ class Damaged(Letters):
         return item
 
 
-SAID = ["row 2: not an image", r"row 4.*special token", r"row 5.*found .* 2 times"]
+MESSAGES = ["row 2: not an image", r"row 4.*special token", r"row 5.*found .* 2 times"]
 
 
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
 def test_bad_samples_are_skipped_and_named(encoder, options):
-    parts = ChatExamples(Damaged(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.arange(7))]
+    parts = ChatExamples(CorruptLetters(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.arange(7))]
     assert sorted(sample for part in parts for sample in part.rows.samples.tolist()) == [0, 1, 3, 6]
     skipped = [left for part in parts for left in part.skipped]
     assert len(skipped) == 3
-    for left, output in zip(skipped, SAID, strict=True):
+    for left, output in zip(skipped, MESSAGES, strict=True):
         assert left.reason == "bad" and re.search(output, left.what)
     for part in parts:
         check(part.rows, part.modality, encoder.tokenizer.placeholder)
@@ -162,20 +162,20 @@ def test_bad_samples_are_skipped_and_named(encoder, options):
 
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
 def test_a_micro_batch_without_a_usable_sample(encoder, options):
-    parts = ChatExamples(Damaged(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.array([2, 4]))]
+    parts = ChatExamples(CorruptLetters(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.array([2, 4]))]
     assert all((part.rows.labels == IGNORE).all() and not len(part.rows.samples) for part in parts)
     assert [len(part.skipped) for part in parts] == [2] + [0] * (len(parts) - 1)
 
 
-@pytest.mark.parametrize(("index", "messages"), list(zip((2, 4, 5), SAID, strict=True)))
+@pytest.mark.parametrize(("index", "messages"), list(zip((2, 4, 5), MESSAGES, strict=True)))
 def test_a_bad_sample_is_an_error_where_none_may_be_skipped(encoder, index, messages):
-    for data in (ChatExamples(Damaged(), encoder), ChatQuestions(Damaged(), encoder, in_order=True)):
+    for data in (ChatExamples(CorruptLetters(), encoder), ChatQuestions(CorruptLetters(), encoder, in_order=True)):
         with pytest.raises(BadSampleError, match=messages):
             data[MicroBatchRequest(0, np.array([index]))]
 
 
 def test_questions_skip_bad_samples(encoder):
-    data = ChatQuestions(Damaged(), encoder, in_order=True, skip_bad=True)
+    data = ChatQuestions(CorruptLetters(), encoder, in_order=True, skip_bad=True)
     for some in (data, data.first(7)):
         batch = some[MicroBatchRequest(0, np.arange(7))]
         assert batch.prompts.samples.tolist() == batch.rows.samples.tolist() == [0, 1, 3, 6]
@@ -186,7 +186,7 @@ def test_questions_skip_bad_samples(encoder):
 
 
 def test_questions_are_ordered_by_lengths_that_cost_nothing(encoder):
-    source = Damaged()
+    source = CorruptLetters()
     source.length = [5, 4, 9, 1, 2, 8, 3].__getitem__
     data = ChatQuestions(source, encoder, skip_bad=True)
     assert data[MicroBatchRequest(0, np.arange(7))].prompts.samples.tolist() == [3, 6, 1, 0]

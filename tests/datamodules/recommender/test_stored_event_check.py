@@ -48,7 +48,7 @@ def ranking(of):
         ({"times": {6: 0}}, "event 6: time 0, earlier than the previous event of the user"),
     ],
 )
-def test_only_a_damaged_sequence_is_named_and_skipped(examples, changed, messages):
+def test_only_a_corrupt_sequence_is_named_and_skipped(examples, changed, messages):
     data, draw = examples(events(**changed)), MicroBatchRequest(0, np.array([2, 1, 0]))
     with pytest.raises(BadSampleError, match="sample 1, user row 1, " + messages):
         data[draw]

@@ -46,7 +46,7 @@ def test_small_pictures_are_kept_to_the_pixel_and_large_ones_small():
     assert (form, thumbnail.size) == ("jpeg", (320, 160)) and large.size == (2000, 1000)
 
 
-def test_an_answer_is_right_by_the_outcome_that_says_most():
+def test_an_answer_is_right_by_its_exact_match():
     assert is_right({"exact": (1.0, 1.0), "token_f1": (0.0, 1.0)}) is True
     assert is_right({"exact": (0.0, 1.0), "token_f1": (1.0, 1.0)}) is False
     assert is_right({}) is None

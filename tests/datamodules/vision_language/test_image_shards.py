@@ -253,7 +253,7 @@ def options(folder, **settings):
     return [*model, "--config", str(path)]
 
 
-def last_figures(run):
+def last_metrics(run):
     return json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
 
 
@@ -275,7 +275,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_not_on_other_sha
     assert {step: value for step, value in resumed.series("val/loss").items() if step in expected} == expected
     assert sorted(through.series("train/loss")) == list(range(1, 15)) and sorted(expected) == [6, 12, 14]
     lockstep("test", *arguments, "--ckpt_path", "last", name="stopped")
-    assert {"test/loss", "test/exact", "test/baseline/blind/exact"} <= set(last_figures(resumed))
+    assert {"test/loss", "test/exact", "test/baseline/blind/exact"} <= set(last_metrics(resumed))
 
 
 def test_prepare_tells_what_the_shards_hold(lockstep, shards, messages):

@@ -241,7 +241,7 @@ values = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(values, max_size=8), st.booleans(), st.sampled_from([None, 1, 4]), st.integers(1, 40), st.booleans())
-def test_every_element_lies_where_it_is_said_to(tmp_path_factory, found, ascii_only, indent, chunk, mark):
+def test_every_element_is_at_its_offset(tmp_path_factory, found, ascii_only, indent, chunk, mark):
     path = tmp_path_factory.mktemp("list") / "list.json"
     text = json.dumps(found, ensure_ascii=ascii_only, indent=indent)
     path.write_bytes(b"\xef\xbb\xbf" * mark + text.encode(errors="surrogatepass") + b"\n")

@@ -56,7 +56,7 @@ def mixed(found, seed=0, block=4):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(files(), min_size=1, max_size=3), st.integers(0, 50), st.integers(1, 5))
-def test_rows_are_seen_as_often_as_their_weight_says(found, begin, epochs):
+def test_rows_are_sampled_in_proportion_to_their_weight(found, begin, epochs):
     mix = mixed(found)
     seen = [Counter(mix.locate(epoch, index) for index in range(len(mix))) for epoch in range(begin, begin + epochs)]
     for source, (file, weight, first) in enumerate(found):

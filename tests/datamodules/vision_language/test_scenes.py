@@ -74,7 +74,7 @@ def _right_answer(question: str, scene: Scene) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("split", Split)
-def test_the_answer_is_what_the_scene_says(kind: str, split: Split) -> None:
+def test_the_answer_follows_from_the_scene(kind: str, split: Split) -> None:
     for sample in _questions(kind, 150, split) + _questions(kind, 50, split, World(3, 6, 5, 6, 48)):
         assert _right_answer(sample.question, sample.scene) == sample.answer, sample
 
@@ -235,7 +235,7 @@ def test_where_the_image_stands_in_the_question() -> None:
     assert first.question == f"{MARKER}\n{last.question.removesuffix(MARKER).strip()}"
 
 
-def test_a_caption_says_what_lies_where_and_can_be_read_again() -> None:
+def test_a_caption_describes_the_scene_and_can_be_parsed() -> None:
     scene = Scene((None, SceneObject("red", "circle"), SceneObject("blue", "square"), None))
     text = caption(scene)
     assert text == "red circle top right, blue square bottom left"
@@ -293,7 +293,7 @@ def test_tasks_that_cannot_be_are_refused_by_name() -> None:
     assert all("relation" not in shares for shares in SceneTasks(World(max_objects=1), Tasks()).shares.values())
 
 
-def test_a_world_too_small_for_its_splits_says_so() -> None:
+def test_a_world_too_small_for_its_splits_is_refused() -> None:
     tasks = SceneTasks(World(1, 2, 2, 1, held_out=0.01), Tasks(caption_share=1.0))
     with pytest.raises(ValueError, match="caption: found no such scene for the test.*world.held_out"):
         tasks.sample(Split.TEST, 0, 0)

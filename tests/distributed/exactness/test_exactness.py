@@ -253,7 +253,7 @@ def test_evaluation_sees_every_sample_once(lockstep, team, processes, samples, s
         assert several.end(120) == [0] * processes, several.output
     seen = [sample for record in read(run.folder, "evaluated") for sample in record["samples"]]
     assert sorted(seen) == list(range(samples))
-    one, other = map(json.loads, (run.folder / "figures.jsonl").read_text().splitlines())
+    one, other = map(json.loads, (run.folder / "evaluations.jsonl").read_text().splitlines())
     assert one["samples"] == other["samples"] == samples
     assert abs(one["loss"] - other["loss"]) <= 1e-9
     assert (run.folder / "predictions.jsonl").read_text() == alone and len(alone.splitlines()) == samples
@@ -272,8 +272,8 @@ def test_a_limited_evaluation_takes_the_same_samples(lockstep, team, limit, stre
     assert several.end() == [0, 0], several.output
     seen = []
     for run in (alone, several):
-        figures = [json.loads(line) for line in (run.folder / "figures.jsonl").read_text().splitlines()]
-        assert [figure["samples"] for figure in figures] == [6, 6]
+        evaluations = [json.loads(line) for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
+        assert [evaluation["samples"] for evaluation in evaluations] == [6, 6]
         seen.append(sorted(sample for one in read(run.folder, "evaluated") for sample in one["samples"]))
     assert seen[0] == seen[1] and len(set(seen[0])) == 6
     assert_same_series(several, alone, ["val/loss"])

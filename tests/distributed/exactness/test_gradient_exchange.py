@@ -34,7 +34,7 @@ def test_bf16_is_as_near_to_one_process_as_its_bits_allow(lockstep, pair, option
     alone = lockstep("fit", *OPTIONS, name="alone")
     both = pair("both", *BF16, *options)
     reported = re.search(r"gradients: ([\d,]+) bytes a step are sent as ([\d,]+) of bf16", both.output)
-    whole, sent = (int(figure.replace(",", "")) for figure in reported.groups())
+    whole, sent = (int(number.replace(",", "")) for number in reported.groups())
     assert whole == 2 * sent > 0
     ours, theirs = gradients(both), gradients(alone)
     # The first step has the same weights; 8 terms a sample at most make parts that are larger than their sum.
@@ -73,7 +73,7 @@ def test_the_size_of_buckets_reaches_ddp(pair):
 
 def test_one_process_has_nothing_to_round(lockstep):
     alone = lockstep("fit", *OPTIONS, name="alone")
-    reported = lockstep("fit", *OPTIONS, *BF16, "--ddp.bucket_mb", "1", name="told")
+    reported = lockstep("fit", *OPTIONS, *BF16, "--ddp.bucket_mb", "1", name="reported")
     assert torch.equal(gradients(reported), gradients(alone))
     assert "the settings have no effect with one rank" in (reported.folder / "train.log").read_text()
 

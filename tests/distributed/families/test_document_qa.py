@@ -42,7 +42,7 @@ def options(tmp_path):
     return write
 
 
-def figures(run, stage):
+def metrics_of(run, stage):
     """{(step, name): value} of all that an evaluation found."""
     records = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
     return {
@@ -67,8 +67,8 @@ def test_a_killed_run_of_two_ranks_resumes_on_three(lockstep, team, options):
 
     assert sorted(alone.series("train/loss")) == list(range(1, 7))
     same(alone.series("train/loss"), three.series("train/loss"))
-    same(figures(alone, "val/"), figures(three, "val/"))
-    assert {step for step, _ in figures(alone, "val/")} == {3, 6}
+    same(metrics_of(alone, "val/"), metrics_of(three, "val/"))
+    assert {step for step, _ in metrics_of(alone, "val/")} == {3, 6}
     assert differences(sample_log(three.folder), sample_log(alone.folder)) == []
     seen = read(three.folder)
     assert {record["views"] > 0 for record in seen if record["samples"]} == {True, False}
@@ -89,9 +89,9 @@ def test_shards_answer_as_one_process_does(lockstep, team, options, tmp_path):
     pair = team("fit", *in_shards, name="pair", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     same(alone.series("train/loss"), pair.series("train/loss"), 1e-4)
-    same(figures(alone, "val/"), figures(pair, "val/"), 1e-4)
+    same(metrics_of(alone, "val/"), metrics_of(pair, "val/"), 1e-4)
     pair = team("test", *in_shards, name="pair", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     lockstep("test", *settings, name="alone")
-    same(figures(alone, "test/"), figures(pair, "test/"), 1e-4)
+    same(metrics_of(alone, "test/"), metrics_of(pair, "test/"), 1e-4)
     assert pair.survivors == []

@@ -40,7 +40,7 @@ def metrics_of_test(folder):
 
 
 def adds_up(folder, logged):
-    """The logged figures are what counting the report's answers gives, with nothing of the summary's own code."""
+    """The logged metrics equal those counted from the report's answers, without the summary's code."""
     records = json.loads((folder / "test_report.json").read_text(encoding="utf-8"))["records"]
     assert [record["sample"] for record in records] == list(range(10))
     for source in ("text", "table", "figure", "none"):

@@ -58,8 +58,8 @@ def test_ranks_with_own_batch_norms_evaluate_those_of_the_checkpoint(lockstep, t
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
     lockstep("validate", *options, "--ckpt_path", "last", name="through")
-    figures = [run.series("val/loss")[12] for run in (through, again)]
-    assert figures[0] == pytest.approx(figures[1], rel=1e-6)
+    losses = [run.series("val/loss")[12] for run in (through, again)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
     assert again.survivors == []
 
 
@@ -68,8 +68,8 @@ def weights(run):
 
 
 @pytest.mark.slow
-def test_only_damaged_files_are_skipped(team, tmp_path):
-    """The first file of each set is damaged, is mixed into others, and is what a filler would stand for."""
+def test_only_corrupt_files_are_skipped(team, tmp_path):
+    """The first file of each set is corrupt, is mixed into others, and is what a filler would stand for."""
     counts = {"train": 3, "val": 1, "test": 1}
     for part, number in counts.items():
         write_colours(tmp_path / "data/images" / part, number)

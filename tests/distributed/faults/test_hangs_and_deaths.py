@@ -243,7 +243,7 @@ def can_mount():
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["4k", "64k"])
 def test_shared_memory_is_full(team, size):
-    """No room for a worker's locks, or for its batches. Plain: the first says nothing of shared memory; the second is
+    """No room for a worker's locks, or for its batches. Plain: the first does not name shared memory; the second is
     a line from the worker that has lost the batch, and then training waits for it for ever."""
     if not can_mount():
         pytest.skip("a full /dev/shm takes a mount namespace of its own: Linux, root and util-linux's unshare")

@@ -171,7 +171,7 @@ def test_a_killed_process_ends_the_job(ended):
 def test_a_job_that_loses_ranks_resumes_from_its_checkpoints(ended):
     """Twice, and one of the two serves the store; the end is that of `undisturbed`.
 
-    Plain Lightning 2.6.6: the job ends as failed, and whoever submits it again begins at step 0.
+    Plain Lightning 2.6.6: the job ends as failed, and a new submission begins at step 0.
     """
     job, undisturbed = ended("lost"), ended("undisturbed")
     print(f"processes {VICTIMS} were killed after steps {KILLS}")  # shown with a failure

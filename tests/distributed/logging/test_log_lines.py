@@ -19,7 +19,7 @@ GUARDS = ["--finite_guard.policy", "skip", "--stragglers.every_n_steps", "2"]
 
 @pytest.mark.slow
 def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
-    """Three starts: NaN, a slow process, a SIGTERM; a damaged checkpoint and an error; the rest."""
+    """Three starts: NaN, a slow process, a SIGTERM; a corrupt checkpoint and an error; the rest."""
     trouble = [*fault("NonFiniteLoss", steps=[2], process=1), *fault("SlowLoss", seconds=0.3, process=1)]
     reported = fault("SignalAt", name="SIGTERM", step=5, process=1)
     run = team(*FIT, *GUARDS, *trouble, *reported, "--log.console", "json", name="a")
@@ -62,10 +62,10 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     saved = fields_of(lines, "checkpoint_saved")
     assert all(one["seconds"] > 0 and one["bytes"] > 1000 for one in saved) and len(saved) >= 5
 
-    figures = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    assert {(record["run"], record["rank"]) for record in figures} == {("a", 0)}
+    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    assert {(record["run"], record["rank"]) for record in records} == {("a", 0)}
     steps = {line["step"]: line["fields"] for line in lines if "train/loss" in line["fields"]}
-    for record in figures[-3:]:
+    for record in records[-3:]:
         if "train/loss" in record:
             assert steps[record["step"]]["train/loss"] == record["train/loss"]
     assert steps[3]["train/loss"] is None, "a NaN is not JSON"
@@ -120,7 +120,7 @@ def test_the_progress_bar_is_on_rank_0_with_the_time_left(forge, tmp_path):
     assert codes == [0, 0], f"{first}\n---\n{second}"
     assert "Epoch 0" in first and "━" in first and "loss:" in first, first
     assert "run left 0:00:" in first, "of the whole training, beside what is left of the epoch"
-    assert "step 3, epoch 0:" not in first, "the bar shows the figures"
+    assert "step 3, epoch 0:" not in first, "the bar shows the metrics"
     assert "━" not in second and "Epoch" not in second, second
 
 

@@ -42,9 +42,9 @@ def health(port):
 def test_prometheus_alerts_when_a_run_stalls(team, tmp_path):
     port = two_ports()
     endpoint = ["--prometheus.port", str(port), "--prometheus.stalled_after", "4"]
-    figures = ["--stragglers.every_n_steps", "1", "--throughput.peak_tflops", "0.001"]
+    metrics = ["--stragglers.every_n_steps", "1", "--throughput.peak_tflops", "0.001"]
     # The ninth step comes after a validation and a checkpoint.
-    run = team("fit", *TINY_TEMPORAL, *endpoint, *figures, *fault("HangAt", step=9, process=1), name="a")
+    run = team("fit", *TINY_TEMPORAL, *endpoint, *metrics, *fault("HangAt", step=9, process=1), name="a")
     targets = [f"127.0.0.1:{port + rank}" for rank in range(2)]
     with Prometheus(tmp_path / "prometheus", targets) as prometheus:
         prometheus.wait_until(lambda: list(prometheus.value("up").values()) == [1, 1], "both processes answer", 90)

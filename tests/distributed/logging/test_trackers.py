@@ -57,4 +57,4 @@ def test_trackers_continue_after_rank_0_is_killed(team):
     assert (record.info.run_name, record.info.status) == ("pair", "FINISHED")
     expected, kept = expected_metrics(resumed.folder), mlflow_metrics(client, record)
     # What the killed one had not yet sent is nowhere but in metrics.jsonl.
-    assert kept == {figure: value for figure, value in expected.items() if figure in kept or figure[1] >= 5}
+    assert kept == {metric: value for metric, value in expected.items() if metric in kept or metric[1] >= 5}

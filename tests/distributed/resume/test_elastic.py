@@ -51,7 +51,7 @@ def machine(team):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_host_joins_and_is_lost(machine, tmp_path):
-    """The steps that were trained are each step once, whoever trained it. Plain Lightning begins again at step 0."""
+    """Each step is trained once, by either host. Plain Lightning begins again at step 0."""
     first = machine(first=True)
     log = first.outputs[0]
     wait_until((tmp_path / "runs/a/checkpoints/last.ckpt").exists, 100, log.read_text)

@@ -36,7 +36,7 @@ def stopped(team):
         assert one.end() == [code] * processes, one.output
         assert one.survivors == []
         assert f"stopped by {name} after step {after}, {saved}; resume with the same command" in one.logs[0], one.output
-        assert all("stopped by" not in text for text in one.logs[1:]), "said once"
+        assert all("stopped by" not in text for text in one.logs[1:]), "logged once"
         assert "Traceback" not in one.output
         return one
 
@@ -58,7 +58,7 @@ def test_stopped_in_the_middle_of_an_epoch(team, stopped, uninterrupted, name, p
     """Lightning: SIGTERM to rank 1 hangs, to all exit code 0; SIGUSR1 without SLURM kills."""
     reported = fault("SignalAt", name=name, step=17, process=process)
     one = stopped(*EVERY_TENTH, *reported, after=20, code=code, name=name)
-    assert sorted(one.series("train/loss")) == list(range(1, 21)), "the last step's figures are written"
+    assert sorted(one.series("train/loss")) == list(range(1, 21)), "the last step's metrics are written"
     assert_resumes(team, uninterrupted, 20)
 
 

@@ -76,14 +76,14 @@ def test_killed_while_it_writes(team, uninterrupted, how, octets):
     assert "a temporary file of a killed process" in again.output
 
 
-@pytest.mark.parametrize("damage", [slow("truncated"), "flipped"])
-def test_a_corrupt_checkpoint_is_skipped(team, uninterrupted, damage):
+@pytest.mark.parametrize("corruption", [slow("truncated"), "flipped"])
+def test_a_corrupt_checkpoint_is_skipped(team, uninterrupted, corruption):
     """Plain Lightning: a truncated file ends the start without a word of use; flipped bits train on."""
     stopped = team(*RUN, "--trainer.max_steps", "9", "--trainer.limit_val_batches", "0", name="a", processes=2)
     assert stopped.end() == [0, 0], stopped.output
     path = stopped.folder / "checkpoints/last.ckpt"
     assert whole(stopped.folder)["last.ckpt"] == 9
-    if damage == "truncated":
+    if corruption == "truncated":
         os.truncate(path, path.stat().st_size // 2)
     else:
         octets = bytearray(path.read_bytes())
@@ -92,10 +92,10 @@ def test_a_corrupt_checkpoint_is_skipped(team, uninterrupted, damage):
         octets[offset : offset + 40] = bytes(octet ^ 255 for octet in octets[offset : offset + 40])
         path.write_bytes(octets)
     again = assert_resumes(team, uninterrupted, 6, processes=2)
-    reason = "truncated" if damage == "truncated" else r"data/\d+ has changed since it was saved"
+    reason = "truncated" if corruption == "truncated" else r"data/\d+ has changed since it was saved"
     assert re.search(rf"skipping last.ckpt: .* is corrupt: .*{reason}", again.logs[0]), again.output
     assert "using last-1.ckpt instead" in again.logs[0] and "skipping" not in again.logs[1]
-    assert set(whole(again.folder)) == {"best.ckpt", "last.ckpt", "last-1.ckpt"}, "what is damaged has been replaced"
+    assert set(whole(again.folder)) == {"best.ckpt", "last.ckpt", "last-1.ckpt"}, "corrupt ones are replaced"
 
 
 def test_a_run_without_a_whole_checkpoint_is_refused(team):
@@ -119,7 +119,7 @@ def test_a_full_disk(team, uninterrupted, how):
     assert full.survivors == []
     assert "last.ckpt could not be saved: [Errno 27] File too large. Training continues with the older" in full.logs[0]
     assert re.search(r"error: .*last.ckpt could not be saved 2 times in a row: \[Errno 27\] File too", full.logs[0])
-    assert full.output.count("2 times in a row") == 1, "said once"
+    assert full.output.count("2 times in a row") == 1, "logged once"
     found = whole(full.folder)
     assert found["last.ckpt"] == 6 and found["last-1.ckpt"] == 5 and not hidden(full.folder)
     assert max(full.series("train/loss")) >= 9, "it went on after the first failure"

@@ -46,7 +46,7 @@ def leave_no_room(folder):
 
 
 def tags(folder):
-    """{tag: number of figures} in TensorBoard's files."""
+    """{tag: number of values} in TensorBoard's files."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder))

@@ -36,7 +36,7 @@ def test_a_run_is_logged_from_its_start_to_its_end(trained):
     assert any("global batch" in line["message"] and line["step"] is None for line in lines)
 
 
-def test_an_evaluation_says_of_which_step_it_is(lockstep, done):
+def test_an_evaluation_logs_its_step(lockstep, done):
     lockstep("test", "--config", str(done.folder / "config.yaml"), name=done.folder.name)
     last = [line for line in log_lines(done.folder / "log.jsonl") if line["fields"].get("stage") == "test"]
     assert [line["step"] for line in last] in ([13], [26]) and last[0]["fields"]["test/ndcg@10"] > 0

@@ -80,7 +80,7 @@ def test_a_checkpoint_without_rotation_is_overwritten(plugin, tmp_path):
         plugin.save_checkpoint(content(1), tmp_path / "a.ckpt", storage_options={"a": 1})
 
 
-def test_damaged_is_not_loaded(plugin, tmp_path):
+def test_a_corrupt_checkpoint_is_not_loaded(plugin, tmp_path):
     """Plain Lightning loads flipped bits without complaint."""
     path = tmp_path / "last.ckpt"
     plugin.save_checkpoint(content(1), path)
@@ -156,7 +156,7 @@ def test_the_last_save_must_succeed(plugin, tmp_path, full):
         plugin.sync_outcomes(ALONE, last=True)
 
 
-def test_finish_says_what_failed(plugin, tmp_path, full):
+def test_finish_reports_what_failed(plugin, tmp_path, full):
     plugin.save_checkpoint(content(1), tmp_path / "last.ckpt")
     with pytest.raises(OSError, match="last.ckpt could not be saved: .*No space left"):
         plugin.finish()

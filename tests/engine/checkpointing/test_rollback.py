@@ -59,7 +59,7 @@ def test_rollback_reads_the_checkpoint_of_another_run(tmp_path):
     assert Start(tmp_path / "own", other.row[0]).roll_back() == ("last.ckpt", 5, 0.5)
 
 
-def test_passed_over_is_what_is_damaged_or_not_finite(tmp_path, messages):
+def test_corrupt_and_non_finite_checkpoints_are_skipped(tmp_path, messages):
     start = Start(tmp_path)
     for step, value in ((1, 0.1), (2, float("nan")), (3, 0.3)):
         start.save(step, value)

@@ -27,7 +27,7 @@ def test_all_is_well():
     assert tracker.diagnose(59, timeout=60, period=1) is None
 
 
-def test_a_pulse_that_does_not_change_is_no_sign_of_life():
+def test_a_heartbeat_that_does_not_change_is_no_sign_of_life():
     tracker = tracker_of(heartbeat(1), heartbeat(1))
     for now in range(1, 62):
         tracker.record(0, heartbeat(1 + now), now)

@@ -149,7 +149,7 @@ def test_fsdp1_is_refused():
         check_strategy("adamw", FSDPStrategy())
 
 
-def test_muon_says_what_it_has(messages, caplog):
+def test_muon_logs_what_it_optimizes(messages, caplog):
     with caplog.at_level(logging.INFO, "lockstep"):
         make(Words(), "muon")
     assert messages == ["muon: 1 matrices with 8,192 of 14,720 trained parameters; AdamW trains the rest"]

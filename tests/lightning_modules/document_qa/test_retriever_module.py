@@ -31,7 +31,7 @@ def weights(run):
     return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
-def figures_of_test(run):
+def test_metrics_of(run):
     records = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
     return [
         {name: value for name, value in record.items() if name.startswith("test/")}
@@ -74,7 +74,7 @@ def test_metrics_do_not_depend_on_the_batches(lockstep, tmp_path):
     lockstep("fit", *options, name="a")
     for size in (16, 7, 1000):
         run = lockstep("test", *options, "--data.init_args.evaluation_batch_size", str(size), name="a")
-    first, *others = figures_of_test(run)
+    first, *others = test_metrics_of(run)
     assert len(others) == 2 and {"test/mrr", "test/figure/mrr", "test/baseline/hybrid/mrr"} <= first.keys()
     assert all(other == pytest.approx(first) for other in others)
 
@@ -162,7 +162,7 @@ def gradients(run):
 
 
 def last_test(lockstep, options):
-    return figures_of_test(lockstep("test", *options, name="a"))[-1]
+    return test_metrics_of(lockstep("test", *options, name="a"))[-1]
 
 
 def questions(part: int) -> list[Question]:

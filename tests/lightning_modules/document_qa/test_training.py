@@ -76,7 +76,7 @@ def test_the_loss_is_the_same_in_any_parts(loss, row_tokens):
         module.training_loss(data.train_set[MicroBatchRequest(0, np.arange(start, start + 2))])
         for start in (0, 2, 4, 6)
     ]
-    total, count = (sum(figures) for figures in zip(*parts, strict=True))
+    total, count = (sum(values) for values in zip(*parts, strict=True))
     torch.testing.assert_close(whole.total, total, atol=1e-4, rtol=1e-5)
     assert int(whole.terms) == int(count) > 16
 

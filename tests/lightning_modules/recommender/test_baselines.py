@@ -86,7 +86,7 @@ def test_popularity_on_movielens_lands_where_it_must():
         metrics.update(
             ranks(popularity.scores(seen), torch.tensor([items[high - 1] for _, high in bounds]), seen.items)
         )
-    figures = metrics.compute()
+    values = metrics.compute()
     assert metrics.count == 6_040
-    assert 0.036 <= figures["hr@10"] <= 0.038
-    assert 0.0175 <= figures["ndcg@10"] <= 0.0185
+    assert 0.036 <= values["hr@10"] <= 0.038
+    assert 0.0175 <= values["ndcg@10"] <= 0.0185

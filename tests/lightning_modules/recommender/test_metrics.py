@@ -83,12 +83,12 @@ def test_scores_are_left_as_they_are():
 
 def plain_metrics(values: list[int]) -> dict[str, float]:
     values = [rank for rank in values if rank > 0]
-    figures = {}
+    metrics = {}
     for k in CUTOFFS:
-        figures[f"hr@{k}"] = sum(r <= k for r in values) / len(values)
-        figures[f"ndcg@{k}"] = sum(1 / math.log2(r + 1) for r in values if r <= k) / len(values)
-        figures[f"mrr@{k}"] = sum(1 / r for r in values if r <= k) / len(values)
-    return figures
+        metrics[f"hr@{k}"] = sum(r <= k for r in values) / len(values)
+        metrics[f"ndcg@{k}"] = sum(1 / math.log2(r + 1) for r in values if r <= k) / len(values)
+        metrics[f"mrr@{k}"] = sum(1 / r for r in values if r <= k) / len(values)
+    return metrics
 
 
 @settings(max_examples=50, deadline=None)

@@ -84,7 +84,7 @@ def test_another_base_model_is_refused(lockstep, qwen2, tmp_path):
                  "--ckpt_path", "last", name="a")  # fmt: skip
 
 
-def test_each_part_has_its_rate_and_the_table_says_so(lockstep, qwen2, caplog):
+def test_the_table_has_the_learning_rate_of_each_part(lockstep, qwen2, caplog):
     rates = "{encoder: 0.004, language_model: 0.001}"
     options = [*OPTIONS, *qwen2, "--model.init_args.language_model.trainable", "lora"]
     with caplog.at_level(logging.INFO, "lockstep"):

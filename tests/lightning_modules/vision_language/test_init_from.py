@@ -86,8 +86,8 @@ def test_trained_weights_that_are_frozen_now_are_kept(lockstep, pretrained, tmp_
     trained = before["language_model.network.model.layers.1.mlp.up_proj.weight"]
     name = "language_model.network.base_model.model.model.layers.1.mlp.up_proj.base_layer.weight"
     assert torch.equal(after[name], trained)
-    figures = lockstep("test", "--ckpt_path", "last", name="sft").series("test/loss")
-    assert figures[4] == pytest.approx(second.series("val/loss")[4], rel=1e-5)
+    losses = lockstep("test", "--ckpt_path", "last", name="sft").series("test/loss")
+    assert losses[4] == pytest.approx(second.series("val/loss")[4], rel=1e-5)
     with pytest.raises(ValueError, match="earlier stage trained.*--merge"):
         lockstep("export", "--output", str(tmp_path / "adapters"), "--ckpt_path", "last", name="sft")
 

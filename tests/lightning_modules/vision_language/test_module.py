@@ -180,7 +180,7 @@ def test_blind_sees_black():
 
 @pytest.mark.parametrize("trainable", ["full", "lora", "last_n_layers"])
 @pytest.mark.parametrize("tower", ["none", "full", "last_n_layers"])
-def test_the_table_says_what_trains(trainable, tower):
+def test_the_table_lists_what_trains(trainable, tower):
     """The table counts the weights of each part that require a gradient, and each of them gets one."""
     module, data = built(images=(1, 0), edge=20, max_tiles=2, trainable=trainable, tower=tower)
     groups = module.optimizer_groups()

@@ -137,7 +137,7 @@ class TinyData(LockstepDataModule):
 
 
 class TinyModule(LockstepModule):
-    """Least squares. Writes what it sees, its gradients and its exact figures into the run's folder.
+    """Least squares. Writes what it sees, its gradients and its exact losses into the run's folder.
 
     Args:
         dropout: share of features dropped in training.
@@ -195,8 +195,8 @@ class TinyModule(LockstepModule):
         stage = "test" if self.trainer.state.fn == "test" else "val"
         self.log(f"{stage}/loss", loss, batch_size=1)
         if self.global_rank == 0 and not self.trainer.sanity_checking:
-            figure = {"stage": stage, "step": self.trainer.global_step, "loss": loss, "samples": count}
-            self._write("figures.jsonl", figure)
+            evaluation = {"stage": stage, "step": self.trainer.global_step, "loss": loss, "samples": count}
+            self._write("evaluations.jsonl", evaluation)
 
     test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
 

@@ -47,7 +47,7 @@ def test_every_letter_is_right_as_often():
     assert all(near(right[index] / NUMBER, 0.25, NUMBER) for index in range(4))
 
 
-def test_letters_are_right_as_often_as_a_setting_says():
+def test_shares_of_right_letters_are_those_of_the_setting():
     right = Counter(question.right for question in choices(letters=(14.3, 41.7, 33.7, 10.3)))
     for index, share in enumerate((0.143, 0.417, 0.337, 0.103)):
         assert near(right[index] / NUMBER, share, NUMBER)

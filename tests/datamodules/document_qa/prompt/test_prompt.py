@@ -37,7 +37,7 @@ def test_each_cyclic_order_shows_each_option_once() -> None:
 
 
 @pytest.mark.parametrize("by", range(3))
-def test_the_assistant_says_the_option_s_text_or_the_letter_beside_which_it_stands(by: int) -> None:
+def test_the_assistant_answers_with_the_option_s_text_or_its_letter(by: int) -> None:
     order, letters = rotated_order(CHOICE, by), PromptBuilder(CONTROL, "letter")
     lines = dict(line.split(". ") for line in letters.question_text(CHOICE, order).splitlines()[1:])
     for index, option in enumerate(CHOICE.options):

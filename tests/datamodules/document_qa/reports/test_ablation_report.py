@@ -27,15 +27,20 @@ def share(value, questions=100):
 
 def result(ablate, identity=SAME, blind=0.25, **accuracy):
     overall = sum(accuracy.values()) / len(accuracy)
-    figures = {"": share(overall, 100 * len(accuracy)), **{source: share(value) for source, value in accuracy.items()}}
-    return AblationResult(ablate, identity, figures, dict.fromkeys(figures, share(blind)), dict.fromkeys(figures, 0.25))
+    accuracies = {
+        "": share(overall, 100 * len(accuracy)),
+        **{source: share(value) for source, value in accuracy.items()},
+    }
+    return AblationResult(
+        ablate, identity, accuracies, dict.fromkeys(accuracies, share(blind)), dict.fromkeys(accuracies, 0.25)
+    )
 
 
 WHOLE = result("none", text=0.97, table=0.95, figure=0.6, none=0.8)
 
 
 @pytest.mark.parametrize(
-    ("ablated", "source", "expected", "right", "says"),
+    ("ablated", "source", "expected", "right", "text"),
     [
         (result("figure", figure=0.27), "figure", "chance", True, "falls to chance"),
         (result("figure", figure=0.05), "figure", "chance", True, "falls to chance"),
@@ -47,8 +52,8 @@ WHOLE = result("none", text=0.97, table=0.95, figure=0.6, none=0.8)
         (result("question_only", text=0.3), "text", "chance", True, "falls to chance"),
     ],
 )
-def test_verdicts(ablated, source, expected, right, says):
-    assert verdict(WHOLE, ablated, source) == (expected, right, says)
+def test_verdicts(ablated, source, expected, right, text):
+    assert verdict(WHOLE, ablated, source) == (expected, right, text)
 
 
 def test_an_accuracy_at_chance_gives_no_evidence():
@@ -98,12 +103,12 @@ def test_results_come_back_as_they_were_written(tmp_path):
 
 
 def test_the_result_keeps_accuracies_and_baselines():
-    figures = {
+    results = {
         "accuracy": share(0.5), "table/accuracy": share(0.4), "table/loss": MetricEstimate(1.0, 3),
         "baseline/question_only/accuracy": share(0.2), "baseline/random/table/accuracy": MetricEstimate(0.25, 100),
         "baseline/majority/table/accuracy": MetricEstimate(0.3, 100),
     }  # fmt: skip
-    kept = select_result("table", SAME, figures)
+    kept = select_result("table", SAME, results)
     assert kept.accuracy == {"": share(0.5), "table": share(0.4)}
     assert kept.question_only == {"": share(0.2)} and kept.random == {"table": 0.25} and kept.majority == {"table": 0.3}
 

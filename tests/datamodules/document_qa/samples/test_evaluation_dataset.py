@@ -254,7 +254,7 @@ class Faulty(TinyQuestions):
 
     def document(self, epoch: int, index: int) -> TinyDocument:
         if index == 1:
-            raise BadSampleError("device.pdf, page 2: damaged")
+            raise BadSampleError("device.pdf, page 2: corrupt")
         return super().document(epoch, index)
 
 
@@ -263,8 +263,8 @@ def test_bad_samples_are_skipped_if_configured() -> None:
     batch = asked(source, skip_bad=True)[MicroBatchRequest(0, np.arange(4))]
     assert sorted(context.sample for context in batch.contexts) == [0, 2, 3]
     (skipped,) = batch.skipped
-    assert skipped.sample == 1 and "page 2: damaged" in skipped.what
-    with pytest.raises(BadSampleError, match="damaged"):
+    assert skipped.sample == 1 and "page 2: corrupt" in skipped.what
+    with pytest.raises(BadSampleError, match="corrupt"):
         asked(source)[MicroBatchRequest(0, np.arange(4))]
 
 
@@ -317,7 +317,7 @@ def test_no_more_chunks_are_removed_than_fit_the_memory(most: int | None, remove
     assert pages == [1, 1, 2, 2, 3, 3] and skipped == removed
 
 
-def test_evidence_is_shown_in_training_whatever_the_retriever_says() -> None:
+def test_evidence_is_shown_in_training_whatever_the_retriever_ranks() -> None:
     for sample in (0, 1, 2):
         (question,) = TinyQuestions(1, 8).questions(0, sample)
         shown = sample_builder(kind="bm25", pages=1, evidence_first=True).build(0, sample)
@@ -359,7 +359,7 @@ def test_omitted_pages_are_logged_once(caplog: pytest.LogCaptureFixture) -> None
     assert "data.init_args.context drops 2 of 3 ranked pages" in output
 
 
-def test_an_evaluation_says_how_many_pages_its_contexts_lack(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_evaluation_reports_how_many_pages_its_contexts_lack(caplog: pytest.LogCaptureFixture) -> None:
     source = sample_builder(8, tokens=60)
     whole = asked(source)
     with caplog.at_level(logging.INFO, "lockstep"):

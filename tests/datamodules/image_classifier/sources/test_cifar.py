@@ -74,7 +74,7 @@ def test_a_folder_is_not_a_download(served, tmp_path):
         download_cifar("cifar10", root, base_url=served)
 
 
-def test_without_a_download_it_says_how_to_get_it(tmp_path):
+def test_without_a_download_the_error_has_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match="train.py prepare --config ...` downloads cifar10"):
         LabelledImages("cifar10", str(tmp_path / "none"), batch_size=10).setup("fit")
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_archive(served, tmp_path, monkeypatch):
     assert not (tmp_path / "data/cifar100").exists()
 
 
-def test_a_damaged_file_is_named(served, tmp_path):
+def test_a_corrupt_file_is_named(served, tmp_path):
     root = tmp_path / "cifar10"
     download_cifar("cifar10", root, base_url=served)
     whole = (root / "test_batch.bin").read_bytes()

@@ -159,7 +159,7 @@ def test_a_hub_that_answers_is_asked_after_the_cache(monkeypatch):
 
 
 @pytest.mark.parametrize("status", [200, 404])
-def test_a_hub_that_says_anything_can_be_asked(monkeypatch, status):
+def test_any_status_of_the_hub_is_handled(monkeypatch, status):
     class Answer(BaseHTTPRequestHandler):
         def do_HEAD(self):
             self.send_response(status)

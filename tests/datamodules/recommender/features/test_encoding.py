@@ -41,7 +41,7 @@ def test_against_a_plain_computation():
         {2: 1, 5: 1},
         {1: 1, 4: 1, 6: 1, 7: 1, 8: 1},
         {1: 1, 5: 1},  # no training item has the genre z
-        {2: 1, 4: 1, 7: 1},  # z is left out beside x, and r is unknown
+        {2: 1, 4: 1, 7: 1},  # z is dropped beside x, and r is unknown
         {3: 1, 4: 1},
     ]
     assert (arrays.codes[arrays.shares == 0] == 0).all() and arrays.codes[0].max() == 0

@@ -96,13 +96,13 @@ def test_the_lists_follow_the_gap(events):
 def test_the_clock_is_worth_a_clear_margin():
     market = Marketplace()
     batch = last_events(market, market.events())
-    figures = {}
+    values = {}
     for name, score in (("optimal", market.optimal_scores), ("time_blind", market.time_blind_scores)):
         metrics = RankingMetrics()
         metrics.update(ranks(score(batch.history), batch.target, batch.seen))
-        figures[name] = metrics.compute()["ndcg@10"].item()
-    assert figures["optimal"] > figures["time_blind"] + 0.1
-    assert 0.5 < figures["time_blind"] < figures["optimal"] < 0.8
+        values[name] = metrics.compute()["ndcg@10"].item()
+    assert values["optimal"] > values["time_blind"] + 0.1
+    assert 0.5 < values["time_blind"] < values["optimal"] < 0.8
 
 
 def test_scores_rank_equals_by_number():

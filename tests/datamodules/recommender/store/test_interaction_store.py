@@ -156,7 +156,7 @@ def test_write_does_not_replace_what_is_no_store(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
-def test_open_says_what_is_broken(tmp_path: Path) -> None:
+def test_open_reports_what_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="not an interaction store"):
         InteractionStore.open(tmp_path / "nowhere")
     root = write_store(tmp_path / "store", **WHOLE).root

@@ -102,7 +102,7 @@ def edit_meta(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("corrupt", "message"),
     [
         (truncate, "items.npy: not a complete array"), (remove_times, "times.npy: the file is missing"),
         (cut_meta, "meta.json: cannot be read"),
@@ -110,11 +110,11 @@ def edit_meta(root: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_store_that_is_not_whole_is_converted_again(
-    source: Path, messages: list[str], damage: Callable[[Path], None], message: str
+    source: Path, messages: list[str], corrupt: Callable[[Path], None], message: str
 ) -> None:
     store = prepare_store(source, min_item_interactions=1)
     before = store.items.tolist()
-    damage(store.root)
+    corrupt(store.root)
     with pytest.raises(StoreError, match=f"{message}.*; delete the folder"):
         InteractionStore.open(store.root)
     again = prepare_store(source, verify=True, min_item_interactions=1)

@@ -127,15 +127,15 @@ def test_metrics_are_of_all_and_of_each_task():
     samples = [synthesis.sample(Split.TEST, 0, index) for index in range(60)]
     # Every second is answered; the blind answers are all the same.
     output = [(sample.answer if index % 2 else "", "now.") for index, sample in enumerate(samples)]
-    figures = {(figure.task, figure.name): figure for figure in answer_metrics(samples, output, synthesis.notation)}
-    assert figures["all", "exact"] == MetricRow("all", "exact", 0.5, 0.0, 1.0)
-    assert {task for task, _ in figures} == {"all", "trend", "bottleneck", "feasibility", "readout"}
+    metrics = {(metric.task, metric.name): metric for metric in answer_metrics(samples, output, synthesis.notation)}
+    assert metrics["all", "exact"] == MetricRow("all", "exact", 0.5, 0.0, 1.0)
+    assert {task for task, _ in metrics} == {"all", "trend", "bottleneck", "feasibility", "readout"}
     trends = [index % 2 for index, sample in enumerate(samples) if sample.facts.task == "trend"]
-    assert figures["trend", "class right"].model == pytest.approx(np.mean(trends))
-    assert all(figure.rules == 1.0 for figure in figures.values())
+    assert metrics["trend", "class right"].model == pytest.approx(np.mean(trends))
+    assert all(metric.rules == 1.0 for metric in metrics.values())
 
 
-# -- figures --------------------------------------------------------------------------------------------------------
+# -- metrics --------------------------------------------------------------------------------------------------------
 
 
 def test_summary_counts_what_is_there():
@@ -244,8 +244,8 @@ def answers(count: int) -> list[SampleView]:
 
 
 def test_files_hold_what_was_given(tmp_path):
-    figures = [MetricRow("all", "value", 0.75, float("nan"), 1.0)]
-    page = write_prediction_report(tmp_path / "new", answers(10), figures, {"run": "a </script> b"})
+    metrics = [MetricRow("all", "value", 0.75, float("nan"), 1.0)]
+    page = write_prediction_report(tmp_path / "new", answers(10), metrics, {"run": "a </script> b"})
     assert page == tmp_path / "new" / "prediction_report.html"
     assert sorted(path.name for path in page.parent.iterdir()) == ["prediction_report.html", "prediction_report.json"]
     content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ def generator(index):
 
 @pytest.mark.parametrize("steps", [10, 16, 33, 100, 1000])
 @pytest.mark.parametrize("pattern", SEED + POD, ids=lambda pattern: pattern.__name__)
-def test_every_pattern_is_smooth_but_where_it_says_so(pattern, steps):
+def test_every_pattern_is_smooth_except_at_marked_steps(pattern, steps):
     for index in range(100):
         shares, jumps = pattern(generator(index), steps)
         assert shares.shape == (steps,) and all(0 <= jump <= steps for jump in jumps)

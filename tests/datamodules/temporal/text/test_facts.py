@@ -17,7 +17,7 @@ def arrays(curve):
 
 
 @given(curves, st.integers(1, 100))
-def test_feasibility_is_what_a_look_at_every_present_sample_says(curve, requirement):
+def test_feasibility_follows_from_every_present_sample(curve, requirement):
     facts = feasibility("gpu_sm", PERCENT, *arrays(curve), requirement)
     there = [(step, level) for step, (level, present) in enumerate(curve) if present]
     enough = [(step, level) for step, level in there if level >= requirement]

@@ -118,13 +118,13 @@ def test_a_shard_that_was_replaced_with_its_time_is_looked_at_again(tmp_path, wr
     assert texts(index.shards([path])[0]) == [b"x" * 600, b"y"]
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:-8] + b"\1" + content[-7:], lambda content: content[:60]])
-def test_a_corrupt_table_is_not_used(shards, tmp_path, damage, messages):
+@pytest.mark.parametrize("corrupt", [lambda content: content[:-8] + b"\1" + content[-7:], lambda content: content[:60]])
+def test_a_corrupt_table_is_not_used(shards, tmp_path, corrupt, messages):
     index = ShardIndex(tmp_path)
     index.add(shards)
     expected = list(index.shards(shards)[2].locations())
     table = index.shards(shards)[2].table
-    table.write_bytes(damage(table.read_bytes()))
+    table.write_bytes(corrupt(table.read_bytes()))
     assert list(index.shards(shards)[2].locations()) == expected
     assert f"{table} is corrupt" in messages[-1]
 
@@ -198,7 +198,7 @@ def test_another_number_of_samples_than_known_is_refused(shards):
             list(Shard(name, ShardInfo(None, 4, "")).locations())
 
 
-def test_a_damaged_shard_is_not_entered(shards, tmp_path):
+def test_a_corrupt_shard_is_not_indexed(shards, tmp_path):
     with open(shards[2], "r+b") as file:
         file.truncate(1000)
     with pytest.raises(ValueError, match="2.tar: the archive ends"):
@@ -226,9 +226,9 @@ def test_a_table_that_is_lost_is_made_again(shards, tmp_path):
 
 def test_an_interrupted_scan_keeps_its_entries(shards, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_SAVE_INTERVAL", 1)
-    with pytest.raises(ValueError, match="damaged.tar"):
-        (tmp_path / "damaged.tar").write_bytes(b"?" * 600)
-        ShardIndex(tmp_path).add([*shards, str(tmp_path / "damaged.tar")])
+    with pytest.raises(ValueError, match="corrupt.tar"):
+        (tmp_path / "corrupt.tar").write_bytes(b"?" * 600)
+        ShardIndex(tmp_path).add([*shards, str(tmp_path / "corrupt.tar")])
     assert [shard.info is not None for shard in ShardIndex(tmp_path).shards(shards)] == [True] * 3
 
 

@@ -54,7 +54,7 @@ def test_a_truncated_archive_names_the_member_wherever_it_ends(keep):
     assert "001.jpg" in str(error.value)
 
 
-def test_a_damaged_header_is_no_end():
+def test_a_corrupt_header_is_no_end():
     data = bytearray(archive())
     at = data.index(b"empty.txt")
     data[at] ^= 1
@@ -122,7 +122,7 @@ def test_a_large_size_is_read_as_gnu_writes_it():
     assert [member.data for member in iter_members(io.BytesIO(data), "a.tar", keep=True)] == [b"abc"]
 
 
-def test_a_folder_has_no_contents_whatever_its_header_says():
+def test_a_folder_has_no_contents_whatever_its_header_holds():
     data = header(b"00000001000\0", tarfile.DIRTYPE) + archive({"1.jpg": b"j"})
     assert [member.name for member in iter_members(io.BytesIO(data), "a.tar", keep=False)] == ["1.jpg"]
 

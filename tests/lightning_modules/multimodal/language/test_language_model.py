@@ -53,8 +53,8 @@ def test_packed_equals_unpacked(build, kind, attention):
     together = torch.cat([part[3] for part in alone], 1)
     torch.testing.assert_close(gradient[:, : sum(LENGTHS)], together, atol=1e-5, rtol=1e-5)
     assert gradient[:, sum(LENGTHS) :].abs().max() == 0
-    for name, figure in gradients(model).items():
-        torch.testing.assert_close(packed[name], figure, atol=1e-5, rtol=1e-5)
+    for name, expected in gradients(model).items():
+        torch.testing.assert_close(packed[name], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_chats_leak_where_positions_do_not_begin_anew(build):

@@ -185,7 +185,7 @@ def test_code_in_a_model_directory_is_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_offline_a_hub_name_says_what_to_do(monkeypatch):
+def test_offline_the_error_of_a_hub_name_has_the_remedy(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set.*hf download nobody/nothing --local-dir DIR"):
         load("nobody/nothing")

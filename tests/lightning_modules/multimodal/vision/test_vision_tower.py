@@ -222,7 +222,7 @@ def test_a_pretrained_model_of_oblong_images_is_refused(tmp_path):
         tower_shape(VisionTowerSettings(path=str(tmp_path)))
 
 
-def test_normalises_as_the_file_beside_the_weights_says(tmp_path):
+def test_normalisation_is_that_of_the_file_beside_the_weights(tmp_path):
     saved("siglip_vision_model", tmp_path)
     output = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "rescale_factor": 0.01}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(output))
@@ -273,7 +273,7 @@ def test_more_layers_than_are_built():
         built("vit", trainable="last_n_layers", last_n_layers=3, feature_layer=-2)
 
 
-def test_offline_says_what_to_do(monkeypatch):
+def test_offline_the_error_has_the_remedy(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ValueError, match="vision_tower.path: .*HF_HUB_OFFLINE is set.*set vision_tower.path to DIR"):
         tower_shape(VisionTowerSettings(path="google/siglip-base-patch16-224"))

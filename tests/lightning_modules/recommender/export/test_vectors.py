@@ -108,10 +108,10 @@ def test_an_index_is_written_with_its_recall(tmp_path):
     np.save(tmp_path / "item_vectors.npy", vectors)
     recalls = {}
     for description in ("Flat", "IVF16,Flat nprobe=16", "IVF16,Flat", "HNSW16"):
-        said = write_index(tmp_path, empty_index(8, description), users, 10, description)
+        message = write_index(tmp_path, empty_index(8, description), users, 10, description)
         index = faiss.read_index(str(tmp_path / "items.faiss"))
         recalls[description] = recall_at(index, users, 10)
-        assert said == (
+        assert message == (
             f"The FAISS index {description} has a recall@10 of {recalls[description]:.4f} against the exact ranking "
             "(20 users, 400 items)."
         )

@@ -170,7 +170,7 @@ def test_diagnostics_are_collected_on_demand(residual):
         assert found == {}
         return
     assert len(found) == 5 * 4
-    assert all(figure.shape == () and figure.isfinite() for figure in found.values())
+    assert all(value.shape == () and value.isfinite() for value in found.values())
     assert found["gain/3"] == pytest.approx(1, abs=0.01)
     assert found["pre/0"] == pytest.approx(1 / 4, abs=0.02)
     assert found["post/0"] == pytest.approx(1, abs=0.02)

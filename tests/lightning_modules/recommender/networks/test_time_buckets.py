@@ -36,7 +36,7 @@ def test_buckets_are_those_of_numpy(seconds):
     assert time_buckets(torch.tensor(seconds)).tolist() == plain(np.array(seconds)).tolist()
 
 
-def test_buckets_begin_where_exact_arithmetic_says():
+def test_buckets_begin_as_in_exact_arithmetic():
     begins = torch.tensor(borders())
     previous, first = time_buckets(begins - 1), time_buckets(begins)
     expected = [sum(border <= second for border in borders()) for second in borders()]

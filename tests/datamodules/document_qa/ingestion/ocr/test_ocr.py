@@ -81,7 +81,7 @@ def test_pages_without_text_name_the_option(scans, tmp_path, caplog):
     assert "set data.init_args.ingestion.ocr to rapidocr or tesseract" in caplog.text
 
 
-def test_a_blank_scan_is_said_so(tmp_path, caplog):
+def test_a_blank_scan_is_reported(tmp_path, caplog):
     Image.new("RGB", (60, 40), "white").save(tmp_path / "blank.png")
     found = ingest([tmp_path / "blank.png"], tmp_path / "cache", IngestionSettings(workers=1, ocr="rapidocr"))
     assert len(found.documents["blank.png"].pages[0].chunks) == 1
@@ -113,7 +113,7 @@ def test_a_program_that_fails_or_hangs_costs_the_text_of_a_page(program, scans, 
         found.lines(scan("x"))
 
 
-def test_what_is_not_installed_is_said_before_documents_are_read(program, scans, tmp_path, monkeypatch):
+def test_what_is_not_installed_is_reported_before_documents_are_read(program, scans, tmp_path, monkeypatch):
     program("echo deu")
     with pytest.raises(ValueError, match="has none of the languages eng, chi_sim"):
         ingest([scans], tmp_path / "cache", IngestionSettings(ocr="tesseract"))

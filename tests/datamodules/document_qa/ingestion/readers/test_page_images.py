@@ -77,7 +77,7 @@ def test_black_and_white_scans_are_read_and_what_has_32_bits_is_refused(folder):
     assert "1.tif, page 1: found" in read(folder) and "its pixels have 32 bits" in read(folder)
 
 
-def test_a_tiff_is_turned_as_its_camera_says_once(folder):
+def test_the_orientation_of_a_tiff_is_applied_once(folder):
     image = Image.new("RGB", (40, 20), BLUE)
     image.paste(RED, (0, 0, 10, 20))
     file = io.BytesIO()
