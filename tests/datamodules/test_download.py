@@ -1,3 +1,5 @@
+"""Tests downloads: resumed, verified by a checksum, and complete or absent."""
+
 import contextlib
 import hashlib
 import shutil

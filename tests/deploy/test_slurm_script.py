@@ -1,4 +1,4 @@
-"""The scripts of deploy/slurm, as bash and SLURM read them.
+"""Tests the scripts of deploy/slurm, as bash and SLURM read them.
 
 With a real SLURM: tests/distributed/launch/test_slurm.py and tests/commands/sweep/test_slurm_array.py.
 """

@@ -1,4 +1,4 @@
-"""The launcher's stages, run: the shipped configs on one's own files, one stage after the other, up to the export."""
+"""The launcher's stages, run: the shipped configs on a user's files, one stage after the other, up to the export."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Times that users give; tests/datamodules/recommender/reading/test_event_times.py has ISO 8601 dates."""
+"""Tests the times that users give; tests/datamodules/recommender/reading/test_event_times.py has ISO 8601 dates."""
 
 import numpy as np
 import pytest

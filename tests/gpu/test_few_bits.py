@@ -1,4 +1,4 @@
-"""Weights and optimizer state in few bits, with the kernels of bitsandbytes."""
+"""Tests weights and optimizer state in few bits, with the kernels of bitsandbytes."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Fused computations beside plain ones in float64, values and gradients, and integers that are equal on all devices."""
+"""Compares fused computations with plain ones in float64, and integers on all devices."""
 
 import importlib
 import math

@@ -1,4 +1,4 @@
-"""Compiled layers and kernels beside the plain layers: loss and gradients of packed chats."""
+"""Compares compiled layers and kernels with the plain layers: loss and gradients of packed chats."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Memory that runs out: the advice, which helps, and the micro-batch that the program finds by itself."""
+"""Tests out-of-memory errors: the advice, which helps, and the micro-batch that the program finds by itself."""
 
 from tests.conftest import TINY
 from tests.support.device.limited_memory import limited_memory

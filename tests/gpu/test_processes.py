@@ -1,4 +1,4 @@
-"""Collectives on one GPU: NCCL with one process, gloo with two, shards with one."""
+"""Tests collectives on one GPU: NCCL with one process, gloo with two, shards with one."""
 
 import json
 from pathlib import Path

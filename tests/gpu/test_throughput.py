@@ -1,4 +1,4 @@
-"""The throughput metrics beside torch's profiler and its count of operations."""
+"""Compares the throughput metrics with torch's profiler and its count of operations."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The Trainer beside a plain loop: compared in float64 first, then in turns of processes of their own."""
+"""Compares the Trainer with a plain loop: in float64 first, then in alternating processes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Profiles of steps: the rows of stacks, and a training that is profiled."""
+"""Tests profiles of steps: the row of each stack, and a profiled training."""
 
 import sys
 from functools import partial

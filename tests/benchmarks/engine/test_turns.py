@@ -1,4 +1,4 @@
-"""The benchmark's trainings go on when they are asked, do the same work, and lose the guards that they should."""
+"""Tests that the benchmark's trainings continue on request, do the same work, and lack the guards they should lack."""
 
 from contextlib import suppress
 from functools import partial

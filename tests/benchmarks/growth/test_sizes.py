@@ -1,4 +1,4 @@
-"""Steps of every size train, a file is converted whole, and the table has a line a size."""
+"""Steps of every size train, a file is converted whole, and the table has a line for each size."""
 
 import pytest
 from rich.console import Console

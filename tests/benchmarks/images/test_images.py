@@ -1,4 +1,4 @@
-"""The benchmark at small sizes: its rows, and that all decoders give about the same picture."""
+"""Runs the benchmark at small sizes: its rows, and that all decoders return nearly the same picture."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""The arithmetic of steps over a network: its laws, and that a fit finds what made the observations."""
+"""Tests the model of a step over a network: its arithmetic, and that a fit recovers its parameters."""
 
 import math
 

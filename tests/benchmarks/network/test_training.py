@@ -1,4 +1,4 @@
-"""Two machines that are waited for together."""
+"""Tests that the benchmark waits for both machines."""
 
 from multiprocessing import Pipe
 from types import SimpleNamespace

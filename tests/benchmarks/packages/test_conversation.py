@@ -1,3 +1,5 @@
+"""Tests the protocol between the benchmark and the driver of a package."""
+
 import json
 import subprocess
 

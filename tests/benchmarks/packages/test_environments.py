@@ -1,3 +1,5 @@
+"""Tests the virtual environments in which the packages of a comparison run."""
+
 import re
 import sys
 

@@ -1,4 +1,4 @@
-"""The parts and their tables with drivers that only pretend, then ours and the packages themselves on small data."""
+"""Tests the parts and their tables with fake drivers, then ours and the packages themselves on small data."""
 
 from io import StringIO
 

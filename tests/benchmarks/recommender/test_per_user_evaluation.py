@@ -1,4 +1,4 @@
-"""User by user or in batches: the same rank of the same item among the same competitors."""
+"""Tests that ranks are equal whether users are evaluated singly or in batches."""
 
 from random import Random
 

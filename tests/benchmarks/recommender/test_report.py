@@ -1,4 +1,4 @@
-"""The command line and what it writes."""
+"""Tests the command line of the benchmark and what it writes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The trainings that are measured: the plain loop trains, and torch.compile reaches both parts of ours."""
+"""Tests the measured trainings: the plain loop trains, and torch.compile reaches both parts of ours."""
 
 from types import SimpleNamespace
 

@@ -1,3 +1,5 @@
+"""Tests EarlyStopping: a stopped run resumes with more patience, and a metric that is not logged is refused."""
+
 from pathlib import Path
 
 import pytest

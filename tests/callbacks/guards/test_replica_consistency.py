@@ -1,3 +1,5 @@
+"""Tests the comparison of replicas on one rank; tests/distributed/faults/test_numeric_guards.py tests two ranks."""
+
 import pytest
 import torch
 

@@ -1,3 +1,5 @@
+"""Tests that parameters without a gradient are reported, refused or accepted, on one rank."""
+
 import pytest
 
 from engine.distributed.errors import CollectiveError

@@ -1,4 +1,4 @@
-"""Previews as a Markdown table and a grid of pictures."""
+"""Tests previews as a Markdown table and as a grid of pictures."""
 
 import html
 import re

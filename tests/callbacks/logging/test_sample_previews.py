@@ -1,4 +1,4 @@
-"""Previews of the same few samples after each validation."""
+"""Tests previews of the same few samples after each validation."""
 
 import base64
 import errno

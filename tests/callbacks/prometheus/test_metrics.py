@@ -1,4 +1,4 @@
-"""Names and values of a rank's Prometheus metrics."""
+"""Tests the names and values of a rank's Prometheus metrics."""
 
 import logging
 import math

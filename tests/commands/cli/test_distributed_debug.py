@@ -1,4 +1,4 @@
-"""`--distributed_debug`, which sets TORCH_DISTRIBUTED_DEBUG until version 0.3.0."""
+"""Tests `--distributed_debug`, which sets TORCH_DISTRIBUTED_DEBUG until version 0.3.0."""
 
 import os
 

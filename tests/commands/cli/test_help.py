@@ -1,3 +1,5 @@
+"""Tests the help texts of the command line, and the answers to a missing or misspelt command."""
+
 import subprocess
 import sys
 

@@ -1,4 +1,4 @@
-"""Profiles lie in the run's folder."""
+"""Tests that profiles are written to the run's folder."""
 
 import json
 

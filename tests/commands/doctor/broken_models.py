@@ -1,4 +1,4 @@
-"""Models of the tiny family with which something is wrong."""
+"""Defines models of the tiny family with one defect each."""
 
 import os
 import threading

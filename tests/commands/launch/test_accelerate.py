@@ -1,3 +1,5 @@
+"""Tests starts under `accelerate launch`: accepted launches, refused ones, and settings without effect."""
+
 import pytest
 
 from commands.launch.accelerate import ignored_options

@@ -1,4 +1,4 @@
-"""Signals are heard from a process's first moment to its last."""
+"""Tests that signals are handled from a process's first moment to its last."""
 
 import subprocess
 import sys

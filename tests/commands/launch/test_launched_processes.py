@@ -1,3 +1,5 @@
+"""Tests the number of processes and the rendezvous that a launcher's variables describe."""
+
 import os
 
 import pytest

@@ -1,4 +1,4 @@
-"""Guides of older versions of torch start `python -m torch.distributed.launch` without `--use_env`."""
+"""Tests the old start with `python -m torch.distributed.launch` without `--use_env`."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Variables of launchers that are no numbers, a removed working directory: a line before Lightning is imported."""
+"""Tests the errors before Lightning is imported: variables that are no numbers, a removed working directory."""
 
 import os
 import subprocess

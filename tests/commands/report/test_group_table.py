@@ -1,4 +1,4 @@
-"""`report RUN` prints a recommender's metrics by group."""
+"""Tests that `report RUN` prints a recommender's metrics by group."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Configs as flat keys, their differences, and seeds."""
+"""Tests configs as flat keys, their differences, and groups of seeds."""
 
 import pytest
 

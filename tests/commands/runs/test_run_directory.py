@@ -1,4 +1,4 @@
-"""Names of runs and the files of their directories."""
+"""Tests the names of runs and the files of their directories."""
 
 import re
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Fixture `tokenizer`: a byte-pair tokenizer trained on sentences about timelines."""
+
 import pytest
 
 from datamodules.multimodal.text.tokenizer import load_tokenizer

@@ -1,3 +1,5 @@
+"""Tests batches for training and ranking, negatives and windows against loops over rows."""
+
 from collections import Counter
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Tests that a batch can be divided into groups of similar length without a change of its rows."""
+
 import numpy as np
 import pytest
 import torch

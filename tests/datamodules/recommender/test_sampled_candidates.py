@@ -1,3 +1,5 @@
+"""Tests the sampled candidates of an evaluation: their choice, their file, and their batches."""
+
 import numpy as np
 import pytest
 

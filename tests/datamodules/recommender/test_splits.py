@@ -1,3 +1,5 @@
+"""Tests the splits of interactions: leave-one-out, temporal, and everything."""
+
 from pathlib import Path
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Tests the cache of synthetic timelines: equal samples, refused caches, and interrupted writers."""
+
 import json
 import pickle
 

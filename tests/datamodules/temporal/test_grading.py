@@ -1,3 +1,5 @@
+"""Tests the points of answers about timelines."""
+
 from dataclasses import replace
 
 import pytest

@@ -1,3 +1,5 @@
+"""Tests chats with images in JSON and JSON lines: formats, invalid records, and the index of a list."""
+
 import json
 import pickle
 

@@ -1,3 +1,5 @@
+"""Tests mixtures of files: weights, order, and the identity of their content."""
+
 import os
 import pickle
 import shutil

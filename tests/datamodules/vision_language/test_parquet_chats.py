@@ -1,3 +1,5 @@
+"""Tests chats with images in Parquet: formats, row groups, null values, and corrupt files."""
+
 import json
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Trainings whose item vectors are sharded by rows among the ranks, as one process trains and ranks them whole."""
+"""Tests item vectors that are sharded by rows: training and ranks equal those of one process with the whole table."""
 
 import shutil
 import signal

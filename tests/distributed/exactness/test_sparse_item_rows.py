@@ -1,4 +1,4 @@
-"""Trainings whose item vectors are trained by rows: on any number of processes, accumulated, resumed, with a NaN."""
+"""Tests item vectors that are trained by rows: on any world size, accumulated, resumed, with a NaN."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Trainings with features of events: on two processes as on one, and the same to the bit after a stop."""
+"""Tests training with event features: equal on two ranks and on one, and bit-identical after a stop."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Trainings with item features: on two processes as on one, and the same to the bit after a stop."""
+"""Tests training with item features: equal on two ranks and on one, and bit-identical after a stop."""
 
 import pytest
 import torch

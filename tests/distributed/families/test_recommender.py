@@ -1,3 +1,5 @@
+"""Tests that two ranks recommend the same items from lists as one rank does."""
+
 import json
 
 import pytest

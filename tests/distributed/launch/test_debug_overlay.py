@@ -1,4 +1,4 @@
-"""configs/overlays/debug.yaml on two ranks."""
+"""Tests configs/overlays/debug.yaml on two ranks."""
 
 import pytest
 

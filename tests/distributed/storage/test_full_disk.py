@@ -1,4 +1,4 @@
-"""A file system without a free byte: neither checkpoints nor logs can be written.
+"""Tests a full disk, on which neither checkpoints nor logs can be written.
 
 Plain Lightning: the thread of TensorBoard ends with a traceback, the run ends with "you tried to log 0.5 which is
 currently not supported", and a checkpoint is left truncated.

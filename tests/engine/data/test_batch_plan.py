@@ -1,3 +1,5 @@
+"""Tests the arithmetic of global batch, micro-batch, ranks and accumulation."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Tests the samplers: each sample once an epoch, in batches that do not depend on the world size."""
+
 from itertools import chain
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Workers of each start method. The message about a dead or hanging worker names its sample."""
+"""Tests workers of each start method: the message about a dead or hanging worker names its sample."""
 
 import multiprocessing
 import os

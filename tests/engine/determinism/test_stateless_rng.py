@@ -1,3 +1,5 @@
+"""Tests random numbers that are functions of their coordinates."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Tables divided by rows over three gloo ranks: who holds what, look-ups, and training by rows."""
+"""Tests tables sharded by rows over three gloo ranks: owners, look-ups, and training by rows."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Signals that a terminal or a scheduler sends to every process of a run."""
+"""Tests signals that a terminal or a scheduler sends to every process of a run."""
 
 import multiprocessing
 import os

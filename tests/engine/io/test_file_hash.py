@@ -1,3 +1,5 @@
+"""Tests hashes of whole files and of sampled blocks."""
+
 import zlib
 from hashlib import sha256
 from pathlib import Path

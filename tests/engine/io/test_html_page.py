@@ -1,4 +1,4 @@
-"""A page runs its own scripts alone, and its content is text."""
+"""Tests that a page runs only its own scripts, and shows its content as text."""
 
 import base64
 import hashlib

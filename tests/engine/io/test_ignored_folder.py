@@ -1,3 +1,5 @@
+"""Tests folders whose content git ignores."""
+
 import shutil
 import subprocess
 from pathlib import Path

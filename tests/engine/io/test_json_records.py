@@ -1,4 +1,4 @@
-"""A record has one meaning, or one message states what is wrong with it."""
+"""Tests that ambiguous and invalid JSON records are refused with a message."""
 
 import gzip
 import json

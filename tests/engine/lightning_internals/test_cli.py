@@ -1,4 +1,4 @@
-"""Contracts of the private hooks of LightningCLI and of argparse."""
+"""Tests the contracts of the private hooks of LightningCLI and of argparse."""
 
 import argparse
 import inspect

@@ -1,4 +1,4 @@
-"""Contracts of the private names of Lightning's loggers and profilers."""
+"""Tests the contracts of the private names of Lightning's loggers and profilers."""
 
 import inspect
 

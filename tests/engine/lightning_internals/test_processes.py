@@ -1,4 +1,4 @@
-"""Contracts of the private names about ranks, process groups, signals and loader workers."""
+"""Tests the contracts of the private names about ranks, process groups, signals and loader workers."""
 
 import inspect
 import os

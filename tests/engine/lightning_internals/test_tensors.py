@@ -1,4 +1,4 @@
-"""Contracts of torch's private names about tensors."""
+"""Tests the contracts of torch's private names about tensors."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Contracts of the private names of Lightning's training loop: what each does in the installed version."""
+"""Tests the contracts of the private names of Lightning's training loop: what each does in the installed version."""
 
 import pytest
 from lightning.pytorch import Callback

@@ -1,3 +1,5 @@
+"""Tests that the gradient is that of the mean loss over the global batch, also with a loss scaler."""
+
 import math
 
 import pytest

@@ -1,3 +1,5 @@
+"""Tests gradient norms and clipping, of whole weights and of shards."""
+
 import math
 from copy import deepcopy
 

@@ -1,3 +1,5 @@
+"""Tests the learning rate schedules."""
+
 import pytest
 
 from engine.optim.lr_schedule import lr_lambda, scale_lr

@@ -1,4 +1,4 @@
-"""The settings of the optimizer: a rate that trains nothing."""
+"""Tests the optimizer's settings: a learning rate that trains nothing is refused."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""Optimizers by name: state of the 8-bit optimizer, resuming from states, and refusals."""
+"""Tests optimizers by name: the state of the 8-bit optimizer, resuming from states, and refusals."""
 
 import logging
 

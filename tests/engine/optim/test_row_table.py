@@ -1,4 +1,4 @@
-"""Rows that are read, their gradients, and what a step allocates."""
+"""Tests the rows that are read, their gradients, and the memory of a step."""
 
 import pytest
 import torch

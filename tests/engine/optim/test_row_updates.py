@@ -1,4 +1,4 @@
-"""Updates by rows against dense definitions, written row by row, and against torch's AdamW."""
+"""Compares updates by rows with dense definitions, written row by row, and with torch's AdamW."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Groups of ranks that divide layers: their numbers, and what is refused before any process starts."""
+"""Tests groups of ranks that divide layers: their numbers, and what is refused before any process starts."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""CPUs that a process may use by its control groups and affinity, and the workers that follow."""
+"""Tests the CPUs that control groups and affinity leave to a process, and the default number of workers."""
 
 import os
 

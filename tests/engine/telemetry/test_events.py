@@ -1,3 +1,5 @@
+"""Tests the records of log events: names and fields."""
+
 import logging
 
 import pytest

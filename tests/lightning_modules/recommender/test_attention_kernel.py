@@ -1,3 +1,5 @@
+"""Tests which attention kernel is used, and which is refused."""
+
 import pytest
 import torch
 

@@ -1,3 +1,5 @@
+"""Tests the popularity and transition baselines against counts."""
+
 from itertools import pairwise
 from pathlib import Path
 

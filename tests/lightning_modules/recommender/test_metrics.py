@@ -1,3 +1,5 @@
+"""Tests ranks and ranking metrics against loops over users."""
+
 import math
 
 import pytest

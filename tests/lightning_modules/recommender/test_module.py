@@ -1,3 +1,5 @@
+"""Tests the recommender's module: losses over groups of rows, weight decay, logging, and checkpoints."""
+
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Ranks, scores and best items over a table sharded over three gloo ranks, as over the whole table."""
+"""Compares ranks, scores and best items of a table sharded over three gloo ranks with those of the whole table."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Variables that are outdated, harmful, misspelt or without effect."""
+"""Tests the findings about variables that are outdated, harmful, misspelt or without effect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Threads that spin for long, and cores that other programs use."""
+"""Tests the findings about threads that spin, and about cores that other programs use."""
 
 import subprocess
 import sys

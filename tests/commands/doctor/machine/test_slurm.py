@@ -1,4 +1,4 @@
-"""SLURM's variables against each other and against the config."""
+"""Compares SLURM's variables with each other and with the config."""
 
 import pytest
 

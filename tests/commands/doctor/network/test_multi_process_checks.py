@@ -1,4 +1,4 @@
-"""Checks between ranks; with real processes: tests/distributed/launch/test_doctor.py."""
+"""Tests the checks between ranks; tests/distributed/launch/test_doctor.py uses real processes."""
 
 import shutil
 import subprocess

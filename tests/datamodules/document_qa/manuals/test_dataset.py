@@ -1,3 +1,5 @@
+"""Tests the data set of synthetic manuals: samples are functions of their coordinates, and splits share no manual."""
+
 import pickle
 
 import pytest

@@ -1,3 +1,5 @@
+"""Tests that manuals written as PDFs are ingested as the chunks from which they were written."""
+
 import json
 import re
 from pathlib import Path

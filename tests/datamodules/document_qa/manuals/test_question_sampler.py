@@ -1,3 +1,5 @@
+"""Tests questions about synthetic manuals: no shortcut reveals the answer, and wrong options are plausible."""
+
 import re
 from collections import Counter
 from functools import cache

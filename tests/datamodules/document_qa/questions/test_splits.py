@@ -1,3 +1,5 @@
+"""Tests how documents are divided into splits without common content."""
+
 from collections import defaultdict
 
 import pytest

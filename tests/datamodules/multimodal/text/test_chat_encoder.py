@@ -1,3 +1,5 @@
+"""Tests the encoding of chats: tokens, supervised answers, and prompts."""
+
 import copy
 import pickle
 

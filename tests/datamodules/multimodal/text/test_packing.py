@@ -1,3 +1,5 @@
+"""Tests packed and padded rows: each chat once, within the budget, in a fixed order."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Tests the project's own tokenizer, and foreign tokenizers that are loaded from a folder or the hub."""
+
 import json
 import os
 import pickle

@@ -1,3 +1,5 @@
+"""Tests the parsing of ISO 8601 dates as times of events."""
+
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Tests which format and which columns a file or folder of interactions has."""
+
 from pathlib import Path
 
 import pytest

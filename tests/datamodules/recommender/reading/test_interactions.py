@@ -1,3 +1,5 @@
+"""Tests the reading of interactions and titles in every format, and the errors of invalid lines."""
+
 from datetime import datetime
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Tests the lists of items that a recommendation allows or excludes."""
+
 from pathlib import Path
 
 import pytest

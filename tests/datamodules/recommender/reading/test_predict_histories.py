@@ -1,3 +1,5 @@
+"""Tests the histories that `predict` reads: known and unknown items, times of requests, invalid lines."""
+
 import json
 import os
 

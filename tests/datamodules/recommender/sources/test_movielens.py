@@ -1,3 +1,5 @@
+"""Tests downloads of MovieLens: checksums, unpacked files, and refused archives."""
+
 import hashlib
 import io
 import threading

@@ -1,3 +1,5 @@
+"""Tests the synthetic marketplace: events, probabilities, and the gain of a model that reads times."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Tests the converted interactions on disk: conversion, opening, concurrent writers, and corrupt stores."""
+
 import json
 import os
 import pickle

@@ -1,3 +1,5 @@
+"""Tests questions about windows of recorded timelines: balanced classes and refused recordings."""
+
 from collections import Counter
 from pathlib import Path
 

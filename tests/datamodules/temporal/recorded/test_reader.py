@@ -1,3 +1,5 @@
+"""Tests the reading of recorded timelines: CSV, the usage of pods, capacities and gaps."""
+
 import numpy as np
 import pytest
 

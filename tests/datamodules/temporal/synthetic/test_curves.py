@@ -1,3 +1,5 @@
+"""Tests that synthetic curves are physically possible."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Tests that a column is constructed where sampling finds none that matches a question."""
+
 import numpy as np
 import pytest
 

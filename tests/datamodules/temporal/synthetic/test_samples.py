@@ -1,3 +1,5 @@
+"""Tests synthetic timelines: samples are functions of their coordinates, and questions do not reveal answers."""
+
 import hashlib
 import json
 import time

@@ -1,3 +1,5 @@
+"""Tests the facts that are derived from a curve."""
+
 import numpy as np
 import pytest
 from hypothesis import given

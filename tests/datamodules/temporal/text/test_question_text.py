@@ -1,3 +1,5 @@
+"""Tests that questions and answers can be parsed back into their facts."""
+
 from itertools import count, product
 
 import pytest

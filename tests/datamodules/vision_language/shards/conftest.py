@@ -1,3 +1,5 @@
+"""Fixture `write_shard`: writes a tar shard of the given files."""
+
 import json
 
 import pytest

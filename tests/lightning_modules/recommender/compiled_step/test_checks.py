@@ -1,3 +1,5 @@
+"""Tests that settings which a compiled step cannot have are refused before the training."""
+
 from types import SimpleNamespace
 
 import pytest

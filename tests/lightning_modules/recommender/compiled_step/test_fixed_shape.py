@@ -1,3 +1,5 @@
+"""Tests how the parts of a batch are joined into a batch of fixed shape."""
+
 import pytest
 import torch
 

@@ -1,3 +1,5 @@
+"""Tests the groups of items by popularity."""
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Tests the groups of users in the metrics by group."""
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

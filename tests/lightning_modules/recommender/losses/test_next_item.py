@@ -1,3 +1,5 @@
+"""Tests the losses of the next item against their formulas, with gradients and half precision."""
+
 import math
 
 import pytest

@@ -1,3 +1,5 @@
+"""Fixture `tiles`: attention in one tile and in several."""
+
 import pytest
 
 from lightning_modules.recommender.networks import attention_tiles

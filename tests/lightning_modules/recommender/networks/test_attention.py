@@ -1,3 +1,5 @@
+"""Tests time-interval attention against its definition, with dropout and half precision."""
+
 import numpy as np
 import pytest
 import torch

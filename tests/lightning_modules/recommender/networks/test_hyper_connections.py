@@ -1,3 +1,5 @@
+"""Tests hyper-connections against the formulas of the paper."""
+
 import copy
 
 import pytest

@@ -1,3 +1,5 @@
+"""Tests the sequence encoder: causality, padding, times, and gradients of every parameter."""
+
 import pytest
 import torch
 from torch.nn import functional as F

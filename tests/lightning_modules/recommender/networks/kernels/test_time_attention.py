@@ -1,3 +1,5 @@
+"""Tests the Triton kernels of the time-interval attention in the interpreter, and compiles them for a GPU."""
+
 import importlib.util
 import json
 import os
