@@ -92,7 +92,9 @@ def test_a_suite_that_hangs_is_killed_with_what_it_started(tmp_path):
     hangs = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     code, _ = planting._run([sys.executable, "-c", hangs], tmp_path, timeout=1)
     assert code is None
-    assert [one for one in psutil.Process().children(recursive=True) if "sleep(60)" in " ".join(one.cmdline())] == []
+    assert [
+        child for child in psutil.Process().children(recursive=True) if "sleep(60)" in " ".join(child.cmdline())
+    ] == []
 
 
 def test_a_test_that_fails_without_the_bug_proves_nothing(tree, monkeypatch):

@@ -94,10 +94,10 @@ def test_an_exported_recommender_has_its_metrics_and_recommends_as_predict_does(
     (tmp_path / "histories.jsonl").write_text(json.dumps(history) + "\n")
     lockstep("predict", "--data.init_args.predict_histories", "histories.jsonl", name=done.folder.name)
     (line,) = (done.folder / "predictions-histories.jsonl").read_text().splitlines()
-    predicted = [(one["item"], one["score"]) for one in json.loads(line)["recommendations"]]
+    predicted = [(item["item"], item["score"]) for item in json.loads(line)["recommendations"]]
     without, with_lockstep = run_code(tmp_path / "out")
     recommended = with_lockstep["model"].recommend(**history)
-    for found in (without["recommended"], [(one.item, one.score) for one in recommended]):
+    for found in (without["recommended"], [(item.item, item.score) for item in recommended]):
         assert [item for item, _ in found] == [item for item, _ in predicted]
         assert [score for _, score in found] == pytest.approx([score for _, score in predicted], abs=1e-4)
 

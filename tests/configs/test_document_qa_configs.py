@@ -69,9 +69,9 @@ def files(tmp_path_factory):
     write_language_model(language_model, manuals.tokenizer)
     asked = [json.loads(line) for line in (folder / "others/questions.jsonl").read_text().splitlines()]
     asked = [{**one, "id": 7 - number} for number, one in enumerate(asked[::2] + asked[1::2])]
-    for one in asked:
-        del one["answer"]
-    (folder / "asked.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+    for question in asked:
+        del question["answer"]
+    (folder / "asked.jsonl").write_text("".join(json.dumps(question) + "\n" for question in asked))
     return SimpleNamespace(
         language_model=language_model,
         tower=tower,

@@ -81,7 +81,7 @@ def test_ablations_change_what_they_say(parser, path):
         changed = {key for key in both if both[key] != alone.get(key) and key != "config"}
         if changed:
             break
-    assert changed and changed <= {key for key in both if any(key.startswith(one) for one in output)}
+    assert changed and changed <= {key for key in both if any(key.startswith(prefix) for prefix in output)}
     for key, value in output.items():
         assert (tuple(both[key]) if isinstance(value, list) else both[key]) == (
             tuple(value) if isinstance(value, list) else value

@@ -43,12 +43,14 @@ def all_pods() -> list[Pods]:
     (operated,) = documents("pytorchjob.yaml")
     processes = int(operated["spec"]["nprocPerNode"])
     found = [
-        Pods("pytorchjob.yaml", one["replicas"], processes, "pytorch", one["restartPolicy"], one["template"])
-        for one in operated["spec"]["pytorchReplicaSpecs"].values()
+        Pods(
+            "pytorchjob.yaml", replica["replicas"], processes, "pytorch", replica["restartPolicy"], replica["template"]
+        )
+        for replica in operated["spec"]["pytorchReplicaSpecs"].values()
     ]
     _, plain = documents("job.yaml")
     template = plain["spec"]["template"]
-    variables = {one["name"]: one.get("value") for one in template["spec"]["containers"][0]["env"]}
+    variables = {variable["name"]: variable.get("value") for variable in template["spec"]["containers"][0]["env"]}
     processes = int(variables["PET_NPROC_PER_NODE"])
     policy = template["spec"]["restartPolicy"]
     found.append(Pods("job.yaml", plain["spec"]["completions"], processes, "pytorch", policy, template))

@@ -88,8 +88,8 @@ def test_the_indexed_job():
     assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": job["metadata"]["name"]}
     assert pod["subdomain"] == service["metadata"]["name"]
     # A service is made for the pods of trainjob.yaml, too, with the name of its job.
-    assert service["metadata"]["name"] not in {one["metadata"]["name"] for one in documents("trainjob.yaml")}
-    variables = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    assert service["metadata"]["name"] not in {document["metadata"]["name"] for document in documents("trainjob.yaml")}
+    variables = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
     assert int(variables["PET_NNODES"]) == spec["completions"] == spec["parallelism"]
     assert variables["PET_MASTER_ADDR"] == f"{job['metadata']['name']}-0.{pod['subdomain']}"
 
@@ -115,16 +115,16 @@ def test_a_pod(pods: Pods):
     dockerfile = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
     (home,) = re.findall(r" HOME=(\S+)", dockerfile)
     assert mounts["/tmp"]["emptyDir"] == mounts[home]["emptyDir"] == {} and len(mounts) == 5
-    variables = {one["name"]: one for one in container["env"]}
+    variables = {variable["name"]: variable for variable in container["env"]}
     assert variables["HF_HOME"]["value"].startswith(f"{container['workingDir']}/data/"), "lost with the pod"
 
 
 @each_pod
 def test_torchrun_waits_for_the_pods_and_for_the_last_checkpoint(pods: Pods, monkeypatch):
     """torchrun waits as long as the startup probe and the time between SIGTERM and SIGKILL allow."""
-    for one in pods.container["env"]:
-        if "value" in one:
-            monkeypatch.setenv(one["name"], one["value"])
+    for variable in pods.container["env"]:
+        if "value" in variable:
+            monkeypatch.setenv(variable["name"], variable["value"])
     launch, _, _ = run.config_from_args(run.get_args_parser().parse_args(["train.py"]))
     startup, rendezvous = pods.container["startupProbe"], int(launch.rdzv_configs["timeout"])
     assert 900 < rendezvous <= startup["periodSeconds"] * startup["failureThreshold"] - 300, "and five minutes to start"
@@ -182,16 +182,16 @@ def test_all_files_start_the_same():
     first, *others = [
         (
             {key: pods.container[key] for key in same},
-            [one for one in pods.container["env"] if not re.match("PET_(?!RDZV_CONF)", one["name"])],
+            [variable for variable in pods.container["env"] if not re.match("PET_(?!RDZV_CONF)", variable["name"])],
             {key: value for key, value in pods.spec.items() if key not in own},
             pods.template["metadata"],
         )
         for pods in PODS
     ]
     assert all(other == first for other in others)
-    assert {pods.file: sum(one.replicas for one in PODS if one.file == pods.file) for pods in PODS} == dict.fromkeys(
-        ("pytorchjob.yaml", "job.yaml", "trainjob.yaml"), 2
-    )
+    assert {
+        pods.file: sum(other.replicas for other in PODS if other.file == pods.file) for pods in PODS
+    } == dict.fromkeys(("pytorchjob.yaml", "job.yaml", "trainjob.yaml"), 2)
 
 
 def test_the_command_line_takes_it(monkeypatch, capsys):
@@ -206,11 +206,11 @@ def test_the_command_line_takes_it(monkeypatch, capsys):
 def test_the_guides_command_makes_the_secret_that_the_pods_read(tmp_path):
     guide = (REPOSITORY / "docs/cluster.md").read_text(encoding="utf-8")
     (line,) = (line.strip() for line in guide.splitlines() if "kubectl create secret" in line)
-    wanted = [one["valueFrom"]["secretKeyRef"] for one in PODS[0].container["env"] if "valueFrom" in one]
-    assert all(one["optional"] for one in wanted)
-    (tmp_path / "secrets.env").write_text("".join(f"{one['key']}=a secret\n" for one in wanted))
+    wanted = [variable["valueFrom"]["secretKeyRef"] for variable in PODS[0].container["env"] if "valueFrom" in variable]
+    assert all(reference["optional"] for reference in wanted)
+    (tmp_path / "secrets.env").write_text("".join(f"{reference['key']}=a secret\n" for reference in wanted))
     command = [*line.split(), "--dry-run=client", "--output=yaml"]
     made = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60).stdout
     secret = yaml.safe_load(made)
     made = {(secret["metadata"]["name"], key) for key in secret["data"]}
-    assert made == {(one["name"], one["key"]) for one in wanted}
+    assert made == {(reference["name"], reference["key"]) for reference in wanted}

@@ -47,7 +47,7 @@ def test_promtool_has_nothing_to_object_to(tmp_path):
 def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     """promtool relabels the labels that the discovery of pods would give, as Prometheus would."""
     pods = all_pods()
-    assert {one.file for one in pods} == {"job.yaml", "pytorchjob.yaml", "trainjob.yaml"}
+    assert {pod.file for pod in pods} == {"job.yaml", "pytorchjob.yaml", "trainjob.yaml"}
     found = [(f"{one.file}-{number}", "Running", one.template["metadata"]["labels"], one.container["ports"])
              for number, one in enumerate(pods)]  # fmt: skip
     name, _, labels, ports = found[0]
@@ -72,14 +72,14 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     output = promtool("check", "service-discovery", "--timeout=1s", "settings.yml", job["job_name"], folder=tmp_path)[1]
     kept = {target["labels"]["__address__"] for target in json.loads(output) if target["labels"]}
     wanted = {f"{pod}:{port['containerPort']}" for pod, _, _, ports in found for port in ports}
-    assert kept == wanted and len(wanted) == sum(one.processes for one in pods)
+    assert kept == wanted and len(wanted) == sum(pod.processes for pod in pods)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_alert_is_seen_to_fire_and_not_to(name):
     groups = yaml.safe_load((MONITORING / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
-    asked = [one for group in groups for one in group["alert_rule_test"] if one["alertname"] == name]
-    assert {bool(one["exp_alerts"]) for one in asked} == {True, False}
+    asked = [test for group in groups for test in group["alert_rule_test"] if test["alertname"] == name]
+    assert {bool(test["exp_alerts"]) for test in asked} == {True, False}
     (rule,) = [rule for rule in alerts() if rule["alert"] == name]
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert set(rule["annotations"]) == {"summary", "description"}

@@ -42,8 +42,8 @@ def start_pods(tmp_path, forge):  # noqa: F811
             nodes = {"NNODES": "2", "NODE_RANK": str(pod), "NPROC_PER_NODE": "1"}
             nodes |= {key: variables[key] for key in ("MASTER_ADDR", "MASTER_PORT")}
             variables |= {f"PET_{key}": value for key, value in nodes.items()}
-            own = (one for one in PODS.container["env"] if one["name"].startswith(("PET_", "TORCH_")))
-            variables |= {one["name"]: one["value"] for one in own}
+            own = (variable for variable in PODS.container["env"] if variable["name"].startswith(("PET_", "TORCH_")))
+            variables |= {variable["name"]: variable["value"] for variable in own}
             variables |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
             outputs.append(tmp_path / f"pod-{len(running)}.log")
             command = [*FORKED_TORCHRUN, program, "fit", *options, f"--prometheus.port={probed[pod]}"]

@@ -67,8 +67,8 @@ def missing(page: Path) -> list[Reference]:
     """
     text = page.read_text(encoding="utf-8")
     family = page.stem.replace("-", "_") if page.stem.replace("-", "_") in FAMILIES else None
-    named = [one for one in references(text) if page.name != HISTORY or one.kind == "link"]
-    return [one for one in named if not _exists(one, page, family)]
+    named = [reference for reference in references(text) if page.name != HISTORY or reference.kind == "link"]
+    return [reference for reference in named if not _exists(reference, page, family)]
 
 
 def _exists(reference: Reference, page: Path, family: str | None) -> bool:
@@ -91,7 +91,7 @@ def _exists(reference: Reference, page: Path, family: str | None) -> bool:
         return name in _options()
     if kind == "metric":
         amount = re.sub(r"train/(\w+)_per_second", r"\1", name)  # callbacks/performance/throughput.py composes these
-        return any(f'{one}"' in _source() for one in (name, name.replace("train/", "{stage}/"), f'"{amount}'))
+        return any(f'{key}"' in _source() for key in (name, name.replace("train/", "{stage}/"), f'"{amount}'))
     if kind == "make target":
         return bool(re.search(rf"^{name}:", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     if kind == "module":

@@ -103,7 +103,7 @@ def _keys(kind: type) -> set[str]:
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 found.add(parameter.name)
             inner = filter(_is_ours, _classes(hints.get(parameter.name)))
-            found |= {f"{parameter.name}.{key}" for one in inner for key in _keys(one)}
+            found |= {f"{parameter.name}.{key}" for inner_class in inner for key in _keys(inner_class)}
     return found
 
 

@@ -8,7 +8,11 @@ from tests.docs.references import FAMILIES, references
 
 
 def test_every_guide_is_in_the_index():
-    index = {one.name for one in references(read("docs/README.md")) if one.kind == "link" and "/" not in one.name}
+    index = {
+        reference.name
+        for reference in references(read("docs/README.md"))
+        if reference.kind == "link" and "/" not in reference.name
+    }
     there = {path.name for path in (REPOSITORY / "docs").glob("*.md")} - {"README.md"}
     assert there == {name.partition("#")[0] for name in index}
 

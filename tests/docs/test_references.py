@@ -66,7 +66,7 @@ def test_missing_references_are_found(tmp_path):
     folder.mkdir(parents=True)
     (folder / "TESTS").symlink_to(REPOSITORY / "tests")
     (folder / "a.md").write_text(BROKEN)
-    assert Counter(missing(folder / "a.md")) == Counter(Reference(*one) for one in NOT_THERE)
+    assert Counter(missing(folder / "a.md")) == Counter(Reference(*fields) for fields in NOT_THERE)
 
 
 def test_a_page_of_a_family_has_keys_of_this_family_alone(tmp_path):

@@ -27,7 +27,11 @@ def parameters(cls: type, end: type) -> dict[str, object]:
         if "__init__" in vars(base):
             hints = get_type_hints(base.__init__)
             named = inspect.signature(base.__init__).parameters.values()
-            keywords = [one.name for one in named if one.kind is not one.VAR_KEYWORD and one.name != "self"]
+            keywords = [
+                parameter.name
+                for parameter in named
+                if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != "self"
+            ]
             found |= {name: hints[name] for name in keywords}
     return found
 

@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=1200, help="width of the window in pixels")
     parser.add_argument("--dark", action="store_true", help="as a visitor sees it who prefers dark pages")
     options = parser.parse_args()
-    given = dict(one.partition("=")[::2] for one in options.pages or names)
+    given = dict(page.partition("=")[::2] for page in options.pages or names)
     if unknown := given.keys() - set(names):
         parser.error(f"found {', '.join(sorted(unknown))}, expected some of {', '.join(names)}")
     if reason := missing():

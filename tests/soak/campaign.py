@@ -111,7 +111,7 @@ class Campaign:
             first = differing[0]
             result.differing += len(differing)
             result.faults.append(f"step {first}: {found.get(first)}, expected {expected.get(first)}\n{run.output}")
-        files = [one.folder / "checkpoints/last.ckpt" for one in (run, self.whole)]
+        files = [trained.folder / "checkpoints/last.ckpt" for trained in (run, self.whole)]
         if any(file.is_dir() for file in files):  # shards; the losses of the last steps depend on all weights
             return
         weights, undisturbed = (load_lazily(file)["state_dict"] for file in files)

@@ -11,7 +11,7 @@ from datamodules.multimodal.batch import ImageLayout
 
 def test_the_loss_is_the_same_in_every_layout():
     found = [packing.loss_of(TINY, layout, batches=2) for layout in packing.LAYOUTS.values()]
-    assert all(one == pytest.approx(found[0], rel=1e-5) for one in found)
+    assert all(loss == pytest.approx(found[0], rel=1e-5) for loss in found)
     assert found[0][1] > 100
 
 

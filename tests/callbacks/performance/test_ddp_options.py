@@ -49,7 +49,9 @@ def test_the_command_of_the_guide_sets_up(parser):
     (command,) = [line for line in text.replace("\\\n", " ").splitlines() if "--trainer.strategy DDPStrategy" in line]
     options = command.split()
     options = options[options.index("fit") + 1 :]
-    config = parser.parse_args([str(REPOSITORY / one) if one.startswith("configs/") else one for one in options])
+    config = parser.parse_args(
+        [str(REPOSITORY / option) if option.startswith("configs/") else option for option in options]
+    )
     built = with_ddp_settings(config.trainer.strategy, config.ddp, 2)
     arguments = built.init_args
     assert arguments.bucket_cap_mb == 50 and arguments.gradient_as_bucket_view is True

@@ -61,7 +61,7 @@ class Without(PathFinder):
     @classmethod
     def find_distributions(cls, context):  # torchmetrics imports what it finds metadata of
         found = super().find_distributions(context)
-        return (one for one in found if one.metadata["Name"].lower().replace("_", "-") not in hidden)
+        return (package for package in found if package.metadata["Name"].lower().replace("_", "-") not in hidden)
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 sys.modules.update(dict.fromkeys(modules))

@@ -149,7 +149,7 @@ def test_a_visitor_compares_two_runs(tmp_path):
         assert "old: hello" in cards[0] and "new: hello" in cards[0]
         assert "old: new" in cards[2] and "new: not this" in cards[2]
         last = demo._runs[0].demo.given[-1], demo._runs[1].demo.given[-1]
-        assert [[turn.answer for turn in one.turns] for one in last] == [
+        assert [[turn.answer for turn in answer.turns] for answer in last] == [
             ["old: hello", "old: again", "old: new"], ["new: hello", "new: again", ""]
         ]  # fmt: skip
         names = "[...document.querySelectorAll('.card:last-child .run-name')].filter((name) => name.offsetHeight)"

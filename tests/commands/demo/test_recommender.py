@@ -74,7 +74,7 @@ def test_a_history_gets_what_predict_writes(run, monkeypatch):
 
     # Without the event that matters most, the score of the first recommendation is lower by what the page shows.
     lost, titles = blocks["reasons"].rows[0], {choice.label: choice.value for choice in demo.search(field, "")}
-    rest = [one for one in picked if one.value != titles[lost[0]]]
+    rest = [item for item in picked if item.value != titles[lost[0]]]
     assert len(rest) == 2
     without = served.answered(demo, Question(texts={"at": "2024-03-07"}, picked={"history": rest}))
     best, score = recommended(blocks)[0]

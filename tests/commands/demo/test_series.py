@@ -42,7 +42,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     lines = [json.loads(line) for line in (folder / "runs/a/predictions-questions.jsonl").read_text().splitlines()]
     for line, record in zip(lines, asked, strict=True):
         texts = {"question": record["question"], "options": "; ".join(record.get("options", []))}
-        blocks = served.answered(demo, Question(texts, given(folder, *(one["file"] for one in record["series"]))))
+        blocks = served.answered(demo, Question(texts, given(folder, *(series["file"] for series in record["series"]))))
         assert blocks["answer"].text == line["answer"] and "blind" in blocks
         assert "chances" not in blocks or blocks["chances"].bars[0].label == line["answer"]
     assert lines[0]["answer"] in ("load", "flow")

@@ -44,7 +44,7 @@ def test_how_a_test_ends_is_not_how_the_training_did(run, event):
     found = read_events(run.folder)
     (attempt,) = found.attempts
     assert (attempt.to_step, attempt.ended, attempt.end) == (50, BEGAN.timestamp() + 50, None)
-    assert [one["fields"] for one in found.events] == [{}, {"command": "test"}], "the table tells which is which"
+    assert [event["fields"] for event in found.events] == [{}, {"command": "test"}], "the table tells which is which"
     run.log("run_failed", 51, 9100, "it failed", "error", command="fit")
     assert read_events(run.folder).attempts[0].end == "run_failed"
 

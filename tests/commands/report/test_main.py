@@ -116,7 +116,7 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
         {"key": "model.init_args.dropout", "values": ["0.1", "0.5", "0.1"]},
     ]
     run = content["runs"][0]
-    assert [(one["from"], one["to"], one["began"], one["ended"]) for one in run["attempts"]] == [
+    assert [(attempt["from"], attempt["to"], attempt["began"], attempt["ended"]) for attempt in run["attempts"]] == [
         (0, 170, 0, 170), (150, 400, 300, 551),
     ]  # fmt: skip
     assert run["results"]["val_step"] == 200 and run["results"]["test"] == {"test/ndcg@10": 0.61}
@@ -131,7 +131,7 @@ def test_the_record_that_training_writes(trained, tmp_path):
     """The files that other tests write by hand equal those of a real run."""
     content = page_content([trained / "runs/recommender-quickstart-job1"], tmp_path / "page.html")
     (run,) = content["runs"]
-    assert [(one["from"], one["to"], one["end"]) for one in run["attempts"]] == [(0, 26, "run_ended")]
+    assert [(attempt["from"], attempt["to"], attempt["end"]) for attempt in run["attempts"]] == [(0, 26, "run_ended")]
     assert run["counts"]["run_started"] == run["counts"]["run_ended"] == 1 and run["counts"]["checkpoint_saved"] >= 2
     assert [event["step"] for event in run["events"] if event["event"] == "evaluated"] == [13, 26]
     assert run["monitor"] == {"name": "val/ndcg@10", "mode": "max"} and run["results"]["val_step"] in (13, 26)
@@ -146,7 +146,7 @@ def test_links_lead_to_the_reports_beside(runs):
     (run.folder / "report.html").write_text("an older one of its own")
     (run.folder / "http:a #1?50%.html").write_text("")
     for page, folder in ((run.folder / "report.html", "./"), (runs.parent / "pages" / "x.html", "./../runs/a/")):
-        assert [one["href"] for one in page_content([run.folder], page)["runs"][0]["links"]] == [
+        assert [link["href"] for link in page_content([run.folder], page)["runs"][0]["links"]] == [
             f"{folder}http%3Aa%20%231%3F50%25.html", f"{folder}prediction_report.html",
         ]  # fmt: skip
 

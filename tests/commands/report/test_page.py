@@ -49,7 +49,7 @@ def show(opened, tmp_path, monkeypatch):
 
     yield open_page
     assert opened.complaints == []
-    assert [one for one in opened.requests if not one.startswith(("file:", "data:"))] == []
+    assert [request for request in opened.requests if not request.startswith(("file:", "data:"))] == []
 
 
 def settle(page):

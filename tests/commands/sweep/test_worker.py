@@ -76,7 +76,7 @@ def test_a_killed_study_ends_as_an_undisturbed_one(tmp_path):
 def test_workers_share_the_trials(tmp_path):
     done: list[int] = []
     workers = [worker(tmp_path / "a")[0] for _ in range(3)]
-    threads = [threading.Thread(target=one.run, args=(done.append,)) for one in workers]
+    threads = [threading.Thread(target=member.run, args=(done.append,)) for member in workers]
     for thread in threads:
         thread.start()
     for thread in threads:

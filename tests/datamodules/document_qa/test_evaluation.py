@@ -24,6 +24,6 @@ def test_how_pictures_are_shown_decides_what_tests_are_compared(tmp_path: Path, 
 @pytest.mark.parametrize("ablate", ["none", "figure", "question_only"])
 def test_without_documents_no_pages_are_looked_for(ablate: str) -> None:
     made = data("test", ablate=ablate)
-    sample = next(one for one in range(32) if made.question(one).evidence_pages)
+    sample = next(index for index in range(32) if made.question(index).evidence_pages)
     found = made.summary([AnswerRecord(sample, ModelAnswer("", (-1.0,) * len(made.question(sample).options), 0.5))])
     assert found.get("page_recall@1") == found.get("context_recall") == (None if ablate == "question_only" else 0.0)

@@ -38,7 +38,7 @@ def prepared(tmp_path_factory):
     train = write_folder(folder, range(10))
     shutil.copy(folder / "documents/manual-3.pdf", folder / "documents/again.pdf")
     with open(train["questions"], "a") as file:
-        file.write("\n".join(json.dumps(one) for one in questions_about("again.pdf", 3, 40)) + "\n")
+        file.write("\n".join(json.dumps(question) for question in questions_about("again.pdf", 3, 40)) + "\n")
     module(folder, train).prepare()
     return folder, train
 
@@ -131,7 +131,7 @@ def test_questions_about_corrupt_documents_stop_or_are_skipped(tmp_path, message
     settings = IngestionSettings(dpi=36, workers=1, on_broken="skip")
     data = module(tmp_path, train, ingestion=settings, split=SplitSettings(0, 0))
     data.prepare()
-    assert {question.document for question in asked(data, "train")} == {f"manual-{one}.pdf" for one in (0, 1, 3)}
+    assert {question.document for question in asked(data, "train")} == {f"manual-{number}.pdf" for number in (0, 1, 3)}
     assert any(line.endswith("4 of 16 questions are about broken documents and skipped") for line in messages)
     assert any("manual-2.pdf is skipped: " in line for line in messages)
 

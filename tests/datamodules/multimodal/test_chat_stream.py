@@ -68,7 +68,10 @@ def stream(encoder, source=None, **options):
 
 
 def arrays(parts):
-    return [[getattr(one, "tolist", lambda one=one: one)() for one in (*part.rows, part.modality)] for part in parts]
+    return [
+        [getattr(field, "tolist", lambda field=field: field)() for field in (*part.rows, part.modality)]
+        for part in parts
+    ]
 
 
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}, {}])

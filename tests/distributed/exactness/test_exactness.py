@@ -274,6 +274,6 @@ def test_a_limited_evaluation_takes_the_same_samples(lockstep, team, limit, stre
     for run in (alone, several):
         evaluations = [json.loads(line) for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
         assert [evaluation["samples"] for evaluation in evaluations] == [6, 6]
-        seen.append(sorted(sample for one in read(run.folder, "evaluated") for sample in one["samples"]))
+        seen.append(sorted(sample for record in read(run.folder, "evaluated") for sample in record["samples"]))
     assert seen[0] == seen[1] and len(set(seen[0])) == 6
     assert_same_series(several, alone, ["val/loss"])

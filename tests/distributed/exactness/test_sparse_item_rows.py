@@ -79,7 +79,7 @@ def test_a_step_with_a_nan_is_skipped_on_all_processes(team):
     assert "encoder.items.weight" in run.output and run.series("train/skipped_steps")[8] == 1
     state = saved(run)
     assert all(weight.isfinite().all() for weight in state["state_dict"].values())
-    (rows,) = (one for one in state["optimizer_states"][0]["state"].values() if "row_sum" in one)
+    (rows,) = (moments for moments in state["optimizer_states"][0]["state"].values() if "row_sum" in moments)
     assert rows["step"] == 7 and rows["row_sum"].isfinite().all()
 
 

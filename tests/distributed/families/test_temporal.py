@@ -47,7 +47,7 @@ def test_two_processes_answer_in_the_order_of_the_questions(lockstep, team, tmp_
     pair = team("predict", *OPTIONS, "--data.init_args.questions", "questions.jsonl", name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     answered = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
-    assert [one["question"] for one in answered] == [one["question"] for one in asked]
+    assert [question["question"] for question in answered] == [question["question"] for question in asked]
     assert pair.survivors == []
 
 

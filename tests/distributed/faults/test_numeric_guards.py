@@ -89,7 +89,7 @@ def test_a_skipped_sample_has_the_same_effect_on_any_number_of_processes(team):
     losses = alone.series("train/loss")
     for run in (alone, pair, accumulated):
         counts = run.series("train/skipped_steps")
-        assert counts == {step: float(sum(step >= one for one in skipped)) for step in range(6, 27)}
+        assert counts == {step: float(sum(step >= skip for skip in skipped)) for step in range(6, 27)}
         assert all(weight.isfinite().all() for weight in weights(run).values())
         # Not the weights: the gradient of a key's bias is zero but for rounding, which Adam makes a step of full size.
         assert run.series("train/loss") == pytest.approx(losses, abs=1e-5, nan_ok=True)
@@ -148,7 +148,7 @@ def test_rollback_loads_the_last_checkpoint_and_continues_with_the_next_batch(te
     assert "last.ckpt (after step 4) and the next batch (rollback 1 of at most 3)" in run.output
     assert good.end() == [0, 0], good.output
     equal(weights(run), weights(good))
-    moments, before = (saved(one)["optimizer_states"][0]["state"] for one in (run, good))
+    moments, before = (saved(trained)["optimizer_states"][0]["state"] for trained in (run, good))
     for index in before:
         equal(moments[index], before[index])
     assert saved(run)["global_step"] == 7 and run.series("train/rollbacks") == {7: 1.0}

@@ -159,8 +159,8 @@ def pods(forge, tmp_path):
         return teams[-1]
 
     yield start
-    for one in teams:
-        one.close()
+    for member in teams:
+        member.close()
 
 
 @pytest.mark.launcher

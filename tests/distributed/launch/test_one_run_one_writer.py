@@ -36,7 +36,7 @@ def test_all_ranks_report_that_the_folder_is_in_use(team):
         team("fit", *TINY, "--ckpt_path", "last", name="a", processes=1, environment={**rendezvous, "RANK": rank})
         for rank in ("0", "1")
     ]
-    assert [one.end() for one in second] == [[2], [2]], second[0].output + second[1].output
+    assert [writer.end() for writer in second] == [[2], [2]], second[0].output + second[1].output
     assert "error: another training is writing into runs/a" in second[0].output
     assert "error: rank 0 ended: another training is writing into runs/a" in second[1].output
     assert "Traceback" not in second[0].output + second[1].output

@@ -60,7 +60,7 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     assert "injected on process 1" in others[0]["fields"]["traceback"] and others[0]["level"] == "error"
     assert steps_of["run_ended"] == [12] and events(lines)[-1] == "run_ended"
     saved = fields_of(lines, "checkpoint_saved")
-    assert all(one["seconds"] > 0 and one["bytes"] > 1000 for one in saved) and len(saved) >= 5
+    assert all(event["seconds"] > 0 and event["bytes"] > 1000 for event in saved) and len(saved) >= 5
 
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert {(record["run"], record["rank"]) for record in records} == {("a", 0)}
@@ -90,7 +90,7 @@ def test_the_progress_bar_is_on_rank_0_with_the_time_left(forge, tmp_path):
                 return
             screens[rank] += piece
 
-    options = [one for one in FIT if one not in ("--trainer.enable_progress_bar", "false")]
+    options = [option for option in FIT if option not in ("--trainer.enable_progress_bar", "false")]
     readers = []
     for rank in range(2):
         ours, theirs = pty.openpty()

@@ -28,5 +28,5 @@ def test_previews_are_the_same_on_one_and_two_ranks(lockstep, team, tmp_path, fa
     assert pair.end(120) == [0, 0], pair.output
     assert list(alone) == [2] and len(alone[2]) == 8
     assert previews_of(pair) == alone
-    assert len({one["name"] for one in alone[2]}) == 8
-    assert all(one["picture"] for one in alone[2]) == (family != "recommender")
+    assert len({preview["name"] for preview in alone[2]}) == 8
+    assert all(preview["picture"] for preview in alone[2]) == (family != "recommender")

@@ -102,7 +102,9 @@ def test_torchrun_restarts_a_killed_run(team, uninterrupted):
     assert first == 0
     assert kill - 5 <= again <= kill, (again, kill)  # who is not killed may just be saving that step
     assert_same_series(run, uninterrupted, ("train/loss", "val/ndcg@10"), 0)
-    ours, theirs = (torch.load(one.folder / "checkpoints/last.ckpt", weights_only=True) for one in (run, uninterrupted))
+    ours, theirs = (
+        torch.load(trained.folder / "checkpoints/last.ckpt", weights_only=True) for trained in (run, uninterrupted)
+    )
     assert all(torch.equal(ours["state_dict"][name], weight) for name, weight in theirs["state_dict"].items())
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if "train/loss" in record] == list(range(1, 31))

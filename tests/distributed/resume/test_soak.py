@@ -13,7 +13,7 @@ from tests.soak.trainings import trainings
 @pytest.mark.parametrize("name", ["recommender-2p-asynchronous", "vision_language-2p"])
 def test_a_run_killed_three_times_ends_as_an_undisturbed_run(forge, tmp_path, name):
     seed = random.randrange(2**31)
-    (training,) = (one for one in trainings() if one.name == name)
+    (training,) = (candidate for candidate in trainings() if candidate.name == name)
     result = Campaign(forge, training, tmp_path).run("disturbed", 3, random.Random(seed))
     print(f"seed {seed}: {result.kills}")  # shown with a failure
     assert result.kills and not result.faults, "\n".join(result.faults)

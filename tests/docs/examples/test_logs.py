@@ -31,7 +31,7 @@ def test_a_run_is_logged_from_its_start_to_its_end(trained):
     assert {(line["run"], line["rank"]) for line in lines} == {(folder.name, 0)}
     reported = [name for name in events(lines) if name != "checkpoint_saved"]
     assert reported == ["run_started", "evaluated", "evaluated", "run_ended"]
-    assert all(one["stage"] == "val" and one["val/ndcg@10"] > 0 for one in fields_of(lines, "evaluated"))
+    assert all(record["stage"] == "val" and record["val/ndcg@10"] > 0 for record in fields_of(lines, "evaluated"))
     assert [line["step"] for line in lines if "train/loss" in line["fields"]] == list(range(1, 27))
     assert any("global batch" in line["message"] and line["step"] is None for line in lines)
 
@@ -57,7 +57,7 @@ def test_the_guides_jq_lines_answer(trained):
     happened, trouble, seconds, losses, ends = output
     assert "run_started" in happened[0] and "run_ended" in happened[-1]
     assert all("this model is worse than last-item-transition" in line for line in trouble), trouble
-    assert all(float(one) > 0 for one in seconds) and len(seconds) >= 4
+    assert all(float(value) > 0 for value in seconds) and len(seconds) >= 4
     assert [line.split("\t")[0] for line in losses] == [str(step) for step in range(1, 27)]
     assert ends[-1].endswith("run_ended 26")
 

@@ -79,7 +79,7 @@ def test_features_are_learned_and_have_one_answer_through_every_way_to_ask(locks
     write_table(tmp_path)
     run = lockstep("fit", *OPTIONS, *FEATURES, "--trainer.max_epochs", "12", name="a")
     blind = lockstep("fit", *OPTIONS, "--trainer.max_epochs", "12", name="blind")
-    ours, theirs = (max(one.series("val/hr@10").values()) for one in (run, blind))
+    ours, theirs = (max(trained.series("val/hr@10").values()) for trained in (run, blind))
     assert ours > theirs + 0.15, (ours, theirs)
 
     whole = predictions(lockstep("predict", name="a"))

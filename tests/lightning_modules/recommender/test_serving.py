@@ -40,8 +40,8 @@ def history(user):
 def histories(tmp_path):
     every = [history(user) for user in range(USERS)]
     rows = ["user,item,timestamp"]
-    rows += [f"{one['user']},{item},{time}" for one in every
-             for item, time in zip(one["items"], one["times"], strict=True)]  # fmt: skip
+    rows += [f"{history['user']},{item},{time}" for history in every
+             for item, time in zip(history["items"], history["times"], strict=True)]  # fmt: skip
     (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
     return every
 

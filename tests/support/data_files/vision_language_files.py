@@ -75,12 +75,12 @@ def write_minimind_parquet(path: Path, samples: Sequence[Sample], row_group_size
     import pyarrow
 
     images = [list(sample.images) or [png((0, 0, 0), kind="JPEG")] for sample in samples]
-    single = all(len(one) == 1 for one in images)
+    single = all(len(pictures) == 1 for pictures in images)
     kind = pyarrow.binary() if single else pyarrow.list_(pyarrow.binary())
     table = pyarrow.table(
         {
             "conversations": [json.dumps(_messages(sample), ensure_ascii=False) for sample in samples],
-            "image_bytes": pyarrow.array([one[0] for one in images] if single else images, kind),
+            "image_bytes": pyarrow.array([pictures[0] for pictures in images] if single else images, kind),
         }
     )
     return _write(path, table, row_group_size)
@@ -93,7 +93,7 @@ def write_finevision_parquet(path: Path, samples: Sequence[Sample], row_group_si
     structs = pyarrow.list_(pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())]))
     table = pyarrow.table(
         {
-            "images": pyarrow.array([[{"bytes": one, "path": None} for one in s.images] for s in samples], structs),
+            "images": pyarrow.array([[{"bytes": data, "path": None} for data in s.images] for s in samples], structs),
             "texts": [_pairs(sample) for sample in samples],
             "source": ["tests"] * len(samples),
             "relevance_ratings": [[5] * len(_pairs(sample)) for sample in samples],

@@ -273,7 +273,7 @@ class Without(Callback):
         self.callback = callback
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        trainer.callbacks = [one for one in trainer.callbacks if type(one).__name__ != self.callback]
+        trainer.callbacks = [callback for callback in trainer.callbacks if type(callback).__name__ != self.callback]
 
 
 def change_next_loss(pl_module: LightningModule, change: Callable[[Tensor], Tensor]) -> None:

@@ -90,11 +90,13 @@ class Prometheus:
     def value(self, query: str) -> dict[str, float]:
         """{labels as JSON: value} of a query's result now."""
         found = self.ask("query", query=query)["result"]
-        return {json.dumps(one["metric"], sort_keys=True): float(one["value"][1]) for one in found}
+        return {json.dumps(sample["metric"], sort_keys=True): float(sample["value"][1]) for sample in found}
 
     def firing(self) -> dict[str, dict[str, Any]]:
         """{name: one of the alerts of that name} that fires."""
-        return {one["labels"]["alertname"]: one for one in self.ask("alerts")["alerts"] if one["state"] == "firing"}
+        return {
+            alert["labels"]["alertname"]: alert for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing"
+        }
 
     def wait_until(self, happens: Callable[[], Any], what: str, timeout: float = 60) -> Any:
         """Wait until `happens` returns a true value, and return it."""

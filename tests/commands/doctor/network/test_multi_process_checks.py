@@ -110,10 +110,10 @@ def test_packages():
 @pytest.mark.parametrize("players", [2, 3, 4, 7])
 def test_every_pair_occurs_once_and_no_rank_twice_in_a_round(players):
     rounds = round_robin_pairs(range(players))
-    pairs = [pair for one in rounds for pair in one]
+    pairs = [pair for pairs_of_round in rounds for pair in pairs_of_round]
     assert sorted(pairs) == [(a, b) for a in range(players) for b in range(a + 1, players)]
-    for one in rounds:
-        assert len({player for pair in one for player in pair}) == 2 * len(one)
+    for pairs_of_round in rounds:
+        assert len({player for pair in pairs_of_round for player in pair}) == 2 * len(pairs_of_round)
 
 
 def test_the_address_that_gloo_would_take():

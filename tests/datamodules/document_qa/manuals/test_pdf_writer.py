@@ -42,7 +42,9 @@ def test_ingesting_the_pdf_gives_the_same_chunks(manuals, tmp_path):
         pages = found[manual.name].pages
         assert len(pages) == len(manual.pages)
         for read, made in zip(pages, manual.pages, strict=True):
-            found_here, made_here = ([(chunk.kind, chunk.text) for chunk in one.chunks] for one in (read, made))
+            found_here, made_here = (
+                [(chunk.kind, chunk.text) for chunk in document.chunks] for document in (read, made)
+            )
             assert found_here == made_here
             for one, other in zip(read.chunks, made.chunks, strict=True):
                 if one.kind != "text":  # the letters of a text do not fill its box
@@ -70,7 +72,7 @@ def test_no_position_leaks_through_the_text_layer(manuals):
                 continue
             page = document[number - 1]
             assert page.get_textpage().get_text_range().strip() == f"Drawing of the {chapter.title}"
-            kinds = sorted(one.type for one in page.get_objects())
+            kinds = sorted(item.type for item in page.get_objects())
             assert kinds == sorted([pypdfium2.raw.FPDF_PAGEOBJ_TEXT, pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
             assert pypdfium2.raw.FPDFPage_GetAnnotCount(page) == 0
         assert document.get_metadata_dict()["Title"] == manual.name

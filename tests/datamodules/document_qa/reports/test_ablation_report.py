@@ -93,8 +93,8 @@ def test_nothing_is_reported_for_unanswerable_questions_and_questions_not_asked(
 
 
 def test_results_come_back_as_they_were_written(tmp_path):
-    for one in (result("table", table=0.25), WHOLE):
-        write_result(tmp_path, one)
+    for ablated in (result("table", table=0.25), WHOLE):
+        write_result(tmp_path, ablated)
     (tmp_path / "figure_report.json").write_text("{}")  # another report's
     assert read_results(tmp_path) == [WHOLE, result("table", table=0.25)], "in the order of the ablations"
     (tmp_path / "figure.json").write_text('{"ablate": "figure"}')
@@ -134,8 +134,8 @@ def test_old_results_are_named_and_not_mixed_in():
 
 @browser.with_browser
 def test_the_page_shows_them(tmp_path):
-    for one in (WHOLE, result("figure", text=0.6, table=0.95, figure=0.25), result("text", OTHER, text=0.2)):
-        write_result(tmp_path / "ablation", one)
+    for ablated in (WHOLE, result("figure", text=0.6, table=0.95, figure=0.25), result("text", OTHER, text=0.2)):
+        write_result(tmp_path / "ablation", ablated)
     write_ablation_report(tmp_path, tmp_path / "ablation", "figure", {"run": "<b>mine</b>"})
     assert json.loads((tmp_path / "ablation.json").read_text())["rows"][1]["title"] == "without figures"
     (tmp_path / "browser").mkdir()

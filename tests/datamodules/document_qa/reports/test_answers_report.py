@@ -104,7 +104,9 @@ def test_each_sample_shows_its_own_other_figures(tmp_path):
     assert TinyDocument(2).colour != TinyDocument(6).colour
     write_test_reports(tmp_path, asked, records(asked), "shuffled_figure", None, {})
     found = json.loads((tmp_path / "ablation/shuffled_figure_report.json").read_text())
-    first, second = ({one["page"]: one["key"] for one in found["records"][sample]["pictures"]}[3] for sample in (2, 6))
+    first, second = (
+        {picture["page"]: picture["key"] for picture in found["records"][sample]["pictures"]}[3] for sample in (2, 6)
+    )
     assert found["pictures"]["uris"][first] != found["pictures"]["uris"][second]
     write_test_reports(tmp_path, asked, records(asked), "none", None, {})
     whole = json.loads((tmp_path / "test_report.json").read_text())["pictures"]["uris"]

@@ -18,8 +18,8 @@ from datamodules.vision_language.shards.webdataset_samples import iter_samples
 def opened(monkeypatch):
     """Names of the shards that are opened."""
     names, open_shard = [], module.open_shard
-    for one in (module, shard_module):
-        monkeypatch.setattr(one, "open_shard", lambda name: (names.append(name), open_shard(name))[1])
+    for reader in (module, shard_module):
+        monkeypatch.setattr(reader, "open_shard", lambda name: (names.append(name), open_shard(name))[1])
     return names
 
 

@@ -43,7 +43,7 @@ def table(data: bytes, columns: list[str] | None, step: float | None) -> list[tu
         named = [[channel for channel in channels if column in (channel[1], header[channel[0]])] for column in columns]
         if not all(named):
             raise InvalidInput("a column is missing")
-        channels = [one[0] for one in named]
+        channels = [matches[0] for matches in named]
     if not channels:
         raise InvalidInput("there is no channel")
     stamps = None

@@ -138,7 +138,7 @@ def differences(some, others):
 
     def numbers(record):
         output = [record.whole, record.question_only]
-        yield from (one for each in output for one in (*each.options, each.confidence, each.loss))
+        yield from (value for each in output for value in (*each.options, each.confidence, each.loss))
         yield from (entry.cost for entry in record.evidence)
 
     assert [(r.sample, r.whole.text, r.whole.terms) for r in some] == [
