@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import shutil
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from datamodules.download import DownloadError, download, fetch_text
+from tests.support.http_server import running
 
 BODY = bytes(range(256)) * 4000
 GOOD = "sha256:" + hashlib.sha256(BODY).hexdigest()
@@ -60,13 +60,10 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server(("127.0.0.1", 0), Handler) as server:
-        server.cut_at, server.statuses, server.requests = [], [], []
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
+    server = Server(("127.0.0.1", 0), Handler)
+    server.cut_at, server.statuses, server.requests = [], [], []
+    with running(server):
         yield server
-        server.shutdown()
-        thread.join(10)
 
 
 def fetch(server: Server, target: Path, checksum: str = GOOD, **options: object) -> Path:

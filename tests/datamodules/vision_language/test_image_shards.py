@@ -2,9 +2,6 @@
 
 import json
 import pickle
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
 
 import numpy as np
@@ -20,6 +17,7 @@ from engine.data.samplers import MicroBatchRequest, TrainSampler
 from engine.data.stream import StreamBatches
 from tests.support.data_files.vision_language_files import Sample, coloured, write_llava, write_tar
 from tests.support.families.coloured_squares import TOWER, write_config
+from tests.support.http_server import serve_folder
 
 LAYOUT = ImageLayout(8, 4)
 SIZES = (7, 0, 13, 2, 9)  # samples of each shard; 31 in all
@@ -39,18 +37,9 @@ def shards(tmp_path, monkeypatch):
 
 @pytest.fixture
 def served(shards):
-    """The address of a server of these files, which knows nothing of ranges."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *arguments):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(shards))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    """The address of a server of these files, which supports no ranges."""
+    with serve_folder(shards) as address:
+        yield address
 
 
 def module(folder, path="train-{000..004}.tar", stage="fit", **settings):

@@ -2,10 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -15,11 +12,7 @@ from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.sources import cifar
 from datamodules.image_classifier.sources.cifar import download_cifar, read_cifar
 from tests.support.data_files.image_files import cifar_archive, packed
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
+from tests.support.http_server import serve_folder
 
 
 @pytest.fixture
@@ -29,13 +22,8 @@ def served(tmp_path, monkeypatch) -> Iterator[str]:
     folder.mkdir()
     for dataset in ("cifar10", "cifar100"):
         offer(folder, monkeypatch, dataset, *cifar_archive(dataset))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve_folder(folder) as address:
+        yield address
 
 
 def offer(folder: Path, monkeypatch, dataset: str, content: bytes, md5: str) -> None:

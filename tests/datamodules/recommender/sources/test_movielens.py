@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import threading
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +14,7 @@ from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.sources import movielens
 from datamodules.recommender.sources.movielens import download
 from datamodules.recommender.store.prepare import prepare_store
+from tests.support.http_server import running
 
 SMALL = {
     "ml-latest-small/ratings.csv": "userId,movieId,rating,timestamp\n1,10,5.0,9\n1,20,4.0,8\n",
@@ -69,14 +69,11 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror() -> Iterator[Mirror]:
-    with Mirror(("127.0.0.1", 0), Handler) as server:
-        server.asked = []
-        server.offer(pack(SMALL))
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
+    server = Mirror(("127.0.0.1", 0), Handler)
+    server.asked = []
+    server.offer(pack(SMALL))
+    with running(server):
         yield server
-        server.shutdown()
-        thread.join(10)
 
 
 def get(mirror: Mirror, root: Path, name: str = "ml-latest-small") -> Path:
