@@ -9,7 +9,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -62,10 +62,20 @@ class Run:
     def __init__(self, folder: Path, output: str = "") -> None:
         self.folder, self.output = folder, output
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The records of metrics.jsonl."""
+        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+
+    @property
+    def test_metrics(self) -> list[dict[str, float]]:
+        """{metric: value} of each `test` of the run."""
+        tests = ({name: record[name] for name in record if name.startswith("test/")} for record in self.records)
+        return [metrics for metrics in tests if metrics]
+
     def series(self, metric: str) -> dict[int, float]:
         """{optimizer step: value} of a metric; NaN where it was not finite, which the file has as null."""
-        records = map(json.loads, (self.folder / "metrics.jsonl").read_text().splitlines())
-        found = {record["step"]: record[metric] for record in records if metric in record}
+        found = {record["step"]: record[metric] for record in self.records if metric in record}
         return {step: math.nan if value is None else value for step, value in found.items()}
 
     @property

@@ -95,10 +95,9 @@ def test_a_run_is_the_same_to_the_bit_without_them(lockstep, options):
     runs = [lockstep("fit", *short, "--sample_previews.number", number, name=number) for number in ("8", "0")]
     assert previews_of(runs[0]) and not (runs[1].folder / "examples").exists()
     assert "val/examples/text_summary" not in board(runs[1]).Tags()["tensors"]
-    own = [[json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()] for run in runs]
     metrics = [
         {(line["step"], key): value for line in lines for key, value in line.items() if key.startswith("val/")}
-        for lines in own
+        for lines in (run.records for run in runs)
     ]
     assert metrics[0] == metrics[1] and metrics[0]
     assert runs[0].series("train/loss") == runs[1].series("train/loss")

@@ -151,8 +151,7 @@ def test_test_reports_what_it_measures(lockstep, tmp_path, monkeypatch):
     assert [len(record["pictures"]) for record in report["records"][:3]] == [1, 0, 2]
     assert report["about"]["answers"].startswith("the first 50 of 64")
     (metric,) = report["metrics"]
-    lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    measured = {key: value for line in lines for key, value in line.items()}
+    measured = {key: value for line in run.records for key, value in line.items()}
     assert metric["model"] == pytest.approx(measured["test/exact"], abs=1e-6)
     assert metric["blind"] == pytest.approx(measured["test/baseline/blind/exact"], abs=1e-6)
     kept = read_answers(run.folder)

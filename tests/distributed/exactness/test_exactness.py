@@ -51,8 +51,7 @@ def test_evaluation_of_a_family_is_the_same_on_two_processes(lockstep, team):
     ranks.unlink()
     both = team("test", *options, name="model", processes=2)
     assert both.end() == [0, 0], both.output
-    lines = map(json.loads, (both.folder / "metrics.jsonl").read_text().splitlines())
-    alone, pair = (record for record in lines if "test/ndcg@10" in record)
+    alone, pair = (record for record in both.records if "test/ndcg@10" in record)
     # 200 users in batches of 48: the first process has three batches, the second has two and a filler.
     for metric in ("test/ndcg@10", "test/mrr@20", "test/sampled_100/hr@10", "test/baseline/popularity/mrr@10"):
         assert abs(alone[metric] - pair[metric]) <= 1e-9, metric

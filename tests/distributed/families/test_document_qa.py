@@ -3,7 +3,6 @@
 Tests and predictions: test_document_reports.py.
 """
 
-import json
 import signal
 
 import pytest
@@ -44,9 +43,11 @@ def options(tmp_path):
 
 def metrics_of(run, stage):
     """{(step, name): value} of all that an evaluation found."""
-    records = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
     return {
-        (record["step"], name): value for record in records for name, value in record.items() if name.startswith(stage)
+        (record["step"], name): value
+        for record in run.records
+        for name, value in record.items()
+        if name.startswith(stage)
     }
 
 

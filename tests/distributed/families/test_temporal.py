@@ -29,8 +29,7 @@ def test_an_evaluation_in_which_a_process_has_no_sample(lockstep, team):
     lockstep("test", *few, name="model")
     pair = team("test", *few, name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    lines = map(json.loads, (pair.folder / "metrics.jsonl").read_text().splitlines())
-    alone, both = (record for record in lines if "test/loss" in record)
+    alone, both = (record for record in pair.records if "test/loss" in record)
     assert {name for name in alone if name.startswith("test/")} == {name for name in both if name.startswith("test/")}
     for name in ("test/loss", "test/baseline/blind/loss", "test/exact", "test/baseline/rules/exact"):
         assert abs(alone[name] - both[name]) < 1e-6, name
@@ -59,8 +58,7 @@ def test_one_and_two_processes_answer_the_users_series_the_same(lockstep, team, 
     lockstep("test", *options, name="model")
     pair = team("test", *options, name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    lines = map(json.loads, (pair.folder / "metrics.jsonl").read_text().splitlines())
-    alone, both = ({k: v for k, v in line.items() if k.startswith("test/")} for line in lines if "test/loss" in line)
+    alone, both = pair.test_metrics
     assert alone.keys() == both.keys() and "test/baseline/chance/accuracy" in alone
     for name, value in alone.items():
         assert abs(value - both[name]) < 1e-4 * max(1, abs(value)), name

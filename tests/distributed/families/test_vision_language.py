@@ -76,12 +76,7 @@ def test_evaluation_is_the_same_on_two_processes(lockstep, team, options):
     lockstep("test", *options, name="model")
     pair = team("test", *options, name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    lines = map(json.loads, (pair.folder / "metrics.jsonl").read_text().splitlines())
-    alone, both = (
-        {key: value for key, value in record.items() if key.startswith("test/")}
-        for record in lines
-        if "test/loss" in record
-    )
+    alone, both = pair.test_metrics
     assert alone.keys() == both.keys() >= {"test/loss", "test/exact", "test/baseline/blind/loss"}
     assert all(abs(alone[name] - both[name]) < 1e-6 for name in alone), (alone, both)
     assert pair.survivors == []

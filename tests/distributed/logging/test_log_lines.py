@@ -1,6 +1,5 @@
 """log.jsonl, metrics and the progress bar of a run on two ranks, through faults and restarts."""
 
-import json
 import os
 import signal
 import threading
@@ -62,7 +61,7 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     saved = fields_of(lines, "checkpoint_saved")
     assert all(event["seconds"] > 0 and event["bytes"] > 1000 for event in saved) and len(saved) >= 5
 
-    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    records = run.records
     assert {(record["run"], record["rank"]) for record in records} == {("a", 0)}
     steps = {line["step"]: line["fields"] for line in lines if "train/loss" in line["fields"]}
     for record in records[-3:]:

@@ -31,15 +31,6 @@ def weights(run):
     return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
-def test_metrics_of(run):
-    records = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
-    return [
-        {name: value for name, value in record.items() if name.startswith("test/")}
-        for record in records
-        if "test/mrr" in record
-    ]
-
-
 @pytest.mark.slow
 def test_finds_pages_where_words_do_not(lockstep, tmp_path):
     run = lockstep("fit", *write_config(tmp_path), *ENOUGH, name="a")
@@ -74,7 +65,7 @@ def test_metrics_do_not_depend_on_the_batches(lockstep, tmp_path):
     lockstep("fit", *options, name="a")
     for size in (16, 7, 1000):
         run = lockstep("test", *options, "--data.init_args.evaluation_batch_size", str(size), name="a")
-    first, *others = test_metrics_of(run)
+    first, *others = run.test_metrics
     assert len(others) == 2 and {"test/mrr", "test/figure/mrr", "test/baseline/hybrid/mrr"} <= first.keys()
     assert all(other == pytest.approx(first) for other in others)
 
@@ -162,7 +153,7 @@ def gradients(run):
 
 
 def last_test(lockstep, options):
-    return test_metrics_of(lockstep("test", *options, name="a"))[-1]
+    return lockstep("test", *options, name="a").test_metrics[-1]
 
 
 def questions(part: int) -> list[Question]:

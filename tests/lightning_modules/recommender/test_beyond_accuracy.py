@@ -1,6 +1,5 @@
 """Tests coverage, novelty and popularity of recommendations against loops over users."""
 
-import json
 import math
 
 import pytest
@@ -69,7 +68,7 @@ def test_an_evaluation_logs_them_on_demand(done, lockstep):
     name = done.folder.name
     lockstep("test", name=name)
     lockstep("test", "--model.init_args.beyond_accuracy", "true", "--model.init_args.top_k", "3", name=name)
-    without, found = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()][-2:]
+    without, found = done.records[-2:]
     assert not [metric for metric in without if "coverage" in metric or "novelty" in metric]
     assert 0 < found["test/coverage@3"] <= 1 and found["test/popularity@3"] > 0
     # Of 60 items, an average item has the self-information log2(60); recommended items are more popular.

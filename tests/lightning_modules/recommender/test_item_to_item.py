@@ -1,6 +1,5 @@
 """Tests ItemKNN and EASE against plain loops, and as baselines of a run."""
 
-import json
 import math
 from types import SimpleNamespace
 
@@ -101,8 +100,7 @@ def test_impossible_settings_are_refused(setting, value):
 
 
 def of_baselines(run, stage):
-    records = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
-    return [(name, value) for record in records for name, value in record.items() if f"{stage}/baseline/" in name]
+    return [(name, value) for record in run.records for name, value in record.items() if f"{stage}/baseline/" in name]
 
 
 def test_they_are_baselines_of_a_run_once(lockstep, messages):

@@ -1,7 +1,5 @@
 """Tests the ranks that an evaluation collects for each user, and when it writes them."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -22,8 +20,7 @@ def test_distinct_items_are_those_of_a_set(seen, target):
 
 def metrics_of(run, stage):
     """The latest line of metrics.jsonl with metrics of the stage."""
-    lines = map(json.loads, (run.folder / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if f"{stage}/ndcg@10" in line][-1]
+    return [record for record in run.records if f"{stage}/ndcg@10" in record][-1]
 
 
 def test_test_keeps_the_rank_of_each_user_and_fit_does_not(done, lockstep, messages):
