@@ -55,7 +55,7 @@ def test_ctrl_c_ends_it_in_a_word(given, interruption, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [[], ["growth"]])
-def test_a_missing_or_late_name_is_asked_for_and_nothing_measured(name, tmp_path, monkeypatch, capsys):
+def test_a_missing_or_late_name_is_an_error_before_any_measurement(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(door, "_main_of", lambda name: pytest.fail(f"{name} was started"))
     with pytest.raises(SystemExit) as ended:
         door.main(["--json", str(tmp_path), *name])

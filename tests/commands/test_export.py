@@ -112,7 +112,7 @@ def umask():
     return mask
 
 
-def test_families_without_an_export_say_so(done, lockstep, tmp_path, monkeypatch):
+def test_families_without_an_export_are_refused(done, lockstep, tmp_path, monkeypatch):
     monkeypatch.setattr(SequentialRecommender, "export", LockstepModule.export)
     with pytest.raises(ValueError, match="export: SequentialRecommender cannot be exported"):
         lockstep("export", "--output", str(tmp_path / "out"), name=done.folder.name)

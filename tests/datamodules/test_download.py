@@ -83,13 +83,13 @@ def test_a_download_is_whole_and_done_once(server: Server, tmp_path: Path) -> No
     assert len(server.requests) == 1, "a file that is there is not fetched again"
 
 
-def test_a_broken_connection_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
+def test_an_interrupted_download_is_continued(server: Server, tmp_path: Path) -> None:
     server.cut_at = [100_000, 200_000]
     assert fetch(server, tmp_path / "f").read_bytes() == BODY
     assert server.requests == ["", "bytes=100000-", "bytes=300000-"]
 
 
-def test_a_later_call_goes_on_where_the_last_one_stopped(server: Server, tmp_path: Path) -> None:
+def test_a_later_call_continues_the_download(server: Server, tmp_path: Path) -> None:
     server.cut_at = [100_000]
     with pytest.raises(DownloadError, match=r"1 attempts failed.*100000 of 1024000 bytes.*start again to resume"):
         fetch(server, tmp_path / "f", attempts=1)
@@ -169,7 +169,9 @@ def test_a_second_process_waits(server: Server, tmp_path: Path) -> None:
     assert fetch(server, tmp_path / "f").read_bytes() == BODY
 
 
-def test_a_full_disk_is_seen_before_it_is_full(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_larger_than_the_free_space_is_refused(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 1000))
     with pytest.raises(DownloadError, match=r"needs 1024000 more bytes, but .* has 1000 free"):
         fetch(server, tmp_path / "f")

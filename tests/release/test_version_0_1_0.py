@@ -36,7 +36,7 @@ def test_a_checkpoint_evaluates_alike(lockstep, old_run):
     assert {name: after[name] for name in metrics} == pytest.approx({name: before[name] for name in metrics}, abs=1e-6)
 
 
-def test_a_run_goes_on_as_if_it_had_not_been_interrupted(lockstep, old_run):
+def test_an_interrupted_run_resumes_exactly(lockstep, old_run):
     """Only dropout differs: that version drew its masks by rank, and this one by sample."""
     further = ["--config", str(old_run / "config.yaml"), "--ckpt_path", "last", "--trainer.max_steps", "12"]
     further += ["--trainer.check_val_every_n_epoch", "null"]  # which that version did not write into config.yaml

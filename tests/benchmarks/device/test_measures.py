@@ -31,7 +31,7 @@ def test_the_backward_pass_counts():
     assert bytes_of(lambda: x.exp().sum().backward()) > 2 * forward
 
 
-def test_a_copy_moves_as_many_bytes_as_it_is_asked_for():
+def test_a_copy_moves_the_requested_number_of_bytes():
     copy = Copy("cpu", moved=2 * 25, buffer=10)
     assert bytes_of(copy) == 2 * 25
     copy.target.zero_()

@@ -39,7 +39,7 @@ def test_an_answer_that_is_not_of_the_protocol_is_shown(tmp_path):
         pass
 
 
-def test_a_driver_ends_when_nobody_asks_any_more(tmp_path):
+def test_a_driver_ends_when_its_input_is_closed(tmp_path):
     works = command(tmp_path, "works", WORKS)
     output = "".join(json.dumps(message) + "\n" for message in ({"batch_size": 1}, {"units": 2}))
     ended = subprocess.run(

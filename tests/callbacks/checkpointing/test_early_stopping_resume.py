@@ -17,7 +17,7 @@ STOP = [
 ]  # fmt: skip
 
 
-def test_a_run_that_stopped_early_goes_on_with_more_patience(lockstep):
+def test_a_run_that_stopped_early_resumes_with_more_patience(lockstep):
     """No epoch is better by 1, so a run stops when its patience ends."""
     options = [*TINY, "--trainer.max_epochs", "9"]
     stopped = lockstep("fit", *options, *STOP, "1", name="a")

@@ -44,7 +44,7 @@ def test_a_training_without_validations_has_none_at_its_end(lockstep):
     ]
 
 
-def test_a_training_that_goes_on_trains_as_if_it_had_not_stopped(lockstep):
+def test_a_resumed_training_equals_an_uninterrupted_one(lockstep):
     through = lockstep("fit", *options(max_steps=12), name="through")
     lockstep("fit", *options(max_steps=8), name="a")
     resumed = lockstep("fit", *options(max_steps=12), "--ckpt_path", "last", name="a")

@@ -17,7 +17,7 @@ def test_a_negative_interval_is_refused():
         ReplicaConsistencyCheck(every_n_steps=-1)
 
 
-def test_one_process_compares_with_nobody(lockstep, monkeypatch):
+def test_one_process_makes_no_comparison(lockstep, monkeypatch):
     def unexpected(*arguments):
         raise AssertionError("compared")
 

@@ -14,7 +14,7 @@ def test_a_dead_branch_is_named_on_one_process_too(fit):
         fit(*THREE_STEPS, *fault("SideBranch"))
 
 
-def test_a_warning_lets_the_training_go_on(fit, messages):
+def test_after_a_warning_the_training_continues(fit, messages):
     run = fit(*THREE_STEPS, *fault("SideBranch"), "--unused_parameters.policy", "warn")
     assert sorted(run.series("train/loss")) == [1, 2, 3]
     assert len([line for line in messages if "branch.weight" in line]) == 1

@@ -30,7 +30,7 @@ def test_signals_set_a_flag_and_nothing_else():
 
 
 @pytest.mark.parametrize("pipe", ["broken", "full"])
-def test_signals_arrive_when_nobody_reads_the_output(pipe, monkeypatch):
+def test_signals_arrive_when_the_output_is_not_read(pipe, monkeypatch):
     """In `... 2>&1 | tee log` Ctrl-C ends tee as well."""
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
@@ -58,7 +58,7 @@ def test_signals_arrive_when_nobody_reads_the_output(pipe, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_forked_process_tells_its_parent_nothing():
+def test_a_forked_process_sends_nothing_to_its_parent():
     with stop_signals.handlers_installed():
         ready, reported = os.pipe()
         child = os.fork()
@@ -75,7 +75,7 @@ def test_a_forked_process_tells_its_parent_nothing():
         assert stop_signals.received == 0
 
 
-def test_one_process_stops_and_goes_on(lockstep, messages):
+def test_one_process_stops_and_resumes(lockstep, messages):
     options = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30"]
     through = lockstep("fit", *options, name="through")
     with pytest.raises(SystemExit) as end:

@@ -25,14 +25,14 @@ def test_a_running_job(scontrol, messages):  # noqa: F811
         ({"requeue": 0}, "it was submitted with --no-requeue"),
     ],
 )
-def test_a_job_that_is_not_to_come_back_or_comes_back_by_itself(scontrol, messages, facts, why):  # noqa: F811
+def test_a_job_that_is_not_requeued_or_is_requeued_by_slurm(scontrol, messages, facts, why):  # noqa: F811
     asked = scontrol(**facts)
     requeue_job(JOB)
     assert asked() == ["show job 7"]
     assert messages == [f"SLURM job 7 is not requeued: {why}"]
 
 
-def test_a_job_that_gets_nowhere_does_not_come_back_for_ever(scontrol, messages):  # noqa: F811
+def test_a_job_without_progress_is_not_requeued_for_ever(scontrol, messages):  # noqa: F811
     asked = scontrol()
     requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"})
     requeue_job({**JOB, "SLURM_RESTART_COUNT": "0"}, has_progress=False)

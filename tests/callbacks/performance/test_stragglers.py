@@ -24,7 +24,7 @@ def test_settings_are_checked():
 
 
 @pytest.mark.parametrize(("ranks", "stays"), [(1, False), (2, True)])
-def test_one_rank_has_nobody_to_compare_with(ranks, stays):
+def test_one_rank_makes_no_comparison(ranks, stays):
     """Lightning calls the hooks of the callbacks that stay in every step."""
     callback, other, loader = Stragglers(), Callback(), SimpleNamespace(waited=0.0)
     trainer = SimpleNamespace(world_size=ranks, callbacks=[callback, other], global_step=0, train_dataloader=loader)

@@ -78,7 +78,7 @@ def test_lines_are_answered(tmp_path, monkeypatch):
         ("x" * 5000, "expected at most 4,000"),
     ],
 )
-def test_a_wrong_line_is_a_message_and_the_chat_goes_on(tmp_path, monkeypatch, line, message):
+def test_after_a_wrong_line_the_chat_continues(tmp_path, monkeypatch, line, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
     (tmp_path / "large.png").write_bytes(b"x" * 11)
@@ -94,7 +94,7 @@ def test_commands_are_distinguished_from_questions(tmp_path):
     assert all(f"/{name}" in printed_by(tmp_path, "/help") for name in ("picture", "blind", "history", "save", "new"))
 
 
-def test_a_path_by_itself_gives_the_file(tmp_path, monkeypatch):
+def test_a_path_alone_names_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a.png", "with space.png", "a.txt"):
         (tmp_path / name).write_bytes(b"x")

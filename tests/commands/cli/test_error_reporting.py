@@ -14,7 +14,7 @@ def test_wrong_input_is_logged_without_traceback(messages):
     assert messages[0] == "error: batch_size 3 does not split"
 
 
-def test_a_failure_gets_its_traceback(caplog):
+def test_a_failure_has_a_traceback(caplog):
     assert report_error(RuntimeError("out of memory")) == 1
 
 

@@ -26,7 +26,7 @@ def test_no_command_is_a_wrong_command_line(capsys):
 
 
 @pytest.mark.parametrize("arguments", [["fit", "--help"], ["fit"], ["--config", "x.yaml"], ["fot"]])
-def test_a_command_speaks_for_itself(arguments):
+def test_each_command_has_its_own_help(arguments):
     assert not is_overview(arguments)
 
 

@@ -48,7 +48,7 @@ def predicted(folder, *options):
     return records
 
 
-def test_a_user_of_the_data_gets_what_predict_writes(run, monkeypatch):
+def test_a_user_of_the_data_has_the_recommendations_of_predict(run, monkeypatch):
     folder, demo = run
     monkeypatch.chdir(folder)
     records = predicted(folder)
@@ -57,7 +57,7 @@ def test_a_user_of_the_data_gets_what_predict_writes(run, monkeypatch):
         assert recommended(blocks) == expected(record)
 
 
-def test_a_history_gets_what_predict_writes(run, monkeypatch):
+def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     folder, demo = run
     monkeypatch.chdir(folder)
     field = demo.fields[1]

@@ -41,7 +41,7 @@ def test_settings_without_effect():
 
 
 @pytest.mark.parametrize(("asked", "names"), [("fp16", ["16", 16, "16-mixed"]), ("bf16", ["bf16", "bf16-mixed"])])
-def test_every_name_of_a_precision_is_it(asked, names):
+def test_every_name_of_a_precision_is_accepted(asked, names):
     environ = {"ACCELERATE_MIXED_PRECISION": asked}
     assert [ignored_options(environ, name) for name in names] == [[]] * len(names)
     assert len(ignored_options(environ, "32")) == 1

@@ -83,7 +83,7 @@ def test_where_processes_of_srun_meet(monkeypatch):
     assert len(set(ports)) == 4 and all(15000 <= port < 32000 for port in ports)
 
 
-def test_one_speaks_for_the_processes_that_lightning_starts():
+def test_only_the_parent_of_lightnings_processes_has_the_exit_code():
     environ: dict[str, str] = {}
     mark_parent(environ)
     assert exit_code_for_rank(143, environ) == 143

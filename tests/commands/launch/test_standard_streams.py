@@ -39,7 +39,7 @@ def test_a_finished_command_exits_with_0(redirection):
     assert run(redirection) == 0
 
 
-def test_a_pipe_that_nobody_reads_is_no_failure():
+def test_a_closed_pipe_is_no_failure():
     read, write = os.pipe()
     os.close(read)
     try:

@@ -174,7 +174,7 @@ def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_in_the_middle_of_an_altered_epoch(lockstep: Any, tmp_path: Path) -> None:
+def test_a_run_resumes_in_the_middle_of_an_altered_epoch(lockstep: Any, tmp_path: Path) -> None:
     options = [
         *write_config(tmp_path), "--data.augmentation.enabled", "true", "--data.questions_per_chat", "2",
         "--data.batch_size", "8", "--data.context.tokens", "90", "--trainer.limit_val_batches", "1",

@@ -245,7 +245,7 @@ def test_the_built_in_tokenizer_knows_the_users_words(prepared):
     assert all(part in "\n".join(data.texts()) for part in PARTS)
 
 
-def test_a_run_that_goes_on_notices_other_questions(prepared):
+def test_a_resumed_run_reports_other_questions(prepared):
     folder, train = prepared
     identity = module(folder, train).part("train").identity
     assert module(folder, train).part("train").identity == identity

@@ -37,7 +37,7 @@ def test_leave_one_out_holds_out_the_last_two_events() -> None:
     assert store.items[start:end].tolist() == [1, 2], "the test history contains the validation event"
 
 
-def test_leave_one_out_without_anybody_to_evaluate() -> None:
+def test_leave_one_out_without_a_user_to_evaluate() -> None:
     with pytest.raises(ValueError, match="no user has 3 events"):
         leave_one_out(make_store([[(1, 1)], [(1, 1), (2, 2)]]))
 

@@ -128,7 +128,7 @@ def test_the_page_fits_its_window(page, tmp_path, width, dark):
 
 
 @with_browser
-def test_an_answer_that_nobody_can_grade_is_neither(page, tmp_path):
+def test_an_ungraded_answer_is_neither_right_nor_wrong(page, tmp_path):
     ungraded = answered(1)._replace(grade={}, blind_grade={}, truth="")
     path = write_prediction_report(tmp_path, [answered(0), ungraded], [], ABOUT)
     page.open(path.as_uri())

@@ -85,7 +85,7 @@ def test_each_sample_once_in_the_same_batches_on_any_number_of_processes_and_wor
     assert sorted(sum(trained(data, resume=(1, 0)), [])) == list(range(31))
 
 
-def test_a_sample_is_what_it_is_at_random(shards):
+def test_a_streamed_sample_equals_the_sample_read_by_index(shards):
     """The same chats, with their texts and their images, as where any sample is read by its index."""
     streamed, at_random = module(shards), module(shards, shuffle_window=None)
     records = list(streamed.train_set.records(0))
@@ -247,7 +247,7 @@ def last_metrics(run):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_not_on_other_shards(lockstep, shards):
+def test_a_run_resumes_bit_identically_in_an_epoch_and_not_on_other_shards(lockstep, shards):
     arguments = [*options(shards), "--trainer.max_steps", "14"]
     through = lockstep("fit", *arguments, name="through")
     lockstep("fit", *arguments, "--trainer.max_steps", "9", name="stopped")
@@ -267,6 +267,6 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch_to_the_bit_and_not_on_other_sha
     assert {"test/loss", "test/exact", "test/baseline/blind/exact"} <= set(last_metrics(resumed))
 
 
-def test_prepare_tells_what_the_shards_hold(lockstep, shards, messages):
+def test_prepare_prints_what_the_shards_hold(lockstep, shards, messages):
     lockstep("prepare", *options(shards), name="a")
     assert (shards / "root/shards/index.json").is_file() and "tar shards: indexed 5 of 5" in messages

@@ -166,7 +166,7 @@ def test_a_line_that_is_no_chat_is_named(tmp_path, line, messages):
         chats.read(1)
 
 
-def test_a_link_in_the_folder_leads_where_its_owner_wants(tmp_path):
+def test_a_link_in_the_folder_is_followed(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "large.png").write_bytes(png((1, 2, 3)))
     (tmp_path / "images/a.png").symlink_to(tmp_path / "large.png")

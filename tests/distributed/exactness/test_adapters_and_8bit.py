@@ -74,7 +74,7 @@ def differing(one, other, name=""):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of plain peft
 @pytest.mark.parametrize("processes, quantize", [(1, "nf4"), slow(2, "none")])
-def test_a_killed_run_goes_on_to_the_bit(team, lockstep, options, base, tmp_path, processes, quantize):
+def test_a_killed_run_resumes_bit_identically(team, lockstep, options, base, tmp_path, processes, quantize):
     options = [*options, "--model.init_args.language_model.quantize", quantize]
     through = team("fit", *options, name="through", processes=processes)
     assert through.end(120) == [0] * processes, through.output

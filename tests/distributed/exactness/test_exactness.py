@@ -80,7 +80,7 @@ WINDOWS = ["--data.init_args.max_length", "8", "--data.init_args.windows", "rand
     [({"attention": "hstu", **GATED}, []), ({"attention": "time_interval"}, WINDOWS)],
     ids=["hstu-gated", "time_interval-random windows"],
 )
-def test_a_run_with_request_time_goes_on_with_two_processes(lockstep, team, layers, data):
+def test_a_run_with_request_time_resumes_on_two_ranks(lockstep, team, layers, data):
     network = {"time_buckets": "log", "request_time": "true", **layers}
     assert_resumes_on_two_ranks(lockstep, team, network, *data, "--best_checkpoint.monitor", "val/request_time/ndcg@10")
 

@@ -47,7 +47,7 @@ def test_epochs_end_where_the_stream_does(lockstep):
     ],
     ids=str,
 )
-def test_a_stopped_run_goes_on_to_the_bit(lockstep, first, whole, workers):
+def test_a_stopped_run_resumes_bit_identically(lockstep, first, whole, workers):
     options = [*OPTIONS, *data(num_workers=workers)]
     through = lockstep("fit", *options, *trainer(**whole), name="through")
     lockstep("fit", *options, *trainer(**first), name="stopped")
@@ -58,7 +58,7 @@ def test_a_stopped_run_goes_on_to_the_bit(lockstep, first, whole, workers):
     assert {step: value for step, value in resumed.series("val/loss").items() if step in expected} == expected
 
 
-def test_a_run_goes_on_from_its_best_checkpoint(lockstep):
+def test_a_run_resumes_from_its_best_checkpoint(lockstep):
     """It is saved in the validation at the end of an epoch, where Lightning's counters stand between two epochs."""
     through = lockstep("fit", *OPTIONS, *trainer(max_steps=20), name="through")
     stopped = lockstep("fit", *OPTIONS, *trainer(max_steps=7), name="stopped")

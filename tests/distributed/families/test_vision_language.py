@@ -93,7 +93,7 @@ def write_shards(folder):
 
 
 @pytest.mark.slow
-def test_a_killed_run_on_shards_goes_on_to_the_bit_and_on_three_processes(team, options, tmp_path):
+def test_a_killed_run_on_shards_resumes_bit_identically_and_on_three_ranks(team, options, tmp_path):
     write_shards(tmp_path)
     config = {
         "class_path": "ImageChats",

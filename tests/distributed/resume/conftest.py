@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.support.ranks.fork_server import ForkServer
-from tests.support.ranks.team import Team
+from tests.support.ranks.team import ForkServer, Team
 
 
 @pytest.fixture(scope="module")

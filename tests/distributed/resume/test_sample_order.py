@@ -91,7 +91,7 @@ LOG = {0: (0, [1, 2]), 1: (0, [3, 4]), 2: (1, [1, 3])}
         ({0: (0, [1, 3]), 1: (0, [2, 4])}, "misordered samples in step 0: (0, [1, 3]), not (0, [1, 2])"),
     ],
 )
-def test_the_comparison_tells_the_faults_apart(change, message):
+def test_the_comparison_distinguishes_the_faults(change, message):
     found = differences({**LOG, **change}, LOG)
     assert found[0] == message
     assert {line.split()[0] for line in found} == {message.split()[0]}

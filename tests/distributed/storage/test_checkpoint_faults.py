@@ -98,7 +98,7 @@ def test_a_corrupt_checkpoint_is_skipped(team, uninterrupted, corruption):
     assert set(whole(again.folder)) == {"best.ckpt", "last.ckpt", "last-1.ckpt"}, "corrupt ones are replaced"
 
 
-def test_a_run_without_a_whole_checkpoint_is_refused(team):
+def test_a_run_without_an_intact_checkpoint_is_refused(team):
     stopped = team(*RUN, "--trainer.max_steps", "6", name="a", processes=1)
     assert stopped.end() == [0], stopped.output
     for path in (stopped.folder / "checkpoints").glob("*.ckpt"):

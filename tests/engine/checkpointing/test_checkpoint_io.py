@@ -222,7 +222,7 @@ class Gate:
         monkeypatch.setattr(checkpoint_io, "write_temp", writes)
 
 
-def test_training_goes_on_while_it_is_written(tmp_path, monkeypatch):
+def test_training_continues_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
     plugin = VerifiedCheckpointIO(asynchronous=True)
     checkpoint = content(1)
@@ -272,7 +272,7 @@ def test_a_snapshot_is_a_copy():
     assert {tensor.data_ptr() for tensor in again["state_dict"].values()} == addresses, "the memory is used again"
 
 
-def test_the_newest_that_is_whole(plugin, tmp_path):
+def test_the_newest_intact_checkpoint(plugin, tmp_path):
     folder = tmp_path / "run"
     assert newest_verified(folder) is None
     row = [folder / "checkpoints" / name for name in ("last.ckpt", "last-1.ckpt")]

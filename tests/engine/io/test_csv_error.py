@@ -26,7 +26,7 @@ def test_another_error_keeps_its_text():
     assert describe_csv_error(csv.Error("line contains NUL")) == "an invalid line (line contains NUL)"
 
 
-def test_the_limit_is_what_it_was_after_an_error():
+def test_the_limit_is_restored_after_an_error():
     before = csv.field_size_limit()
     with pytest.raises(csv.Error, match="field limit"), field_limit(9):
         list(csv.reader(["a" * 10]))

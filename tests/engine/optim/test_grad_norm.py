@@ -76,5 +76,5 @@ def shard_and_compare(rank, rendezvous):
 
 @pytest.mark.slow
 @pytest.mark.distributed
-def test_shards_come_to_the_norm_of_the_whole(tmp_path):
+def test_the_norm_of_shards_is_that_of_the_whole(tmp_path):
     torch.multiprocessing.spawn(shard_and_compare, (str(tmp_path / "rendezvous"),), nprocs=2)

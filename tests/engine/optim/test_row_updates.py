@@ -127,7 +127,7 @@ def test_other_optimizers_are_refused(name):
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_a_saved_state_goes_on_to_the_bit(update, tmp_path):
+def test_a_saved_state_resumes_bit_identically(update, tmp_path):
     gradients = dense_gradients()
     through = Trained(update, decay=0.1).train(gradients[:3])
     torch.save(

@@ -121,7 +121,7 @@ def test_a_flipped_bit(strategy, tmp_path):
         ({"optimizer_states": [5]}, "wrong content: optimizer_states"),
     ],
 )
-def test_a_whole_checkpoint_with_wrong_content_is_refused(strategy, tmp_path, wrong, message):
+def test_an_intact_checkpoint_with_wrong_content_is_refused(strategy, tmp_path, wrong, message):
     """The key is named before Lightning uses its value, as without shards."""
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1) | wrong, path)

@@ -19,7 +19,7 @@ def test_a_kernel_that_cannot_be_used_is_refused(attention, device, found):
         check_attention_kernel("triton", attention, torch.device(device))
 
 
-def test_a_kernel_without_fixed_sums_is_refused_where_they_are_asked_for(monkeypatch):
+def test_a_nondeterministic_kernel_is_refused_where_determinism_is_required(monkeypatch):
     monkeypatch.setattr(attention_kernel, "find_spec", lambda name: object())
     check_attention_kernel("triton", "time_interval", torch.device("cuda"))
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)

@@ -75,7 +75,7 @@ def ask(lockstep, tmp_path, lines):
     return predictions(run, "predictions-people.jsonl")
 
 
-def test_features_are_learned_and_have_one_answer_through_every_way_to_ask(lockstep, tmp_path):
+def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, tmp_path):
     write_table(tmp_path)
     run = lockstep("fit", *OPTIONS, *FEATURES, "--trainer.max_epochs", "12", name="a")
     blind = lockstep("fit", *OPTIONS, "--trainer.max_epochs", "12", name="blind")

@@ -103,7 +103,7 @@ def ask(lockstep, tmp_path, lines, name="people.jsonl"):
 
 
 @pytest.mark.slow
-def test_a_moment_has_one_answer_through_every_way_to_ask(lockstep, table, tmp_path):
+def test_every_interface_has_the_same_answer_for_a_time(lockstep, table, tmp_path):
     run = lockstep("fit", *OWN, name="model")
     by_default = predictions(lockstep("predict", name="model"))
     later = LATEST + 3 * YEAR

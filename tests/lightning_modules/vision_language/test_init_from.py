@@ -47,7 +47,7 @@ def begun(lockstep, given, *more, name="sft", steps=0):
     return lockstep("fit", *given, *more, *rate, *limit, "--model.init_args.init_from", "aligned", name=name)
 
 
-def test_weights_are_taken_and_nothing_else(lockstep, aligned, messages):
+def test_only_weights_are_loaded(lockstep, aligned, messages):
     run, given = aligned
     messages.clear()
     second = begun(lockstep, given, "--model.init_args.vision_tower.trainable", "none")
@@ -64,7 +64,7 @@ def test_weights_are_taken_and_nothing_else(lockstep, aligned, messages):
 
 
 @pytest.mark.slow
-def test_a_stage_goes_on_without_the_earlier_one(lockstep, aligned):
+def test_a_stage_resumes_without_the_earlier_stage(lockstep, aligned):
     run, given = aligned
     through = begun(lockstep, given, steps=4, name="through")
     begun(lockstep, given, steps=2, name="stopped")

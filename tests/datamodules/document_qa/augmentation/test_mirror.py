@@ -41,7 +41,7 @@ def asked(question: str, *options: str, source: Any = "figure") -> Question:
 
 
 @given(st.lists(st.sampled_from(WORDS)), st.sampled_from(["horizontal", "vertical"]), st.sampled_from([" ", "-", ", "]))
-def test_done_twice_it_is_as_it_was(words: list[str], direction: Direction, between: str) -> None:
+def test_applied_twice_it_is_the_identity(words: list[str], direction: Direction, between: str) -> None:
     text = between.join(words)
     assert mirror_words(mirror_words(text, direction), direction) == text
 
@@ -98,7 +98,7 @@ def test_ambiguous_directions_are_not_mirrored(question: Question) -> None:
     assert mirror_figures([asked("Where?", "left"), question], document, "vertical", [1])[1] is document
 
 
-def test_a_page_that_tells_directions_is_not_mirrored() -> None:
+def test_a_page_that_names_directions_is_not_mirrored() -> None:
     document = Drawing("The left valve is the inlet.")
     question = asked("Where is the valve?", "left", "right")
     assert mirror_figures([question], document, "horizontal", [1])[1] is document

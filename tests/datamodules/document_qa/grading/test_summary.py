@@ -130,7 +130,7 @@ def test_the_right_words_are_right_by_whatever_letter():
     assert summary([twice].__getitem__, [AnswerRecord(0, choice(0))])["balanced_accuracy"] == 1.0
 
 
-def test_a_right_answer_is_no_abstention_whatever_it_sounds_like():
+def test_a_right_answer_is_never_an_abstention():
     link = STRING._replace(answer="No data link")
     assert grade(link, words("no data link")).right == 1.0 and not grade(link, words("no data link")).abstained
     assert grade(link, words("no information")).abstained

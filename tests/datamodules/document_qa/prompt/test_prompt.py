@@ -46,7 +46,7 @@ def test_the_assistant_answers_with_the_option_s_text_or_its_letter(by: int) -> 
     assert lines[str(letters.answer_text(CHOICE, order))] == "brass"
 
 
-def test_an_answer_that_nobody_knows_is_none() -> None:
+def test_an_unknown_answer_is_none() -> None:
     prompter = PromptBuilder(CONTROL)
     assert prompter.answer_text(CHOICE._replace(right=None)) is None
     assert prompter.answer_text(Question("8", "How long?", "pump")) is None

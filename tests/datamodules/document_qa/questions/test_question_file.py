@@ -82,7 +82,7 @@ def test_an_answer_is_a_letter_or_an_options_text(tmp_path, options, answer, rig
 
 @given(st.permutations(["17", "B", "the left side", "三", "4.5 mm"]), st.integers(0, 4), st.booleans(), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_however_it_is_written_it_is_the_same_option(tmp_path_factory, texts, right, lettered, by_letter):
+def test_every_spelling_is_the_same_option(tmp_path_factory, texts, right, lettered, by_letter):
     options = [f"{letter}. {text}" for letter, text in zip("ABCDE", texts, strict=True)] if lettered else list(texts)
     answer = "ABCDE"[right] if by_letter else texts[right]
     names_another = "B" in texts and answer in texts and texts.index(answer) != right if not lettered else False

@@ -157,7 +157,7 @@ def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
 
 
 @with_browser
-def test_predictions_whose_answers_nobody_knows(page, tmp_path):
+def test_predictions_without_known_answers(page, tmp_path):
     class Unknown(TinyQuestions):
         def questions(self, epoch, index):
             found = super().questions(epoch, index)

@@ -242,7 +242,7 @@ def test_a_limited_evaluation_is_of_the_first_samples() -> None:
     assert set(batch.prompts.samples[batch.variants >= FIRST_CHUNK].tolist()) == {0, 1}
 
 
-def test_a_filler_is_one_prompt_that_nobody_asked() -> None:
+def test_a_filler_has_one_prompt_without_a_question() -> None:
     batch = asked(sample_builder())[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
     assert batch.prompts.samples.tolist() == [PADDING_INDEX] and batch.variants.tolist() == [WHOLE]
     assert batch.images.pixels.shape == (0, 3, 16, 16) and batch.images.views.tolist() == [0]

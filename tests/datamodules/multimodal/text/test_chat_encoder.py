@@ -122,7 +122,7 @@ conversations = st.lists(st.tuples(st.sampled_from([system, user, assistant]), t
 
 
 @given(drawn=conversations)
-def test_all_ways_to_the_mask_agree(encoder, marked, unmarked, drawn):
+def test_all_methods_find_the_same_mask(encoder, marked, unmarked, drawn):
     messages = [user("What?"), *(role(text) for role, text in drawn), assistant("That.")]
     reference = marked.tokenizer.tokenizer.apply_chat_template(
         messages, return_dict=True, return_assistant_tokens_mask=True

@@ -123,7 +123,7 @@ def test_prompts_are_padded_on_the_left(sizes):
         assert placeholders == chat.placeholders
 
 
-def test_chats_whose_answer_nobody_knows_have_rows_in_their_order():
+def test_chats_without_an_answer_keep_their_order():
     chats = [Chat(np.arange(size), np.zeros(size, np.bool_), 1) for size in (3, 5)]
     rows = one_per_row(chats, np.array([8, 9]), PAD)
     assert rows.tokens.tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 4]] and rows.samples.tolist() == [8, 9]

@@ -7,7 +7,7 @@ from datamodules.vision_language.shards.random_access import TarChats
 from datamodules.vision_language.shards.shard import Shard
 
 
-def test_any_row_is_what_it_is_in_its_turn(write_shard):
+def test_a_row_read_by_index_equals_the_row_read_in_order(write_shard):
     folder = "long" * 40  # has an extended header
     names = [f"{folder if n % 2 else 'a'}/{n}.{end}" for n in range(5) for end in ("jpg", "txt")]
     files = {name: name[-5:].replace(".", "").encode() for name in names}

@@ -69,7 +69,7 @@ def test_the_average_follows_the_network():
     assert not torch.allclose(network(images), other(images))
 
 
-def test_one_process_needs_nobody_for_its_statistics():
+def test_one_process_needs_no_collective_for_its_statistics():
     norm, plain = SyncBatchNorm(4), torch.nn.BatchNorm2d(4)
     images = torch.randn(3, 4, 2, 2)
     torch.testing.assert_close(norm(images), plain(images))

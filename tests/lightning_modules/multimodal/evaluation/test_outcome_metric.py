@@ -15,6 +15,6 @@ def test_shares():
     assert tally.compute() == {}
 
 
-def test_a_name_that_nobody_announced():
+def test_an_unexpected_name():
     with pytest.raises(KeyError, match="other"):
         OutcomeRate(["exact"]).update({"other": (1.0, 1.0)})

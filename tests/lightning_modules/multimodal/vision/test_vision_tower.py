@@ -133,7 +133,7 @@ def test_every_weight_that_trains_gets_a_gradient(kind, layer):
 
 @every_kind
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_last_layers_train_and_nothing_else(kind, checkpointing):
+def test_only_the_last_layers_train(kind, checkpointing):
     partly = {"trainable": "last_n_layers", "last_n_layers": 1, "feature_layer": -2}
     tower = built(kind, **partly, activation_checkpointing=checkpointing)
     tower(images()).square().sum().backward()
