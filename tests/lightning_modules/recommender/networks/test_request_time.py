@@ -33,11 +33,6 @@ def test_without_a_time_of_the_request_it_is_refused():
         reader()(make_history()._replace(at=None))
 
 
-def test_attention_that_reads_no_times_is_refused():
-    with pytest.raises(ValueError, match="request_time: found true, and attention standard reads no times"):
-        make_encoder(request_time=True)
-
-
 @pytest.mark.parametrize("residual", ["plain", "mhc"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_position_knows_the_time_of_the_next_event_and_no_later_one(kind, residual):
