@@ -16,7 +16,7 @@ from callbacks.logging import run_log
 from tests.conftest import REPOSITORY
 
 DOCKERFILE = REPOSITORY / "deploy/kubernetes/Dockerfile"
-# Lines that go on are one.
+# Joins continued lines.
 INSTRUCTIONS = [
     line.split(maxsplit=1)
     for line in DOCKERFILE.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()

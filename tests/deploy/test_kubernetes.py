@@ -135,7 +135,7 @@ def test_torchrun_waits_for_the_pods_and_for_the_last_checkpoint(pods: Pods, mon
 def test_probes_and_prometheus_ask_the_metrics_endpoint(pods: Pods):
     """tests/deploy/test_pods_run.py asks it the same."""
     first = int(pods.option("prometheus.port"))
-    assert pods.option("prometheus.host") == "0.0.0.0", "nobody could ask from outside the pod"
+    assert pods.option("prometheus.host") == "0.0.0.0", "it must be reachable from outside the pod"
     ports = {port["name"]: port["containerPort"] for port in pods.container["ports"]}
     assert ports == {f"metrics-{number}": first + number for number in range(pods.processes)}
     annotations = pods.template["metadata"]["annotations"]
@@ -147,7 +147,7 @@ def test_probes_and_prometheus_ask_the_metrics_endpoint(pods: Pods):
     assert startup["periodSeconds"] * startup["failureThreshold"] > Watchdog().start_timeout
     assert PrometheusExporter().stalled_after > Watchdog().timeout, "the watchdog reports more, and comes first"
     waits = inspect.signature(SimpleElasticAgent.__init__).parameters["exit_barrier_timeout"].default  # torchrun's
-    ending = waits + 2 * FINISH_TIMEOUT  # W&B and MLflow; nobody answers then
+    ending = waits + 2 * FINISH_TIMEOUT  # W&B and MLflow, which do not answer then
     assert alive["periodSeconds"] * (alive["failureThreshold"] - 1) > ending, "a run that ends would be killed"
     assert alive["timeoutSeconds"] >= 10, "a busy machine answers late"
 
@@ -196,7 +196,7 @@ def test_all_files_start_the_same():
 
 def test_the_command_line_takes_it(monkeypatch, capsys):
     monkeypatch.chdir(REPOSITORY)
-    assert PODS[0].option("ckpt_path") == "last" and PODS[0].option("run_name"), "a restart would begin anew"
+    assert PODS[0].option("ckpt_path") == "last" and PODS[0].option("run_name"), "a restart would begin at step 0"
     with pytest.raises(SystemExit) as end:
         LockstepCLI([*PODS[0].container["args"], "--print_config"])
     assert end.value.code in (0, None), capsys.readouterr().err

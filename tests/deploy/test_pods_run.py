@@ -74,7 +74,7 @@ def start_pods(tmp_path, forge):  # noqa: F811
 @pytest.mark.timeout(330)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds torchrun's process in /proc")
 def test_an_evicted_pod_takes_the_other_one_along_and_both_come_back(start_pods, tmp_path):
-    """The second pod gets a SIGTERM: both save, end with a failure, and when they are started again they go on."""
+    """The second pod gets a SIGTERM: both save and end with a failure, and resume when they are started again."""
     options = [*TINY, "--trainer.max_steps", "10", "--preemption.check_every_n_steps", "1", "--run_name", "a"]
     torchrun = "$(cut -d ' ' -f 4 /proc/$PID/stat)"
     evict = json.dumps(["sh", "-c", f"kill -TERM {torchrun}"])

@@ -18,7 +18,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 
 @pytest.fixture
 def start(tmp_path):
-    """Runs a copy of the script, in a folder of its own beside a python that notes its arguments and ends with 7."""
+    """Runs a copy of the script in its own folder, beside a python that records its arguments and ends with 7."""
     copy = tmp_path / "the repository/deploy/train_stage.sh"
     copy.parent.mkdir(parents=True)
     shutil.copy(SCRIPT, copy)
@@ -106,7 +106,7 @@ def test_the_windows_script_starts_the_same_stages():
     (start,) = (line for line in code if "train.py" in line)
     assert start.startswith('"%python%" "%repository%\\train.py" fit --config "%repository%\\configs\\'), start
     assert start.endswith("--trainer.devices %devices% %strategy%%options%")
-    assert code[code.index(start) + 1] == "exit /b %errorlevel%", "no command may stand between, it would set it anew"
+    assert code[code.index(start) + 1] == "exit /b %errorlevel%", "a command between them would change the exit code"
     labels = {line[1:] for line in code if line.startswith(":")}
     assert set(re.findall(r"goto (\w+)", BATCH)) <= labels
     assert not re.search(r"\b(pause|set /p|choice)\b", BATCH), "it never asks"

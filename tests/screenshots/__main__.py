@@ -64,14 +64,14 @@ def main() -> int:
 
 
 def _searched(runs: Path) -> str:
-    """Begin the study anew, and end it."""
+    """Run the study from the start to the end."""
     shutil.rmtree(runs / SWEEP, ignore_errors=True)
     _run("sweep", *SEARCHED, "--run_name", SWEEP)
     return SWEEP
 
 
 def _trained(shown: ShownPage, runs: Path) -> str:
-    """Train the run of a page anew, with the present config."""
+    """Train the run of a page from the start, with the present config."""
     if (runs / shown.run).is_dir():
         shutil.rmtree(runs / shown.run)
     for options in shown.trainings:

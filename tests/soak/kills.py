@@ -63,7 +63,7 @@ def send(kill: Kill, run: Team | LaunchedRun, seconds: float) -> bool:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.Signals[kill.signal])
             received = True
-    if kill.signal == "SIGSTOP" and len(targets) == len(pids):  # nobody is left who could notice
+    if kill.signal == "SIGSTOP" and len(targets) == len(pids):  # no rank is left to notice it
         time.sleep(0.5)
         for pid in targets:
             with suppress(ProcessLookupError):

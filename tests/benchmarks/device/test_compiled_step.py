@@ -11,7 +11,7 @@ from benchmarks.device.part import Setting
 
 TINY = Setting("cpu", tiny=True, repeats=2)
 
-# Dynamo looks at every tensor's gradient and makes autograd functions, and hides the warnings, but from pytest.
+# Dynamo reads every tensor's gradient and filters the warnings, but pytest resets the filters.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),

@@ -40,7 +40,7 @@ _REFUSED = "raise SystemExit('/absent does not exist')"
 
 
 def _stand_in(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a program that imports nothing take the place of train.py."""
+    """Replace train.py by a program that imports nothing."""
     (folder / "train.py").write_text(program)
     monkeypatch.setattr(time_to_quality, "_ROOT", folder)
 

@@ -31,7 +31,7 @@ def test_a_command_that_takes_too_long_leaves_no_process_behind(tmp_path):
         start(["-c", launch], tmp_path, timeout=10)
     os.set_blocking(alive, True)
     assert os.read(alive, 100) == b"begun\n"
-    assert os.read(alive, 100) == b""  # nobody is left who could write
+    assert os.read(alive, 100) == b""  # no writer is left
     os.close(alive)
 
 

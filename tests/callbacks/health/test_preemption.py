@@ -25,7 +25,7 @@ def test_signals_set_a_flag_and_nothing_else():
         wait_until(lambda: stop_signals.received == signal.SIGTERM)
         with stop_signals.handlers_installed():
             pass
-        assert stop_signals.received == signal.SIGTERM, "who listens already goes on"
+        assert stop_signals.received == signal.SIGTERM, "the outer handlers stay installed"
     assert signal.getsignal(signal.SIGUSR1) is before and stop_signals.received == 0
 
 

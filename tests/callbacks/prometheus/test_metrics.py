@@ -75,7 +75,7 @@ def test_other_metrics_stay_after_a_cuda_error(monkeypatch, serve):
 
 
 def test_steps_are_those_of_a_training(serve):
-    """An evaluation, and a training that has not begun, has no steps: they would look like a new training."""
+    """An evaluation, and a training that has not begun, has no steps: a dashboard would show a new training."""
     run = a_run()
     of_a_training = {"step", "epoch", "planned_steps", "time_left_seconds", "training_start_timestamp_seconds"}
     run.trainer.global_step = 20  # of the checkpoint

@@ -223,7 +223,7 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
     assert with_config_of_run(["test", "--run_name", "a"], tmp_path) == [*expected, "a"]
     assert with_config_of_run(["test", "--run_name=a"], tmp_path) == [*expected[:3], "--run_name=a"]
     overlay = ["fit", "--run_name", "a", "--config", "configs/overlays/gpu.yaml"]
-    assert with_config_of_run(overlay, tmp_path) == ["fit", *expected[1:3], *overlay[1:]], "an overlay goes on top"
+    assert with_config_of_run(overlay, tmp_path) == ["fit", *expected[1:3], *overlay[1:]], "the overlay comes last"
     (tmp_path / "a/config-2.yaml").touch()
     assert with_config_of_run(["fit", "--run_name", "a"], tmp_path)[2] == str(tmp_path / "a/config-2.yaml")
     for untouched in (

@@ -36,7 +36,7 @@ class Wide(TinyModule):
 
 
 class Hungry(TinyModule):
-    """Needs more than there is for more than `most` samples at once."""
+    """Runs out of memory for more than `most` samples."""
 
     def __init__(self, most: int = 2, **training: Any) -> None:
         super().__init__(**training)

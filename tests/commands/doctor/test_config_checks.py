@@ -86,7 +86,7 @@ def test_a_batch_that_does_not_divide(doctor):
     found = doctor(*TINY, "--trainer.devices", "3")
     (error,) = found["batch"]
     assert error.status == "fail" and "does not split evenly over 3 ranks" in error.found
-    assert "micro batch" not in found  # the others go on
+    assert "micro batch" not in found  # the other checks still run
     (warning,) = found["checkpoint folder"]
     assert warning.status == "warn" and warning.found.endswith("a checkpoint's size is not known")
 

@@ -51,7 +51,7 @@ def test_a_broken_pytorch_is_reported(tmp_path):
     result = doctor(tmp_path, PYTHONPATH=str(broken.parent))
     assert result.returncode == 2, result.stderr
     assert "libcudart.so.13: cannot open shared object file" in " ".join(result.stdout.split())
-    assert "memory" in result.stdout  # the others go on
+    assert "memory" in result.stdout  # the other checks still run
 
 
 def test_help_explains_and_what_makes_no_sense_is_refused(capsys):

@@ -90,4 +90,4 @@ def test_only_the_parent_of_lightnings_processes_has_the_exit_code():
     assert exit_code_for_rank(143, {**environ, "LOCKSTEP_STARTED_BY": str(os.getppid())}) == 0
     child = {"LOCAL_RANK": "1"}
     mark_parent(child)
-    assert child == {"LOCAL_RANK": "1"}, "those that torchrun starts are nobody's children here"
+    assert child == {"LOCAL_RANK": "1"}, "processes of torchrun have no parent of Lockstep's"

@@ -74,7 +74,7 @@ def test_the_processes_that_a_run_starts_take_its_answer():
     assert decide_on_rank_zero("run_name", lambda: "mine", environ) == "mine"
     assert decide_on_rank_zero("run_name", never, {**environ, "LOCAL_RANK": "1", "WORLD_SIZE": "2"}) == "mine"
     assert decide_on_rank_zero("run_name", lambda: "next", environ) == "next", (
-        "the next run of the same process decides anew"
+        "the next run of the process decides again"
     )
 
 
@@ -206,7 +206,7 @@ def test_incomplete_variables():
 
 
 def test_a_first_process_at_work_is_waited_for(torchrun, monkeypatch):
-    """It may read through checkpoints of many GB; only a silent one is given up."""
+    """Rank 0 may read checkpoints of many GB; only a silent rank 0 times out."""
     monkeypatch.setattr(rendezvous_store, "TIMEOUT", 0.4)
     slow = threading.Event()
     threading.Timer(1.2, slow.set).start()

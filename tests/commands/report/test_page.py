@@ -35,7 +35,7 @@ def opened(tmp_path_factory):
 
 @pytest.fixture
 def show(opened, tmp_path, monkeypatch):
-    """Makes the page of runs and opens it from its file; nothing may be complained about or asked for in the end."""
+    """Write the page of runs and open it from its file; check for no console error and no network request."""
     monkeypatch.chdir(tmp_path)
     opened.complaints.clear()
     opened.requests.clear()

@@ -12,7 +12,7 @@ from tests.support.outputs.metric_series import assert_same_series
 
 @pytest.fixture
 def options(tmp_path):
-    """A run of two epochs on documents that nobody has prepared."""
+    """A run of two epochs on documents that are not prepared."""
     train = write_folder(tmp_path, range(8))
     config = {
         "model": {

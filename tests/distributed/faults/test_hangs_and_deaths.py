@@ -93,7 +93,7 @@ def test_a_process_is_stopped(team):
     assert "rank 1 has sent no heartbeat for" in run.logs[0]
     assert "the other ranks wait for it at step 3" in run.logs[0]
     assert "backward" in stacks(run, 0)
-    run.signal(1, signal.SIGCONT)  # it ends at once, and does not go on by itself
+    run.signal(1, signal.SIGCONT)  # it ends immediately instead of continuing
     assert run.end(60) == [1, 1], run.output
     assert run.survivors == []
 

@@ -126,7 +126,7 @@ def test_two_nodes_are_found(ended):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["requeue", "time_limit"])
 def test_a_job_that_is_stopped_is_requeued_and_loses_nothing(ended, name):
-    """Stopped after its fifth step and then finished, it has the losses of the job that nobody disturbed, bit for bit.
+    """Stopped after its fifth step and then finished, it has the losses of the uninterrupted job, bit for bit.
 
     A signal to one of the ranks: resume/test_preemption.py.
 

@@ -26,7 +26,7 @@ OPTIONS = [
 def test_a_new_run_without_a_reachable_tracker_is_refused(team, processes):
     """A wrong setting is refused as other wrong input: on all ranks, in one line, without any files."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # without listening
         address = ["--mlflow.tracking_uri", f"http://127.0.0.1:{taken.getsockname()[1]}"]
         options = [*TINY_FAMILY, "--data.init_args.batch_size", "8", "--mlflow.experiment", "e", *address]
         run = team("fit", *options, name="a", processes=processes)

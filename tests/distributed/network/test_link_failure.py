@@ -17,7 +17,7 @@ LIMIT = 35
 
 @pytest.mark.slow
 def test_a_short_link_failure_is_tolerated_and_a_long_one_ends_all(machines, forge, tmp_path, lockstep):
-    """Plain: after 20 s it goes on as well; cut for good, nobody notices for 30 minutes."""
+    """Plain Lightning also continues after 20 s; a permanent cut is noticed after 30 minutes."""
     run = Run(tmp_path / "runs" / "cut")
     nodes = torchrun(forge, machines, tmp_path, *LONG, "--run_name", "cut", "--watchdog.timeout", str(LIMIT))
 

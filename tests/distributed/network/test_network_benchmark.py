@@ -117,7 +117,7 @@ def test_two_machines_train_on_several_bandwidths(capsys):
 
 
 def test_sixteen_bits_are_half_the_bytes():
-    """A hook that nobody calls sends them all: Lightning registers `ddp_comm_hook` on GPUs alone."""
+    """A hook that is never called sends them all: Lightning registers `ddp_comm_hook` on GPUs alone."""
     if why := impossible() or too_few_cores():
         pytest.skip(why)
     names = [name for name in SETTINGS if "16" in name]

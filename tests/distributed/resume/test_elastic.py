@@ -69,7 +69,7 @@ def test_a_host_joins_and_is_lost(machine, tmp_path):
 
 
 def going_on(log, team, after="\0"):
-    """Waits for a start of such a team; returns the step that it goes on after."""
+    """Wait for a start of such a team; return the step after which it resumes."""
 
     def log_text():
         return re.search(r"resuming after step (\d+)", log.read_text().split(after)[-1].partition(team)[2])

@@ -29,7 +29,7 @@ EVERY_TENTH = ["--preemption.check_every_n_steps", "10"]
 
 @pytest.fixture
 def stopped(team):
-    """Runs until it is stopped; what a stop has to look like holds."""
+    """Run until the stop, and check the messages and exit codes of a stop."""
 
     def run(*options, after, code=143, name="SIGTERM", processes=2, saved="saved", **settings):
         one = team("fit", *OPTIONS, *options, name="a", processes=processes, **settings)

@@ -87,7 +87,7 @@ def test_a_start_by_hand_into_an_occupied_folder_is_refused(team, ended):
 @pytest.mark.launcher
 @pytest.mark.timeout(500)
 def test_torchrun_restarts_a_killed_run(team, uninterrupted):
-    """Whenever and whichever process it is: the end is that of the run that nothing disturbed."""
+    """At any step, on either rank: the result equals that of the uninterrupted run."""
     kill, victim = random.randrange(3, 26), random.randrange(2)
     torchrun = [*FORKED_TORCHRUN, "--nproc_per_node", "2", "--max-restarts", "3", "--rdzv-backend", "c10d",
                 "--rdzv-endpoint", "localhost:0", str(REPOSITORY / "train.py")]  # fmt: skip

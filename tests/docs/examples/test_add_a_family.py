@@ -121,7 +121,7 @@ def test_the_added_family_keeps_the_rules(copy, monkeypatch):
 
 
 def as_run(command: str) -> str:
-    """Return a command with a small model; forked ranks take the place of those that Lightning would start anew."""
+    """Return a command with a small model; forked ranks replace those that Lightning would start."""
     if not command.startswith("python train.py fit "):
         return command
     if "ddp_cpu" in command:

@@ -209,7 +209,7 @@ def trained(parameters):
 
 @pytest.mark.parametrize("kind", ["shards", "shards of Lightning", "file"])
 def test_optimizer_state_of_fewer_parameters_is_refused(strategy, monkeypatch, tmp_path, kind):
-    """Adam would restart for the rest, and nobody would know."""
+    """Otherwise Adam would silently restart for the rest."""
     model, optimizer = trained(["weight"])
     named = named_optimizer_state(model, optimizer)
     saved = content(1) | {"state_dict": model.state_dict(), "global_step": 1}

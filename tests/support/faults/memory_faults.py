@@ -34,7 +34,7 @@ class ExhaustAt(At):
 
 
 class Hungry(Callback):
-    """The loss needs more than there is for more than `most` samples at once, on one process (-1: on all)."""
+    """The loss runs out of memory for more than `most` samples, on one process (-1: on all)."""
 
     def __init__(self, most: int, process: int = -1, like_gpu: bool = False) -> None:
         self.most, self.process = most, process

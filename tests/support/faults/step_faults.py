@@ -215,7 +215,7 @@ class NonFiniteLoss(Callback):
 
 
 class NonFiniteSample(Callback):
-    """The loss of a micro-batch that holds the sample is NaN, in every epoch, on whichever process the sample lies."""
+    """The loss of a micro-batch that holds the sample is NaN, in every epoch, on the rank that has the sample."""
 
     def __init__(self, sample: int) -> None:
         self.sample = sample

@@ -68,7 +68,7 @@ def test_only_what_applies():
         "accuracy", "balanced_accuracy", "calibration_error", "page_recall@1", "page_recall@4", "context_recall",
         "evidence_page_accuracy", "loss", "perplexity",
     }  # fmt: skip
-    assert not any("majority" in name for name in found), "nobody knows the most_frequent answers"
+    assert not any("majority" in name for name in found), "the most frequent answers are unknown"
     unknown = CHOICE._replace(answer=None, right=None, evidence_pages=())
     assert set(summary(lambda sample: unknown, [AnswerRecord(0, ModelAnswer("", (-1.0, -2.0, -3.0), 0.5))])) == set()
 

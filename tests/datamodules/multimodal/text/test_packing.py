@@ -23,7 +23,7 @@ lengths = st.lists(st.integers(2, 40), max_size=30)
 
 
 def taken_apart(rows):
-    """The chats of rows as lists of (row, tokens, labels), cut where positions begin anew; padding last in a row."""
+    """The chats of rows as lists of (row, tokens, labels), split where positions restart; padding last in a row."""
     for number, (tokens, labels, positions) in enumerate(zip(rows.tokens, rows.labels, rows.positions, strict=True)):
         starts = torch.nonzero(positions == 0)[:, 0].tolist()
         for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True):

@@ -8,7 +8,7 @@ from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
-# Dynamo looks at every tensor's gradient and hides the warning, but from pytest.
+# Dynamo reads every tensor's gradient and filters the warning, but pytest resets the filters.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 

@@ -112,7 +112,7 @@ def test_nothing_to_score(build, texts):
 
 
 def test_sliding_windows_keep_what_they_see(build, texts):
-    """The layers' caches hold the last positions alone; the copies go on counting where the prompts ended."""
+    """The caches hold only the last positions; the copies continue the prompts' positions."""
     from lightning_modules.multimodal.language.config import LanguageModelSettings
     from lightning_modules.multimodal.language.language_model import LanguageModel
     from lightning_modules.multimodal.language.precision import precision_of

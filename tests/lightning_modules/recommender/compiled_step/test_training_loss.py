@@ -13,7 +13,7 @@ from tests.conftest import TINY
 from tests.lightning_modules.recommender.test_module import LONGEST, V, make_batch
 from tests.support.faults.step_faults import fault
 
-# Dynamo looks at every tensor's gradient and makes autograd functions, and hides the warnings, but from pytest.
+# Dynamo reads every tensor's gradient and filters the warnings, but pytest resets the filters.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
