@@ -8,24 +8,17 @@ from datamodules.document_qa.prompt.context import ContextSettings
 from lightning_modules.document_qa.reader_module import DocumentReader
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from tests.support.families.attached_trainer import attach
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
 from tests.support.families.tiny_documents import TinyDocuments
 
 
 def built(stage: str = "fit", reader: dict[str, Any] | None = None, **data: Any) -> tuple[DocumentReader, Any]:
     """Every weight trains; the model writes four tokens at most."""
-    from lightning.pytorch import Trainer
-    from lightning.pytorch.trainer.states import TrainerFn
-
     torch.manual_seed(0)
     documents = TinyDocuments(batch_size=8, **{"size": 8, "context": ContextSettings(), **data})
     language_model = LanguageModelSettings(config=LANGUAGE_MODEL, trainable="full")
     vision_tower = VisionTowerSettings(config={**TOWER, "num_hidden_layers": 1}, trainable="full")
     module = DocumentReader(language_model, vision_tower, **{"max_new_tokens": 4, **(reader or {})})
-    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
-    trainer.state.fn = TrainerFn(stage)
-    module.trainer = documents.trainer = trainer
-    trainer.datamodule, trainer.strategy._lightning_module = documents, module
-    documents.setup(stage)
-    module.configure_model()
+    attach(module, documents, stage)
     return module, documents

@@ -18,6 +18,7 @@ from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
+from tests.support.families.attached_trainer import attach
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
 
 STEPS, ASKED = 50, 200
@@ -25,8 +26,6 @@ STEPS, ASKED = 50, 200
 
 def built() -> tuple[VisionLanguageModel, RenderedScenes]:
     """One shape in one of four positions; four colours, so the best guess is right in a quarter of the cases."""
-    from lightning.pytorch import Trainer
-
     torch.manual_seed(0)
     tasks = Tasks(caption_share=0.0, question_mix={"colour_of": 1.0})
     world = World(colours=4, shapes=3, max_objects=1, size=16)
@@ -35,11 +34,7 @@ def built() -> tuple[VisionLanguageModel, RenderedScenes]:
     vision_tower = VisionTowerSettings(config={**TOWER, "num_hidden_layers": 1}, trainable="full")
     projector = ProjectorSettings(kind="linear", layer_norm_scale=0.5)
     module = VisionLanguageModel(language_model, vision_tower, projector, max_new_tokens=4)
-    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
-    module.trainer = data.trainer = trainer
-    trainer.datamodule, trainer.strategy._lightning_module = data, module
-    data.setup("fit")
-    module.configure_model()
+    attach(module, data)
     return module, data
 
 

@@ -12,6 +12,7 @@ from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.parameter_groups import parameter_table
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
+from tests.support.families.attached_trainer import attach
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares, write_language_model
 
 
@@ -20,8 +21,6 @@ def built(
     trainable="full", tower="full", **model,
 ):  # fmt: skip
     """A model and its data, as a Trainer puts them together."""
-    from lightning.pytorch import Trainer
-
     torch.manual_seed(7)
     data = ColouredSquares(
         images=list(images), edge=edge, max_tiles=max_tiles, batch_size=6, num_samples=6, row_tokens=row_tokens,
@@ -31,11 +30,7 @@ def built(
     language_model = LanguageModelSettings(**where, trainable=trainable, last_n_layers=1)
     vision_tower = VisionTowerSettings(config=TOWER, trainable=tower, last_n_layers=1)
     module = VisionLanguageModel(language_model, vision_tower, ProjectorSettings(kind=projector), **model)
-    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
-    module.trainer = data.trainer = trainer
-    trainer.datamodule, trainer.strategy._lightning_module = data, module
-    data.setup("fit")
-    module.configure_model()
+    attach(module, data)
     return module, data
 
 
