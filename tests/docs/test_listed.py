@@ -19,6 +19,6 @@ def test_every_guide_is_in_the_index():
 
 @pytest.mark.parametrize("folder", [*FAMILIES, "overlays"])
 def test_every_config_is_listed(folder):
-    guide = read("docs/recommender.md" if folder == "overlays" else f"docs/{folder.replace('_', '-')}.md")
+    guide = read("docs/cluster.md" if folder == "overlays" else f"docs/{folder.replace('_', '-')}.md")
     names = [path.name for path in REPOSITORY.glob(f"configs/{folder}/*.yaml")]
     assert names and [name for name in names if f"`{name}`" not in guide] == []
