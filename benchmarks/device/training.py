@@ -34,7 +34,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     """Measure a sheet without and a sheet with torch.compile."""
     sizes, steps = (TINY, _TINY_STEPS) if setting.tiny else (LARGE, _STEPS)
     amounts = amounts_of_turns(sizes, _PACKED, setting.repeats, steps, _WARM_UP)
-    # In pairs, because the plain loop's scores of all tokens fill the device.
+    # The sides are compared in pairs, because the plain loop's scores of all tokens fill the device.
     for compiled in (False, True) if setting.compiled else (False,):
         checks, failures = _compared(setting.device, compiled)
         if failures:
@@ -112,7 +112,7 @@ def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]
 def _of_plain(model: PlainLlava, examples: Examples, format: Format, device: str) -> Outcome:
     tokens, labels, positions = examples.rows[:3]
     with autocast(format, device):
-        loss = model(tokens, labels, examples.modality.pixels, positions)["loss"]
+        loss = model(tokens, labels, examples.encoder_input.pixels, positions)["loss"]
     return _differentiated(loss, model.language_model, model.projector)
 
 

@@ -43,7 +43,7 @@ class _ChatImages:
     def __getitem__(self, request: MicroBatchRequest) -> Images:
         # Files are read as in training, which belongs to the cost of a sample.
         chats = (ImageChat(str(row), [], [self.files[row].read_bytes()]) for row in request.indices)
-        return self.processor.collate([self.processor.item(chat).modality for chat in chats])
+        return self.processor.collate([self.processor.item(chat).encoder_input for chat in chats])
 
 
 class Sides(NamedTuple):

@@ -86,7 +86,7 @@ class PlainChats(torch.utils.data.Dataset[PlainChat]):
         chat, _ = self.examples.encoder.chat(item, self.examples.source.name(index))
         tokens = torch.from_numpy(chat.tokens)
         labels = tokens.masked_fill(~torch.from_numpy(chat.supervised), IGNORE)
-        return PlainChat(tokens, labels, torch.from_numpy(item.modality.pixels))
+        return PlainChat(tokens, labels, torch.from_numpy(item.encoder_input.pixels))
 
     def collate(self, chats: list[PlainChat]) -> dict[str, Tensor]:
         """Collate with padding on the right."""

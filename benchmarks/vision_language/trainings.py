@@ -78,7 +78,7 @@ def plain(gate: Gate, *, sizes: Sizes, layout: Layout, compiled: bool = False, w
     while True:
         for (examples,) in loader_of(data, device):  # one part, as rows are packed
             tokens, labels, positions = (part.to(device, non_blocking=True) for part in examples.rows[:3])
-            pixels = examples.modality.pixels.to(device, non_blocking=True)
+            pixels = examples.encoder_input.pixels.to(device, non_blocking=True)
             optimizer.zero_grad()
             with torch.autocast(device.type, torch.bfloat16):
                 loss = model(tokens, labels, pixels, positions)["loss"]

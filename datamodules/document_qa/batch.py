@@ -54,7 +54,7 @@ class OptionExamples(NamedTuple):
     """
 
     rows: Rows  # S chats
-    modality: Images  # of the S chats, in the order of `rows.samples`
+    encoder_input: Images  # of the S chats, in the order of `rows.samples`
     questions: Tensor  # [S] int64, index of each chat's question within the batch, 0 .. Q - 1
     right: Tensor  # [S] bool, whether the chat's answer is right
     skipped: tuple[SkippedSample, ...] = ()

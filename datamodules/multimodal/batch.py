@@ -58,7 +58,7 @@ class Examples(NamedTuple):
     """Chats for training."""
 
     rows: Rows
-    modality: Any  # input of the family's encoder, in the order of `rows.samples`
+    encoder_input: Any  # input of the family's encoder, in the order of `rows.samples`
     skipped: tuple[SkippedSample, ...] = ()
 
 
@@ -67,7 +67,7 @@ class Questions(NamedTuple):
 
     rows: Rows  # one chat per row; no token is supervised if the answer is unknown
     prompts: Prompts
-    modality: Any  # input of the family's encoder
+    encoder_input: Any  # input of the family's encoder
     skipped: tuple[SkippedSample, ...] = ()
 
 

@@ -24,7 +24,7 @@ class ChatItem(NamedTuple):
 
     messages: list[Message]  # the last message is the reference answer, if it is known
     counts: tuple[Placeholders, ...]  # feature vectors of each marker in the user's texts
-    modality: Any  # input of the family's `collate`
+    encoder_input: Any  # of this sample alone; the family's `collate` joins those of a batch
 
 
 class ChatSource(Protocol):
@@ -61,7 +61,7 @@ class SampleEncoder(Protocol):
     """Padding token."""
 
     def chat(self, item: ChatItem, name: str) -> tuple[Chat, Any]:
-        """Return a sample as tokens, and what the source's `collate` gets of its modality.
+        """Return a sample as tokens, and the input of the family's encoder, which `collate` joins to a batch.
 
         Raises:
             BadSampleError: the messages are not a valid chat.
@@ -80,10 +80,10 @@ class _TextEncoder(SampleEncoder):
         self._encoder, self.pad = encoder, encoder.tokenizer.pad
 
     def chat(self, item: ChatItem, name: str) -> tuple[Chat, Any]:
-        return encode_sample(self._encoder.chat, item, name), item.modality
+        return encode_sample(self._encoder.chat, item, name), item.encoder_input
 
     def prompt(self, item: ChatItem, name: str) -> tuple[Chat, Any]:
-        return encode_sample(self._encoder.prompt, item, name), item.modality
+        return encode_sample(self._encoder.prompt, item, name), item.encoder_input
 
 
 def _sample_encoder(encoder: ChatEncoder | SampleEncoder) -> SampleEncoder:
@@ -134,23 +134,23 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
             parts = [pack(chats, indices, self.row_tokens, pad)]
         else:
             parts = pad_rows(chats, indices, self.length_groups, pad)
-        modalities = (self.source.collate([loaded[row][1] for row in order]) for _, order in parts)
-        examples = [Examples(rows, modality) for (rows, _), modality in zip(parts, modalities, strict=True)]
+        inputs = (self.source.collate([loaded[row][1] for row in order]) for _, order in parts)
+        examples = [Examples(rows, of_rows) for (rows, _), of_rows in zip(parts, inputs, strict=True)]
         # Skipped samples are reported once for a micro-batch, with its first part.
         return (examples[0]._replace(skipped=skipped), *examples[1:])
 
     def _load(self, epoch: int, index: int) -> tuple[Chat, Any] | SkippedSample:
         item, name = self.source.item(epoch, index), self.source.name(index, epoch)
-        chat, modality = self.encoder.chat(item, name)
+        chat, encoder_input = self.encoder.chat(item, name)
         if self.max_length is None or len(chat.tokens) <= self.max_length:
-            return chat, modality
+            return chat, encoder_input
         problem = (
             f"sample {name}: {len(chat.tokens)} tokens ({chat.placeholders} of them for features), but max_length is "
             f"{self.max_length}"
         )
         if self.too_long == "drop":
             return SkippedSample("too_long", problem, index)
-        # Not a BadSampleError: the limit is a setting, so `on_bad_sample: skip` does not hide it.
+        # This is not a BadSampleError: the limit is a setting, so `on_bad_sample: skip` does not hide it.
         raise ValueError(f"{problem}; raise it, or skip such samples: data.init_args.too_long drop")
 
 
@@ -196,15 +196,15 @@ class ChatQuestions(Dataset[Questions]):
         loaded, indices, skipped = load_samples(self._order[sample_indices(draw)], self._load, self.skip_bad)
         pad = self.encoder.pad
         chats, prompt_chats = [chat for chat, *_ in loaded], [prompt for _, prompt, _ in loaded]
-        modality = self.source.collate([modality for *_, modality in loaded])
-        return Questions(one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), modality, skipped)
+        encoder_input = self.source.collate([of_sample for *_, of_sample in loaded])
+        return Questions(one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), encoder_input, skipped)
 
     def _load(self, index: int) -> tuple[Chat, Chat, Any]:
-        """Return a sample's chat (the prompt if the answer is unknown), its prompt, and its modality."""
+        """Return a sample's chat (the prompt if the answer is unknown), its prompt, and the input of the encoder."""
         item, name = self.source.item(0, index), self.source.name(index)
-        prompt, modality = self.encoder.prompt(item, name)
+        prompt, encoder_input = self.encoder.prompt(item, name)
         known = item.messages[-1]["role"] == "assistant"
-        return self.encoder.chat(item, name)[0] if known else prompt, prompt, modality
+        return self.encoder.chat(item, name)[0] if known else prompt, prompt, encoder_input
 
     def _prompt_length(self, index: int) -> int:
         item = self.source.item(0, index)

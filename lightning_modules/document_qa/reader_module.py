@@ -104,7 +104,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
 
     @override
     def part_loss(self, part: Examples | OptionExamples) -> tuple[Tensor, Tensor]:
-        states, labels = self.states(part.rows, self.features(part.modality)), part.rows.labels
+        states, labels = self.states(part.rows, self.features(part.encoder_input)), part.rows.labels
         if not isinstance(part, OptionExamples):
             return self.language_model.loss(states, labels, self.criterion)
         # The data make OptionExamples if the loss is contrastive_options.

@@ -110,7 +110,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
 
     @override
     def flops(self, networks: FeatureNetworks, examples: Examples) -> int:
-        return len(examples.modality.pixels) * self.flops_of_view(networks)
+        return len(examples.encoder_input.pixels) * self.flops_of_view(networks)
 
     def flops_of_view(self, networks: FeatureNetworks) -> int:
         """Return the FLOPs of tower and projector for one view, forward and backward (see flops.py)."""

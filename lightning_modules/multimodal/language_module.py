@@ -186,7 +186,7 @@ class LanguageModule(LockstepModule[DataT]):
 
     def part_loss(self, part: Examples) -> tuple[Tensor, Tensor]:
         """Return the sum of the loss terms of a part of a micro-batch, and their number."""
-        states = self.states(part.rows, self.features(part.modality))
+        states = self.states(part.rows, self.features(part.encoder_input))
         return self.language_model.loss(states, part.rows.labels)
 
     # -- evaluation --------------------------------------------------------------------------------------------------

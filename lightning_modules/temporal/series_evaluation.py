@@ -59,7 +59,7 @@ class SeriesEvaluation(GenerativeEvaluation):
 
     @override
     def predict(self, module: Any, batch: Questions) -> list[Line]:
-        texts, likelihoods = self._answer(module, batch, module.features(batch.modality))
+        texts, likelihoods = self._answer(module, batch, module.features(batch.encoder_input))
         lines = self.lines(module, batch, texts)
         # In a prediction, samples are rows of the predicted set.
         by_row = dict(zip(batch.prompts.samples.tolist(), likelihoods, strict=True))

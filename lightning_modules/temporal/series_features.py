@@ -51,7 +51,7 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
     @override
     def flops(self, networks: FeatureNetworks, examples: Examples) -> int:
         projected = examples.rows.counts.features * networks.projector.flops(1, behind_trained=True)
-        return networks.encoder.flops(examples.modality) + projected
+        return networks.encoder.flops(examples.encoder_input) + projected
 
     @override
     def description(self, encoder: object, data: TemporalData) -> dict[str, Any]:

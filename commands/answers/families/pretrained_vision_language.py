@@ -38,4 +38,6 @@ class PretrainedDemo(VisionLanguageDemo):
 
     @override
     def _texts(self, batch: Questions) -> Iterator[str]:
-        yield from self._model.generate(batch.prompts, self._model.features(batch.modality), self._model.max_new_tokens)
+        yield from self._model.generate(
+            batch.prompts, self._model.features(batch.encoder_input), self._model.max_new_tokens
+        )

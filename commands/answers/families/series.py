@@ -127,10 +127,10 @@ class SeriesDemo(Demo):
             raise UserInputError(f"the question cannot be used: {batch.skipped[0].what}")
         batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         assert isinstance(batch, Questions), "a batch keeps its type"
-        yield from self._answers(batch, self._model.features(batch.modality), parsed.options)
+        yield from self._answers(batch, self._model.features(batch.encoder_input), parsed.options)
         yield from _charts("series", parsed.series)
         if question.texts.get("blind", "yes") == "yes":
-            blind = self._model.features(self._model.modality.blinded(batch.modality))
+            blind = self._model.features(self._model.modality.blinded(batch.encoder_input))
             *_, last = (block for block in self._answers(batch, blind, parsed.options) if isinstance(block, Text))
             yield Text("blind", "Without the series", last.text or "(nothing)", faint=True)
 

@@ -115,7 +115,7 @@ class TemporalDemo(Demo):
         batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         assert isinstance(batch, Questions), "a batch keeps its type"
         text = ""
-        features, most = self._model.features(batch.modality), self._model.max_new_tokens
+        features, most = self._model.features(batch.encoder_input), self._model.max_new_tokens
         for text in self._model.stream(batch.prompts, features, most):
             yield Text("answer", "", text, is_answer=True)
         # Again, so that an empty answer is shown, too.
@@ -123,7 +123,7 @@ class TemporalDemo(Demo):
         channel, marks = self._marks(asked, text, capacities, len(source.rows[0].curves[0]))
         yield _chart("curve", "The timeline, and the points of the answer", source, channel, marks)
         if question.texts.get("blind", "yes") == "yes":
-            blind = self._model.features(self._model.modality.blinded(batch.modality))
+            blind = self._model.features(self._model.modality.blinded(batch.encoder_input))
             (without,) = self._model.generate(batch.prompts, blind, most)
             yield Text("blind", "Without the timeline", without or "(nothing)", faint=True)
 

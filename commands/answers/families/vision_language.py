@@ -97,7 +97,7 @@ class VisionLanguageDemo(Demo):
         if not images:
             return
         if question.texts.get("blind", "yes") == "yes":
-            blind = self._model.features(self._model.modality.blinded(batch.modality))
+            blind = self._model.features(self._model.modality.blinded(batch.encoder_input))
             (without,) = self._model.generate(batch.prompts, blind, self._model.max_new_tokens)
             yield Text("blind", "Without the picture", without or "(nothing)", faint=True)
         if question.texts.get("lean") == "yes" and text:
@@ -106,7 +106,7 @@ class VisionLanguageDemo(Demo):
 
     def _texts(self, batch: Questions) -> Iterator[str]:
         """Yield the answer to a batch with one question, longer with every token."""
-        features = self._model.features(batch.modality)
+        features = self._model.features(batch.encoder_input)
         yield from self._model.stream(batch.prompts, features, self._model.max_new_tokens)
 
     def _messages(self, question: Question) -> Iterator[Message]:
@@ -161,7 +161,7 @@ class VisionLanguageDemo(Demo):
         scores = []
         for start in range(0, len(pictures), size):
             batch = self._batch(pictures[start : start + size], messages)
-            embeddings = self._model.embed(batch.prompts, self._model.features(batch.modality))
+            embeddings = self._model.embed(batch.prompts, self._model.features(batch.encoder_input))
             rows = torch.arange(len(embeddings), device=tokens.device)
             cache = PrefixCache(self._model.language_model, embeddings, batch.prompts.mask)
             lengths = torch.full_like(rows, tokens.shape[1])

@@ -94,7 +94,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
             options = []
             for right, text in texts:
                 item = source.chat(context, [(prompter.question_text(question), text)])
-                options.append(Option(encode_sample(self.encoder.chat, item, name), item.modality, right))
+                options.append(Option(encode_sample(self.encoder.chat, item, name), item.encoder_input, right))
             made.append(options)
         longest = max((len(option.chat.tokens) for options in made for option in options), default=0)
         if self.max_length is None or longest <= self.max_length:

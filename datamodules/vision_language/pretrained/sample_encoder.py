@@ -1,4 +1,4 @@
-"""Encodes samples whose modality is decoded images, with the processor of a pretrained model."""
+"""Encodes samples whose encoder input is decoded images, with the processor of a pretrained model."""
 
 from torch import Tensor
 from typing_extensions import override
@@ -25,13 +25,13 @@ class ProcessedSampleEncoder(SampleEncoder):
     @override
     def chat(self, item: ChatItem, name: str) -> tuple[Chat, dict[str, Tensor]]:
         try:
-            return self._encoder.chat(item.messages, item.modality, name)
+            return self._encoder.chat(item.messages, item.encoder_input, name)
         except ValueError as error:
             raise BadSampleError(str(error)) from error
 
     @override
     def prompt(self, item: ChatItem, name: str) -> tuple[Chat, dict[str, Tensor]]:
         try:
-            return self._encoder.prompt(item.messages, item.modality, name)
+            return self._encoder.prompt(item.messages, item.encoder_input, name)
         except ValueError as error:
             raise BadSampleError(str(error)) from error

@@ -96,7 +96,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         for row, sample in enumerate(batch.rows.samples.tolist()):
             rows_by_kind.setdefault(module.data.kind(sample), []).append(row)
         texts = {}
-        for system, inputs in ((MODEL, batch.modality), (BLIND, module.modality.blinded(batch.modality))):
+        for system, inputs in ((MODEL, batch.encoder_input), (BLIND, module.modality.blinded(batch.encoder_input))):
             # Computed once for both the loss and the answer.
             features = module.features(inputs)
             states = module.states(batch.rows, features)
@@ -128,7 +128,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
 
     @override
     def report(self, module: GenerativeModel) -> None:
-        # Before the condition: gathering is collective.
+        # All ranks gather before the condition, because it is a collective.
         answers = self.metrics.answers()
         if module.trainer.is_global_zero:
             folder = module.trainer.default_root_dir
@@ -146,13 +146,13 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
 
     @override
     def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:
-        lines = dict(self.lines(module, batch, self.answer(module, batch, module.features(batch.modality))))
+        lines = dict(self.lines(module, batch, self.answer(module, batch, module.features(batch.encoder_input))))
         answers = {row: [line["answer"]] for row, line in lines.items() if line["answer"] is not None}
         # A later question of a conversation holds the answers before it, so turns are generated one after the other.
         while (turn := module.data.next_turns(answers)) is not None:
             turn = module.transfer_batch_to_device(turn, module.device, 0)
             # All of them may have been skipped.
-            texts = self.answer(module, turn, module.features(turn.modality)) if len(turn.prompts.samples) else []
+            texts = self.answer(module, turn, module.features(turn.encoder_input)) if len(turn.prompts.samples) else []
             for row, line in self.lines(module, turn, texts):
                 given = answers[row] if line["answer"] is None else [*answers[row], line["answer"]]
                 lines[row] = {**line, "answers": given}

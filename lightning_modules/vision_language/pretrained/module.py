@@ -127,7 +127,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
         """Return the loss of a micro-batch, a sequence of Examples of similar length."""
         loss = super().training_loss(batch)
         # A rank without an image has no gradients of tower and connector, for which DDP would wait.
-        if any(part.modality for part in batch) or not self._reads_with_trained_weights:
+        if any(part.encoder_input for part in batch) or not self._reads_with_trained_weights:
             return loss
         return loss._replace(total=loss.total + self._loss_without_weight())
 

@@ -127,7 +127,7 @@ def test_chats_that_are_too_long_are_dropped_whole(encoder, options):
     for sample, left in zip(long, parts[0].skipped, strict=True):
         assert f"sample {sample} (letters.json, row {sample}): {sizes[sample]} tokens" in left.what
     for part in parts:
-        check(part.rows, part.modality, encoder.tokenizer.placeholder)
+        check(part.rows, part.encoder_input, encoder.tokenizer.placeholder)
 
 
 class CorruptLetters(Letters):
@@ -154,7 +154,7 @@ def test_bad_samples_are_skipped_and_named(encoder, options):
     for left, output in zip(skipped, MESSAGES, strict=True):
         assert left.reason == "bad" and re.search(output, left.what)
     for part in parts:
-        check(part.rows, part.modality, encoder.tokenizer.placeholder)
+        check(part.rows, part.encoder_input, encoder.tokenizer.placeholder)
     sound = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, np.array([0, 1, 3, 6]))]
     for part, expected in zip(parts, sound, strict=True):  # as if they had never been drawn
         assert torch.equal(part.rows.tokens, expected.rows.tokens)
@@ -180,7 +180,7 @@ def test_questions_skip_bad_samples(encoder):
         batch = some[MicroBatchRequest(0, np.arange(7))]
         assert batch.prompts.samples.tolist() == batch.rows.samples.tolist() == [0, 1, 3, 6]
         assert [left.reason for left in batch.skipped] == ["bad"] * 3
-        check(batch.rows, batch.modality, encoder.tokenizer.placeholder)
+        check(batch.rows, batch.encoder_input, encoder.tokenizer.placeholder)
     nothing = data[MicroBatchRequest(0, np.array([2]))]
     assert nothing.prompts.samples.tolist() == [PADDING_INDEX] and len(nothing.skipped) == 1
 

@@ -69,7 +69,7 @@ def stream(encoder, source=None, **options):
 
 def arrays(parts):
     return [
-        [getattr(field, "tolist", lambda field=field: field)() for field in (*part.rows, part.modality)]
+        [getattr(field, "tolist", lambda field=field: field)() for field in (*part.rows, part.encoder_input)]
         for part in parts
     ]
 
@@ -84,7 +84,7 @@ def test_a_batch_is_what_a_data_set_makes_of_the_same_samples(encoder, options):
 
 def test_somebody_elses_record_weighs_nothing(encoder):
     [part] = stream(encoder).batch(0, np.array([PADDING_INDEX]), [(0, 5)])
-    assert (part.rows.labels == IGNORE).all() and not len(part.rows.samples) and not len(part.modality)
+    assert (part.rows.labels == IGNORE).all() and not len(part.rows.samples) and not len(part.encoder_input)
 
 
 def test_bad_samples_are_named_or_skipped(encoder):

@@ -50,7 +50,7 @@ def module(train, **settings):
 
 def numbers_of(source):
     """Return the numbers that the pictures of a source's samples encode."""
-    return [int(views.pixels[0, 0, 0, 0]) for views in (source.item(0, i).modality for i in range(len(source)))]
+    return [int(views.pixels[0, 0, 0, 0]) for views in (source.item(0, i).encoder_input for i in range(len(source)))]
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------
@@ -64,9 +64,9 @@ def test_a_sample_has_the_views_of_its_images():
     )
     item = ImageProcessor(LAYOUT, 10_000).item(chat)
     assert item.messages == chat.messages and item.counts == (4, 4)
-    assert item.modality.pixels[:, :, 8, 8].tolist() == [list(RED), list(BLUE)]
+    assert item.encoder_input.pixels[:, :, 8, 8].tolist() == [list(RED), list(BLUE)]
     split = ImageProcessor(LAYOUT._replace(max_tiles=2), 10_000).item(chat)
-    assert split.counts == (5, 25) and split.modality.places.tolist() == [0, 0, 1, 2, 3, 4]
+    assert split.counts == (5, 25) and split.encoder_input.places.tolist() == [0, 0, 1, 2, 3, 4]
     assert ImageProcessor(LAYOUT, 1).item(chat._replace(images=[])).counts == ()
 
 
@@ -216,7 +216,7 @@ def test_a_batch(chats):
     data = module(chats, system=None)
     data.setup("fit")
     (batch,) = data.train_set[MicroBatchRequest(0, np.array([3, 0, PADDING_INDEX]))]
-    assert sorted(batch.rows.samples.tolist()) == [0, 3] and batch.modality.pixels.shape == (2, 3, 16, 16)
+    assert sorted(batch.rows.samples.tolist()) == [0, 3] and batch.encoder_input.pixels.shape == (2, 3, 16, 16)
     assert (batch.rows.tokens == data.tokenizer.placeholder).sum() == 8 and batch.skipped == ()
 
 

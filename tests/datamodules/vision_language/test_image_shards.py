@@ -56,7 +56,7 @@ def module(folder, path="train-{000..004}.tar", stage="fit", **settings):
 
 def numbers(parts):
     """Return the numbers that the pictures of a micro-batch encode."""
-    return [int(pixels[0, 0, 0]) for part in parts for pixels in part.modality.pixels]
+    return [int(pixels[0, 0, 0]) for part in parts for pixels in part.encoder_input.pixels]
 
 
 def trained(data, processes=1, workers=0, resume=(0, 0)):
@@ -94,7 +94,7 @@ def test_a_streamed_sample_equals_the_sample_read_by_index(shards):
         [part] = streamed.train_set.batch(0, np.array([0]), [record])
         [same] = at_random.train_set[MicroBatchRequest(0, np.array([numbers([part])[0]]))]
         assert part.rows.tokens.tolist() == same.rows.tokens.tolist()
-        assert part.modality.pixels.equal(same.modality.pixels)
+        assert part.encoder_input.pixels.equal(same.encoder_input.pixels)
 
 
 def test_shards_before_a_position_are_not_looked_at_and_no_shard_is_opened_for_others(shards, monkeypatch):

@@ -37,7 +37,7 @@ def test_questions_about_images_of_ones_own(tmp_path):
         ["Be brief.", "<image>\nWhat is it?"], ["Be brief.", "First <image>, then <image>?"], ["Be brief.", "No image?"]
     ]  # fmt: skip
     assert [item.counts for item in items] == [(4,), (4, 4), ()]
-    assert items[1].modality.pixels[:, :, 0, 0].tolist() == [list(RED), list(BLUE)]
+    assert items[1].encoder_input.pixels[:, :, 0, 0].tolist() == [list(RED), list(BLUE)]
     assert questions.name(1) == f"1 ({tmp_path / 'questions.jsonl'}, line 3)"
 
 

@@ -33,7 +33,7 @@ def test_a_batch_has_images_and_their_descriptions() -> None:
     data = _data(row_tokens=256)
     data.setup("fit")
     (batch,) = data.train_set[MicroBatchRequest(0, np.arange(8))]
-    rows, images = batch.rows, batch.modality
+    rows, images = batch.rows, batch.encoder_input
     assert images.pixels.shape == (8, 3, 32, 32)
     assert images.views.tolist() == [1] * 8
     assert rows.placeholders.tolist() == [16] * 8
@@ -59,11 +59,11 @@ def test_larger_pictures_are_split_and_smaller_ones_stretched() -> None:
     data = _data(world=World(size=64), max_tiles=2)
     data.setup("fit")
     item = data.train_set.source.item(0, 0)
-    assert item.modality.places.tolist() == [0, 1, 2, 3, 4]
+    assert item.encoder_input.places.tolist() == [0, 1, 2, 3, 4]
     assert item.counts == (5 * 17,)
     data = _data(world=World(size=24))
     data.setup("fit")
-    assert data.train_set.source.item(0, 0).modality.pixels.shape == (1, 3, 32, 32)
+    assert data.train_set.source.item(0, 0).encoder_input.pixels.shape == (1, 3, 32, 32)
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])

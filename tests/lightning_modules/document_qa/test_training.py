@@ -57,7 +57,7 @@ def test_without_an_image_every_weight_takes_part(loss, samples):
     """Other processes wait for the tower's gradient, which is zero; also of a process that has no sample at all."""
     module, data = built(reader={"loss": loss}, context=ContextSettings(images="none"))
     batch = data.train_set[MicroBatchRequest(0, np.array(list(samples)))]
-    assert sum(len(part.modality.pixels) for part in batch) == 0
+    assert sum(len(part.encoder_input.pixels) for part in batch) == 0
     total, count = module.training_loss(batch)
     total.backward()
     assert all(p.grad is not None for p in module.parameters())

@@ -38,7 +38,7 @@ def test_operations_are_those_that_torch_counts(trainable, data):
     with sdpa_kernel(SDPBackend.MATH), counter:  # torch does not count the CPU's fused attention
         module.training_loss(batch).total.backward()
     of_view = module.modality.flops_of_view(module.feature_networks)
-    unseen = sum(len(part.modality.pixels) == 0 for part in batch) * of_view  # black views
+    unseen = sum(len(part.encoder_input.pixels) == 0 for part in batch) * of_view  # black views
     assert module.throughput_counts(batch)["flops"] + unseen == pytest.approx(counter.get_total_flops(), rel=0.005)
 
 
@@ -50,7 +50,10 @@ def test_tokens_are_counted():
     assert amounts["supervised_tokens"] == sum(int((part.labels != IGNORE).sum()) for part in rows)
     placeholder = module.data.tokenizer.placeholder
     assert amounts["image_tokens"] == sum(int((part.tokens == placeholder).sum()) for part in rows)
-    assert amounts["image_tokens"] == sum(len(part.modality.pixels) for part in batch) * module.image_layout.view_tokens
+    assert (
+        amounts["image_tokens"]
+        == sum(len(part.encoder_input.pixels) for part in batch) * module.image_layout.view_tokens
+    )
 
 
 def test_counts_stay_numbers_on_the_way_to_a_device():

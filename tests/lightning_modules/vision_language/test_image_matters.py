@@ -55,7 +55,7 @@ def seeing_and_blind() -> tuple[float, float]:
     asked = data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(32, 32 + ASKED))]
     shares = []
     with torch.no_grad():
-        for images in (asked.modality, module.modality.blinded(asked.modality)):
+        for images in (asked.encoder_input, module.modality.blinded(asked.encoder_input)):
             texts = module.generate(asked.prompts, module.features(images), module.max_new_tokens)
             samples = asked.prompts.samples.tolist()
             output = zip(samples, texts, strict=True)

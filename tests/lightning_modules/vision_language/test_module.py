@@ -41,10 +41,10 @@ def batch_of(data, size=6, epoch=0):
 def by_hand(module, data, part):
     """The loss of each chat alone, put together step by step: no splice, no packing, one image after the other."""
     total = count = 0
-    tile_positions = iter(part.modality.places)
-    pixels = iter(part.modality.pixels)
+    tile_positions = iter(part.encoder_input.places)
+    pixels = iter(part.encoder_input.pixels)
     source = data.train_set.source
-    for sample, views in zip(part.rows.samples.tolist(), part.modality.views.tolist(), strict=True):
+    for sample, views in zip(part.rows.samples.tolist(), part.encoder_input.views.tolist(), strict=True):
         item = source.item(0, sample)
         chat = data.chat_encoder.chat(item.messages, item.counts, sample)
         vectors = []
@@ -52,12 +52,12 @@ def by_hand(module, data, part):
             values = (next(pixels).float() / 255 - 0.5) / 0.5
             features = module.projector(module.encoder.network(values[None]).last_hidden_state)[0]
             tile_position = next(tile_positions)
-            if module.places is not None and item.modality.order is None:
+            if module.places is not None and item.encoder_input.order is None:
                 vectors.append(module.places.weight[tile_position])
             vectors.extend(features)
-        if item.modality.order is not None:
+        if item.encoder_input.order is not None:
             vectors = [*module.places.weight, *vectors]
-            vectors = [vectors[index] for index in item.modality.order]
+            vectors = [vectors[index] for index in item.encoder_input.order]
         vectors, embeddings = iter(vectors), []
         for token in chat.tokens.tolist():
             seen = token == data.tokenizer.placeholder
@@ -98,10 +98,10 @@ def test_each_image_is_read_where_it_stands():
     """Exchanging two images changes the sample; the images of a sample do not reach other samples."""
     module, data = built(images=(2,), row_tokens=80)
     (part,) = batch_of(data)
-    swapped = part.modality._replace(pixels=part.modality.pixels.clone())
-    swapped.pixels[[0, 1]] = part.modality.pixels[[1, 0]]
-    assert not torch.equal(swapped.pixels, part.modality.pixels)
-    states = [module.states(part.rows, module.features(images)) for images in (part.modality, swapped)]
+    swapped = part.encoder_input._replace(pixels=part.encoder_input.pixels.clone())
+    swapped.pixels[[0, 1]] = part.encoder_input.pixels[[1, 0]]
+    assert not torch.equal(swapped.pixels, part.encoder_input.pixels)
+    states = [module.states(part.rows, module.features(images)) for images in (part.encoder_input, swapped)]
     changed = (states[0] - states[1]).abs().amax(-1) > 1e-5  # [R, L]
     first = part.rows.positions[0].argmin() if part.rows.positions[0, 0] else 0
     ends = (part.rows.positions[0] == 0).nonzero().flatten().tolist() + [part.rows.tokens.shape[1]]
@@ -117,7 +117,7 @@ def test_no_image_at_all_still_gives_every_weight_a_gradient(tiling):
     """Other processes wait for it; it is zero in the tower and in the projector."""
     module, data = built(images=(0,), edge=20, max_tiles=2, tiling=tiling)
     (part,) = batch_of(data)
-    features = module.features(part.modality)
+    features = module.features(part.encoder_input)
     assert features.vectors.shape == (0, 32) and features.counts.tolist() == [0] * 6
     module.language_model.loss(module.states(part.rows, features), part.rows.labels)[0].backward()
     for name, weight in module.named_parameters():
@@ -164,13 +164,13 @@ def test_the_layout_is_known_before_anything_is_built(tiles):
 def test_blind_sees_black():
     module, data = built()
     (part,) = batch_of(data)
-    black = module.modality.blinded(part.modality)
-    assert black.pixels.shape == part.modality.pixels.shape and not black.pixels.any()
-    seen, unseen = module.features(part.modality).vectors, module.features(black).vectors
+    black = module.modality.blinded(part.encoder_input)
+    assert black.pixels.shape == part.encoder_input.pixels.shape and not black.pixels.any()
+    seen, unseen = module.features(part.encoder_input).vectors, module.features(black).vectors
     assert not torch.allclose(seen, unseen)
     assert torch.equal(unseen[:4], unseen[4:8])
     module.modality.blind = True
-    assert torch.equal(module.features(part.modality).vectors, unseen)
+    assert torch.equal(module.features(part.encoder_input).vectors, unseen)
 
 
 @pytest.mark.parametrize("trainable", ["full", "lora", "last_n_layers"])

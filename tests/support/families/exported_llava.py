@@ -57,7 +57,7 @@ def asked(tokenizer: ChatTokenizer, folder: Path) -> tuple[Tensor, Any]:
     (folder / "q.jsonl").write_text(json.dumps({"question": "What is shown here?", "image": "picture.png"}) + "\n")
     item = PredictDataset(folder / "q.jsonl", ImageProcessor(LAYOUT, 10**7)).item(0, 0)
     tokens = torch.from_numpy(ChatEncoder(tokenizer, "<image>").prompt(item.messages, item.counts).tokens)[None]
-    return tokens, collate_views([item.modality], LAYOUT)
+    return tokens, collate_views([item.encoder_input], LAYOUT)
 
 
 def embedded(parts: ModelParts, tokens: Tensor, images: Any) -> Tensor:

@@ -111,7 +111,7 @@ class Computed:
         self.parts, self.tokenizer = parts, tokenizer
         chat = ChatEncoder(tokenizer, "<image>").prompt(item.messages, item.counts)
         self.tokens = torch.from_numpy(chat.tokens)[None]
-        images = collate_views([item.modality], parts.layout)
+        images = collate_views([item.encoder_input], parts.layout)
         self.pixels = normalised(parts, images.pixels)
         networks = FeatureNetworks(parts.tower, parts.projector, parts.learned)
         with torch.no_grad():

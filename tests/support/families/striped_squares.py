@@ -50,7 +50,7 @@ class Seen(Callback):
             "epoch": trainer.current_epoch,
             "step": trainer.global_step,
             "samples": [sample for part in batch for sample in part.rows.samples.tolist()],
-            "views": sum(len(part.modality.pixels) for part in batch),
+            "views": sum(len(part.encoder_input.pixels) for part in batch),
         }
         path = Path(trainer.default_root_dir) / "seen" / f"{trainer.global_rank}.jsonl"
         path.parent.mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ def test_a_chat_has_its_context_once_and_learns_each_answer(together: int) -> No
         assert text.count("<|im_start|>user") == together
         positions = [text.index(question.question, text.index(asked[0].question)) for question in asked]
         assert positions == sorted(positions) and positions[0] > text.index("Page 3")
-    assert batch.modality.views.tolist() == [1] * 8 and batch.rows.counts.features == 8 * 4
+    assert batch.encoder_input.views.tolist() == [1] * 8 and batch.rows.counts.features == 8 * 4
 
 
 @pytest.mark.parametrize("sample", [1, 2])
@@ -81,7 +81,7 @@ def test_each_option_is_the_answer_of_a_chat_of_its_own(row_tokens: int | None, 
         assert sorted(output[number]) == sorted((option, option == question.answer) for option in options)
         samples = batch.rows.samples[batch.questions == number].tolist()
         assert samples == [number // together] * len(options)
-    assert batch.modality.views.tolist() == [1] * len(answers)
+    assert batch.encoder_input.views.tolist() == [1] * len(answers)
     assert (len(batch.rows.tokens) < len(answers)) == (row_tokens is not None)
 
 
@@ -90,7 +90,7 @@ def test_a_filler_is_a_batch_that_weighs_nothing() -> None:
         MicroBatchRequest(0, np.array([PADDING_INDEX]))
     ]
     assert (batch.rows.labels == IGNORE).all() and len(batch.questions) == len(batch.right) == 0
-    assert batch.modality.pixels.shape == (0, 3, 16, 16)
+    assert batch.encoder_input.pixels.shape == (0, 3, 16, 16)
 
 
 def test_a_longer_sample_is_an_error_or_skipped_completely() -> None:

@@ -59,8 +59,8 @@ def answers(folder, data):
     for read in (
         lambda: read_folder(folder, SHAPE, 0.3).train.read(np.array([0]))[0],
         lambda: read_unlabelled(folder / "train", SHAPE).read(np.array([0]))[0],
-        lambda: processor.item(chats.read(0)).modality.pixels[0],
-        lambda: PredictDataset(folder / "questions.jsonl", processor).item(0, 0).modality.pixels[0],
+        lambda: processor.item(chats.read(0)).encoder_input.pixels[0],
+        lambda: PredictDataset(folder / "questions.jsonl", processor).item(0, 0).encoder_input.pixels[0],
     ):
         try:
             yield read().mean((1, 2)).round().tolist()

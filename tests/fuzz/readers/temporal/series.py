@@ -59,7 +59,7 @@ class SeriesQuestionLines(Reader):
         for index in range(len(chats)):
             item = chats.item(0, index)
             assert item.messages[0]["content"].count("<series>") == len(item.counts) and all(item.counts)
-            chats.collate([item.modality])
+            chats.collate([item.encoder_input])
         return [
             (
                 q.question,
