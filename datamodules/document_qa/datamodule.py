@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.config import AugmentationSettings
-from datamodules.document_qa.evaluation import AnswerEvaluation, AnswerModule, SplitName
+from datamodules.document_qa.evaluation import AnswerEvaluation, ReaderSettings, SplitName
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
 from datamodules.document_qa.retrieval.config import RetrieverSettings
@@ -179,7 +179,7 @@ class DocumentDataModule(AnswerEvaluation):
                 self.question_set("train"), reader, self.hard_negatives, self.max_length, self.too_long, skip_bad
             )
         source = DocumentChats(self._sample_builder(self.question_set("train"), training=True))
-        module = self._answer_module
+        module = self._reader_settings
         if module is None or module.loss != "contrastive_options":
             return self.examples(source)
         if self.length_groups > 1:
@@ -219,15 +219,15 @@ class DocumentDataModule(AnswerEvaluation):
         return loader
 
     @property
-    def _answer_module(self) -> AnswerModule | None:
-        """The trainer's module, from `setup` on; None if it answers no questions."""
+    def _reader_settings(self) -> ReaderSettings | None:
+        """The trainer's module, from `setup` on; None if it answers no questions, as a PageRetriever."""
         assert self.trainer is not None  # which calls setup
         module = self.trainer.lightning_module
-        return module if isinstance(module, AnswerModule) else None
+        return module if isinstance(module, ReaderSettings) else None
 
     def _num_evidence_samples(self, split: SplitName) -> int | None:
         """Return the number of questions to compute evidence for; None for all."""
-        module = self._answer_module
+        module = self._reader_settings
         if split == "predict":
             return None if module is None or module.predict_evidence else 0
         return module.evidence_questions if module is not None and split == "test" else 0

@@ -23,8 +23,8 @@ SplitName = Literal["train", "validation", "test", "predict"]
 
 
 @runtime_checkable
-class AnswerModule(Protocol):
-    """Settings of the module that its data depend on. DocumentReader has them, and PageRetriever has not."""
+class ReaderSettings(Protocol):
+    """Settings of a DocumentReader that its data depend on. A PageRetriever does not have them."""
 
     loss: str
     """Name of the training loss; `contrastive_options` needs a chat for each option."""
