@@ -18,7 +18,7 @@ from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
 from datamodules.recommender.negatives.popularity import target_counts
 from datamodules.recommender.stored_event_check import validate_events
-from datamodules.recommender.user_histories import HistoryRows, find_rows, gather, gather_history, times_at, to_tensor
+from datamodules.recommender.user_histories import HistorySpans, find_spans, gather, gather_history, times_at, to_tensor
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import hash_integers
 
@@ -91,27 +91,27 @@ class TrainDataset(Dataset[TrainBatch]):
         return np.minimum(self.ends - self.events.offsets[self.users] - 1, self.max_length)
 
     def __getitem__(self, draw: MicroBatchRequest) -> TrainBatch:
-        rows = find_rows(self.events, self.users, self.ends, draw)
-        validate_events(self.events, *rows, draw.indices)
-        inputs, counts = self._windows(draw, rows)
+        spans = find_spans(self.events, self.users, self.ends, draw)
+        validate_events(self.events, *spans, draw.indices)
+        inputs, counts = self._windows(draw, spans)
         history = gather_history(self.events, inputs, counts, self.time_scale, self.features)
         # The event at inputs.ends is the last target: `at` is its time.
-        history = history._replace(at=times_at(self.events, inputs.ends, rows.users >= 0))
+        history = history._replace(at=times_at(self.events, inputs.ends, spans.users >= 0))
         real = np.arange(history.items.shape[1]) < counts[:, None]
         first = inputs.ends - counts
         targets = gather(self.events.items, first + 1, counts, real.shape[1]) * real
-        negatives, sampled = self._negatives(draw, rows, first - rows.starts, targets)
-        return TrainBatch(history, to_tensor(targets), to_tensor(negatives), to_tensor(rows.users), sampled)
+        negatives, sampled = self._negatives(draw, spans, first - spans.starts, targets)
+        return TrainBatch(history, to_tensor(targets), to_tensor(negatives), to_tensor(spans.users), sampled)
 
-    def _windows(self, draw: MicroBatchRequest, rows: HistoryRows) -> tuple[HistoryRows, NDArray[np.int64]]:
+    def _windows(self, draw: MicroBatchRequest, spans: HistorySpans) -> tuple[HistorySpans, NDArray[np.int64]]:
         """Return the inputs of each row, and the number of inputs that fit `max_length`, at their end."""
         # The last event of a row is only a target. A padding row has ends 0, and the maximum keeps its length at 0.
-        inputs = rows._replace(ends=np.maximum(rows.ends - 1, rows.starts))
+        inputs = spans._replace(ends=np.maximum(spans.ends - 1, spans.starts))
         if self.windows == "random":
             inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
         return inputs, np.minimum(inputs.ends - inputs.starts, self.max_length)
 
-    def _positions_after(self, draw: MicroBatchRequest, inputs: HistoryRows) -> NDArray[np.int64]:
+    def _positions_after(self, draw: MicroBatchRequest, inputs: HistorySpans) -> NDArray[np.int64]:
         """Draw the number of positions after each row's window, int64 [B]; 0 unless a row has more than `max_length`.
 
         A draw beyond the history is clipped to the window at this end, so that its positions are as likely as others.
@@ -122,12 +122,12 @@ class TrainDataset(Dataset[TrainBatch]):
         return np.clip(drawn, 0, longer)
 
     def _negatives(
-        self, draw: MicroBatchRequest, rows: HistoryRows, first: Integers, targets: Integers
+        self, draw: MicroBatchRequest, spans: HistorySpans, first: Integers, targets: Integers
     ) -> tuple[NDArray[np.int64], SampledItems | None]:
         options, real = self.mixture.options, targets > 0
         if options.number == 0 and options.is_uniform:
             return np.zeros((len(targets), 1, 0), np.int64), None
-        held = InteractedItems(self.events, rows.starts, rows.ends, self.negatives_among)
+        held = InteractedItems(self.events, spans.starts, spans.ends, self.negatives_among)
         if options.shared:
             # Every row with samples has a first position, so it masks the padding rows.
             positions, real = np.zeros((1, 1, 1), np.int64), real[:, :1]
@@ -149,7 +149,7 @@ class TrainDataset(Dataset[TrainBatch]):
         # All micro-batches and ranks must get the same targets, so draw from the whole batch and not from this request.
         batch, number = draw.whole_batch, self.mixture.options.batch_targets
         whole = draw._replace(indices=draw.indices if batch is None else batch)
-        inputs, counts = self._windows(whole, find_rows(self.events, self.users, self.ends, whole))
+        inputs, counts = self._windows(whole, find_spans(self.events, self.users, self.ends, whole))
         ends = np.cumsum(counts)
         if not number or not ends[-1]:
             return np.zeros(number, np.int64)
@@ -221,23 +221,23 @@ class RankingDataset(Dataset[RankingBatch]):
         return ends[users] - self.events.offsets[users], self.events.items[ends[users]].astype(np.int64)
 
     def __getitem__(self, draw: MicroBatchRequest) -> RankingBatch:
-        rows = find_rows(self.events, self.users, self.ends, draw)
-        known, real = rows.ends - rows.starts, rows.users >= 0
+        spans = find_spans(self.events, self.users, self.ends, draw)
+        known, real = spans.ends - spans.starts, spans.users >= 0
         # The target is the event at the end of an example.
-        validate_events(self.events, rows.users, rows.starts, rows.ends + (real & self.held_out), draw.indices)
-        history = gather_history(self.events, rows, np.minimum(known, self.max_length), self.time_scale, self.features)
+        validate_events(self.events, spans.users, spans.starts, spans.ends + (real & self.held_out), draw.indices)
+        history = gather_history(self.events, spans, np.minimum(known, self.max_length), self.time_scale, self.features)
         if self.held_out:
-            history = history._replace(at=times_at(self.events, rows.ends, real))
+            history = history._replace(at=times_at(self.events, spans.ends, real))
         elif self.at is not None:
-            history = history._replace(at=to_tensor(np.where(real, self.at[rows.users], 0)))
+            history = history._replace(at=to_tensor(np.where(real, self.at[spans.users], 0)))
         width = max(int(known.max()), 1)
-        seen = gather(self.events.items, rows.starts, known, width) * (np.arange(width) < known[:, None])
-        target = gather(self.events.items, rows.ends, (real & self.held_out).astype(np.int64), 1)
+        seen = gather(self.events.items, spans.starts, known, width) * (np.arange(width) < known[:, None])
+        target = gather(self.events.items, spans.ends, (real & self.held_out).astype(np.int64), 1)
         # A target that the user has seen before must still be ranked.
         seen[seen == target] = 0
         candidates = np.zeros((len(real), 0), np.int64)
         if self.candidates is not None:
-            candidates = np.where(real[:, None], self.candidates[rows.users], 0).astype(np.int64)
+            candidates = np.where(real[:, None], self.candidates[spans.users], 0).astype(np.int64)
         return RankingBatch(
-            history, to_tensor(target[:, 0]), to_tensor(seen), to_tensor(candidates), to_tensor(rows.users)
+            history, to_tensor(target[:, 0]), to_tensor(seen), to_tensor(candidates), to_tensor(spans.users)
         )

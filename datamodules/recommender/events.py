@@ -16,11 +16,11 @@ class EventColumns(NamedTuple):
     numbers: NDArray[np.float64]  # [N, M], NaN where missing
     categories: Sequence[Sequence[str]]  # categories of each of the K columns
 
-    def at(self, rows: Integers) -> "EventColumns":
+    def at(self, events: Integers) -> "EventColumns":
         """Return the features of the events at some indices, int64 [n]; missing features where the index is -1."""
-        known = (rows >= 0)[:, None]
-        codes = np.where(known, self.codes[rows], 0).astype(np.int32)
-        return EventColumns(codes, np.where(known, self.numbers[rows], np.nan), self.categories)
+        known = (events >= 0)[:, None]
+        codes = np.where(known, self.codes[events], 0).astype(np.int32)
+        return EventColumns(codes, np.where(known, self.numbers[events], np.nan), self.categories)
 
 
 class Events(Protocol):

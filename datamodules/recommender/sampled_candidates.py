@@ -68,7 +68,7 @@ def stored_candidates(path: Path, events: Events) -> NDArray[np.int32]:
 
 def save_candidates(path: Path, candidates: Integers) -> None:
     """Write int32 [U, count] as ``.npy``, atomically, and its CRC-32 to a file beside it."""
-    # In the folder of the file, because a rename is atomic only within a file system.
+    # The temporary file is in the folder of the file: a rename is atomic only within a file system.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     temporary = Path(name)
     try:

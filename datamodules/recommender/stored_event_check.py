@@ -29,9 +29,9 @@ def validate_events(
     """
     counts = ends - starts
     row = np.repeat(np.arange(len(counts)), counts)
-    # Indices of the events of all rows, row after row: starts[b], ..., ends[b] - 1.
-    rows = np.arange(len(row)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    items, times = events.items[rows], events.times[rows]
+    # The events of all rows, row after row: starts[b], ..., ends[b] - 1.
+    event_indices = np.arange(len(row)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    items, times = events.items[event_indices], events.times[event_indices]
     invalid_item = (items < 1) | (items > events.num_items)
     decreasing = np.diff(times, prepend=times[:1]) < 0
     decreasing &= np.diff(row, prepend=-1) == 0  # the first event of a row has no predecessor
@@ -49,4 +49,6 @@ def validate_events(
     root, ids = getattr(events, "root", None), getattr(events, "user_ids", None)
     where, name = f"{root}: " if root else "", f" ({ids[user]})" if ids else ""
     hint = "; the store is corrupt: delete the folder to rebuild it" if root else ""
-    raise BadSampleError(f"{where}sample {sample}, user row {user}{name}, event {rows[first]}: {found}{hint}", sample)
+    raise BadSampleError(
+        f"{where}sample {sample}, user row {user}{name}, event {event_indices[first]}: {found}{hint}", sample
+    )

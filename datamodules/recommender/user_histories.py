@@ -56,46 +56,53 @@ def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> 
     Returns:
         int64 [B, width]
     """
-    rows, filled = np.zeros((len(starts), width), np.int64), counts > 0
+    padded, filled = np.zeros((len(starts), width), np.int64), counts > 0
     columns = np.minimum(np.arange(width), counts[filled, None] - 1)  # beyond the row, its last value again
-    rows[filled] = values[starts[filled, None] + columns]
-    return rows
+    padded[filled] = values[starts[filled, None] + columns]
+    return padded
 
 
-class HistoryRows(NamedTuple):
-    """Positions of the events of a request's rows; a padding row has user -1 and no events."""
+class HistorySpans(NamedTuple):
+    """Events of each of the B rows of a request: ``starts[b]:ends[b]``. A padding row has user -1 and no events."""
 
-    users: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    users: NDArray[np.int64]  # [B]
+    starts: NDArray[np.int64]  # [B], index of the first event
+    ends: NDArray[np.int64]  # [B], index after the last event
 
 
-def find_rows(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> HistoryRows:
-    """Return the positions of the events of the samples of a request."""
+def find_spans(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> HistorySpans:
+    """Return the events of the samples of a request.
+
+    Args:
+        events: events of all users.
+        users: [M], user of each sample of the data set.
+        ends: [M], index after the last event of each sample.
+        draw: the request.
+    """
     real = draw.indices >= 0
     # A padding row has index -1, which numpy reads as the last user; `where` replaces these values.
     drawn = np.where(real, users[draw.indices], -1)
-    return HistoryRows(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
+    return HistorySpans(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
 
 
 def gather_history(
-    events: Events, rows: HistoryRows, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
+    events: Events, spans: HistorySpans, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
 ) -> History:
     """Gather the last ``counts[b]`` events of each row, padded to the longest row (at least 1: no empty axes).
 
     Args:
         events: events of all users.
-        rows: positions of the events of each row.
+        spans: the events of each row.
         counts: int64 [B], number of events that are kept.
         time_scale: int64 [U], from `personal_time_scale`.
         features: codes of the features of the events; None: they have none.
     """
     width = max(int(counts.max()), 1)
-    first = rows.ends - counts
+    first = spans.ends - counts
     # Padding repeats the last value of a row: right for times (a gap of 0), but items are padded with 0.
     items = gather(events.items, first, counts, width) * (np.arange(width) < counts[:, None])
     times = gather(events.times, first, counts, width)
-    scale = np.where(rows.users >= 0, time_scale[rows.users], 1)
+    scale = np.where(spans.users >= 0, time_scale[spans.users], 1)
     history = History(to_tensor(items), to_tensor(times), to_tensor(counts), to_tensor(scale))
     if features is None:
         return history
@@ -103,9 +110,9 @@ def gather_history(
     return history._replace(event_codes=to_tensor(codes), event_numbers=torch.from_numpy(numbers))
 
 
-def times_at(events: Events, rows: Integers, real: NDArray[np.bool_]) -> Tensor:
-    """Return the times of events, 0 where `real` is false: int64 [B]."""
-    return to_tensor(gather(events.times, rows, real.astype(np.int64), 1)[:, 0])
+def times_at(events: Events, indices: Integers, real: NDArray[np.bool_]) -> Tensor:
+    """Return the times of events [B], 0 where `real` is false: int64 [B]."""
+    return to_tensor(gather(events.times, indices, real.astype(np.int64), 1)[:, 0])
 
 
 def to_tensor(array: Integers) -> Tensor:

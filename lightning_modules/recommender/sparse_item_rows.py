@@ -111,9 +111,9 @@ def used_items(batch: Sequence[TrainBatch]) -> tuple[list[TrainBatch], Tensor]:
     # Item 1 is always included: losses look up some item at padded positions. Its gradient is 0, so it is not updated.
     always = torch.tensor([0, 1], device=columns[0].device)
     numbers = torch.cat([always, *(column.flatten() for column in columns)])
-    items, numbers_in_items = torch.unique(numbers, return_inverse=True)
-    # `numbers_in_items` are indices into `items`, for all columns one after the other; the first two are of `always`.
-    parts = iter(numbers_in_items[len(always) :].split([column.numel() for column in columns]))
+    items, positions = torch.unique(numbers, return_inverse=True)
+    # `positions` are indices into `items`, for all columns one after the other; the first two are of `always`.
+    parts = iter(positions[len(always) :].split([column.numel() for column in columns]))
     return renumber_items(batch, lambda column: next(parts).view_as(column)), items
 
 

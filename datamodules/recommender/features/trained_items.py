@@ -13,7 +13,7 @@ class TrainedItems(NamedTuple):
     """Items with a training event, renumbered from 1 without gaps."""
 
     items: NDArray[np.int64]  # [T] items, ascending
-    index_of: NDArray[np.int64]  # [num_items + 1] index of an item among them, from 1; 0 for others
+    number_of: NDArray[np.int64]  # [num_items + 1] new number of an item, from 1; 0 if it has no training event
 
     @classmethod
     def of(cls, trained: NDArray[np.bool_]) -> "TrainedItems":
@@ -45,6 +45,6 @@ def items_of_examples(events: Events, examples: Examples, chunk: int = 1 << 22) 
 
 def _items(events: Events, starts: Integers, ends: Integers) -> Integers:
     counts = ends - starts
-    rows = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    found: Integers = events.items[rows]
+    event_indices = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    found: Integers = events.items[event_indices]
     return found

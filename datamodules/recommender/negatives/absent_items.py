@@ -62,7 +62,7 @@ class InteractedItems:
 
     def draw_absent(self, *coordinates: int | Integers) -> NDArray[np.int64]:
         """Draw uniformly among the items that a row lacks; see `absent_items`."""
-        numbers = self.items if self._among is None else self._among.index_of[self.items]
+        numbers = self.items if self._among is None else self._among.number_of[self.items]
         # h_i - 1 - i for each held item, see `absent_items`: number of absent items before it.
         absent_before = numbers - 1 - (np.arange(len(self.row)) - self.begins[self.row])
         shape = (-1, *[1] * (np.broadcast(*coordinates).ndim - 1))

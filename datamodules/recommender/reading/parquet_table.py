@@ -115,7 +115,7 @@ def _opened(path: Path) -> "Iterator[ParquetFile]":
     import pyarrow.parquet
 
     try:
-        # Without prefetching, which would hold the whole column of a row group.
+        # Prefetching is off: it would hold the whole column of a row group.
         with pyarrow.parquet.ParquetFile(
             path, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True
         ) as file:

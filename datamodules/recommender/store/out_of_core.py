@@ -74,7 +74,7 @@ def _convert(
             store = draft.publish(users, items, events, has_times=layout.time is not None, source=source)
     finally:
         database.close()
-    # Not in `finally`: the next start continues with the rows that a failed conversion has copied.
+    # This is not in `finally`: the next start continues with the rows that a failed conversion has copied.
     remove(work)
     return store
 

@@ -82,7 +82,7 @@ def prepare_store(
             ignore_in_git(root.parent)
     memory = conversion.get("conversion_memory", 2.0)
     convert = partial(_convert, plan, root, memory)
-    # Before the conversion, so that a start after a failure does not hash the source files again.
+    # Saved before the conversion, so that a start after a failure does not hash the source files again.
     plan.hashes.save(root.parent)
     if found is not None:
         return open_verified(found, convert) if verify else InteractionStore.open(found)

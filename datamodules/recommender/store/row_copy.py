@@ -61,7 +61,7 @@ def _create_events(database: RowDatabase, rows: "pl.DataFrame") -> None:
 
 
 def _commit(database: RowDatabase, part: int, row_group: int, rows: int, of_part: int) -> None:
-    # In the same transaction as the rows, so that progress and rows cannot disagree after a kill.
+    # Progress is in the same transaction as the rows, so that they cannot disagree after a kill.
     database.run("DELETE FROM progress")
     database.run("INSERT INTO progress VALUES (?, ?, ?, ?)", part, row_group, rows, of_part)
     database.run("COMMIT")

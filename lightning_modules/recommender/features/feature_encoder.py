@@ -28,7 +28,7 @@ class FeatureEncoder(nn.Module):
     dense: Tensor
     trained: Tensor  # [N + 1] bool
     training_items: Tensor  # [T + 1] int64, 0 and the trained items, ascending
-    training_index: Tensor  # [N + 1] int64, index of a trained item among these
+    training_index: Tensor  # [N + 1] int64, index of an item in `training_items`; 0 if it was not trained
 
     def __init__(self, arrays: ItemFeatureArrays, hidden_size: int) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class FeatureEncoder(nn.Module):
         """
         number = len(self.trained) if num_items is None else num_items + 1
         items = torch.arange(number, device=own.device)
-        # In chunks, which bound the memory of the looked-up codes and numbers.
+        # Chunks bound the memory of the looked-up codes and numbers.
         vectors = torch.cat([self(part) for part in items.split(_CHUNK)])
         count = min(number, len(own))
         vectors[:count] += own[:count].float() * self.trained[:count, None]

@@ -22,7 +22,7 @@ def test_items_of_the_rows(chunk):
 def test_numbers_without_gaps():
     trained = TrainedItems.of(items_of_examples(EVENTS, EXAMPLES))
     assert trained.items.tolist() == [1, 2, 4, 6, 7]
-    assert trained.index_of.tolist() == [0, 1, 2, 0, 3, 0, 4, 5, 0, 0, 0, 0]
+    assert trained.number_of.tolist() == [0, 1, 2, 0, 3, 0, 4, 5, 0, 0, 0, 0]
 
 
 def test_negatives_are_uniform_over_the_absent_trained_items():
