@@ -95,21 +95,21 @@ def _times(metrics: MetricHistory, events: RunEvents) -> list[float]:
 
 
 def _series(metrics: MetricHistory, began: float) -> dict[str, Any]:
-    """Return the series. Series with the same steps and times share them."""
-    axes: dict[tuple[tuple[float, ...], tuple[float, ...]], int] = {}
+    """Return the series, and the steps and times of their points. Series with the same points share them."""
+    shared: dict[tuple[tuple[float, ...], tuple[float, ...]], int] = {}
     series = {}
     for name, history in metrics.series.items():
         points = history.points()
-        at = tuple(_tenth(point.step) for point in points), tuple(_tenth(point.time - began) for point in points)
+        steps, times = [_tenth(point.step) for point in points], [_tenth(point.time - began) for point in points]
         series[name] = {
-            "at": axes.setdefault(at, len(axes)),
+            "at": shared.setdefault((tuple(steps), tuple(times)), len(shared)),
             "width": history.width,
             "mean": [_short(point.mean) for point in points],
             **({} if history.width == 1 else {
                 "low": [_short(point.low) for point in points], "high": [_short(point.high) for point in points],
             }),
         }  # fmt: skip
-    return {"places": [{"step": steps, "time": times} for steps, times in axes], "series": series}
+    return {"points": [{"step": steps, "time": times} for steps, times in shared], "series": series}
 
 
 def _tenth(value: float) -> float:

@@ -36,7 +36,7 @@ function whole() {
   let end = 0;
   for (const run of runs) {
     for (const attempt of run.attempts) end = Math.max(end, view.axis === "step" ? attempt.to : attempt.ended);
-    for (const place of run.places) end = Math.max(end, place[view.axis][place[view.axis].length - 1] || 0);
+    for (const {[view.axis]: values} of run.points) end = Math.max(end, values[values.length - 1] || 0);
   }
   return [0, end || 1];
 }

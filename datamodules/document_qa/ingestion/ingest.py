@@ -124,7 +124,7 @@ def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocumen
                     kept.remember(remembered)
                     remembered, saved_at = {}, time.monotonic()
     finally:
-        # Also after an error or Ctrl-C: finished documents are not ingested again.
+        # Remembered also after an error or Ctrl-C, so that finished documents are not ingested again.
         if remembered:
             kept.remember(remembered)
     return pages

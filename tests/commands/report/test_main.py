@@ -121,9 +121,9 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
     ]  # fmt: skip
     assert run["results"]["val_step"] == 200 and run["results"]["test"] == {"test/ndcg@10": 0.61}
     loss = run["series"]["train/loss"]
-    assert run["places"][loss["at"]]["step"] == tuple(range(10, 401, 10))
-    assert run["places"][loss["at"]]["time"][14:17] == (150, 310, 320), "the break between the starts"
-    assert run["series"]["train/learning_rate"]["at"] == loss["at"], "places are kept once"
+    assert run["points"][loss["at"]]["step"] == tuple(range(10, 401, 10))
+    assert run["points"][loss["at"]]["time"][14:17] == (150, 310, 320), "the break between the starts"
+    assert run["series"]["train/learning_rate"]["at"] == loss["at"], "steps and times are kept once"
     assert run["summary"]["samples_per_second"] == 1205
 
 

@@ -11,7 +11,8 @@ from datamodules.document_qa.ingestion.readers.pdf_objects import PageObject
 _CELLS = 60  # grid cells along each edge of the page: objects in adjacent cells belong together
 _BACKGROUND = 0.5  # fraction of the page: a path that covers more is a border or a background
 _SMALLEST = 0.06  # fraction of the page's edges: anything smaller is a symbol within the text
-_PATHS, _PLACES = 8, 4  # least number of paths of a drawing, and of different left edges, which rules do not have
+_PATHS = 8  # least number of paths of a drawing
+_LEFT_EDGES = 4  # least number of different left edges of a drawing's paths; those of rules are the same
 _SEGMENTS = 24  # least number of segments of a path that is a drawing by itself
 _RULE = 0.003  # largest height of a rule, as a fraction of the page
 _TEXT = 0.4  # fraction of its area: a group with more text on it is a frame or background of text
@@ -46,8 +47,8 @@ def _is_large(box: Box) -> bool:
 def _is_drawing(parts: Sequence[PageObject]) -> bool:
     upright = [part for part in parts if not part.is_image and height(part.box) > _RULE]
     # A code listing may have a background rectangle per line, all with the same left edge.
-    lefts = len({round(part.box[0], 2) for part in upright})
-    return (len(parts) >= _PATHS and lefts >= _PLACES) or any(part.segments >= _SEGMENTS for part in upright)
+    left_edges = len({round(part.box[0], 2) for part in upright})
+    return (len(parts) >= _PATHS and left_edges >= _LEFT_EDGES) or any(part.segments >= _SEGMENTS for part in upright)
 
 
 def _close_together(parts: Sequence[PageObject]) -> list[list[PageObject]]:
