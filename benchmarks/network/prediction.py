@@ -21,14 +21,16 @@ class Reported(NamedTuple):
     speedup: str = ""
 
 
-# From the original's guide to distributed training of the temporal family: A100 of 40 GB, 16 samples per GPU and step,
-# 15 samples per second on one GPU. The last column is its 96 samples per second on two nodes over 15; 96 over its 54
-# on one node is the 1.78 that it reports. 12.8 is from the guide for document QA (LoRA, 6 h to 28 min), without a step
-# time.
 REPORTED = (
     Reported(1, 2, "1.87x"), Reported(1, 4, "3.6x"), Reported(2, 2), Reported(1, 8, "6.8x"),
     Reported(2, 4, "6.4x: 1.78x of 1 x 4"), Reported(2, 8, "12.8x (document QA)"), Reported(4, 4),
 )  # fmt: skip
+"""Speed-ups from the original's guide to distributed training of the temporal family: A100 of 40 GB, 16 samples per GPU
+and step, 15 samples per second on one GPU.
+
+The last column is its 96 samples per second on two nodes over 15; 96 over its 54 on one node is the 1.78 that it
+reports. 12.8 is from the guide for document QA (LoRA, 6 h to 28 min), without a step time.
+"""
 
 
 class Shards(NamedTuple):

@@ -4,9 +4,6 @@ import re
 
 import torch
 
-# Dense TFLOPS in 16-bit formats with float32 accumulation, from NVIDIA's data sheets. The first key whose words are in
-# the device's name counts; an RTX A4000 is no A40. Lightning's own table has numbers with sparsity (H200, H100 NVL) or
-# without tensor cores (RTX 4090, A6000).
 _TFLOPS = {
     "B200": 2250.0,
     "GH200": 989.4,
@@ -26,6 +23,11 @@ _TFLOPS = {
     "V100-SXM2": 125.0,
     "T4": 65.0,
 }
+"""Dense TFLOPS in 16-bit formats with float32 accumulation, from NVIDIA's data sheets.
+
+The first key whose words are in the device's name counts; an RTX A4000 is not an A40. Lightning's own table is not
+used: it has numbers with sparsity (H200, H100 NVL) or without tensor cores (RTX 4090, A6000).
+"""
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:

@@ -12,8 +12,8 @@ OUTCOMES = ("exact", "token_f1")
 ANLS = "anls"
 """Name of the outcome of questions with several accepted answers (Biten et al., "Scene Text VQA", 2019)."""
 
-# The letter of an option: alone, in brackets, or before a mark. "A cat" begins with an article.
 _LETTER = r"(?:the )?(?:correct )?(?:answer|option)?(?: is)?:?\s*\(?([%s])(?:$|[\s]*[.:),])"
+"""The letter of an option: alone, in brackets, or before a mark. "A cat" begins with an article."""
 
 # In scripts without spaces between words, each character is a token.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

@@ -60,10 +60,11 @@ _LOOPS = fields(
     },
 )
 
-# {number of a parameter: its state}; `check_optimizer_state` checks the states against the parameters.
 _OPTIMIZER = fields(
     {"state": each(MAPPING, names=int), "param_groups": list_of(fields({"params": list_of(COUNT)}))},
 )
+"""{number of a parameter: its state}; `check_optimizer_state` checks the states against the parameters."""
+
 _SCHEDULER = fields(
     {"last_epoch": COUNT},
     {

@@ -29,7 +29,6 @@ _PAIRS: dict[Direction, tuple[tuple[str, str], ...]] = {
 }  # fmt: skip
 _BOTH = (("clockwise", "counterclockwise"), ("顺时针", "逆时针"))
 
-# Other descriptions of places and directions, and direction words with another meaning.
 _UNCLEAR = re.compile(
     r"\b(?:columns?|rows?|first|second|third|last|next|north|south|east|west|o'clock|degrees?|angles?|left over|"
     r"(?:is|are) left(?! of)|right[- ]angled?|all right|rights|answers?|statements?|bottom line|top speed|set ?up|"
@@ -38,6 +37,7 @@ _UNCLEAR = re.compile(
     "|最后|东|西|南|北|列|行|角度|点钟",
     re.IGNORECASE,
 )
+"""Other descriptions of places and directions, and direction words with another meaning."""
 
 
 def mirror_figures(

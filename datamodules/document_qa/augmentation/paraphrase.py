@@ -6,7 +6,6 @@ import numpy as np
 
 from datamodules.document_qa.types.question import Question
 
-# The forms of a group have the same meaning; {x} is copied. A question without a known form is put into a frame.
 _FORMS: tuple[tuple[str, ...], ...] = (
     (
         "What is the {x}?", "What's the {x}?", "State the {x}.", "Give the {x}.", "Name the {x}.",
@@ -18,6 +17,7 @@ _FORMS: tuple[tuple[str, ...], ...] = (
     ("{x}是什么？", "{x}是什么?", "{x}为何？", "请说出{x}。", "{x}是哪一个？"),
     ("{x}有多少个？", "{x}有多少个?", "请说出{x}有多少个。", "{x}共有几个？"),
 )  # fmt: skip
+"""The forms of a group have the same meaning; {x} is copied. A question without a known form is put into a frame."""
 
 _FRAMES = (
     "{question}", "Question: {question}", "Please answer: {question}", "Look at the document. {question}",

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 
-# Abstentions if they are the whole answer; within a longer answer these words have other meanings.
 _WHOLE = re.compile(
     r"(?:the answer is |it is |answer: ?)?(?:unknown|n/?a|none|no answer|无|没有|未知|不详|不清楚|不知道"
     r"|not (?:known|given|stated|specified|mentioned|provided|available|found|shown|present|applicable|sure|clear))"
 )
-# Phrases that make any answer an abstention.
+"""Abstentions if they are the whole answer; within a longer answer these words have other meanings."""
+
 _ANYWHERE = re.compile(
     rf"{UNANSWERABLE}|\bun-?answerable\b"
     r"|\b(?:can ?not|can't|could not|impossible to) (?:be )?(?:answer|determin|infer|tell|say)"
@@ -23,7 +23,8 @@ _ANYWHERE = re.compile(
     r"|未(?:提及|说明|给出|提到|指明|注明|标明|涉及)|没有(?:提及|说明|给出|提到|指明|标明|相关|答案)"
     r"|(?:不存在|无|缺乏)(?:答案|相关信息)|信息不足"
 )
-# How a right answer states that; "No, it does not contain mercury", "No data link" and "none" are real answers.
+"""Phrases that make any answer an abstention."""
+
 _RIGHT = re.compile(
     rf"(?:it is |(?:this|the) question is )?(?:{UNANSWERABLE}|un-?answerable)|no answer (?:can be )?(?:found|given)"
     r"|(?:(?:the|this) question |it )?(?:can ?not|can't) be (?:answered|determined)"
@@ -35,6 +36,7 @@ _RIGHT = re.compile(
     r"|(?:文中|文档中?)?(?:均|并)?(?:未|没有)(?:提及|说明|给出|提到|涉及)"
     r"|(?:文中|文档中?)?(?:没有|无)(?:答案|相关信息)|信息不足"
 )
+"""How a right answer states that; "No, it does not contain mercury", "No data link" and "none" are real answers."""
 
 
 def is_abstention(text: str) -> bool:

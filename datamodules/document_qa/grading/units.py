@@ -12,7 +12,6 @@ _PREFIXES = {
 }  # fmt: skip
 """Prefixes of units, except rare prefixes that would turn words into units: "at", "as"."""
 
-# {symbol: (factor, {base: exponent})} of units that take prefixes.
 _PREFIXED: Mapping[str, tuple[float, Mapping[str, int]]] = {
     "m": (1, {"m": 1}), "g": (1e-3, {"kg": 1}), "s": (1, {"s": 1}), "A": (1, {"A": 1}), "K": (1, {"K": 1}),
     "mol": (1, {"mol": 1}), "cd": (1, {"cd": 1}), "Hz": (1, {"s": -1}), "N": (1, {"kg": 1, "m": 1, "s": -2}),
@@ -27,6 +26,7 @@ _PREFIXED: Mapping[str, tuple[float, Mapping[str, int]]] = {
     "Wh": (3600, {"kg": 1, "m": 2, "s": -2}), "Ah": (3600, {"A": 1, "s": 1}), "VA": (1, {"kg": 1, "m": 2, "s": -3}),
     "rad": (1, {"rad": 1}), "Nm": (1, {"kg": 1, "m": 2, "s": -2}), "dB": (1, {"dB": 1}), "dBm": (1, {"dBm": 1}),
 }  # fmt: skip
+"""{symbol: (factor, {base: exponent})} of units that take prefixes."""
 
 _ALONE: Mapping[str, tuple[float, Mapping[str, int]]] = {
     "min": (60, {"s": 1}), "h": (3600, {"s": 1}), "d": (86400, {"s": 1}), "%": (0.01, {}), "‰": (0.001, {}),

@@ -4,8 +4,8 @@ import re
 import unicodedata
 from itertools import pairwise
 
-# Han with its extensions and compatibility forms, kana, Hangul.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af"
+"""Han with its extensions and compatibility forms, kana, Hangul."""
 
 # A number keeps its decimals; "12V" is split into a number and a unit, like "12 V".
 _TERM = re.compile(rf"[{_CJK}]+|[0-9]+(?:[.,][0-9]+)*|[^\W\d_{_CJK}]+")

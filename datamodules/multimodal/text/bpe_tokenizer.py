@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 PLACEHOLDER = "<|modality|>"
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 
-# Times that each role is among the training texts, so that its name becomes a single token.
 _ROLE_REPEATS = 1000
+"""Times that each role is among the training texts, so that its name becomes a single token."""
 
 CHATML = (
     "{% for message in messages %}"

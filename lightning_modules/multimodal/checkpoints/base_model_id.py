@@ -21,9 +21,11 @@ from lightning_modules.multimodal.vision.config import VisionTowerSettings
 declare_part("base", optional(MAPPING))
 declare_part("vision_tower", optional(MAPPING))
 
-# Keys of config.json that differ between copies and releases of the same model, and change no result.
 _MAY_CHANGE = ("_name_or_path", "dtype", "torch_dtype", "transformers_version", "use_cache")
+"""Keys of config.json that differ between copies and releases of the same model, and change no result."""
+
 _BLOB = re.compile(r"[0-9a-f]{64}")
+"""Name of a large file in the hub's cache: the SHA-256 of its content."""
 _CHUNK = 1 << 22  # bytes
 
 

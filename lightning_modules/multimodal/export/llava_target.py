@@ -18,8 +18,8 @@ from lightning_modules.multimodal.export.target import (
 from lightning_modules.multimodal.export.vision_weights import tower_config, tower_weights
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
-# Weights that no feature depends on: the exported tower has them, with random values.
 _UNUSED_WEIGHTS = ("post_layernorm", "layernorm", "norm", "pooler", "head", "embeddings.mask_token")
+"""Weights that no feature depends on: the exported tower has them, with random values."""
 
 _NORMALISED_OUTPUT = ("dinov2", "dinov3_vit")
 """Towers whose output has a norm that LLaVA's classes do not apply."""

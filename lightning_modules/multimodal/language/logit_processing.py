@@ -8,9 +8,14 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
-# Keys of the configs of transformers, whose models apply them to the logits in their forward.
-_FACTORS = ("logit_scale", "lm_head_multiplier")  # Cohere; Falcon-H1
-_DIVISOR, _CAP = "logits_scaling", "final_logit_softcapping"  # Granite; Gemma 2 and later
+_FACTORS = ("logit_scale", "lm_head_multiplier")
+"""Keys of factors in the configs of transformers, whose models multiply logits by them: Cohere, Falcon-H1."""
+
+_DIVISOR = "logits_scaling"
+"""Key of a divisor of the logits: Granite."""
+
+_CAP = "final_logit_softcapping"
+"""Key of a limit, to which tanh caps the logits: Gemma 2 and later."""
 
 _PROBE_MAX = 100.0
 """Largest logit of a probe. Caps are near 30 and hardly show far below them."""

@@ -28,10 +28,15 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 _SECTION = "vision_tower"
-# Means and standard deviations of RGB in [0, 1] that the models were trained with; used if their files have none.
+
 _CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Mean and standard deviation of RGB in [0, 1] that CLIP was trained with; used if a model's files have none."""
+
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""The same of models that were trained with the statistics of ImageNet."""
+
 _HALVES = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+"""The same of models that were trained with pixels in [-1, 1]."""
 
 
 class TowerKind(NamedTuple):
