@@ -70,7 +70,7 @@ def writable(text: str) -> Path:
         raise argparse.ArgumentTypeError(f"the folder {folder} does not exist")
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{path} is a folder; expected a file")
-    # Of the folder: `write_json` writes a file beside the target and renames it.
+    # The folder is checked: `write_json` writes a file beside the target and renames it.
     if not os.access(folder, os.W_OK):
         raise argparse.ArgumentTypeError(f"nothing can be written into the folder {folder}")
     return path

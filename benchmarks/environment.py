@@ -50,7 +50,7 @@ def write_json(path: Path, results: list[dict[str, Any]], around: dict[str, Any]
         with beside.open("w", encoding="utf-8") as file:
             json.dump({**around, "comparisons": results}, file, indent=1)
             file.flush()
-            # Before the rename: after a crash the name must not refer to an empty file.
+            # The content is flushed before the rename: after a crash the name must not refer to an empty file.
             os.fsync(file.fileno())
         beside.replace(path)
     finally:

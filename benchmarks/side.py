@@ -28,7 +28,7 @@ class SideProcess:
 
     def __init__(self, name: str, target: Callable[..., None], *arguments: Any, daemon: bool = False) -> None:
         self.name = name
-        # Not forked: a child of this process would inherit its memory and its threads' locks.
+        # The child is not forked: it would inherit the memory of this process and its threads' locks.
         spawn = get_context("spawn")
         self.connection, remote = spawn.Pipe()
         self.process = spawn.Process(target=target, args=(remote, *arguments), daemon=daemon)

@@ -119,7 +119,7 @@ class OptimizedModule(FastAttributes, LightningModule):
         if self.is_log_step:
             norm, parts = self.gradient_norm(), grad_norm_per_group(optimizer.param_groups)
             self.log("train/gradient_norm", norm, on_step=True, on_epoch=False, batch_size=1)
-            # Before clipping. The squares of the parts' norms add up to the square of the whole norm.
+            # Norms are logged before clipping. The squares of the parts' norms add up to the square of the whole.
             by_part = {f"train/gradient_norm/{part}": norm for part, norm in parts.items()}
             self.log_dict(by_part, on_step=True, on_epoch=False, batch_size=1)
 

@@ -78,7 +78,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
             failures,
             WHOLE_ROWS,
         )  # fmt: skip
-        # Before the next kind is built: two models with optimizer states may not fit the device.
+        # The model is freed before the next kind is built: two with optimizer states may not fit the device.
         del networks, steps, sides, checks
         if setting.cuda:
             torch.cuda.empty_cache()

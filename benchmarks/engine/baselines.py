@@ -61,7 +61,7 @@ def by_hand(interactions: Path, batch_size: int = 128, dropout: float = 0.15) ->
     if processes > 1:
         torch.distributed.init_process_group("gloo")
         network = DistributedDataParallel(network)
-    # After DDP has wrapped the network: it broadcasts the weights of rank 0.
+    # The optimizer is built after DDP has wrapped the network, because DDP broadcasts the weights of rank 0.
     optimizer, schedule = _optimizer(network)
     batches = _Batches(len(rows), batch_size)
     while True:

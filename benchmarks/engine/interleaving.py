@@ -142,7 +142,7 @@ def _first(connection: Connection, body: Body, processes: int, warm_up: int) -> 
     gate = Gate()
     threading.Thread(target=_serve, args=(connection, gate, warm_up), daemon=True).start()
     with TemporaryDirectory() as folder:
-        # Of this process and with a free port, so that sides with several processes do not collide.
+        # Each side has a store on a free port of its own, so that sides with several processes do not collide.
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         spawn = get_context("spawn")
         for rank in range(1, processes):
@@ -183,7 +183,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
         except EOFError:  # the benchmark was killed, and no other process ends this training
             os._exit(1)
         reset_peak()
-        # After the reset of the peak, which takes time itself.
+        # The time starts after the reset of the peak, which takes time itself.
         cpu, wall = _cpu_seconds(), time.perf_counter()
         gate.run(steps)
         cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall

@@ -16,7 +16,7 @@ def tower() -> nn.Sequential:
     """Create 24 layers of 200 x 200."""
     torch.manual_seed(1)
     layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.Tanh())]
-    # Without a Tanh at the end, which could not reach normally distributed targets.
+    # There is no Tanh at the end: it could not reach normally distributed targets.
     return nn.Sequential(*layers[:-1])
 
 

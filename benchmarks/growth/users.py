@@ -100,7 +100,7 @@ def write_users(file: Path, users: int) -> Path:
 
 
 def _data(file: Path) -> InteractionSequences:
-    # Without a filter, so that no user is dropped. Reads the store beside the file if it exists.
+    # No filter is set, so that no user is dropped. This reads the store beside the file if it exists.
     data = InteractionSequences(root=str(file), min_item_interactions=1, max_length=_EVENTS)
     data.setup("fit")
     return data

@@ -45,7 +45,7 @@ class _Counted(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func.name()
         if name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "autograd")):
-            # Of a gather the result is the whole, of a scatter the argument.
+            # The result of a gather is the whole tensor; of a scatter the argument is.
             size = max(_size(value) for value in (*args, result))
             self.bytes[name] += size
             self.calls[name] += size > 0

@@ -46,7 +46,7 @@ def carry(connection: Connection, names: Sequence[str]) -> None:
         readable, _, _ = select.select(watched, [], [], wait)
         for here, there in (ends, ends[::-1]):
             if here in readable:
-                # In order of arrival: the delay changes only between turns, when the cable is idle.
+                # Bytes leave in the order of arrival: the delay changes only between turns, when the cable is idle.
                 under_way.append((time.monotonic() + delay, there, os.read(here, _ROOM)))
         if connection in readable:
             try:

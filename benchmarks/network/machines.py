@@ -150,7 +150,7 @@ class Machines:
         """Start a process on machine 0 or 1 in `folder`; it writes to `log`. `more` are environment variables."""
         environment: Mapping[str, str] = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", **more}
         with log.open("w") as output:
-            # In its own session, so that Ctrl-C reaches the benchmark alone, which ends the machines in order.
+            # It gets its own session, so that Ctrl-C reaches the benchmark alone, which ends the machines in order.
             self.processes.append(
                 subprocess.Popen(
                     ["ip", "netns", "exec", self.names[machine], *command],

@@ -49,7 +49,7 @@ def _train(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     lines = []
     for side in sides:
         rows, targets = rates(side, "rows"), rates(side, "targets")
-        # In rows and not in targets: a package's epoch has more or fewer rows than ours.
+        # The time of an epoch follows from rows, not targets: a package's epoch has more or fewer rows than ours.
         minutes = side["epoch"]["rows"] / median(rows) / 60
         lines.append([spread(targets), _ours(side, sides, "targets"), spread(rows), number(minutes), _memory(side)])
     return ["targets / CPU s", "ours", "rows / CPU s", "epoch", "memory"], lines

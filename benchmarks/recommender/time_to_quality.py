@@ -115,7 +115,7 @@ def _until(process: subprocess.Popen[bytes], folder: Path, target: float) -> lis
     """Return every validation up to the first that reaches the target."""
     run, begin, memory, course = psutil.Process(process.pid), time.perf_counter(), 0, list[Validation]()
     while True:
-        # Before the records are read: an ended process has written all of them.
+        # The process is polled before the records are read: an ended process has written all of them.
         ended = process.poll() is not None
         if not ended:
             cpu, now = _spent(run)

@@ -53,7 +53,7 @@ def measure(
     goals = []
     for row in rows:
         if bound := GOALS.get(row["name"]):
-            # Of CPU time within a turn, which other programs on the machine change least.
+            # The ratio is of CPU time within a turn, which other programs on the machine change least.
             found = median(_ratios(row, rows[0]))
             text = f"{row['name']}: at least {bound:g} times the tokens per CPU second of {PEER}"
             goals.append({"text": text, "found": found, "met": found >= bound})

@@ -129,7 +129,7 @@ class BadSampleLimit(Callback):
         # Lightning refuses `log` in a prediction.
         if stage != "predict":
             pl_module.log(f"{stage}/bad_samples", float(bad), batch_size=1)
-        # After the list is written: the error refers to it.
+        # Checked after the list is written, because the error refers to it.
         check_skip_limit(bad, data.max_bad_samples, where)
 
     # -- both --------------------------------------------------------------------------------------------------------

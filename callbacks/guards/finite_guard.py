@@ -84,7 +84,7 @@ class FiniteGuard(Callback):
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        # Before the first forward pass of the step, which changes the statistics.
+        # Copied before the first forward pass of the step, which changes the statistics.
         if self._norm_buffers and batch_idx % trainer.accumulate_grad_batches == 0:
             copy_all(self._buffers_before, self._norm_buffers)
 

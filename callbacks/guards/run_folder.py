@@ -75,7 +75,7 @@ class RunFolderGuard(Callback):
 
 
 def is_gone(folder: Path) -> bool:
-    """Return whether a run's folder is no longer at its path. A disk that does not answer is no sign of that."""
+    """Return whether a run's folder is no longer at its path. A disk that does not answer does not prove that."""
     for name in _KEPT:
         try:
             (folder / name).stat()

@@ -57,7 +57,7 @@ class UnusedParameterCheck(Callback):
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if self._pending and self._ddp is not None and not self._ddp_tolerates:
-            # As DDP's no_sync does: gradients stay on this rank.
+            # Gradients stay on this rank, as with DDP's no_sync.
             self._ddp.require_backward_grad_sync = False
             self._has_gradient.clear()  # DDP reduces after the last micro-batch, which counts
 

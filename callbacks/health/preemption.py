@@ -81,7 +81,7 @@ class Preemption(Callback):
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         # The module sends the counters at the end of its backward pass.
         counters = run_module(pl_module).counters
-        # Once for each rank: STOP is the number of ranks with a signal.
+        # Each rank counts once: STOP is the number of ranks with a signal.
         if stop_signals.received and not self._is_counted:
             self._is_counted = True
             counters.add(STOP)

@@ -60,7 +60,7 @@ class PredictionWriter(BasePredictionWriter):
         batch_idx: int,
         dataloader_idx: int,
     ) -> None:
-        # In ascending order, on which the merge relies.
+        # The rows are written in ascending order, on which the merge relies.
         for row, answer in sorted([*prediction, *_skipped_rows(trainer)], key=lambda line: line[0]):
             # The row in front of the object, so that the merge need not parse it. JSON escapes tabs and line ends.
             self._part.write(f"{row}\t{json.dumps(answer, ensure_ascii=False)}\n")

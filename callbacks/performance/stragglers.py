@@ -90,7 +90,7 @@ class Stragglers(Callback):
 
 def find_slowest(seconds: list[float]) -> tuple[int, float]:
     """Return the slowest rank, and the ratio of its time to the median of the other ranks."""
-    # Without the slowest rank itself, so that the ratio of two ranks can exceed 2.
+    # The median is without the slowest rank itself, so that the ratio of two ranks can exceed 2.
     slowest = max(range(len(seconds)), key=seconds.__getitem__)
     median = statistics.median(second for rank, second in enumerate(seconds) if rank != slowest)
     return slowest, seconds[slowest] / max(median, 1e-9)

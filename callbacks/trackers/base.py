@@ -83,7 +83,7 @@ class ExperimentTracker(Logger):
     def _begin(self, refuse: bool) -> None:
         if self._started:
             return
-        # Before the attempt: a tracker that fails is not tried again in this process.
+        # The flag is set before the attempt: a tracker that fails is not tried again in this process.
         self._started = True
         id_file = self.folder / self.KEY / "run-id"
         known_id = id_file.read_text(encoding="ascii").strip() if id_file.exists() else None

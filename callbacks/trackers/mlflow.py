@@ -141,7 +141,7 @@ class MLflow(ExperimentTracker):
         new = [Param(key, value) for key, value in flat.items() if key not in recorded]
         changed = [RunTag(f"later.{key}", value) for key, value in flat.items() if recorded.get(key, value) != value]
         for chunk in _chunks(new, _MAX_PARAMS):
-            # Only new keys: MLflow refuses a second value of a parameter.
+            # Only new keys are sent: MLflow refuses a second value of a parameter.
             client.log_batch(run_id, params=chunk)
         for chunk in _chunks(changed, _MAX_PARAMS):
             client.log_batch(run_id, tags=chunk)

@@ -45,7 +45,7 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
         model.on_load_checkpoint(content)
         model.load_state_dict(content["state_dict"])
         loaded = ("checkpoint", f"{Path(checkpoint).name}, step {content.get('global_step', 0):,}")
-    # After the weights, as Lightning does when it restores a checkpoint before `strategy.setup`.
+    # The model is moved after its weights are loaded, as Lightning does before `strategy.setup`.
     trainer.precision_plugin.convert_module(model)
     model.to(trainer.strategy.root_device).eval()
     with torch.inference_mode():

@@ -150,5 +150,5 @@ class RequireLogin:
             found = base64.b64decode(given, validate=True)
         except (binascii.Error, ValueError):
             return False
-        # As bytes: compare_digest raises for texts that are not ASCII.
+        # Bytes are compared, because compare_digest raises for texts that are not ASCII.
         return scheme.lower() == b"basic" and secrets.compare_digest(found, self._expected)

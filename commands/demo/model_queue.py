@@ -55,7 +55,7 @@ class ModelQueue:
             while (item := await self._call(lambda: next(iterator, _END))) is not _END:
                 yield item  # type: ignore[misc]  # it is not the sentinel
         finally:
-            # Of a visitor who leaves: a step that runs ends first, in the same thread.
+            # The visitor has left: a step that runs ends first, because `close` waits in the same thread.
             if isinstance(iterator, Generator):
                 with suppress(RuntimeError):  # the queue is closed
                     self._thread.submit(iterator.close)

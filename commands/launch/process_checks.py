@@ -39,7 +39,7 @@ def check_rank_variables(environ: Mapping[str, str]) -> None:
         if text is None:
             continue
         most = _MOST.get(name)
-        # Not isdigit, which accepts superscripts, for which `int` raises an error.
+        # isdigit would accept superscripts, for which `int` raises an error.
         if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
             expected = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")
             raise ValueError(

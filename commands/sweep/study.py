@@ -165,7 +165,7 @@ class SweepStudy:
     ) -> dict[str, Any]:
         # A seed for each trial, so that its values do not depend on the worker or on restarts.
         seed = int.from_bytes(hashlib.sha256(f"{self._settings.seed}/{number}".encode()).digest()[:4], "big")
-        # In memory, because `ask` of the stored study would write each value in a transaction of its own.
+        # The study is in memory, because `ask` of the stored one would write each value in a transaction of its own.
         memory = optuna.create_study(direction=self._settings.direction, sampler=_sampler(self._settings.sampler, seed))
         memory.add_trials(trials)
         return memory.ask(distributions).params

@@ -128,7 +128,7 @@ class Worker:
                     if self._study.must_prune(number):
                         # values after the pruned step, read in the same poll, must not become the trial's best value
                         del history.values[next(i for i, (at, _) in enumerate(history.values) if at == step) + 1 :]
-                        # Not SIGTERM, after which a training in a SLURM job queues the job again.
+                        # SIGTERM is not sent: after it, a training in a SLURM job queues the job again.
                         return (process.stop(signal.SIGINT) if code is None else code), True
                 # While the training runs, the metrics of the newest step may not all be written yet.
                 if len(history.steps) > (code is None):

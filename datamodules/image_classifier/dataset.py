@@ -30,7 +30,7 @@ class RawImages(NamedTuple):
     pixels: Tensor  # [B, V, C, H, W] uint8
     labels: Tensor  # [B, V] int64
     shares: Tensor  # [V] float32: mixup weights, which sum to 1
-    # For augmentation; None without it. Integers, as Lightning casts floats to bfloat16.
+    # None without augmentation. Integers, because Lightning casts floats to bfloat16.
     random: Tensor | None  # [B, V, NUMBERS] int64 in [0, 2 ** RANDOM_BITS)
     samples: Tensor  # [B] int64
 

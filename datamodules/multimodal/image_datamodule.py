@@ -57,7 +57,7 @@ class ImageDataModule(MultimodalDataModule):
 
     @cached_property
     def image_layout(self) -> ImageLayout:
-        """Layout that the vision tower and the projector impose on a view; known from `setup` on.
+        """Layout of a view, which the vision tower and the projector determine; known from `setup` on.
 
         Raises:
             ValueError: the trainer's module has no such parts.
@@ -66,8 +66,8 @@ class ImageDataModule(MultimodalDataModule):
         module = self.trainer.lightning_module
         if not isinstance(module, ImageModule):
             raise ValueError(
-                "data.class_path: these data make views for a vision tower, which "
-                f"{type(module).__name__} has not; use ImageChats"
+                f"data.class_path: {type(self).__name__} prepares images for a vision tower, but "
+                f"{type(module).__name__} has none: use ImageChats"
             )
         return module.image_layout
 

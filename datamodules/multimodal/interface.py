@@ -40,7 +40,7 @@ class ImageData(ComposedData, Protocol):
 
 @runtime_checkable
 class ImageModule(Protocol):
-    """A module of ImageData: its vision tower and its projector impose the layout of a view."""
+    """A module of ImageData: its vision tower and its projector determine the layout of a view."""
 
     @property
     def image_layout(self) -> ImageLayout:

@@ -168,7 +168,7 @@ def make_manifest(
     """Return the manifest of a cache."""
     return {
         "generator_version": GENERATOR_VERSION,
-        # In the form that a manifest has after it was read, so that both can be compared.
+        # Converted to the form that a manifest has after it was read, so that both can be compared.
         "settings": json.loads(json.dumps(asdict(synthesis))),
         "extents": {split.name: list(extent) for split, extent in sorted(extents.items())},
         "files": dict(files),

@@ -69,7 +69,7 @@ def write_cache(
             done += len(samples)
             if progress is not None:
                 progress(done, sample_count)
-    # Written last: a folder without a manifest is an interrupted cache, which is written anew.
+    # The manifest is written last: a folder without one is an interrupted cache, which is written anew.
     content = with_checksum(make_manifest(synthesis, extents, files))
     _write(manifest, json.dumps(content, indent=1).encode())
     return manifest

@@ -44,7 +44,7 @@ class EvaluationDataset(ImageChatDataset):
         super().__init__(processor)
         self.chats = chats
         self._selected = select_samples(len(chats), len(chats) if size is None else size)
-        # In the order of the files, which is fastest, and before workers are forked.
+        # Read in the order of the files, which is fastest, and before workers are forked, so that they share the texts.
         self._texts = [self._read_texts(int(index)) for index in self._selected]
         references = [texts.reference for texts in self._texts if texts.reference is not None]
         kinds = sorted({reference.kind for reference in references} - {""})

@@ -180,7 +180,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             except Exception as error:
                 self.record_failure(path, error)
             else:
-                # Only after a success, so that a repeated save replaces the file, too.
+                # Removed only after a success, so that a repeated save replaces the file, too.
                 self._replacing.discard(path)
                 self._outcomes.record_success(path)
                 seconds = time.monotonic() - start

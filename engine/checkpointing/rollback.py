@@ -55,7 +55,7 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
         none = f"{trainer.default_root_dir} has no checkpoint of this start yet"
         why = f"not to {'; '.join(skipped)}" if skipped else none
         raise CollectiveError(f"{reason}\nThere is no checkpoint to roll back to: {why}")
-    # Not strict: frozen weights may be absent. `_load` has refused a checkpoint without a trained weight.
+    # strict is off: frozen weights may be absent. `_load` has refused a checkpoint without a trained weight.
     pl_module.load_state_dict(checkpoint["state_dict"], strict=False)
     # The learning rate belongs to the schedule, which is not rolled back.
     settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]

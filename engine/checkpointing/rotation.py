@@ -29,7 +29,7 @@ def rotate_in(new: Path, files: list[Path], index: int = 0, shift: bool = True) 
     if shift:
         # Files behind the first unused name need not move.
         end = next((i for i in range(index, len(files)) if not files[i].exists()), len(files) - 1)
-        # From the oldest name to the newest, so that each link replaces a file that has its next name already.
+        # The links run from the oldest name to the newest, so that each replaces a file that has its next name already.
         for i in range(end, index, -1):
             _link(files[i - 1], files[i])
     _replace(new, files[index])

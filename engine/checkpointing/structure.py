@@ -89,7 +89,8 @@ def each(rule: Rule, names: type = str) -> Rule:
         for name, item in value.items() if isinstance(value, dict) else ():
             if type(name) is not names:
                 yield f"{key} has the key {describe(name)}, expected one of type {names.__name__}"
-            yield from rule(item, f"{key}.{describe(name).strip(chr(39))}")
+            shown = describe(name).strip("'")  # a string's quotes would repeat in each longer key
+            yield from rule(item, f"{key}.{shown}")
 
     return check
 

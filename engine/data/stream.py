@@ -148,7 +148,7 @@ class EpochEndCheck:
         Raises:
             CollectiveError: the ranks find different numbers.
         """
-        # Once for each global batch: its micro-batches have the same number of records.
+        # Compared once for each global batch: its micro-batches have the same number of records.
         if self._group is not None and self._checked != (request.epoch, request.number):
             self._checked = request.epoch, request.number
             gathered = [torch.empty(1, dtype=torch.int64) for _ in range(torch.distributed.get_world_size(self._group))]

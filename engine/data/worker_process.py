@@ -48,7 +48,7 @@ class Workers:
         if start is not None and start not in available:
             raise ValueError(f"data.init_args.worker_start is {start}, but this platform has {', '.join(available)}")
         self.context = multiprocessing.get_context(start)
-        # Without a lock, which a worker that is killed could keep. A worker writes its own element only.
+        # There is no lock, which a worker that is killed could keep. A worker writes its own element only.
         self._positions = self.context.RawArray(c_int64, [_NO_SAMPLE] * number)
         self._training_pid, self.local_world_size = os.getpid(), local_world_size
 

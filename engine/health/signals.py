@@ -101,7 +101,7 @@ class StopSignals:
             if not self._first_interrupt:
                 self._first_interrupt = now
                 if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
-                    # In a thread of its own: writing to a pipe without a reader may block forever.
+                    # Written by a thread of its own: writing to a pipe without a reader may block forever.
                     threading.Thread(target=_write_stderr, args=(_FIRST_CTRL_C,), daemon=True).start()
 
     def _restore_in_child(self) -> None:

@@ -50,7 +50,7 @@ def hash_samples(path: Path, blocks: int = 16, block: int = 1 << 16) -> str:
     last = max(0, size - block)
     with path.open("rb", buffering=0) as file:
         for number in range(blocks):
-            # From 0 to `last` in even steps.
+            # The offsets run from 0 to `last` in even steps.
             file.seek(last * number // (blocks - 1))
             digest.update(file.read(block))
     return digest.hexdigest()

@@ -51,7 +51,7 @@ def write_energy(folder: Path, energy: Joules) -> None:
     new = temp_path(path)
     content = {"cpu_joules": round(energy.cpu, 3), "gpu_joules": round(energy.gpu, 3)}
     try:
-        # Not flushed to the disk, because it is written in every logged step.
+        # The file is not flushed to the disk, because it is written in every logged step.
         new.write_text(json.dumps(content) + "\n", encoding="utf-8")
         os.replace(new, path)
     except OSError as error:

@@ -71,7 +71,7 @@ class PreviewReservoir(Generic[Content]):
         if not self.number:
             return []
         row_of_sample = {sample: row for row, sample in enumerate(samples) if sample >= 0}
-        # Only candidates that may still be chosen, so that a batch copies few contents to the host.
+        # Only candidates that may still be chosen are kept, so that a batch copies few contents to the host.
         best = select_preview_ids([*row_of_sample, *self._kept], self.number)
         return [row_of_sample[sample] for sample in best if sample in row_of_sample]
 

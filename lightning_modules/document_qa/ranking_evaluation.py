@@ -94,7 +94,7 @@ def rank_pages(candidates: Candidates, vectors: dict[int, NDArray[np.float32]]) 
     if not known:
         return Ranking(candidates.question, (), ())
     numbers, pages = zip(*known, strict=True)
-    # In float64, so that rounding makes the same ties whatever order a machine sums in.
+    # Scores are float64, so that rounding makes the same ties whatever order a machine sums in.
     scores = (np.stack(pages).astype(np.float64) @ vectors[candidates.question].astype(np.float64)).round(6)
     # Stable, so a tie keeps the order of the pages.
     order = np.argsort(-scores, kind="stable")

@@ -88,7 +88,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
 
     @override
     def on_validation_end(self) -> None:
-        # Not earlier, because TensorBoard's file exists once the metrics are logged.
+        # This hook, because TensorBoard's file exists once the metrics are logged, not earlier.
         if self.trainer.is_global_zero and not self.trainer.sanity_checking:
             self._log_confusion_matrix(f"{self._stage}/confusion")
 

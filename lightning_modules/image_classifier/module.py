@@ -119,7 +119,7 @@ class ImageClassifier(EvaluatedClassifier):
         if hasattr(self, "network"):
             return
         classes = len(self.data.classes)
-        # Before the average, which copies the initial weights.
+        # The network is built before the average, which copies its initial weights.
         self.network = self.architecture.build(self.data.shape, classes)
         if self.ema_decay is not None:
             self.average = MovingAverage(self.network, self.ema_decay)

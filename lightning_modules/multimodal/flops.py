@@ -146,7 +146,7 @@ def _weight_trains(layer: nn.Module) -> bool:
 
 
 def _weights(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> int:
-    # From the settings, because a weight may be sharded over ranks.
+    # Counted from the layer's settings, because a weight may be sharded over ranks.
     if isinstance(layer, nn.Linear):
         return layer.in_features * layer.out_features
     return layer.in_channels // layer.groups * layer.out_channels * math.prod(layer.kernel_size)

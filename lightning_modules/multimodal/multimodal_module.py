@@ -79,12 +79,12 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         self.encoder = self.modality.build_encoder(self.data, self.model_precision)
         settings = self.language_model_settings
         device = self.trainer.strategy.root_device
-        # Before the language model is built, which takes minutes.
+        # Checked before the language model is built, which takes minutes.
         require_whole_weights(settings, self.trainer.strategy)
         self.language_model = LanguageModel(settings, tokenizer.vocabulary_size, self.model_precision, device)
         if settings.path is not None:
             vocabulary = tokenizer.tokenizer.get_vocab()
-            # After the model is built: its files are on this machine by now.
+            # Checked after the model is built, when its files are on this machine.
             require_own_tokens(settings.path, folder_of(settings.path), self.data.tokenizer_source, vocabulary)
         output_size = self.encoder.output_size
         assert isinstance(output_size, int), "see ModalityFeatures.build_encoder"

@@ -34,7 +34,7 @@ _ADDED: dict[str, object] = {"feed_forward": "relu", "time_buckets": "linear", "
 
 def items_identity(item_ids: Sequence[str]) -> dict[str, Any]:
     """Return the count of the items and a SHA-256 of their ids."""
-    # In order: the item at index i has row i + 1 of the table, so a permutation is another model.
+    # The order counts: the item at index i has row i + 1 of the table, so a permutation is another model.
     return {"count": len(item_ids), "sha256": hashlib.sha256("\n".join(item_ids).encode()).hexdigest()}
 
 

@@ -32,7 +32,7 @@ class DotProductScores:
     """
 
     def __init__(self, states: Tensor, weight: Tensor, block_bytes: int | None = None) -> None:
-        # In float32 also under autocast: in bf16 the scores of many items tie.
+        # Scores are float32 also under autocast: in bf16 the scores of many items tie.
         self.states, self.weight = states.float(), weight
         self.num_items = len(weight)
         self._size = _columns(len(states), 4, self.num_items, block_bytes)

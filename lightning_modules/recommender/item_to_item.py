@@ -117,7 +117,7 @@ class EASE(nn.Module):
         for first, common in _UsersOfItems(events, num_items).in_common():
             gram[first : first + len(common)] = common
         gram.diagonal().add_(l2)
-        # In float64, and reusing the name frees the old matrix: at 10,000 items each has 800 MB.
+        # The matrix is float64. Reusing the name frees the old matrix: at 10,000 items each has 800 MB.
         gram = torch.linalg.cholesky(gram)
         inverse = torch.cholesky_inverse(gram)
         del gram

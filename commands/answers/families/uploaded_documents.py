@@ -82,7 +82,7 @@ class UploadedDocuments:
         return IngestedDocument(file.name, self._known[digest].folder)
 
     def _ingest(self, file: UploadedFile, digest: str, key: str) -> Generator[Note, None, IngestedDocument]:
-        # Not the suffix of the path: `.pdf` has none, and would be read as another kind.
+        # The name is matched, because Path(".pdf").suffix is empty, and the file would be read as another kind.
         suffix = next((suffix for suffix in SUFFIXES if file.name.lower().endswith(suffix)), None)
         if suffix is None:
             raise UserInputError(f"{file.name}: expected a file that ends in {', '.join(SUFFIXES)}")

@@ -66,7 +66,8 @@ def parse_error(message: str) -> tuple[list[str], str]:
         reason = re.sub(pattern, plain, reason)
     if nested := _NESTED.search(reason):
         keys += [key for key in nested[1].split(".") if key != "init_args"]
-        reason = f"{reason[: nested.start()]}{nested[2].strip(chr(39))}"
+        value = nested[2].strip("'")
+        reason = f"{reason[: nested.start()]}{value}"
     return keys, shorten(re.sub(r"\bExpected a (?=[aeiou])", "Expected an ", _with_choices(reason)))
 
 

@@ -24,7 +24,7 @@ def busy_cores(seconds: float = 0.4) -> float:
     shares = psutil.cpu_percent(seconds, percpu=True)
     allowed = own.cpu_affinity() if hasattr(own, "cpu_affinity") else range(len(shares))
     used = sum(shares[core] for core in allowed if core < len(shares)) / 100
-    # Without the time that this process itself has used.
+    # Subtract the time that this process itself has used.
     return max(0.0, used - (time.process_time() - before) / seconds)
 
 

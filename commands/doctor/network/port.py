@@ -79,7 +79,7 @@ def _refusal(number: int) -> OSError | None:
     """Return why no process can listen on the port on all addresses, as torch's store does; None if it can."""
     try:
         with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
-            # As the store does: a connection in TIME_WAIT does not block the port.
+            # The store sets this option, too: a connection in TIME_WAIT does not block the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("", number))
             probe.listen(1)

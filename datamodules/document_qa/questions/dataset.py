@@ -58,7 +58,7 @@ class FileQuestionSet(QuestionSet):
             for number, indices in enumerate(self._by_document)
             for first in range(0, len(indices), per_chat)
         ]
-        # In reverse order, so that of each group the first name remains in the dict.
+        # The order is reversed, so that of each group the first name remains in the dict.
         whole = sorted(by_document.keys() - self._broken.keys(), reverse=True)
         self._different = sorted({self._groups[name]: name for name in whole}.items())
 

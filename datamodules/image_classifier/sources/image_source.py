@@ -143,7 +143,7 @@ def fitted_pixels(data: bytes, name: str, shape: tuple[int, int, int]) -> NDArra
         [C, H, W]
 
     Raises:
-        BadSampleError: the file is no image that can be decoded.
+        BadSampleError: the file cannot be decoded as an image.
     """
     from PIL import ImageOps
     from PIL.Image import Resampling

@@ -53,13 +53,14 @@ def resample(times: NDArray[np.float64], values: NDArray[np.float64], step: floa
             f"stamps span {span + 1:,.0f} steps of {step:g} s, expected at most {most_steps:,}; set a longer step, or "
             "raise limits.steps"
         )
-    steps_of = np.floor((times - times[0]) / step + 0.5).astype(np.int64)  # np.round would round halves to even steps
-    return Resampled(_means(steps_of, values, int(steps_of[-1]) + 1), step)
+    # np.round would round halves to even steps.
+    step_numbers = np.floor((times - times[0]) / step + 0.5).astype(np.int64)
+    return Resampled(_means(step_numbers, values, int(step_numbers[-1]) + 1), step)
 
 
-def _means(steps_of: NDArray[np.int64], values: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+def _means(step_numbers: NDArray[np.int64], values: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
     """Return the mean [steps] of the measured values at each step, NaN where there is none."""
     measured = ~np.isnan(values)
-    counts = np.bincount(steps_of[measured], minlength=steps)
-    sums = np.bincount(steps_of[measured], weights=values[measured], minlength=steps)
+    counts = np.bincount(step_numbers[measured], minlength=steps)
+    sums = np.bincount(step_numbers[measured], weights=values[measured], minlength=steps)
     return np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)

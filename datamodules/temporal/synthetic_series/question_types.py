@@ -81,7 +81,7 @@ def _season(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
 def _outlier(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
     shape = smooth(random, steps, 5) * 0.5 + noise(random, steps, 0.15)
     if answer < 3:
-        # Not within a step of the border of two thirds.
+        # The step of the extremum is not at the border of two thirds, where the answer would be ambiguous.
         third = steps / 3
         step = int(random.integers(int(np.ceil(answer * third)) + 1, int((answer + 1) * third) - 1))
         shape[step] += random.choice((-1, 1)) * random.uniform(4, 7)

@@ -32,7 +32,7 @@ class NativeImages(NamedTuple):
         return [decode(data, name, self.max_pixels) for data, name in zip(chat.images, names, strict=True)]
 
     def item(self, chat: ImageChat) -> ChatItem:
-        """Return a chat as a sample whose modality is its decoded images. Raises the errors of `decode_images`."""
+        """Return a chat as a sample whose encoder input is its decoded images. Raises the errors of `decode_images`."""
         return ChatItem(chat.messages, (), self.decode_images(chat))
 
     def length(self, chat: ImageChat) -> int:

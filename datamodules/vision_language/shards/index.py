@@ -115,7 +115,7 @@ def _index_shard(name: str) -> tuple[ShardInfo, NDArray[np.int64]]:
     digest, begins = hashlib.sha256(), array("q")
     with open_shard(name) as file:
         size = shard_size(file, name)
-        # Of the open file, so that a file that is replaced in the meantime counts as changed.
+        # The open file is measured, so that a file that is replaced in the meantime counts as changed.
         found = None if is_remote(name) else os.fstat(file.fileno())
         for sample in iter_samples(file, name, keep=is_remote(name)):
             begins.append(sample.begin)

@@ -62,7 +62,7 @@ class ResidualBlock(nn.Module):
 
 
 def _convolution(before: int, after: int, stride: int = 1) -> nn.Conv2d:
-    # Without bias, which the norm after it adds.
+    # No bias is needed: the norm after the convolution adds one.
     convolution = nn.Conv2d(before, after, 3, stride, padding=1, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
     return convolution

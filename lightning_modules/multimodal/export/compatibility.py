@@ -63,7 +63,7 @@ def _of_outputs(target: ExportTarget, parts: ModelParts) -> list[str]:
         ("vision_tower", "language_model"), kinds, _computed(target, parts), strict=True
     ):
         difference = float((theirs.float() - ours.float()).abs().max() / ours.float().abs().max())
-        # With `not`, so that NaN counts as different.
+        # Written with `not`, so that NaN counts as different.
         if not difference <= allowed:
             return [f"{part}: outputs of a {kind} differ by {difference:.1%} inside {target.name}"]
     return []

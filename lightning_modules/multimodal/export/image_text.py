@@ -74,7 +74,7 @@ def export_image_text(module: ImageModule, folder: Path, merge: bool) -> Exporte
         data.prepare_images, data.fit, module.places,
     )  # fmt: skip
     target = choose_target(layout, module.projector)
-    # Not an error: every model can be exported in parts, which the caller does next.
+    # This is not an error: every model can be exported in parts, which the caller does next.
     if reasons := incompatibilities(target, parts, merge):
         name, why = target.class_name, "; ".join(reasons)
         log.info("exporting as parts, not as %s %s of transformers: %s", target.article, name, why)

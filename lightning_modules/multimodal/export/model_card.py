@@ -135,7 +135,7 @@ def base_model_licences(paths: Mapping[str, str | None]) -> dict[str, str | None
     Args:
         paths: {part: directory or name on the hub of its pretrained weights, or None}.
     """
-    # Without duplicates, in the order of the parts: vision tower, language model.
+    # A dict drops duplicates and keeps the order of the parts: vision tower, language model.
     return {path: _licence(folder_of(path)) for path in dict.fromkeys(paths.values()) if path is not None}
 
 

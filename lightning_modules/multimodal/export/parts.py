@@ -120,7 +120,7 @@ def export(
     """
     from safetensors.torch import save_model
 
-    # Before anything is written or merged: afterwards the model would be lost for another try.
+    # Checked before anything is written or merged: afterwards the model would be lost for another try.
     _require_base(language_model, merge)
     without_progress_bars()
     (folder / MODALITY).mkdir()

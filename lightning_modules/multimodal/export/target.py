@@ -103,7 +103,7 @@ def load_tower_weights(
         own: our own tower, whose number format is kept.
         unused: prefixes of weights that no feature depends on, which transformers builds in any case.
     """
-    # Not strict, because of the unused weights; what else is missing is an error below.
+    # strict is off because of the unused weights; what else is missing is an error below.
     result = network.load_state_dict(weights, strict=False)
     lacking = [name for name in result.missing_keys if not name.startswith(unused)]
     if lacking or result.unexpected_keys:

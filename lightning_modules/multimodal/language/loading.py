@@ -51,7 +51,7 @@ def load_language_model(
     config = model_config(settings, vocabulary)
     require_whole_weights_on_disk("language_model", config, settings.path)
     if settings.trainable == "none":
-        # In the config, because the layers read their rates from it when they are built.
+        # Switched off in the config, because the layers read their rates from it when they are built.
         switch_off_dropout(config)
     _require_attention(config, settings.attention)
     # Read wide and narrowed afterwards, a frozen model would take twice its memory for a while.

@@ -81,7 +81,7 @@ class QuantizedLinear(nn.Linear):
     @override
     def forward(self, input: Tensor) -> Tensor:
         """Compute in autocast's dtype, else in the input's dtype; gradients are as for the dequantized weight."""
-        # A custom autograd function is no operation that autocast casts, so the input is cast here.
+        # autocast does not cast the inputs of a custom autograd function, so the input is cast here.
         kind = input.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else input.dtype
         bias = None if self.bias is None else self.bias.to(dtype)

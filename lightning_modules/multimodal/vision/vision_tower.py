@@ -109,7 +109,7 @@ class VisionTower(nn.Module):
                     f"vision_tower.last_n_layers is {settings.last_n_layers}, but {len(layers)} layers are built"
                 )
             layers[-settings.last_n_layers :].requires_grad_(True)
-        # After the choice of trained weights, on which each weight's format depends.
+        # Formats follow the choice of trained weights, on which each weight's format depends.
         set_dtypes(self.network, self.precision)
         # A frozen tower keeps no activations: it runs without gradients.
         if settings.activation_checkpointing and not self.frozen:

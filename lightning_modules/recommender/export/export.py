@@ -66,7 +66,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     from safetensors.torch import save_model
 
     encoder, _, catalog, top_k, remove_seen, popularity, *_ = recommender
-    # Without dropout, whose masks would be constants of the graph.
+    # eval() switches off dropout, whose masks would be constants of the graph.
     recommender.encoder.eval()
     graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
     timed = reads_times(recommender.architecture["attention"])
@@ -118,7 +118,7 @@ def with_long_pauses(batch: RankingBatch) -> RankingBatch:
 
 def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Tensor]:
     """Return the inputs of the graph for a batch."""
-    # Only what this architecture reads, so that callers need not invent the rest.
+    # The graph takes only what this architecture reads, so that callers need not invent the rest.
     inputs = {"items": batch.history.items}
     if reads_times(recommender.architecture["attention"]):
         inputs["times"] = batch.history.times

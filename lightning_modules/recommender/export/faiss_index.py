@@ -74,7 +74,7 @@ def write_index(folder: Path, index: "faiss.Index", users: SampledUsers, top_k: 
     """
     import faiss
 
-    # From the file that is published, so the index belongs to it.
+    # The vectors are read from the file that is published, so the index belongs to it.
     vectors = np.load(folder / "item_vectors.npy")
     try:
         index.train(vectors)

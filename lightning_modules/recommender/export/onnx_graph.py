@@ -93,7 +93,7 @@ class ScoringGraph(nn.Module):
         indices = indices.clamp_max(size - 1)
         if column.dim() == 3:
             indices = indices.unsqueeze(2).expand(-1, -1, column.shape[2])
-        # As many columns as the encoder takes; those behind a row's events are padding.
+        # Keep as many columns as the encoder takes; those behind a row's events are padding.
         return column.gather(1, indices)[:, : self.encoder.max_length]
 
 

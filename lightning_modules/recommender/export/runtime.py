@@ -91,7 +91,7 @@ class ExportedRecommender:
                     f"times[{index}]: found {times[index]}, earlier than times[{index - 1}], {times[index - 1]}; "
                     "expected the oldest event first"
                 )
-        # With the times of all events, unknown items included: the last event may be one of them.
+        # The times of all events count for the request: the last may be of an unknown item.
         request = self._request_time(moments, at)
         named = [self._numbers.get(str(item)) for item in items]
         rows = [index for index, number in enumerate(named) if number is not None]
@@ -100,7 +100,7 @@ class ExportedRecommender:
         if not known:
             return self._most_popular(top_k, excluded)
         numbers, seconds = zip(*known, strict=True)
-        # Over the whole history, as in training, and not over the last events that the encoder reads.
+        # The scale is of the whole history, as in training, and not of the last events that the encoder reads.
         scale = min((gap for a, b in zip(seconds, seconds[1:], strict=False) if (gap := b - a) > 0), default=1)
         last = self.encoder.max_length
         row = torch.tensor([numbers[-last:]]), torch.tensor([seconds[-last:]])

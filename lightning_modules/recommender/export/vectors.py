@@ -123,7 +123,7 @@ def _sampled(
 def _compared(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) -> tuple[SampledUsers, str]:
     rows = np.concatenate([part.rows for part in parts])
     expected = torch.cat([part.scores for part in parts]).numpy()
-    # From the files, not from memory: the comparison covers what other programs read.
+    # Vectors are read from the files, not from memory: the comparison covers what other programs read.
     vectors = np.ascontiguousarray(np.load(folder / "user_vectors.npy", mmap_mode="r")[rows])
     found = np.full_like(expected, -np.inf)
     found[:, 1:] = vectors @ np.load(folder / "item_vectors.npy").T
@@ -135,7 +135,7 @@ def _compared(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) 
             "model.init_args.export_vectors and export_index"
         )
     if recommender.remove_seen:
-        # After the difference of scores was taken, in which infinities would be NaN.
+        # Seen items are removed after the difference of scores was taken, in which infinities would be NaN.
         for row, seen in enumerate(seen for part in parts for seen in part.seen):
             found[row, seen] = expected[row, seen] = -np.inf
     k = min(recommender.top_k, recommender.catalog.num_items)

@@ -118,7 +118,7 @@ class _CausalAttention(torch.autograd.Function):
         grad_tables = [torch.zeros_like(table, dtype=_exact(table)) for table in tables]
         # The softmax's gradient needs sum_j weight_ij * d weight_ij, which is this sum over D instead of L.
         correction = (grad.to(_exact(grad)) * mixed).sum(-1, keepdim=True)
-        # After `correction`, because `mixed` has the factor already.
+        # The factor follows `correction`, because `mixed` has it already.
         grad = grad * ctx.scale
         step = 2 if ctx.masked else 1
         for index, tile in enumerate(tiles(query)):
