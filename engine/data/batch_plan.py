@@ -39,17 +39,7 @@ class BatchPlan:
         Raises:
             ValueError: both or neither batch size is given, a size is below 1, or a split has a remainder.
         """
-        if (batch_size is None) == (batch_size_per_device is None):
-            raise ValueError(
-                "give exactly one of data.init_args.batch_size (samples of an optimizer step over all ranks) and "
-                f"data.init_args.batch_size_per_device; got batch_size={batch_size} and "
-                f"batch_size_per_device={batch_size_per_device}"
-            )
-        if batch_size is None:
-            assert batch_size_per_device is not None
-            _require_positive("data.init_args.batch_size_per_device", batch_size_per_device)
-            batch_size = batch_size_per_device * world_size
-        _require_positive("data.init_args.batch_size", batch_size)
+        batch_size = _global_batch_size(world_size, batch_size, batch_size_per_device)
         # Global batch -> ranks. A remainder would give ranks different numbers of samples in every step.
         if batch_size % world_size:
             raise ValueError(
@@ -57,7 +47,7 @@ class BatchPlan:
                 f"the nearest that do are {_nearest_multiples(batch_size, world_size)}"
             )
         share = batch_size // world_size
-        # `micro_batch_size` is a limit, so a value above the share of a rank is no error.
+        # `micro_batch_size` is a limit, so a value above the share of a rank is not an error.
         micro = share if micro_batch_size is None else micro_batch_size
         _require_positive("data.init_args.micro_batch_size", micro)
         micro = min(micro, share)
@@ -86,6 +76,22 @@ class BatchPlan:
             f"global batch {self.batch_size} = {self.world_size} rank{'s' * (self.world_size != 1)} "
             f"x {self.micro_batch_size} samples x {self.accumulation} accumulation step{'s' * (self.accumulation != 1)}"
         )
+
+
+def _global_batch_size(world_size: int, batch_size: int | None, batch_size_per_device: int | None) -> int:
+    """Return the samples of an optimizer step over all ranks, given exactly one of the two sizes."""
+    if (batch_size is None) == (batch_size_per_device is None):
+        raise ValueError(
+            "give exactly one of data.init_args.batch_size (samples of an optimizer step over all ranks) and "
+            f"data.init_args.batch_size_per_device; got batch_size={batch_size} and "
+            f"batch_size_per_device={batch_size_per_device}"
+        )
+    if batch_size is None:
+        assert batch_size_per_device is not None
+        _require_positive("data.init_args.batch_size_per_device", batch_size_per_device)
+        batch_size = batch_size_per_device * world_size
+    _require_positive("data.init_args.batch_size", batch_size)
+    return batch_size
 
 
 def _require_positive(key: str, value: int) -> None:

@@ -82,14 +82,12 @@ def read_shards(
     for number, optimizer in enumerate(optimizers):
         saved = entries_below(sizes, f"optimizer_{number}.state")
         names = {name: each for name, each in optimized_parameters(module).items() if each.requires_grad}
+        empty = _empty_state(saved, names, module)
+        tensors.update({f"optimizer_{number}.state.{path}": tensor for path, tensor in empty.items()})
         state: dict[Tensor, dict[str, Tensor]] = {}
-        for path in saved:
+        for path, tensor in empty.items():
             name, _, key = path.rpartition(".")
-            if name not in names:
-                raise MismatchError(f"optimizer state of {name}, which this model lacks or does not train")
-            empty = _empty(module.get_parameter(name), saved[path], name, key)
-            state.setdefault(names[name], {})[key] = empty
-            tensors[f"optimizer_{number}.state.{path}"] = empty
+            state.setdefault(names[name], {})[key] = tensor
         states.append(state)
         check_optimizer_parameters(optimizer, state, names)
         if saved or not starts:
@@ -211,6 +209,25 @@ def _fill(own: Tensor, full: Tensor) -> Tensor:
         # Each rank has read the file, so none needs to send anything.
         full = distribute_tensor(full.to(own.device), own.device_mesh, own.placements, src_data_rank=None)
     return own.copy_(full)
+
+
+def _empty_state(
+    saved: Mapping[str, tuple[torch.Size, torch.dtype]], names: Mapping[str, Tensor], module: nn.Module
+) -> dict[str, Tensor]:
+    """Return a tensor to read each entry of an optimizer's saved state into.
+
+    Args:
+        saved: {parameter.key: shape and dtype in the checkpoint}.
+        names: {name: parameter} of the trained parameters.
+        module: the model.
+    """
+    empty = {}
+    for path, size_and_dtype in saved.items():
+        name, _, key = path.rpartition(".")
+        if name not in names:
+            raise MismatchError(f"optimizer state of {name}, which this model lacks or does not train")
+        empty[path] = _empty(module.get_parameter(name), size_and_dtype, name, key)
+    return empty
 
 
 def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str, key: str) -> Tensor:

@@ -35,16 +35,8 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             f"model.init_args.optimizer {name} with trainer.strategy.init_args.tensor_parallel "
             f"{getattr(strategy, 'tensor_parallel', 1)}: its blocks do not follow divided layers. Use adamw"
         )
-    if name == "paged_adamw_8bit" and strategy.root_device.type != "cuda":
-        raise ValueError(
-            "model.init_args.optimizer paged_adamw_8bit needs CUDA, whose driver moves its state between the memories; "
-            f"the device is {strategy.root_device.type}. Use adamw_8bit, which has the same state"
-        )
-    if name == "paged_adamw_8bit" and offload:
-        raise ValueError(
-            "model.init_args.optimizer paged_adamw_8bit with optimizer_offload true: both keep the state "
-            "in CPU memory. Use adamw_8bit with optimizer_offload, or the paged optimizer alone"
-        )
+    if name == "paged_adamw_8bit":
+        _check_paged(strategy, offload, sharded)
     if offload and sharded:
         raise ValueError(
             f"model.init_args.optimizer_offload with trainer.strategy {type(strategy).__name__}: the strategy moves "
@@ -56,22 +48,42 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             f"trainer.precision 16-mixed with trainer.strategy {type(strategy).__name__}: use bf16-mixed, which needs "
             "no loss scale"
         )
-    if fused and sharded:
+    if fused:
+        _check_fused(strategy, sharded)
+
+
+def _check_paged(strategy: Strategy, offload: bool, sharded: bool) -> None:
+    """Raise ValueError if a strategy does not suit `paged_adamw_8bit`, whose state CUDA moves between the memories."""
+    if strategy.root_device.type != "cuda":
+        raise ValueError(
+            "model.init_args.optimizer paged_adamw_8bit needs CUDA, whose driver moves its state between the memories; "
+            f"the device is {strategy.root_device.type}. Use adamw_8bit, which has the same state"
+        )
+    if offload:
+        raise ValueError(
+            "model.init_args.optimizer paged_adamw_8bit with optimizer_offload true: both keep the state "
+            "in CPU memory. Use adamw_8bit with optimizer_offload, or the paged optimizer alone"
+        )
+    if sharded:
+        raise ValueError(
+            f"model.init_args.optimizer paged_adamw_8bit with trainer.strategy {type(strategy).__name__}: CUDA moves "
+            "whole states between the memories, not shards. Use adamw_8bit, and "
+            "--trainer.strategy.init_args.cpu_offload true for a state in CPU memory"
+        )
+
+
+def _check_fused(strategy: Strategy, sharded: bool) -> None:
+    """Raise ValueError if a strategy does not suit a fused kernel."""
+    if sharded:
         raise ValueError(
             f"model.init_args.optimizer_fused true with trainer.strategy {type(strategy).__name__}, with which it is "
             "not tested: use optimizer_fused false"
         )
-    if fused and strategy.precision_plugin.precision == "16-mixed":
+    if strategy.precision_plugin.precision == "16-mixed":
         # The kernel divides by the scale of the loss itself, after the gradients were clipped and their norm compared.
         raise ValueError(
             "model.init_args.optimizer_fused true with trainer.precision 16-mixed: use bf16-mixed, or optimizer_fused "
             "false"
-        )
-    if name == "paged_adamw_8bit" and sharded:
-        raise ValueError(
-            f"model.init_args.optimizer {name} with trainer.strategy {type(strategy).__name__}: CUDA moves whole "
-            "states between the memories, not shards. Use adamw_8bit, and --trainer.strategy.init_args.cpu_offload "
-            "true for a state in CPU memory"
         )
 
 

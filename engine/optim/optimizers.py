@@ -53,18 +53,8 @@ def build_optimizer(
         ValueError: the name is unknown, `muon` has no matrix to train, or the optimizer cannot train tables by rows or
             has no fused kernel.
     """
-    if fused and (tables or name not in _FUSED):
-        what = f"{tables[0].name} is trained by rows" if tables else f"optimizer {name} has no fused kernel"
-        raise ValueError(
-            f"model.init_args.optimizer_fused true, but {what}: use optimizer_fused false, or optimizer "
-            f"{' or '.join(_FUSED)} without tables by rows"
-        )
+    _check_tables(name, tables, offload, fused)
     if offload:
-        if tables:
-            raise ValueError(
-                f"model.init_args.optimizer_offload true, but {tables[0].name} is trained by rows, which needs little "
-                "state: use optimizer_offload false"
-            )
 
         def on_cpu(groups: list[dict[str, Any]], copies: Mapping[Tensor, Tensor]) -> Optimizer:
             # The offloaded optimizer trains copies, so sets of parameters become sets of their copies.
@@ -84,6 +74,21 @@ def build_optimizer(
     if name == "muon":
         return _muon(groups, learning_rate, betas, hidden)
     raise ValueError(f"model.init_args.optimizer is {name!r}, expected one of {', '.join(get_args(OptimizerName))}")
+
+
+def _check_tables(name: OptimizerName, tables: Sequence[RowTable], offload: bool, fused: bool) -> None:
+    """Raise ValueError if a fused kernel or the offload cannot train tables by rows, or there is no such kernel."""
+    if fused and (tables or name not in _FUSED):
+        what = f"{tables[0].name} is trained by rows" if tables else f"optimizer {name} has no fused kernel"
+        raise ValueError(
+            f"model.init_args.optimizer_fused true, but {what}: use optimizer_fused false, or optimizer "
+            f"{' or '.join(_FUSED)} without tables by rows"
+        )
+    if offload and tables:
+        raise ValueError(
+            f"model.init_args.optimizer_offload true, but {tables[0].name} is trained by rows, which needs little "
+            "state: use optimizer_offload false"
+        )
 
 
 def _by_rows(

@@ -44,14 +44,18 @@ def threads_started(processes: int, affinity: int, environ: Mapping[str, str]) -
     Without OMP_NUM_THREADS Lightning divides the cores by the ranks (`_set_num_threads_if_needed` of its launchers); it
     considers CPU affinity, but no quota of a control group.
     """
-    first = environ.get("OMP_NUM_THREADS", "").strip().split(",")[0]
-    return int(first) if first.isdigit() and int(first) else max(1, affinity // processes)
+    return _number(environ.get("OMP_NUM_THREADS", "")) or max(1, affinity // processes)
 
 
 def stated_threads(plan: Plan, environ: Mapping[str, str]) -> int | None:
     """Return the threads of each rank by `--threads` or OMP_NUM_THREADS; None if neither is a number."""
-    first = environ.get("OMP_NUM_THREADS", "").strip().split(",")[0]  # a list gives the threads of nested regions
-    return plan.threads or (int(first) if first.isdigit() and int(first) else None)
+    return plan.threads or _number(environ.get("OMP_NUM_THREADS", "")) or None
+
+
+def _number(variable: str) -> int:
+    """Return the threads of a value of OMP_NUM_THREADS; 0 if it is not a positive number."""
+    first = variable.strip().split(",")[0]  # a list gives the threads of nested regions
+    return int(first) if first.isdecimal() else 0
 
 
 def check_threads(
@@ -70,40 +74,53 @@ def check_threads(
     """
     processes = plan.processes()
     each = max(1, int(usable) // processes)
-    remedy = f"export OMP_NUM_THREADS={each}"
     given = environ.get("OMP_NUM_THREADS", "").strip()
     shared = f"{processes} process{'es' if processes > 1 else ''} on {usable:g} cores"
-    crowded = "an operation waits for its slowest thread; with more threads than cores it is several times slower"
     if plan.threads:
-        found = f"--threads {plan.threads} with {shared}"
-        if plan.threads > each:
-            yield Finding("threads", "warn", found, crowded, f"--threads {each}  # or auto")
-        else:
-            yield Finding("threads", "ok", found)
-        return
-    if not given and on_cpu:
+        found, remedy = f"--threads {plan.threads} with {shared}", f"--threads {each}  # or auto"
+        yield _crowded(found, remedy) if plan.threads > each else Finding("threads", "ok", found)
+    elif given:
+        idle = plan.accelerator == "cpu" and _number(given) * processes * 2 <= usable
+        yield _threads_of_variable(given, each, shared, idle)
+        yield from _check_binding(processes, shared, environ)
+    elif on_cpu:
         choice = f"1 or {each} threads, whichever is faster," if each > 1 else "1 thread"
         yield Finding("threads", "ok", f"--threads auto: {choice} in each of {shared}")
-        return
-    if not given:
+    else:
         started = threads_started(processes, affinity, environ)
         found = f"OMP_NUM_THREADS is not set: {started} thread{'s' if started > 1 else ''} in each of {shared}"
-        if started > each:
-            yield Finding("threads", "warn", found, crowded, remedy)
-        else:
-            yield Finding("threads", "ok", found)
-        return
-    first = given.split(",")[0]  # a list gives the threads of nested regions
-    if not first.isdigit() or int(first) == 0:
+        remedy = f"export OMP_NUM_THREADS={each}"
+        yield _crowded(found, remedy) if started > each else Finding("threads", "ok", found)
+
+
+def _crowded(found: str, remedy: str) -> Finding:
+    why = "an operation waits for its slowest thread; with more threads than cores it is several times slower"
+    return Finding("threads", "warn", found, why, remedy)
+
+
+def _threads_of_variable(given: str, each: int, shared: str, idle: bool) -> Finding:
+    """Check OMP_NUM_THREADS.
+
+    Args:
+        given: value of the variable, not empty.
+        each: cores of each rank.
+        shared: the ranks and their cores in words.
+        idle: whether the training computes on the CPU and would leave half of the cores idle.
+    """
+    remedy, threads = f"export OMP_NUM_THREADS={each}", _number(given)
+    if not threads:
         why = "it is not a positive number: it is ignored, and every rank starts a thread for every core"
-        yield Finding("threads", "warn", f"OMP_NUM_THREADS={given!r}", why, remedy)
-    elif int(first) > each:
-        yield Finding("threads", "warn", f"OMP_NUM_THREADS={given} with {shared}", crowded, remedy)
-    elif plan.accelerator == "cpu" and int(first) * processes * 2 <= usable:
+        return Finding("threads", "warn", f"OMP_NUM_THREADS={given!r}", why, remedy)
+    if threads > each:
+        return _crowded(f"OMP_NUM_THREADS={given} with {shared}", remedy)
+    if idle:
         why = "the training computes on the CPU, and the remaining cores are idle"
-        yield Finding("threads", "warn", f"OMP_NUM_THREADS={given} with {shared}", why, remedy)
-    else:
-        yield Finding("threads", "ok", f"OMP_NUM_THREADS={given}, {shared}")
+        return Finding("threads", "warn", f"OMP_NUM_THREADS={given} with {shared}", why, remedy)
+    return Finding("threads", "ok", f"OMP_NUM_THREADS={given}, {shared}")
+
+
+def _check_binding(processes: int, shared: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the variables that bind threads to cores."""
     bind = environ.get("OMP_PROC_BIND", "").lower() in ("true", "close", "spread", "master", "primary")
     if (bind or environ.get("GOMP_CPU_AFFINITY")) and processes > 1:
         name = "OMP_PROC_BIND" if bind else "GOMP_CPU_AFFINITY"

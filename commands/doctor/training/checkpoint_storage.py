@@ -58,21 +58,17 @@ def checkpoint_findings(
     speed = written / seconds
     if size is None:
         found = f"{directory} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
-        yield Finding(
-            _CHECK, "warn", found, f"whether {kept} checkpoints fit is known once the micro batch has been computed",
-            f"fix what prevents the micro batch, then run {PROGRAM} doctor again",
-        )  # fmt: skip
+        why = f"whether {kept} checkpoints fit is known once the micro batch has been computed"
+        yield Finding(_CHECK, "warn", found, why, f"fix what prevents the micro batch, then run {PROGRAM} doctor again")
         return
-    room = f"{kept} checkpoints of {_human(size)} need {_human(kept * size)}"
+    needed = f"{kept} checkpoints of {_human(size)} need {_human(kept * size)}"
     if free < kept * size:
-        yield Finding(
-            _CHECK, "fail", f"{directory} has {_human(free)} free; {room}",
-            "a checkpoint that does not fit is not saved, and the second failure in a row ends the training",
-            "free space, or keep fewer: --last_checkpoint.keep 1 --best_checkpoint.keep 1",
-        )  # fmt: skip
+        why = "a checkpoint that does not fit is not saved, and the second failure in a row ends the training"
+        remedy = "free space, or keep fewer: --last_checkpoint.keep 1 --best_checkpoint.keep 1"
+        yield Finding(_CHECK, "fail", f"{directory} has {_human(free)} free; {needed}", why, remedy)
         return
     takes = size / speed
-    found = f"{directory}: {_human(free)} free, {room}; one takes {takes:.1f} s ({_human(speed)}/s with fsync)"
+    found = f"{directory}: {_human(free)} free, {needed}; one takes {takes:.1f} s ({_human(speed)}/s with fsync)"
     yield _save_time(found, takes, step, steps_between)
 
 

@@ -121,7 +121,7 @@ def load_stage_weights(
         ValueError: weights do not match; the message names them, and the module is unchanged.
     """
     if not isinstance(checkpoint.get("state_dict"), Mapping):
-        raise ValueError("it is no checkpoint of a run: it has no state_dict")
+        raise ValueError("it is not a checkpoint of a run: it has no state_dict")
     # Names without peft's prefixes, so that a stage with adapters can follow a stage without.
     own = {canonical(name): weight for name, weight in module.state_dict().items()}
     saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
@@ -150,14 +150,14 @@ def load_stage_weights(
             "to train the adapters further, set the same language_model.lora; to merge them into the model, run "
             f"{PROGRAM} export --merge and set language_model.path to its output"
         )
-    # All problems in one error, and before the first copy, so the module stays unchanged.
+    # All problems are in one error before the first copy, so that the module stays unchanged.
     if messages:
         raise ValueError("; ".join(messages))
     for name, weight in saved.items():
         if name in whole:
             whole[name].store(weight)
         else:
-            # In place: tied weights stay tied, and copy_ casts to the format of this stage.
+            # Copied in place: tied weights stay tied, and copy_ casts to the format of this stage.
             own[name].copy_(weight)
     return LoadedWeights(list(saved), sorted({"adapters" if _ADAPTER in name else name for name in allowed}))
 

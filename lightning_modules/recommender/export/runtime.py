@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,13 +85,7 @@ class ExportedRecommender:
             raise ValueError(f"found top_k {top_k}, expected 1 or more")
         if len(items) != len(times):
             raise ValueError(f"found {len(items)} items and {len(times)} times, expected a time for each item")
-        moments = [_seconds(f"times[{index}]", time) for index, time in enumerate(times)]
-        for index, (sooner, later) in enumerate(zip(moments, moments[1:], strict=False), start=1):
-            if later < sooner:
-                raise ValueError(
-                    f"times[{index}]: found {times[index]}, earlier than times[{index - 1}], {times[index - 1]}; "
-                    "expected the oldest event first"
-                )
+        moments = _ascending_seconds(times)
         # The times of all events count for the request: the last may be of an unknown item.
         request = self._request_time(moments, at)
         named = [self._numbers.get(str(item)) for item in items]
@@ -163,6 +158,18 @@ class ExportedRecommender:
     def _recommendation(self, number: int, score: float) -> Recommendation:
         title = None if self.titles is None else self.titles[number - 1]
         return Recommendation(self.item_ids[number - 1], score, title)
+
+
+def _ascending_seconds(times: Sequence[float | str]) -> list[float]:
+    """Return the times of events in seconds since 1970. Raises ValueError if one is earlier than the previous."""
+    moments = [_seconds(f"times[{index}]", time) for index, time in enumerate(times)]
+    for index, (sooner, later) in enumerate(pairwise(moments), start=1):
+        if later < sooner:
+            raise ValueError(
+                f"times[{index}]: found {times[index]}, earlier than times[{index - 1}], {times[index - 1]}; "
+                "expected the oldest event first"
+            )
+    return moments
 
 
 def _seconds(name: str, time: float | str) -> float:
