@@ -58,7 +58,15 @@ class EventArrays(NamedTuple):
 
 
 def user_chunks(offsets: Integers, chunk: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of users with about ``chunk`` events in total, at least one user each."""
+    """Yield ranges of users with about ``chunk`` events in total, at least one user each.
+
+    Args:
+        offsets: [U + 1], see `Events.offsets`.
+        chunk: number of events.
+
+    Yields:
+        The first user of a range, and the user after its last.
+    """
     first, users = 0, len(offsets) - 1
     while first < users:
         # A user with more than `chunk` events is a chunk by itself.

@@ -81,7 +81,7 @@ class RecommenderData(LockstepData, Protocol):
         """Return the original id of the user in a row of the store, as numbered by RankingBatch.users."""
 
     def evaluated_users(self, stage: str, rows: NDArray[np.integer]) -> EvaluatedUsers:
-        """Return users of the validation (`val`) or the test (`test`), given their rows in the store."""
+        """Return users of the validation (`val`) or the test (`test`), given their rows [n] in the store."""
 
     @property
     def excluded_items(self) -> NDArray[np.bool_] | None:

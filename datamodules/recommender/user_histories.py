@@ -53,6 +53,12 @@ def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> 
 
     A row without values is 0.
 
+    Args:
+        values: [N], a column of all events.
+        starts: [B], index of the first value of each row.
+        counts: [B], number of values of each row.
+        width: length of the rows, at least the largest count.
+
     Returns:
         int64 [B, width]
     """
@@ -116,5 +122,5 @@ def times_at(events: Events, indices: Integers, real: NDArray[np.bool_]) -> Tens
 
 
 def to_tensor(array: Integers) -> Tensor:
-    """Convert an array to int64."""
+    """Convert an array of any shape to an int64 tensor."""
     return torch.from_numpy(np.ascontiguousarray(array, np.int64))

@@ -52,7 +52,7 @@ class Scale(NamedTuple):
         return cls(channel.unit, channel.decimals, max(1, round(capacity * 10**channel.decimals)))
 
     def levels(self, shares: NDArray[np.floating]) -> NDArray[np.int64]:
-        """Return the nearest levels of shares of the capacity (0 to 1)."""
+        """Return the nearest levels of shares of the capacity (0 to 1), in an array of any shape."""
         # np.round would round halves to the even level.
         return np.floor(shares * self.top + 0.5).astype(np.int64)
 

@@ -52,7 +52,12 @@ def shard_rows(table: Tensor, mesh: "DeviceMesh") -> Tensor:
 
 
 def new_rows(table: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return zeros of a shape that begins with the number of rows of a table, divided as the table is."""
+    """Return zeros that are divided over the ranks as a table is, such as the state of its optimizer.
+
+    Args:
+        table: [rows, ...].
+        shape: shape of the result, which begins with the number of rows of the table.
+    """
     from torch.distributed.tensor import DTensor, zeros
 
     if not isinstance(table, DTensor):
@@ -62,7 +67,7 @@ def new_rows(table: Tensor, shape: Sequence[int]) -> Tensor:
 
 @torch.no_grad()
 def own_rows(table: Tensor) -> RowRange:
-    """Return the rows of a table that this rank holds: all of them, if it is not sharded."""
+    """Return the rows of a table [rows, C] that this rank holds: all of them, if it is not sharded."""
     from torch.distributed.tensor import DTensor
 
     if not isinstance(table, DTensor):

@@ -21,7 +21,7 @@ class CustomUpdateOptimizer(Optimizer):
 
         Args:
             parameter: the parameter.
-            gradient: its gradient.
+            gradient: its gradient, of the same shape.
             group: its parameter group.
         """
         raise NotImplementedError

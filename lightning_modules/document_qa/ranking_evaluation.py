@@ -88,7 +88,7 @@ def rank_pages(candidates: Candidates, vectors: dict[int, NDArray[np.float32]]) 
 
     Args:
         candidates: a question and its document's pages, by their numbers.
-        vectors: unit vectors of questions and pages by their numbers. A page without a vector is not ranked.
+        vectors: unit vectors [C] of questions and pages by their numbers. A page without a vector is not ranked.
     """
     known = [(number, vectors[page]) for number, page in enumerate(candidates.pages, 1) if page in vectors]
     if not known:

@@ -115,6 +115,10 @@ def remaining_training_events(offsets: Integers, train_end: Integers) -> Iterato
     """Yield for each chunk its first event and, of each event, the number of its user's training events from it on.
 
     The number is below 1 after the training part, and above 1 if the next event is a training event too.
+
+    Args:
+        offsets: [U + 1], see `Events.offsets`.
+        train_end: [U], index after each user's last training event.
     """
     total = int(offsets[-1])
     for low in range(0, total, _CHUNK):

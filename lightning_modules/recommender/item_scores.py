@@ -125,11 +125,11 @@ class ShardedScores(ABC):
 
     @abstractmethod
     def count_ahead(self, target: Tensor, seen: Tensor | None) -> Tensor:
-        """Return the number of items that do not score below the target; see `count_ahead`."""
+        """Return the number [B] of items that do not score below the target [B], as the function `count_ahead` does."""
 
     @abstractmethod
     def best_items(self, number: int, seen: Tensor | None, excluded: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the best items of each row; see `best_items`."""
+        """Return the best items of each row and their scores, [B, number] each, as the function `best_items` does."""
 
 
 Scores = DotProductScores | PrecomputedScores | ShardedScores | Tensor

@@ -36,7 +36,7 @@ class ImageSource(Protocol):
         ...
 
     def subset(self, rows: NDArray[np.int64]) -> "ImageSource":
-        """Return the source of some of the images."""
+        """Return the source of some of the images, given their indices [n] in this source."""
         ...
 
 

@@ -60,6 +60,11 @@ def prompts(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> Prom
     """Batch prompts in the given order, padded on the left.
 
     Without any chat the result is one prompt of one token, for the padding sample.
+
+    Args:
+        chats: B prompts.
+        samples: [B], sample of each prompt.
+        pad: the padding token.
     """
     if not len(chats):
         chats = [Chat(np.array([pad]), np.zeros(1, np.bool_), 0)]
@@ -75,7 +80,15 @@ def prompts(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> Prom
 
 
 def first_fit(lengths: NDArray[np.int64], budget: int) -> list[list[int]]:
-    """Assign items to bins by first-fit-decreasing; an item larger than the budget gets a bin of its own."""
+    """Assign items to bins by first-fit-decreasing; an item larger than the budget gets a bin of its own.
+
+    Args:
+        lengths: [n], length of each item.
+        budget: largest sum of the lengths of a bin.
+
+    Returns:
+        Indices of the items of each bin.
+    """
     if budget < 1:
         raise ValueError(f"a row cannot have a budget of {budget} tokens; expected at least 1")
     rows: list[list[int]] = []

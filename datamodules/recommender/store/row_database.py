@@ -62,7 +62,7 @@ class RowDatabase:
                 yield tuple(batch.column(name).to_numpy(zero_copy_only=False) for name in columns)
 
     def texts(self, table: str, column: str, key: str, keys: NDArray[np.int64]) -> Iterator[str]:
-        """Yield a column of a table as text, for the rows with these keys and in their order."""
+        """Yield a column of a table as text, for the rows with these keys [n] and in their order."""
         import polars as pl
 
         self._connection.register("wanted", pl.DataFrame({key: keys, "n": np.arange(len(keys))}).to_arrow())

@@ -84,7 +84,13 @@ def curve(series: InputSeries) -> dict[str, Any]:
 
 
 def downsample(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the steps and values of a drawing: all of a short series, of a long one the extremes of each bucket."""
+    """Return the steps [n] and values [n] to draw of a series.
+
+    A short series is drawn whole; a long one is cut into buckets, of which the extremes are drawn.
+
+    Args:
+        values: [steps], NaN where missing.
+    """
     if len(values) <= 2 * _POINTS:
         return np.arange(len(values)), values
     chosen: set[int] = set()

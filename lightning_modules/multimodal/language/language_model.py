@@ -124,7 +124,13 @@ class LanguageModel(nn.Module):
         return states.reshape(*rows, -1)
 
     def loss(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> tuple[Tensor, Tensor]:
-        """Return the sum of the loss terms of the supervised tokens, and their number; see `terms`."""
+        """Return the sum of the loss terms of the supervised tokens, a scalar, and their number.
+
+        Args:
+            states: [R, L, C]; state i predicts token i + 1.
+            labels: [R, L], see `terms`.
+            criterion: see `terms`.
+        """
         count = (labels[:, 1:] != IGNORE).sum()
         if self._fuses(states, criterion):
             # With "sum", Liger computes the gradients in the forward pass, chunk by chunk. With "none" the backward

@@ -45,7 +45,14 @@ class Decoder(Protocol):
     def decode(
         self, embeddings: Tensor, positions: Tensor, cache: "DynamicCache | None" = None, **options: object
     ) -> Any:
-        """Run the decoder layers, which read and extend the cache."""
+        """Run the decoder layers, which read and extend the cache.
+
+        Args:
+            embeddings: [B, L, C] of the tokens after those in the cache.
+            positions: [B, L] of these tokens.
+            cache: keys and values of the earlier tokens; None: there are none.
+            **options: further arguments of the transformers model.
+        """
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits of states: [N, C] -> [N, V]."""

@@ -107,7 +107,15 @@ def given_features(items: Tensor, event_codes: Tensor | None, event_numbers: Ten
 def causal_attention(
     query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0, relations: Relations | None = None
 ) -> Tensor:
-    """Compute the attention of fused_causal_attention.py, without dropout."""
+    """Compute the attention of fused_causal_attention.py with operations that ONNX has, without dropout.
+
+    Args:
+        query: [B, H, L, D].
+        key: [B, H, L, D].
+        value: [B, H, L, D].
+        dropout: not used; the signature is that of the function that is replaced.
+        relations: tables of intervals and the interval of each pair, as there.
+    """
     query = query * query.shape[-1] ** -0.5
     scores = query @ key.mT
     near = None
@@ -127,7 +135,7 @@ def causal_attention(
 
 
 def pointwise_attention(query: Tensor, key: Tensor, value: Tensor, biases: Biases | None = None) -> Tensor:
-    """Compute the attention of fused_pointwise_attention.py."""
+    """Compute the attention of fused_pointwise_attention.py, of [B, H, L, D] each, with operations that ONNX has."""
     steps = torch.arange(query.shape[-2], device=query.device)
     between = steps.unsqueeze(1) - steps
     scores = query @ key.mT
@@ -138,11 +146,11 @@ def pointwise_attention(query: Tensor, key: Tensor, value: Tensor, biases: Biase
 
 
 def sinkhorn(logits: Tensor, iterations: int) -> Tensor:
-    """Compute the iteration of sinkhorn.py."""
+    """Compute the iteration of sinkhorn.py on logits [n, n, N] with operations that ONNX has."""
     matrices = (logits - logits.amax(0, keepdim=True)).exp()
     smallest = torch.finfo(matrices.dtype).tiny
     for _ in range(iterations):
-        # Columns, then rows, of matrices [n, n, N], as in sinkhorn.py
+        # The columns come first, as in sinkhorn.py, so that rows sum to one up to rounding.
         for dim in (0, 1):
             matrices = matrices / matrices.sum(dim, keepdim=True).clamp_min(smallest)
     return matrices

@@ -23,7 +23,7 @@ def keeps_own_vector(items: Tensor, share: float, seed: int, step: int) -> Tenso
     It is ``hash_uniform(seed, key, step, items) >= share``, computed on the device of the items.
 
     Args:
-        items: int64 numbers of items.
+        items: int64 numbers of items, of any shape.
         share: probability that an item loses its vector.
         seed: seed of the run.
         step: optimizer step.

@@ -21,7 +21,14 @@ class Gains(NamedTuple):
 
 
 def gain_of_rank(rank: NDArray[np.integer]) -> dict[str, Floats]:
-    """Return what a relevant item at each rank r adds to a metric: NDCG 1 / log2(r + 1), HR 1 and MRR 1 / r."""
+    """Return what a relevant item at each rank r adds to a metric: NDCG 1 / log2(r + 1), HR 1 and MRR 1 / r.
+
+    Args:
+        rank: [n], from 1.
+
+    Returns:
+        {metric: [n]}
+    """
     return {"ndcg": 1 / np.log2(rank + 1), "hr": np.ones(len(rank)), "mrr": 1 / rank}
 
 

@@ -200,7 +200,7 @@ def summarize(diagnostics: Mapping[str, Tensor]) -> dict[str, Tensor]:
     stream.
 
     Args:
-        diagnostics: result of `diagnose`.
+        diagnostics: result of `diagnose`, scalars.
     """
     reductions: dict[str, Callable[[Tensor], Tensor]] = {
         "gain": torch.max, "stream_spread": torch.mean, "sum_error": torch.max, "pre": torch.mean, "post": torch.mean,
