@@ -40,10 +40,10 @@ def iso_seconds(text: str) -> int | None:
 
 
 def to_seconds(value: object) -> float | None:
-    """Return a time in seconds since 1970; None if it is no time.
+    """Return a time in seconds since 1970; None if it is not a time.
 
     Args:
-        value: a number of seconds, also of NumPy, or an ISO 8601 date. Milliseconds are no time: see `LATEST_TIME`.
+        value: a number of seconds, also of NumPy, or an ISO 8601 date. Milliseconds are refused: see `LATEST_TIME`.
     """
     seconds: Any = iso_seconds(value) if isinstance(value, str) else value
     is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)

@@ -170,7 +170,7 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
         plugin.teardown()
     whole = time.perf_counter() - start
     memory = max(0, peak() - ground)
-    # A fast save that wrote a corrupt file would be no result.
+    # A fast save that wrote a corrupt file would not be a result.
     verify(path)
     path.unlink()
     return stall, whole, memory

@@ -49,7 +49,7 @@ def measure(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str
 def _goals(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
     base, packed = sides[0], sides[-1]
     faster = median(_ratios(packed, base))
-    # A faster layout that computes another loss would be no gain.
+    # A faster layout that computes another loss would not be a gain.
     apart = max(abs(side["loss"] / base["loss"] - 1) for side in sides)
     alike = all(side["count"] == base["count"] for side in sides) and apart < 1e-5
     return [

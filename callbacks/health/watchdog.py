@@ -113,7 +113,7 @@ class Watchdog(Callback):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._first_step = trainer.global_step
-        self._enter("start-up", self.start_timeout)  # an error in this hook is no error of a step
+        self._enter("start-up", self.start_timeout)  # an error in this hook is not an error of a step
 
     @override
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -40,7 +40,7 @@ class DataWaitDetector:
             seconds: seconds since the last log.
         """
         self._logs += 1
-        # One log without a wait ends the series: a pause of a shared disk is no lasting cause.
+        # One log without a wait ends the series: a pause of a shared disk is not a lasting cause.
         if self._logs <= _WARM_UP_LOGS or share <= _MAX_WAIT_SHARE:
             self._consecutive, self._seconds = 0, 0.0
             return False

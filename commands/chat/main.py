@@ -22,7 +22,7 @@ def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console |
     Args:
         demo: demo of the model.
         folder: run directory, in which the history of the terminal's lines is kept.
-        stdin: where the lines come from. If it is no terminal, they are read without editing and repeated.
+        stdin: where the lines come from. If it is not a terminal, they are read without editing and repeated.
         console: where answers are printed.
     """
     console = console or Console(highlight=False, soft_wrap=True)

@@ -213,7 +213,7 @@ def with_config_of_run(arguments: list[str], runs: Path) -> list[str]:
 def no_config_error(name: str, runs: Path) -> FileNotFoundError:
     """Return the error that a run has no config. It lists the runs that have a config."""
     existing = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
-    return FileNotFoundError(f"{runs / name} is no run with a config.yaml; existing runs: {existing}")
+    return FileNotFoundError(f"{runs / name} is not a run with a config.yaml; existing runs: {existing}")
 
 
 def is_overlay(config: str) -> bool:

@@ -26,7 +26,7 @@ def is_overview(arguments: list[str]) -> bool:
 
 
 def unknown_command(arguments: list[str]) -> str:
-    """Return why the first word of a command line is no command; empty if it is one, or an option."""
+    """Return why the first word of a command line is not a command; empty if it is one, or an option."""
     name = arguments[0] if arguments else ""
     if not name or name.startswith("-") or name in COMMANDS:
         return ""

@@ -25,7 +25,7 @@ _LEAST = {
     "gradient_clip_val": 0, "max_epochs": -1, "min_epochs": 0, "max_steps": -1, "min_steps": 0, "log_every_n_steps": 0,
     "num_sanity_val_steps": -1, "check_val_every_n_epoch": 1, "num_nodes": 1, "accumulate_grad_batches": 1,
 }  # fmt: skip
-"""Smallest values of Lightning's numbers that Lightning does not check; -1 is no limit."""
+"""Smallest values of Lightning's numbers that Lightning does not check; -1 means no limit."""
 
 
 class LockstepTrainer(RunTrainer):

@@ -66,6 +66,6 @@ def _picked(item: Any, label: str) -> Picked:
 def _turn(turn: Any) -> Turn:
     question, answer, *others = turn
     if not all(isinstance(text, str) for text in (answer, *others)):
-        raise TypeError("conversation: the answer is no text")
+        raise TypeError("conversation: the answer is not text")
     # Answers are the model's; the size of the body is limited.
     return Turn(_text(question, "conversation"), answer, tuple(others))

@@ -32,7 +32,7 @@ def check_rank_variables(environ: Mapping[str, str]) -> None:
         environ: environment variables.
 
     Raises:
-        ValueError: a variable is no number, or out of its range; the message names it.
+        ValueError: a variable is not a number, or out of its range; the message names it.
     """
     for name, least in _LEAST.items():
         text = environ.get(name)

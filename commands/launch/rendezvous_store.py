@@ -169,7 +169,6 @@ def _wait_for_host(address: str) -> None:
         except OSError as error:
             if time.monotonic() > deadline:
                 raise ValueError(
-                    f"MASTER_ADDR {address} is no host that this machine knows ({error}): it must be the machine of "
-                    "rank 0"
+                    f"MASTER_ADDR {address}: this machine knows no such host ({error}); expected the machine of rank 0"
                 ) from error
             time.sleep(0.5)

@@ -142,7 +142,7 @@ def default_page(folders: Sequence[Path], study: StudySummary | None) -> Path:
 
 
 def run_folders(given: Sequence[str], runs: Path) -> list[Path]:
-    """Return the run directories of names; paths that are no runs are skipped with a message, as `runs/*` has some.
+    """Return the run directories of names; paths that are not runs are skipped with a message, as `runs/*` has some.
 
     Raises:
         FileNotFoundError: a name does not exist, or no path is a run.
@@ -152,7 +152,7 @@ def run_folders(given: Sequence[str], runs: Path) -> list[Path]:
     if len(skipped) == len(given):
         return [run_folder(name, runs) for name in given]
     for name in skipped:
-        print(f"{PROGRAM} report: {name} is no run directory, skipped", file=sys.stderr)
+        print(f"{PROGRAM} report: {name} is not a run directory, skipped", file=sys.stderr)
     return [run_folder(name, runs) for name in given if name not in skipped]
 
 
@@ -172,7 +172,7 @@ def run_folder(given: str, runs: Path) -> Path:
         raise FileNotFoundError(f"no run {given!r}: {runs / given} is not a directory; existing runs: {existing}")
     recorded = [path for path in folders if is_run(path)]
     if not recorded:
-        raise FileNotFoundError(f"{folders[0]} has neither metrics.jsonl nor log.jsonl, so it is no run directory")
+        raise FileNotFoundError(f"{folders[0]} has neither metrics.jsonl nor log.jsonl, so it is not a run directory")
     return recorded[0]
 
 

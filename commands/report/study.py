@@ -66,5 +66,5 @@ def read_study(folder: Path) -> StudySummary:
         return StudySummary(trials=trials, **found)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{path} is no summary of a study ({error}); the next start of the sweep writes it again"
+            f"{path} is not a summary of a study ({error}); the next start of the sweep writes it again"
         ) from error

@@ -48,7 +48,7 @@ def resolve_checkpoint(ckpt_path: str | None, directory: Path) -> Path | None:
         )
         raise FileNotFoundError(f"checkpoint {path} does not exist, {hint}")
     if not (path.is_file() or path.is_dir()):  # reading a device or a pipe may never end
-        raise CorruptCheckpointError(f"--ckpt_path {path} is no regular file, expected a checkpoint")
+        raise CorruptCheckpointError(f"--ckpt_path {path} is not a regular file, expected a checkpoint")
     return path
 
 
@@ -78,8 +78,8 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
     if not (path.is_file() or is_sharded):
         trained = sorted({file.parent.parent.name for file in runs.glob(f"*/{CHECKPOINTS}/*.ckpt")})
         raise FileNotFoundError(
-            f"model.init_args.init_from: {init_from} is no checkpoint, no run with checkpoints and no config; runs "
-            f"that have checkpoints: {', '.join(trained) or 'none'}"
+            f"model.init_args.init_from: {init_from} is not a checkpoint, a run with checkpoints or a config; "
+            f"runs that have checkpoints: {', '.join(trained) or 'none'}"
         )
     verify(path)
     return path

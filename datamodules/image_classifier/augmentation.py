@@ -40,7 +40,7 @@ def prepare_batch(raw: RawImages, classes: int, augmentation: Augmentation) -> I
         if augmentation.rotation or augmentation.scaling:
             pixels = random_rotation_and_scale(pixels, uniform[:, 3:], augmentation.rotation, augmentation.scaling)
     pixels = pixels.unflatten(0, labels.shape).float() / 127.5 - 1
-    # Label -1 (unknown or padding) is no class: its row of targets is 0.
+    # Label -1 (unknown or padding) is not a class: its row of targets is 0.
     targets = one_hot(labels.clamp(min=0), classes) * (labels >= 0)[..., None]
     shares = raw.shares.float() / raw.shares.float().sum()  # under mixed precision Lightning rounds them to bfloat16
     return Images(

@@ -68,7 +68,7 @@ class InteractionSequences(InteractionData):
         popularity_power: exponent of how often an item is a target in training, for the probability of `mixed`: 1 is
             popularity, 0 is uniform.
         batch_negatives: further negatives that all positions of a global batch share: this number of its targets.
-            Items of a sequence are no negatives of it.
+            Items of a sequence are not negatives of it.
         log_q: subtract from the scores of `sampled_softmax` the logarithm of how often an item is expected among the
             negatives, so that popular items are not penalized for being drawn more often.
         sampled_100: also evaluate against 100 fixed negatives, for comparison with the papers; these metrics have names

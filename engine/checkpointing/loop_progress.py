@@ -9,11 +9,11 @@ _COUNTERS = ("ready", "started", "processed", "completed")
 def check_epochs(checkpoint: Mapping[str, Any], max_epochs: int | None, source: str) -> None:
     """Check that a run trains at least as many epochs as its checkpoint has finished.
 
-    A run that trains as many has nothing left to train, which is no error.
+    A run that trains as many has nothing left to train, which is not an error.
 
     Args:
         checkpoint: content of the checkpoint of a fit.
-        max_epochs: `trainer.max_epochs`; -1 or None is no limit.
+        max_epochs: `trainer.max_epochs`; -1 or None means no limit.
         source: the checkpoint, for the message.
 
     Raises:

@@ -9,7 +9,7 @@ from engine.health.exit_codes import ExitCode
 from engine.io.name_list import join_names
 
 FINISHED = "ended"
-"""Phase of a rank that has ended on purpose; its silence is no failure."""
+"""Phase of a rank that has ended on purpose; its silence is not a failure."""
 
 _MAX_RANKS = 8  # that a message names
 
@@ -43,7 +43,7 @@ class Heartbeat(NamedTuple):
 class FailureReport(NamedTuple):
     """Why a run ends."""
 
-    rank: int  # that failed; -1 if it is no rank of the run
+    rank: int  # the rank that failed; -1 if it is not a rank of the run
     text: str
     lost: bool = False  # the rank vanished, perhaps with its machine; a restart would not meet the same error
     exit_code: int = ExitCode.FAILED  # of all ranks

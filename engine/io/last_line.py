@@ -13,7 +13,7 @@ def warn_if_unterminated(path: Path) -> None:
     """Warn if the last line of a file has no line end, once for each folder.
 
     A value that was cut off is often another valid value, such as 160 of 1604. Some programs write no last line end, so
-    this is no error.
+    this is not an error.
 
     Args:
         path: a file that has been read as text.

@@ -53,7 +53,7 @@ def read_yaml(path: Path) -> Any:
 
     Raises:
         OSError: the file cannot be read.
-        YamlFileError: it is no regular file, too large, not UTF-8, no YAML, or has a key twice.
+        YamlFileError: it is not a regular file, too large, not UTF-8, not YAML, or has a key twice.
     """
     return parse_yaml(read_text(path), str(path))
 
@@ -79,7 +79,7 @@ def read_text(path: Path) -> str:
 
     Raises:
         OSError: the file cannot be read.
-        YamlFileError: it is no regular file, too large or not UTF-8.
+        YamlFileError: it is not a regular file, too large or not UTF-8.
     """
     with open(path, "rb", opener=_open_without_waiting) as file:
         status = os.fstat(file.fileno())
@@ -180,7 +180,7 @@ def _keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _check_values(tree: yaml.Node, name: str) -> None:
-    """Raise at a tag, a key that is no text or number, or digits that are another or an endless number in YAML 1.1."""
+    """Raise at a tag, a key that is neither text nor a number, or digits that YAML 1.1 reads as another number."""
     pending, seen = [tree], set()
     while pending:
         node = pending.pop()

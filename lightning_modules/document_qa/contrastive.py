@@ -53,7 +53,7 @@ def info_nce(
 ) -> Tensor:
     """Return the sum over this rank's questions of -log p(right page | question), among the pages of all ranks.
 
-    A page that also answers the question, or a copy of the right page, is no negative: it is omitted from the
+    A page that also answers the question, or a copy of the right page, is not a negative: it is omitted from the
     denominator. Collective: every rank must call it, also without a question.
 
     Args:

@@ -84,7 +84,7 @@ def check_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str,
     """Raise ValueError if a checkpoint names an architecture that differs from the configured architecture."""
     if saved is None:
         return
-    # An absent key of an old checkpoint is no difference.
+    # An absent key of an old checkpoint is not a difference.
     saved = {**_ADDED, **saved}
     differences = [
         f"{key} is {saved.get(key)!r} in the checkpoint and {configured.get(key)!r} in the config"

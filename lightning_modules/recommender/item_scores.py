@@ -142,7 +142,7 @@ def as_blocks(scores: Scores) -> DotProductScores | PrecomputedScores | ShardedS
 
 
 def block_positions(block: ScoreBlock, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of a block's scores that belong to items [B, n]; 0 is no item."""
+    """Return rows and columns of a block's scores that belong to items [B, n]; 0 is not an item."""
     columns = items - block.first
     inside = (items > 0) & (columns >= 0) & (columns < block.scores.shape[1])
     # Both enumerate `inside` row by row, so they belong together.

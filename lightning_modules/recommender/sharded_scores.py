@@ -33,7 +33,7 @@ class ShardedDotProductScores(ShardedScores):
 
     def __init__(self, states: Tensor, table: Tensor) -> None:
         self.states, self.table, self.num_items = states.float(), table, table.shape[0] - 1
-        # The first rank also holds row 0, the padding, which is no item.
+        # The first rank also holds row 0, the padding, which is not an item.
         first, weight = own_rows(table)
         padding = int(first == 0)
         self._before, weight = first + padding - 1, weight[padding:]

@@ -27,7 +27,7 @@ GIVEN_UP, FAILED = "given up ", "failed "
 """Prefixes of a digest of file sizes and times, in place of a digest of the contents.
 
 A document that is given up is tried again by each `prepare`: its worker process died, or its files could not be opened,
-which is no fact about its content. A document at which its reader failed is tried again when its files change.
+which says nothing about its content. A document at which its reader failed is tried again when its files change.
 """
 
 _ESCAPED = "backslashreplace"
@@ -70,7 +70,7 @@ class Cache:
 
         Returns None if it has not been ingested with the current settings, or if its files have changed since. If only
         the ctime of a file has moved, its content is compared: a copy with the old time (`cp -p`) is found, and other
-        permissions or hard links are no change.
+        permissions or hard links do not count as a change.
 
         Args:
             path: path of the document.

@@ -24,7 +24,7 @@ class ConversionResult(NamedTuple):
     broken: str  # error message, or ""
     pages: int = 0  # number of pages that were converted; 0 if the document was in the cache
     notes: tuple[str, ...] = ()  # warnings
-    unopened: bool = False  # the source files could not be opened or read, which is no fact about their content
+    unopened: bool = False  # the source files could not be opened or read, which says nothing about their content
 
 
 def convert(path: Path, cache: Cache) -> ConversionResult:

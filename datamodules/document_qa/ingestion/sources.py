@@ -68,7 +68,7 @@ def page_images(path: Path) -> list[Path]:
 
 
 def not_pages(folder: Path) -> list[str]:
-    """Return the names of what is in a folder of page images and is no page, sorted; hidden files are ignored."""
+    """Return the names of what is in a folder of page images and is not a page, sorted; hidden files are ignored."""
     return sorted(path.name for path in _divided(folder)[1])
 
 

@@ -28,7 +28,7 @@ class WorkerFailure(NamedTuple):
     """A worker failed at a document."""
 
     reason: str
-    died: bool  # the process died or lacked memory, which is no fact about the document; otherwise its reader raised
+    died: bool  # the process died or lacked memory, which says nothing about the document; otherwise its reader raised
 
 
 class _Worker(NamedTuple):

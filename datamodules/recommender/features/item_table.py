@@ -12,7 +12,7 @@ from datamodules.recommender.reading.errors import InteractionError, preview
 KEY = "data.init_args.item_features"
 
 MOST_CATEGORIES = 64
-"""Largest number of categories in a cell. A cell with more is no list of categories, or has another separator."""
+"""Largest number of categories in a cell. A cell with more is not a list of categories, or has another separator."""
 
 
 class ItemTable(NamedTuple):

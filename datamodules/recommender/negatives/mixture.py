@@ -79,8 +79,8 @@ def check_negative_options(options: NegativeOptions) -> None:
         )
     if not options.popular:
         raise ValueError(
-            f"{key}popularity_share {options.popularity_share:g} of {key}num_negatives {options.number} is no negative:"
-            " raise one of them, or set negatives uniform"
+            f"{key}popularity_share {options.popularity_share:g} of {key}num_negatives {options.number} rounds to 0 "
+            "negatives: raise one of them, or set negatives uniform"
         )
 
 
@@ -138,7 +138,7 @@ class NegativeMixture:
             else np.zeros(items.shape, np.float32)
             for items in (targets, negatives, of_batch)
         ]
-        # The score of an item that the row has becomes minus infinity, so that it is no negative.
+        # The score of an item that the row has becomes minus infinity, so that it is not a negative.
         logs[2] = np.where((batch_targets > 0) & ~held.contain(batch_targets), logs[2], np.float32(np.inf))
         return SampledItems(torch.from_numpy(batch_targets), *(torch.from_numpy(log) for log in logs))
 

@@ -167,7 +167,7 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
     try:
         times = _text_column(layout, column)
     except pl.exceptions.PolarsError:
-        # The times are no numbers, so the column is read again as dates. Dates of equal length are not cut off.
+        # The times are not numbers, so the column is read again as dates. Dates of equal length are not cut off.
         texts = _text_column(layout, column, pl.String)
         times = parse_iso(texts)
         lengths = texts.str.len_bytes()

@@ -68,7 +68,7 @@ def body(line: bytes) -> bytes:
 def holds_rows(lines: Sequence[bytes], layout: Layout) -> bool:
     """Return whether every line of a record is a whole row by itself, so a pair of stray quotes has joined them.
 
-    This needs a column of times: text between quotes that is no number or date where the time would be, is a text.
+    This needs a column of times: text between quotes that is not a number or date where the time would be, is a text.
     """
     if len(lines) < 2 or layout.time is None:
         return False

@@ -82,7 +82,7 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
     if form == AnswerForm.NUMBER:
         true, found = read_quantity(reference, whole=True), read_quantity(answer, whole=False)
         assert true is not None, "see form_of"
-        # The word after a number is no unit in "21.5 on average", so an unexpected word is ignored.
+        # The word after a number is not a unit in "21.5 on average", so an unexpected word is ignored.
         if found is None or (true.unit and found.unit.casefold() != true.unit.casefold()):
             return False
         # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.

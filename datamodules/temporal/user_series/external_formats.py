@@ -74,7 +74,7 @@ def _decode(key: str, column: Sequence[Any], offset: float, scale: float) -> lis
         )
     values = column[::2]
     if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
-        raise ValueError(f"{key}: found a value that is no number")
+        raise ValueError(f"{key}: found a value that is not a number")
     return [value * scale - offset if mask else None for value, mask in zip(values, column[1::2], strict=True)]
 
 

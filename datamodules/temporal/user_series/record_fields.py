@@ -64,7 +64,7 @@ def number(key: str, value: object, above: float, at_most: float) -> float:
     """Return a number in a range.
 
     Raises:
-        ValueError: the value is no number, or out of the range.
+        ValueError: the value is not a number, or out of the range.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value <= at_most:
         raise ValueError(
@@ -77,8 +77,8 @@ def measurements(key: str, values: object) -> NDArray[np.float64]:
     """Return numbers [n], NaN for null.
 
     Raises:
-        ValueError: the value is no list, is empty, or has an entry that is not a number of at most LARGEST; the message
-            names the entry, from 1.
+        ValueError: the value is not a list, is empty, or has an entry that is not a number of at most LARGEST; the
+            message names the entry, from 1.
     """
     column = _floats(key, values, "a number, or null for a gap")
     outside = np.abs(column) > LARGEST
@@ -92,7 +92,7 @@ def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64
     """Return stamps [n] in seconds: numbers in units of `seconds`, or dates and times in ISO 8601.
 
     Raises:
-        ValueError: the value is no list of such, is empty, or a stamp is beyond LATEST.
+        ValueError: the value is not such a list, is empty, or a stamp is beyond LATEST.
     """
     if (
         isinstance(values, Sequence)

@@ -24,7 +24,7 @@ from engine.io.json_records import describe_names, describe_undecodable, iterate
 from engine.io.last_line import warn_if_unterminated
 
 TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s": 1.0, "time_ms": 0.001}
-"""Names of a column of stamps, and the seconds of a unit of its numbers; None: a number is no date (20240501)."""
+"""Names of a column of stamps, and the seconds of a unit of its numbers; None: a number is not a date (20240501)."""
 
 _CHANNEL = re.compile(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]")
 _ROWS_A_STEP = 100

@@ -48,7 +48,7 @@ class ImageFolder:
         try:
             return read_image_file(self.folder / path, f"{name}: the image {_shown(self.folder / path)}")
         except BadSampleError:
-            self._require()  # a missing folder is no defect of a row
+            self._require()  # a missing folder is not a defect of a row
             raise
 
     def _require(self) -> None:

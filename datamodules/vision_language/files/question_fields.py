@@ -151,7 +151,7 @@ def _accepted(name: str, found: Mapping[str, object]) -> list[str]:
 
 
 def _letters_of(question: str, answer: str) -> str:
-    """Return the letters of the options that stand in the text of a question; none if the answer is no such letter."""
+    """Return the letters of the options in the text of a question; empty if the answer is not such a letter."""
     letters = ""
     while len(letters) < len(OPTION_COLUMNS) and re.search(_LISTED % OPTION_COLUMNS[len(letters)], question):
         letters += OPTION_COLUMNS[len(letters)]

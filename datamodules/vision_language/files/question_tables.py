@@ -88,7 +88,7 @@ class QuestionText(ChatFile):
         images: base folder of the paths of images; None for the folder of the file.
 
     Raises:
-        ValueError: the file is no table with a column `question`; the message names the line.
+        ValueError: the file is not a table with a column `question`; the message names the line.
         OSError: the file or the folder cannot be read.
     """
 

@@ -62,7 +62,7 @@ def build(section: str, function: Callable[..., T], *args: object, **options: ob
     try:
         return function(*args, **options)
     except Exception as error:
-        # Too large a model is no contradiction of settings; the handler of OOM errors gives advice.
+        # Too large a model is not a contradiction of settings; the handler of OOM errors gives advice.
         if is_oom_error(error):
             raise
         reason = " ".join(str(error).split())[:200]

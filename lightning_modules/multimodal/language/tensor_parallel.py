@@ -82,7 +82,7 @@ def _adapters(layer: nn.Module, style: str) -> dict[nn.Module, ParallelStyle]:
 
 def _check_settings(settings: LanguageModelSettings, size: int) -> None:
     refused = [
-        # The codes are no matrix with rows and columns to divide.
+        # The codes are not a matrix with rows and columns to divide.
         (settings.quantize != "none", f"quantize {settings.quantize}", "quantize none"),
         # DoRA divides by norms of the whole W + B A, which no rank holds.
         (settings.trainable == "lora" and settings.lora.use_dora, "lora.use_dora true", "lora.use_dora false"),

@@ -184,7 +184,7 @@ def load_recommender(folder: str | Path) -> ExportedRecommender:
     """Load a recommender from the folder of an export.
 
     Raises:
-        FileNotFoundError: a file is missing, or the folder is no export.
+        FileNotFoundError: a file is missing, or the folder is not an export.
         ValueError: config.json is of another format, or the files do not belong together.
     """
     from safetensors.torch import load_file

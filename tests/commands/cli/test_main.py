@@ -102,7 +102,7 @@ def test_a_run_that_is_not_there(lockstep, done, messages, monkeypatch):
     with pytest.raises(SystemExit) as end:
         main(["test", "--run_name", "absent"])
     assert end.value.code == 2
-    assert messages[-2] == f"error: runs/absent is no run with a config.yaml; existing runs: {done.folder.name}"
+    assert messages[-2] == f"error: runs/absent is not a run with a config.yaml; existing runs: {done.folder.name}"
 
 
 def test_errors_are_messages(lockstep, messages, monkeypatch):
@@ -231,7 +231,7 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
         ["test", "--run_name", "b", "--model", "X"], ["test", "--run_name", "b", "--help"],
     ):  # fmt: skip
         assert with_config_of_run(untouched, tmp_path) == untouched
-    with pytest.raises(FileNotFoundError, match=r"b is no run with a config.yaml; existing runs: a$"):
+    with pytest.raises(FileNotFoundError, match=r"b is not a run with a config.yaml; existing runs: a$"):
         with_config_of_run(["test", "--run_name", "b"], tmp_path)
 
 

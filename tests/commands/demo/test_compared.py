@@ -121,7 +121,7 @@ def test_the_command_line_of_the_second_run(tmp_path):
         arguments_of_compared([*first, "--ckpt_path=x.ckpt"], "b", tmp_path)
     with pytest.raises(ValueError, match="--config mine.yaml: with --compare, name both runs"):
         arguments_of_compared(["demo", "--config", "mine.yaml"], "b", tmp_path)
-    with pytest.raises(FileNotFoundError, match="c is no run with a config.yaml; existing runs: a, b"):
+    with pytest.raises(FileNotFoundError, match="c is not a run with a config.yaml; existing runs: a, b"):
         arguments_of_compared(first, "c", tmp_path)
 
 

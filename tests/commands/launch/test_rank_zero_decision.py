@@ -183,7 +183,7 @@ def test_a_port_that_becomes_free():
 
 def test_a_wrong_host(monkeypatch):
     monkeypatch.setattr(rendezvous_store, "HOST_TIMEOUT", 0.1)
-    with pytest.raises(ValueError, match="MASTER_ADDR nowhere.invalid is no host that this machine knows"):
+    with pytest.raises(ValueError, match="MASTER_ADDR nowhere.invalid: this machine knows no such host"):
         decide_on_rank_zero("run_name", never, {**by_hand(0, 29511), "MASTER_ADDR": "nowhere.invalid"})
 
 

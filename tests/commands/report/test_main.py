@@ -79,7 +79,7 @@ def test_of_several_what_is_no_run_is_passed_over(runs, capsys):
     (runs / "mlflow-files").mkdir()
     main(["runs/a", "runs/b", "runs/mlflow-files", "runs/mlflow.db"])
     assert capsys.readouterr().err.splitlines() == [
-        f"python train.py report: runs/{name} is no run directory, skipped" for name in ("mlflow-files", "mlflow.db")
+        f"python train.py report: runs/{name} is not a run directory, skipped" for name in ("mlflow-files", "mlflow.db")
     ]
     assert "<title>2 runs" in (runs / "report.html").read_text(encoding="utf-8")
     assert "no run 'c'" in error_of(capsys, "runs/a", "c"), "a name that is not there at all is an error"

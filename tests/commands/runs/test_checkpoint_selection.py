@@ -100,7 +100,7 @@ def test_a_device_or_a_pipe_is_no_checkpoint(tmp_path):
     """Reading /dev/zero takes all memory, and reading a pipe waits for ever."""
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/zero", str(tmp_path / "pipe")):
-        with pytest.raises(ValueError, match="is no regular file, expected a checkpoint"):
+        with pytest.raises(ValueError, match="is not a regular file, expected a checkpoint"):
             resolve_checkpoint(path, tmp_path)
-        with pytest.raises(FileNotFoundError, match="is no checkpoint, no run with checkpoints and no config"):
+        with pytest.raises(FileNotFoundError, match="is not a checkpoint, a run with checkpoints or a config"):
             earlier_stage(path, tmp_path)

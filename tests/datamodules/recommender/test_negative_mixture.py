@@ -176,7 +176,7 @@ def test_uniform_negatives_have_no_corrections():
     ("options", "message"),
     [
         ({"kind": "mixed"}, "negatives mixed: found .*num_negatives 0"),
-        ({"kind": "mixed", "number": 1, "popularity_share": 0.3}, "popularity_share 0.3 of .* is no negative"),
+        ({"kind": "mixed", "number": 1, "popularity_share": 0.3}, "popularity_share 0.3 of .* rounds to 0 negatives"),
     ],
 )
 def test_a_mixture_without_negatives_is_refused(options, message):

@@ -160,7 +160,9 @@ def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path
         lockstep("fit", *given, "--trainer.max_steps", "1", "--model.init_args.init_from", name, name=f"run{index}")
         chosen = "last.ckpt" if name == str(kept) else "best.ckpt"
         assert any(line.startswith("initialized") and chosen in line for line in messages), name
-    with pytest.raises(FileNotFoundError, match="nothing is no checkpoint, no run .* have checkpoints: aligned, run0"):
+    with pytest.raises(
+        FileNotFoundError, match="nothing is not a checkpoint, a run .* have checkpoints: aligned, run0"
+    ):
         lockstep("fit", *given, "--model.init_args.init_from", "nothing", name="b")
     with pytest.raises(FileNotFoundError, match="there is no config nothing.yaml"):
         lockstep("fit", *given, "--model.init_args.init_from", "nothing.yaml", name="b")

@@ -105,7 +105,7 @@ def _lines(path: Any, count: int, matrix: Matrix, frame: PageFrame) -> Iterator[
         elif kind == pdfium.FPDF_SEGMENT_LINETO:
             yield _between(frame, last, point)
         last = point
-        # A path that is closed has a last line back to its first point, which is no segment.
+        # A path that is closed has a last line back to its first point, which is not a segment.
         if pdfium.FPDFPathSegment_GetClose(segment):
             yield _between(frame, last, first)
 
