@@ -93,9 +93,13 @@ def run_python(
         subprocess.TimeoutExpired: it took more than `timeout` seconds; it and its descendants were killed.
     """
     command = subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     with command:
         try:
             output, errors = command.communicate(timeout=timeout)

@@ -113,9 +113,11 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     def plan(self) -> BatchPlan:
         """Split of the global batch over the ranks of this run."""
         return BatchPlan.derive(
-            world_size=self._data_rank.size, batch_size=self.batch_size,
-            batch_size_per_device=self.batch_size_per_device, micro_batch_size=self.micro_batch_size,
-        )  # fmt: skip
+            world_size=self._data_rank.size,
+            batch_size=self.batch_size,
+            batch_size_per_device=self.batch_size_per_device,
+            micro_batch_size=self.micro_batch_size,
+        )
 
     @property
     def steps_in_epoch(self) -> int | None:

@@ -100,9 +100,11 @@ class _Reader(nn.Module):
         torch.manual_seed(1)
         # Settings refuse a frozen model with random weights, because it learns nothing. Here it does not need to.
         settings = LanguageModelSettings(
-            config=sizes.config, trainable="full" if trainable == "none" else trainable, compile=compiled,
+            config=sizes.config,
+            trainable="full" if trainable == "none" else trainable,
+            compile=compiled,
             attention=attention,
-        )  # fmt: skip
+        )
         with torch.device(device):
             self.model = model = LanguageModel(settings, sizes.vocabulary, precision_of(precision, has_bf16=True))
             self.before = nn.Linear(model.hidden_size, model.hidden_size) if trainable == "none" else None

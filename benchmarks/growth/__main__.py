@@ -19,9 +19,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = benchmark_parser("growth", __doc__, repeats=3)
     parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
     parser.add_argument(
-        "--rows", type=int, nargs="+", default=[1_000_000, 5_000_000, 25_000_000], metavar="N",
+        "--rows",
+        type=int,
+        nargs="+",
+        default=[1_000_000, 5_000_000, 25_000_000],
+        metavar="N",
         help="interactions to convert (default: 1, 5 and 25 million)",
-    )  # fmt: skip
+    )
     options = parser.parse_args(arguments)
     if min(options.rows) < 1000:
         parser.error("--rows must be at least 1000")

@@ -159,7 +159,7 @@ class Machines:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                )  # fmt: skip
+                )
             )
 
     def close(self) -> None:

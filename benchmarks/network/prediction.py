@@ -116,9 +116,13 @@ def table(result: dict[str, Any]) -> Table:
 
     assumed = Assumptions(**result["assumptions"])
     sheet = Table(
-        box=box.SIMPLE_HEAD, title="PREDICTED, not measured: times as fast as one GPU", title_justify="left",
-        title_style="bold", caption_justify="left", caption_style="none",
-    )  # fmt: skip
+        box=box.SIMPLE_HEAD,
+        title="PREDICTED, not measured: times as fast as one GPU",
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        caption_style="none",
+    )
     sheet.add_column("nodes x GPUs", no_wrap=True)
     sheet.add_column("the guides")
     for size in assumed.gradients:
@@ -152,9 +156,13 @@ def shards_table(result: dict[str, Any]) -> Table:
     assumed = Assumptions(**result["assumptions"])
     shards = Shards(*assumed.shards)
     sheet = Table(
-        box=box.SIMPLE_HEAD, title="PREDICTED, not measured: FSDP2 and tensor parallelism",
-        title_justify="left", title_style="bold", caption_justify="left", caption_style="none",
-    )  # fmt: skip
+        box=box.SIMPLE_HEAD,
+        title="PREDICTED, not measured: FSDP2 and tensor parallelism",
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        caption_style="none",
+    )
     sheet.add_column("nodes x GPUs", no_wrap=True)
     for kind in ("FSDP2", "TP 2, FSDP2"):
         for link in assumed.between:

@@ -114,6 +114,10 @@ def _settings(result: dict[str, Any]) -> Table:
 
 def _sheet(title: str) -> Table:
     return Table(
-        box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
         caption_style="none",
-    )  # fmt: skip
+    )

@@ -62,9 +62,14 @@ class Together:
         self._sides = []
         for rank, name in enumerate(machines.names):
             body = partial(
-                _train_with_the_other, name=name, rank=rank, address=machines.addresses[0], port=port, folder=folder,
+                _train_with_the_other,
+                name=name,
+                rank=rank,
+                address=machines.addresses[0],
+                port=port,
+                folder=folder,
                 options=options,
-            )  # fmt: skip
+            )
             self._sides.append(stack.push(Side(f"machine {rank}", body, 1, warm_up)))
         received(self._sides)  # after both have been started, as each waits for the other
 

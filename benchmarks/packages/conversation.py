@@ -42,9 +42,15 @@ class Driver:
         with self._output.open("w") as output:
             # Output goes to a file: a pipe that no process reads would block a package that prints much.
             self._process = subprocess.Popen(
-                [str(command.python), str(command.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=output, cwd=folder, env=command.variables, text=True, start_new_session=True,
-            )  # fmt: skip
+                [str(command.python), str(command.script)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                cwd=folder,
+                env=command.variables,
+                text=True,
+                start_new_session=True,
+            )
         assert self._process.stdin is not None and self._process.stdout is not None  # pipes, see above
         self._questions, self._answers = self._process.stdin, self._process.stdout
         self._say(settings)

@@ -28,9 +28,13 @@ _NOTES = {
 def table(result: dict[str, Any]) -> Table:
     """Return a table with a row per side."""
     sheet = Table(
-        box=box.SIMPLE_HEAD, title=result["title"], title_justify="left", title_style="bold",
-        caption=_NOTES[result["name"]], caption_justify="left",
-    )  # fmt: skip
+        box=box.SIMPLE_HEAD,
+        title=result["title"],
+        title_justify="left",
+        title_style="bold",
+        caption=_NOTES[result["name"]],
+        caption_justify="left",
+    )
     sheet.add_column("")
     sheet.add_column("torch")
     headings, lines = {"learn": _learn, "train": _train, "evaluate": _evaluate}[result["name"]](result["sides"])

@@ -101,8 +101,13 @@ def _started(command: str, arguments: list[str], folder: Path) -> Iterator[subpr
     with (folder / "output.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, str(_ROOT / "train.py"), command, *arguments],
-            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
         try:
             yield process
         finally:

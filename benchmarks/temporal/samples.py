@@ -86,8 +86,11 @@ def _quickstart() -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder, one_thread():
         subprocess.run(
             [sys.executable, str(_ROOT / "train.py"), "fit", "--config", str(_QUICKSTART), *options],
-            cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         lines = (Path(folder) / "runs/benchmark/metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     # The first half starts workers and fills their queues.

@@ -19,9 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--only", action="append", choices=NAMES, help="this training alone; may be given several times"
     )
-    parser.add_argument(
-        "--seconds", type=positive, default=5.0, help="of each training that are measured (default: 5)"
-    )  # fmt: skip
+    parser.add_argument("--seconds", type=positive, default=5.0, help="of each training that are measured (default: 5)")
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.

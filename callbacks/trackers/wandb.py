@@ -55,9 +55,13 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
         # Offline, `wandb sync` merges the starts by their id, and W&B refuses `resume`.
         resume: dict[str, Any] = {"resume": "allow" if settings.mode == "online" else None}
         super().__init__(
-            project=settings.project, name=settings.name or folder.name, save_dir=folder, mode=settings.mode,
-            entity=settings.entity, **resume,
-        )  # fmt: skip
+            project=settings.project,
+            name=settings.name or folder.name,
+            save_dir=folder,
+            mode=settings.mode,
+            entity=settings.entity,
+            **resume,
+        )
         del wandb_arguments(self)["anonymous"]  # W&B warns of the argument even if it is None
 
     def _open_run(self, run_id: str | None) -> str:
@@ -69,9 +73,13 @@ class WeightsAndBiases(ExperimentTracker, WandbLogger):
         (self.folder / "wandb").mkdir(parents=True, exist_ok=True)  # W&B uses a temporary folder if it does not exist
         # train.log has the console output already. W&B stores none of the program's source.
         arguments["settings"] = wandb.Settings(
-            console="off", silent=True, save_code=False, disable_git=True,
-            finish_timeout=FINISH_TIMEOUT, finish_timeout_raises=False,
-        )  # fmt: skip
+            console="off",
+            silent=True,
+            save_code=False,
+            disable_git=True,
+            finish_timeout=FINISH_TIMEOUT,
+            finish_timeout_raises=False,
+        )
         opened: str = self.experiment.id
         self._is_open = True
         upload = "uploading" if self.settings.mode == "online" else f"wandb sync {self.folder}/wandb/offline-run-*"

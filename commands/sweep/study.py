@@ -90,9 +90,13 @@ class SweepStudy:
             except RuntimeError as error:  # its tables are those of another version of Optuna
                 raise _no_study(folder / DATABASE, str(error)) from error
             self._study = optuna.create_study(
-                study_name=_NAME, storage=self._storage, direction=settings.direction, load_if_exists=True,
-                sampler=optuna.samplers.RandomSampler(), pruner=chosen,  # `_sampled` chooses the values
-            )  # fmt: skip
+                study_name=_NAME,
+                storage=self._storage,
+                direction=settings.direction,
+                load_if_exists=True,
+                sampler=optuna.samplers.RandomSampler(),
+                pruner=chosen,  # `_sampled` chooses the values
+            )
             self._check_identity(identity)
 
     @contextmanager

@@ -67,9 +67,13 @@ class TrialProcess:
         self._log, self._begin = log, log.stat().st_size if log.exists() else 0
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
                 pass_fds=(lock,),
-            )  # fmt: skip
+            )
 
     def wait(self, seconds: float) -> int | None:
         """Return the exit status; None if the training has not ended within some seconds."""

@@ -45,10 +45,15 @@ def main() -> None:
     def trainer() -> Trainer:
         steps = {"train": 10**8, "evaluate": 1, "learn": settings["steps"]}[settings["work"]]
         return Trainer(
-            accelerator="cpu", max_steps=steps, max_epochs=-1, logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False,
+            accelerator="cpu",
+            max_steps=steps,
+            max_epochs=-1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
             callbacks=[Gate()] if settings["work"] == "train" else [],
-        )  # fmt: skip
+        )
 
     model = SASRecModel(
         n_blocks=settings["blocks"], n_heads=settings["heads"], n_factors=settings["hidden_size"],

@@ -77,11 +77,16 @@ def _rows(candidate: Candidate, cluster: Cluster) -> Iterator[Row]:
 
 def _estimate(candidate: Candidate, cluster: Cluster, recipe: Recipe) -> MemoryEstimate:
     settings = replace(
-        candidate.settings, trainable=recipe.trainable, quantize=recipe.quantize or "none",
+        candidate.settings,
+        trainable=recipe.trainable,
+        quantize=recipe.quantize or "none",
         activation_checkpointing=True,
-    )  # fmt: skip
+    )
     work = Workload(
-        candidate.tokens, state_bytes=recipe.state_bytes, shards=cluster.ranks if recipe.is_sharded else 1,
-        cpu_offload=recipe.cpu_offload, foreach=True,
-    )  # fmt: skip
+        candidate.tokens,
+        state_bytes=recipe.state_bytes,
+        shards=cluster.ranks if recipe.is_sharded else 1,
+        cpu_offload=recipe.cpu_offload,
+        foreach=True,
+    )
     return estimate_memory(settings, candidate.vocabulary, precision_of("bf16-mixed", has_bf16=True), work)

@@ -50,9 +50,11 @@ class CollectiveChecks:
         try:
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if use_nccl else "gloo",
-                store=self.store.store_for("group"), rank=self.store.rank,
-                world_size=self.store.world_size, timeout=LIMIT,
-            )  # fmt: skip
+                store=self.store.store_for("group"),
+                rank=self.store.rank,
+                world_size=self.store.world_size,
+                timeout=LIMIT,
+            )
             for device in devices:
                 yield from self._check_device(device)
         except (RuntimeError, ValueError) as error:

@@ -125,10 +125,14 @@ def _connected(settings: IngestionSettings, documents: int) -> Iterator[Any]:
         try:
             if address == "local":
                 ray.init(
-                    "local", num_cpus=min(settings.workers or default_workers(), documents), include_dashboard=False,
-                    object_store_memory=_OBJECT_STORE, log_to_driver=False, logging_level=logging.ERROR,
+                    "local",
+                    num_cpus=min(settings.workers or default_workers(), documents),
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
                     _temp_dir=folder,
-                )  # fmt: skip
+                )
             else:
                 _join(ray, address)
             yield ray

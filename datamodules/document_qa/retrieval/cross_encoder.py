@@ -63,9 +63,15 @@ class CrossEncoder(Retriever):
         if len(offsets) > room - 2 * stride:
             question = question[: offsets[room - 2 * stride - 1][1]]
         windows = self._tokenizer(
-            [question] * len(pages), pages, truncation="only_second", max_length=self._length, stride=stride,
-            return_overflowing_tokens=True, padding=True, return_tensors="pt",
-        )  # fmt: skip
+            [question] * len(pages),
+            pages,
+            truncation="only_second",
+            max_length=self._length,
+            stride=stride,
+            return_overflowing_tokens=True,
+            padding=True,
+            return_tensors="pt",
+        )
         owners = windows.pop("overflow_to_sample_mapping").tolist()
         logits: list[float] = []
         with torch.inference_mode():
