@@ -123,16 +123,16 @@ def _tensors(content: object, name: str) -> Iterator[tuple[str, Tensor]]:
         yield name, content
     # A NamedTuple is a Sequence, too; its fields have names.
     elif isinstance(content, tuple) and hasattr(content, "_fields"):
-        yield from _named(zip(content._fields, content, strict=True), name)
+        yield from _named_tensors(zip(content._fields, content, strict=True), name)
     elif isinstance(content, Mapping):
-        yield from _named(content.items(), name)
+        yield from _named_tensors(content.items(), name)
     elif hasattr(content, "__dataclass_fields__"):
-        yield from _named(((field, getattr(content, field)) for field in content.__dataclass_fields__), name)
+        yield from _named_tensors(((field, getattr(content, field)) for field in content.__dataclass_fields__), name)
     elif isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
-        yield from _named(enumerate(content), name)
+        yield from _named_tensors(enumerate(content), name)
 
 
-def _named(parts: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+def _named_tensors(parts: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     for key, part in parts:
         yield from _tensors(part, f"{name}.{key}" if name else str(key))
 

@@ -40,7 +40,7 @@ class ComparedDemo(Demo):
         self.task = first.demo.task
         self.talks = first.demo.talks
         self.runs = [run.name for run in runs]
-        self.fields = _joined(self._fields)
+        self.fields = _join_fields(self._fields)
         equal = [fact for fact in first.demo.about if all(fact in run.demo.about for run in others)]
         own = [
             (f"{run.name}: {name}", value)
@@ -131,7 +131,7 @@ def _check_comparable(first: ComparedRun, other: ComparedRun) -> None:
             )
 
 
-def _joined(of_runs: Sequence[dict[str, Field]]) -> list[Field]:
+def _join_fields(of_runs: Sequence[dict[str, Field]]) -> list[Field]:
     """Return the fields of all runs, each once. A value has a time if a run reads it."""
     fields: dict[str, Field] = {}
     for field in (field for own in of_runs for field in own.values()):

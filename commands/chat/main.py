@@ -34,7 +34,7 @@ def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console |
     lines = _edited_lines(folder) if stdin.isatty() else _plain_lines(stdin, console)
     for line in lines:
         try:
-            if not _handled(session, line, console):
+            if not _handle_line(session, line, console):
                 break
         except UserInputError as error:
             console.print(f"[red]{escape(str(error))}[/]")
@@ -42,7 +42,7 @@ def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console |
             console.print("\n[dim]the answer is interrupted[/]")
 
 
-def _handled(session: ChatSession, line: str, console: Console) -> bool:
+def _handle_line(session: ChatSession, line: str, console: Console) -> bool:
     """Answer a line; return whether the chat continues."""
     command = parse_command(line)
     if command is None and session.has_text:

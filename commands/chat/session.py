@@ -170,11 +170,11 @@ class ChatSession:
         """Set a field to values found by their texts; return what they are called."""
         if len(parts) > field.most:
             raise UserInputError(f"/{field.name}: found {len(parts)} values, expected at most {field.most}")
-        found = [self._found(field, part.strip()) for part in parts]
+        found = [self._find_item(field, part.strip()) for part in parts]
         self._picked[field.name] = [picked for picked, _ in found]
         return [f"{label}{_TIME}{picked.time}" if picked.time else label for picked, label in found]
 
-    def _found(self, field: Field, part: str) -> tuple[Picked, str]:
+    def _find_item(self, field: Field, part: str) -> tuple[Picked, str]:
         text, at, time = part.rpartition(_TIME) if field.times and _TIME in part else (part, "", "")
         choices = self._demo.search(field, text)
         exact = [choice for choice in choices if text in (choice.value, choice.label)]

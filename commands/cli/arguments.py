@@ -98,7 +98,7 @@ class LockstepParser(LightningArgumentParser):
         if message.startswith("the following arguments are required: ") and "." in message:
             message += "; a config gives them: --config configs/FAMILY/X.yaml"
         if self.exit_on_error:  # else the caller needs the keys
-            message = self._in_one_line(message, option_names(parser))
+            message = self._one_line_message(message, option_names(parser))
         super().error(message, ex)
 
     def _refuse_misread(self, texts: Mapping[str, str], config: Namespace) -> None:
@@ -106,7 +106,7 @@ class LockstepParser(LightningArgumentParser):
         if misread is not None:
             self.error(f'Parser key "{misread[0]}": {misread[1]}')
 
-    def _in_one_line(self, message: str, options: list[str]) -> str:
+    def _one_line_message(self, message: str, options: list[str]) -> str:
         keys, reason = parse_error(message)
         if not keys:
             return shorten(reason if self._reading is None else f"{self._reading.path}: {reason}")

@@ -16,9 +16,9 @@ def with_shipped_configs(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if option in ("--config", "-c"):
-            argument = _shipped(argument)
+            argument = _find_shipped(argument)
         elif key == "--config" and equals:
-            argument = f"{key}={_shipped(value)}"
+            argument = f"{key}={_find_shipped(value)}"
         found.append(argument)
         option = argument
     return found
@@ -38,7 +38,7 @@ def closest_configs(missing: Path, most: int = 3) -> list[str]:
         beside = [path.name for path in sorted(missing.parent.iterdir()) if path.suffix in (".yaml", ".yml")]
         similar = difflib.get_close_matches(missing.name, beside, n=most, cutoff=0.75)
         if similar:
-            return [_shown(missing.parent / name) for name in similar]
+            return [_display_path(missing.parent / name) for name in similar]
     known = {
         path.relative_to(root).as_posix(): path
         for root in (PROJECT / CONFIGS, Path.cwd() / CONFIGS)  # the user's own replace shipped files
@@ -49,10 +49,10 @@ def closest_configs(missing: Path, most: int = 3) -> list[str]:
     wanted = missing.name if missing.is_absolute() and after_configs == missing.as_posix() else after_configs
     same_name = [name for name in known if name.rpartition("/")[2] == missing.name]
     similar = difflib.get_close_matches(wanted, same_name or list(known), n=most, cutoff=0 if same_name else 0.75)
-    return [_shown(known[name]) for name in similar]
+    return [_display_path(known[name]) for name in similar]
 
 
-def _shown(path: Path) -> str:
+def _display_path(path: Path) -> str:
     """Return the path as a user may write it: relative to the working directory or to the program's folder."""
     for root in (Path.cwd(), PROJECT):
         if path.absolute().is_relative_to(root):
@@ -60,7 +60,7 @@ def _shown(path: Path) -> str:
     return str(path)
 
 
-def _shipped(given: str) -> str:
+def _find_shipped(given: str) -> str:
     """Return the shipped file if the path does not exist here; else the path unchanged."""
     if "\n" in given:  # the text of a config, which the parser accepts as well
         return given

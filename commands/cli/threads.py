@@ -65,7 +65,9 @@ def known_threads(
     """
     variable = next((name for name in _VARIABLES if environ.get(name)), "")
     stated_by = variable if option == "auto" else _OPTION
-    record = (_of_checkpoint(Path(checkpoint)) if checkpoint else {}) or (_of_run(resumed) if resumed else {})
+    record = (_threads_of_checkpoint(Path(checkpoint)) if checkpoint else {}) or (
+        _threads_of_run(resumed) if resumed else {}
+    )
     number, processes = record.get("number"), record.get("processes")
     if not (isinstance(number, int) and isinstance(processes, int) and number > 0):
         return KnownThreads(stated_by)
@@ -82,7 +84,7 @@ def from_text(text: str) -> KnownThreads:
     return KnownThreads(*json.loads(text))
 
 
-def _of_checkpoint(path: Path) -> dict[str, Any]:
+def _threads_of_checkpoint(path: Path) -> dict[str, Any]:
     try:
         record = load_lazily(path).get(RECORD)
     except (CorruptCheckpointError, OSError) as error:  # reported when it is loaded
@@ -91,7 +93,7 @@ def _of_checkpoint(path: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _of_run(folder: Path) -> dict[str, Any]:
+def _threads_of_run(folder: Path) -> dict[str, Any]:
     try:
         environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):  # it does not exist yet, or a kill left it incomplete

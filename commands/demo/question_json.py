@@ -40,7 +40,7 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
             elif len(value) > field.most:
                 raise UserInputError(f"{field.label}: found {len(value)}, expected at most {field.most}")
             elif field.kind == "pick":
-                picked[name] = [_picked(item, field.label) for item in value]
+                picked[name] = [_read_picked(item, field.label) for item in value]
             else:
                 files[name] = [file(str(item["file"])) for item in value]
         return Question(texts, files, picked, [_turn(turn) for turn in turns])
@@ -59,7 +59,7 @@ def _text(value: object, label: str) -> str:
     return value
 
 
-def _picked(item: Any, label: str) -> Picked:
+def _read_picked(item: Any, label: str) -> Picked:
     return Picked(_text(item["value"], label), _text(item.get("time", ""), label))
 
 

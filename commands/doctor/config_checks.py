@@ -82,7 +82,7 @@ class _Training:
             config = parse_fit(self.arguments)
             wrong = list(_find_missing_extras(config))
         if not wrong:
-            wrong = [*self._instantiated(config, "data"), *self._instantiated(config, "model")]
+            wrong = [*self._check_instantiation(config, "data"), *self._check_instantiation(config, "model")]
             if not wrong:
                 self.config = config
                 wrong = [*self._build_trainer(config)]
@@ -102,7 +102,7 @@ class _Training:
             self.blocked["Lightning refuses the settings of the trainer"] = remedy
             yield Finding("config", "fail", f"trainer: {error}", "training will fail at startup", remedy)
 
-    def _instantiated(self, config: "Namespace", part: str) -> Iterator[Finding]:
+    def _check_instantiation(self, config: "Namespace", part: str) -> Iterator[Finding]:
         """Report the error of a class about the combination of its settings."""
         from commands.cli.configs.parser_message import raised_by_class
         from commands.doctor.training.load_config import instantiate_part

@@ -40,7 +40,7 @@ def page_content(folders: Sequence[Path], page: Path) -> dict[str, Any]:
     return {
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "runs": runs,
-        "groups": _with_unique_names(groups),
+        "groups": _make_names_unique(groups),
         "differences": [{"key": key, "values": values} for key, values in differences(configs)],
     }
 
@@ -172,7 +172,7 @@ def _environment(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _with_unique_names(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _make_names_unique(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Append a number to the names of groups with the same stem."""
     seen: dict[str, int] = {}
     for group in groups:

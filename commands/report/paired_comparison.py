@@ -153,7 +153,7 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | Non
     rows = [
         [
             str(runs[0].answers[index].sample), runs[0].answers[index].question, runs[0].answers[index].expected,
-            *(_marked(run.answers[index].answer, share) for run, share in zip(runs, points[:, index], strict=True)),
+            *(_mark(run.answers[index].answer, share) for run, share in zip(runs, points[:, index], strict=True)),
         ]
         for index in _largest(spread)
     ]  # fmt: skip
@@ -161,7 +161,7 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | Non
     return compare_scored(scored, remarks, {"count": int(np.count_nonzero(spread)), "heads": heads, "rows": rows})
 
 
-def _marked(answer: str, share: float) -> str:
+def _mark(answer: str, share: float) -> str:
     return f"{'✓' if share == 1 else '✗' if share == 0 else f'{share:.0%}'} {answer or '(nothing)'}"
 
 

@@ -71,7 +71,7 @@ def seed_groups(configs: Sequence[Settings]) -> list[list[int]]:
     for index, config in enumerate(configs):
         for group in groups:
             members = [configs[member] for member in group]
-            if config and _unseeded(config) == _unseeded(members[0]) and _is_new_seed(config, members):
+            if config and _without_seed(config) == _without_seed(members[0]) and _is_new_seed(config, members):
                 group.append(index)
                 break
         else:
@@ -90,7 +90,7 @@ def group_name(names: Sequence[str]) -> str:
     return stem.rstrip("-_. =") or f"{names[0]} and others"
 
 
-def _unseeded(config: Settings) -> dict[str, str]:
+def _without_seed(config: Settings) -> dict[str, str]:
     """Return the settings without the seed and without monitoring."""
     return {key: value for key, value in config.items() if key != SEED and not _MONITORING.match(key)}
 

@@ -99,14 +99,14 @@ def _conclusion(names: Sequence[str], differences: Sequence["Difference"]) -> st
             better.setdefault(names[difference.interval.value > 0], []).append(difference.metric)
     unclear = [difference.metric for difference in differences if not difference.is_significant]
     if not better:
-        return f"no significant difference between {names[0]} and {names[1]} by {_joined(unclear)}"
+        return f"no significant difference between {names[0]} and {names[1]} by {_join_words(unclear)}"
     parts = [
-        f"{name} is better than {names[name == names[0]]} by {_joined(metrics)}" for name, metrics in better.items()
+        f"{name} is better than {names[name == names[0]]} by {_join_words(metrics)}" for name, metrics in better.items()
     ]
     if unclear:
-        parts.append(f"the difference is not significant by {_joined(unclear)}")
+        parts.append(f"the difference is not significant by {_join_words(unclear)}")
     return "; ".join(parts)
 
 
-def _joined(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -177,7 +177,7 @@ def study_identity(arguments: Sequence[str], settings: SweepSettings) -> dict[st
     found = {key: getattr(settings, key) for key in ("metric", "direction", "seed")}
     for key in ("sampler", "pruner"):
         found |= {f"{key}.{name}": value for name, value in getattr(settings, key)._asdict().items()}
-    found |= {f"parameters.{parameter.key}": _described(parameter) for parameter in settings.parameters}
+    found |= {f"parameters.{parameter.key}": _describe_parameter(parameter) for parameter in settings.parameters}
     options = list(arguments)
     for index in (index for index, word in enumerate(arguments[:-1]) if word == "--config"):
         path = Path(arguments[index + 1])
@@ -189,7 +189,7 @@ def study_identity(arguments: Sequence[str], settings: SweepSettings) -> dict[st
     return {key: str(value) for key, value in found.items()}
 
 
-def _described(parameter: Parameter) -> str:
+def _describe_parameter(parameter: Parameter) -> str:
     """Return the values of a parameter as SWEEP.yaml has them: `{type: int, low: 8, high: 16, step: 4}`."""
     if parameter.kind == "categorical":
         return f"{{type: categorical, values: {json.dumps(parameter.values)}}}"

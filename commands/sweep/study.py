@@ -95,7 +95,7 @@ class SweepStudy:
                 direction=settings.direction,
                 load_if_exists=True,
                 sampler=optuna.samplers.RandomSampler(),
-                pruner=chosen,  # `_sampled` chooses the values
+                pruner=chosen,  # `_sample_parameters` chooses the values
             )
             self._check_identity(identity)
 
@@ -121,7 +121,7 @@ class SweepStudy:
             lock = self._free(number)
             assert lock is not None, "a trial is locked after it is stored"
             distributions = {parameter.key: _distribution(parameter) for parameter in self._settings.parameters}
-            params = self._sampled(trials, number, distributions)
+            params = self._sample_parameters(trials, number, distributions)
             self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=distributions))
             return Claim(number, params, False, lock)
 
@@ -164,7 +164,7 @@ class SweepStudy:
             return None
         return lock
 
-    def _sampled(
+    def _sample_parameters(
         self, trials: list[FrozenTrial], number: int, distributions: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         # A seed for each trial, so that its values do not depend on the worker or on restarts.

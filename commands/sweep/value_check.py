@@ -53,14 +53,14 @@ def check_values(command: Command, settings: SweepSettings) -> None:
 
 def checked_cases(parameters: Sequence[Parameter]) -> Iterator[tuple[Parameter | None, dict[str, Value]]]:
     """Yield values of all parameters, and the parameter that has another value than in the first case."""
-    checked = {parameter: _checked(parameter) for parameter in parameters}
+    checked = {parameter: _values_to_check(parameter) for parameter in parameters}
     first = {parameter.key: values[0] for parameter, values in checked.items()}
     yield None, first
     for parameter, values in checked.items():
         yield from ((parameter, {**first, parameter.key: value}) for value in values[1:])
 
 
-def _checked(parameter: Parameter) -> tuple[Value, ...]:
+def _values_to_check(parameter: Parameter) -> tuple[Value, ...]:
     if parameter.kind == "categorical":
         return parameter.values
     ends = parameter.low, parameter.high

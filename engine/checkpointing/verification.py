@@ -49,7 +49,7 @@ def verify(path: Path) -> None:
     if path.is_dir():
         _verify_shards(path)
         return
-    with _opened(path) as file:
+    with _open_checkpoint(path) as file:
         corrupt = file.testzip()
         names = file.namelist()
         # torch reads no content for a member that is flagged as a folder, and returns uninitialized memory.
@@ -96,7 +96,7 @@ def load_lazily(path: Path) -> dict[str, Any]:
         OSError: the file cannot be opened.
     """
     file = path / PROGRESS if path.is_dir() else path
-    with _opened(file) as archive:  # before torch, which would unpack compressed members
+    with _open_checkpoint(file) as archive:  # before torch, which would unpack compressed members
         for name in archive.namelist():
             if name.endswith("/data.pkl") and (excess := find_excess(_read_member(archive, name))):
                 raise CorruptCheckpointError(f"{file} cannot be read: {excess}")
@@ -130,7 +130,7 @@ def _verify_shards(folder: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open_checkpoint(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a checkpoint as a zip file that costs no more to read than it has bytes.
 
     Raises:

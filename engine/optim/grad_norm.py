@@ -62,7 +62,7 @@ def clip(parameters: Iterable[nn.Parameter], max_norm: float, norm: Tensor) -> N
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
     # torch scales by min(1, max_norm / (norm + 1e-6)), with the norm of all meshes for each mesh.
-    for part in _of_meshes(trained):
+    for part in _group_by_mesh(trained):
         torch.nn.utils.clip_grads_with_norm_(part, max_norm, norm)
 
 
@@ -74,7 +74,7 @@ def clip_values(parameters: Iterable[nn.Parameter], limit: float) -> None:
         limit: largest absolute value.
     """
     trained = [parameter for parameter in parameters if parameter.grad is not None]
-    for part in _of_meshes(trained):  # with FSDP, the rows of a divided table are no DTensor
+    for part in _group_by_mesh(trained):  # with FSDP, the rows of a divided table are no DTensor
         torch.nn.utils.clip_grad_value_(part, limit)
 
 
@@ -87,14 +87,14 @@ def local_shards(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 def _norm(gradients: list[Tensor]) -> Tensor:
-    norms = [torch.nn.utils.get_total_norm(part) for part in _of_meshes(gradients)]
+    norms = [torch.nn.utils.get_total_norm(part) for part in _group_by_mesh(gradients)]
     # The gradients of shards are DTensors, and so is their norm, of which each rank holds a part.
     norms = [gather_shards(norm) for norm in norms]
     # The norm of the norms is the norm of all gradients as one vector.
     return norms[0] if len(norms) == 1 else torch.nn.utils.get_total_norm(norms)
 
 
-def _of_meshes(tensors: list[TensorT]) -> list[list[TensorT]]:
+def _group_by_mesh(tensors: list[TensorT]) -> list[list[TensorT]]:
     """Group tensors by device mesh: torch's functions accept a single mesh, and tensor parallelism has several."""
     groups: dict[object, list[TensorT]] = {}
     for tensor in tensors:

@@ -63,7 +63,7 @@ def build_optimizer(
 
         return OffloadedOptimizer(groups, on_cpu)
     if tables:
-        return _by_rows(name, groups, learning_rate, betas, tables)
+        return _build_for_rows(name, groups, learning_rate, betas, tables)
     # `fused` is None rather than False: torch 2.13 picks its multi-tensor kernels only for None.
     if name == "adamw":
         return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=fused or None)
@@ -91,7 +91,7 @@ def _check_tables(name: OptimizerName, tables: Sequence[RowTable], offload: bool
         )
 
 
-def _by_rows(
+def _build_for_rows(
     name: OptimizerName,
     groups: list[dict[str, Any]],
     learning_rate: float,

@@ -58,7 +58,7 @@ class RowTable:
     def __init__(
         self, weight: nn.Parameter, name: str, update: RowUpdateName, learning_rate: float | None = None
     ) -> None:
-        self.weight = _by_rows(weight)
+        self.weight = _mark_trained_by_rows(weight)
         self.name, self.update, self.learning_rate = name, update, learning_rate
         self.touched = nn.Parameter(weight.new_empty(0, weight.shape[1]))
         self.indices = torch.empty(0, dtype=torch.int64, device=weight.device)
@@ -78,7 +78,7 @@ class RowTable:
 
     def follow(self, module: nn.Module) -> None:
         """Use the module's parameter, of which `Module.to` drops the attributes if it is sharded."""
-        self.weight = _by_rows(module.get_parameter(self.name))
+        self.weight = _mark_trained_by_rows(module.get_parameter(self.name))
 
     def optimizer_group(self, weight_decay: float) -> dict[str, Any]:
         """Return the parameter group of the touched rows. Call it when the weight is on its device."""
@@ -127,7 +127,7 @@ class RowTable:
         return Rows(torch.empty(0, dtype=torch.int64, device=device), values)
 
 
-def _by_rows(weight: nn.Parameter) -> nn.Parameter:
+def _mark_trained_by_rows(weight: nn.Parameter) -> nn.Parameter:
     weight.requires_grad_(False)
     setattr(weight, TRAINED_BY_ROWS, True)
     return weight

@@ -87,7 +87,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
             error = raised
         if self.is_global_zero:
             if error is None:
-                plugin.commit(path, lambda: _verified(temporary), begun)
+                plugin.commit(path, lambda: _require_verified(temporary), begun)
             else:
                 remove(temporary)
                 plugin.record_failure(path, error)
@@ -162,7 +162,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
             check_state(module.optimizer_name, saved, module.optimizer_settings.fused)
 
 
-def _verified(folder: Path) -> Path:
+def _require_verified(folder: Path) -> Path:
     try:
         verify_sizes(folder)
         write_manifest(folder)  # reads all shards once

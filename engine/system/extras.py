@@ -81,7 +81,7 @@ def require_extras(needs: Mapping[str, str]) -> None:
         users = list(dict.fromkeys(needs[extra] for extra in missing))
         packages = sorted({_package(module) for modules in missing.values() for module in modules})
         verb = "need" if users[1:] else "needs"
-        lacking = f"{_joined(users)} {verb} {_joined(packages)}, not installed here"
+        lacking = f"{_join_words(users)} {verb} {_join_words(packages)}, not installed here"
         raise MissingPackages(lacking, install_command(missing))
 
 
@@ -139,6 +139,6 @@ def _package(module: str) -> str:
     return _PACKAGES.get(module, module)
 
 
-def _joined(words: Iterable[str]) -> str:
+def _join_words(words: Iterable[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last

@@ -42,7 +42,11 @@ def peak_resident() -> int:
 
 def limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
     """Return the smallest limit."""
-    found = [Limit(psutil.virtual_memory().total, "the machine's memory"), *_of_groups(proc, groups), *_of_ulimit()]
+    found = [
+        Limit(psutil.virtual_memory().total, "the machine's memory"),
+        *_limits_of_groups(proc, groups),
+        *_limits_of_ulimit(),
+    ]
     return min(found, key=lambda limit: limit.size)
 
 
@@ -146,14 +150,14 @@ def remaining_under_ulimit(proc: Path = _PROC) -> Iterator[tuple[str, int]]:
             yield name, size - used[counted]
 
 
-def _of_groups(proc: Path, groups: Path) -> Iterator[Limit]:
+def _limits_of_groups(proc: Path, groups: Path) -> Iterator[Limit]:
     for folder in memory_groups(proc, groups):
         most = _number(folder, "memory.max", "memory.limit_in_bytes")
         if most is not None and most < _NO_LIMIT:
             yield Limit(most, f"the limit of the container or job, {folder}")
 
 
-def _of_ulimit() -> Iterator[Limit]:
+def _limits_of_ulimit() -> Iterator[Limit]:
     for _, letter, _, size in _ulimits():
         yield Limit(size, f"ulimit -{letter}, which counts addresses, used or not")
 

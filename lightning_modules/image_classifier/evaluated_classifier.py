@@ -100,9 +100,9 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
         # A sample that two ranks tested has one entry.
         tested = {sample: found for of_rank in all_gather_objects(self._tested) for sample, found in of_rank.items()}
         if self.trainer.is_global_zero and not run_trainer(self.trainer).fast_dev_run:
-            write_graded_answers(Path(self.trainer.default_root_dir), "test/accuracy", self._graded(tested))
+            write_graded_answers(Path(self.trainer.default_root_dir), "test/accuracy", self._graded_answers(tested))
 
-    def _graded(self, tested: Mapping[int, tuple[int, int]]) -> Iterator[GradedAnswer]:
+    def _graded_answers(self, tested: Mapping[int, tuple[int, int]]) -> Iterator[GradedAnswer]:
         for sample, (label, predicted) in tested.items():
             name, classes = self.data.describe(sample)["image"], self.data.classes
             yield GradedAnswer(sample, name, classes[label], classes[predicted], float(label == predicted))

@@ -28,7 +28,7 @@ def parameter_groups(
     """
     groups: list[dict[str, Any]] = []
     grouped: set[nn.Parameter] = set()
-    for name, parameters in _owned(parts):
+    for name, parameters in _own_parameters(parts):
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         grouped.update(trained)
         if trained and name not in rates:
@@ -63,7 +63,7 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
     # A scheduler keeps the peak in `initial_lr`, and `lr` may be that of the first step of a warm-up.
     rates = {group["name"].split("/")[0]: group.get("initial_lr", group["lr"]) for group in groups}
     totals = [0, 0]
-    for name, parameters in _owned(parts):
+    for name, parameters in _own_parameters(parts):
         counts = [
             sum(logical_numel(p) for p in parameters),
             sum(logical_numel(p) for p in parameters if p.requires_grad),
@@ -79,7 +79,7 @@ def parameter_table(parts: Mapping[str, nn.Module], groups: list[dict[str, Any]]
     return text.getvalue().rstrip()
 
 
-def _owned(parts: Mapping[str, nn.Module]) -> Iterator[tuple[str, list[nn.Parameter]]]:
+def _own_parameters(parts: Mapping[str, nn.Module]) -> Iterator[tuple[str, list[nn.Parameter]]]:
     """Yield each part with the parameters that no earlier part contains."""
     # By identity: tied weights, as an output layer's and the embeddings', count once and train once.
     seen: set[nn.Parameter] = set()

@@ -111,18 +111,18 @@ class DocumentDemo(Demo):
         for number, file in enumerate(files, 1):
             yield Note("answer", f"document {number} of {len(files)}: {file.name}")  # until the answer is known
             try:
-                found.append((yield from self._answered(file, asked, options)))
+                found.append((yield from self._answer_question(file, asked, options)))
             except (BadSampleError, UserInputError, ValueError) as error:
                 failures.append((file.name, str(error)))
         if not found:
             raise UserInputError("; ".join(message for _, message in failures))
         # A confident abstention for one document does not contradict an answer that is in another document.
         best = max(found, key=lambda answered: (not answered.abstains, answered.record.whole.confidence))
-        yield from self._shown(best, options)
+        yield from self._page_blocks(best, options)
         if len(files) > 1:
             yield _table(found, failures)
 
-    def _answered(self, file: UploadedFile, asked: str, options: list[str]) -> Generator[Note, None, _Answered]:
+    def _answer_question(self, file: UploadedFile, asked: str, options: list[str]) -> Generator[Note, None, _Answered]:
         """Return the answer to a question about a document. `predict` computes the same answer."""
         document = yield from self._documents.read(file, "answer")
         record = {"id": "question", "question": asked, "document": "document", "options": options}
@@ -132,7 +132,7 @@ class DocumentDemo(Demo):
         (answer,) = self._answerer.records(self._model.transfer_batch_to_device(batch, self._model.device, 0))
         return _Answered(document, answer, answer_text(parsed, answer.whole))
 
-    def _shown(self, best: _Answered, options: list[str]) -> Iterator[AnswerBlock]:
+    def _page_blocks(self, best: _Answered, options: list[str]) -> Iterator[AnswerBlock]:
         record, name = best.record, best.document.name
         title = "Not in these documents" if best.abstains else f"From {name}"
         yield Text("answer", title, best.text or "(nothing)", is_answer=True)

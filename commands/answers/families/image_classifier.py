@@ -84,7 +84,7 @@ class ClassifierDemo(Demo):
         pixels = self._pixels(question.file("picture"))
         # -1: the class is unknown.
         picture = ArrayImages(pixels[None], np.array([-1]), "picture")
-        shares = self._in_batches(picture, self._model.scores)[0].softmax(0)
+        shares = self._compute_in_batches(picture, self._model.scores)[0].softmax(0)
         order = shares.argsort(descending=True)[:_SHOWN_CLASSES].tolist()
         bars = [Bar(self._data.classes[label], round(float(shares[label]), 4)) for label in order]
         yield Bars("classes", "Classes", bars)
@@ -115,13 +115,13 @@ class ClassifierDemo(Demo):
         # A hook sees what the network passes to its last layer, so the network needs no second forward method.
         hook = self._model.network.head.register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach()))
         try:
-            self._in_batches(source, self._model.logits)
+            self._compute_in_batches(source, self._model.logits)
         finally:
             # Otherwise a later answer would append its inputs to this list, too.
             hook.remove()
         return torch.cat(inputs).float().cpu()
 
-    def _in_batches(self, source: ImageSource, compute: Callable[[Tensor], Tensor]) -> Tensor:
+    def _compute_in_batches(self, source: ImageSource, compute: Callable[[Tensor], Tensor]) -> Tensor:
         """Return what `compute` returns for the pixels of all images, on the CPU."""
         size, device = self._data.evaluation_batch_size, self._model.device
         results = []

@@ -56,7 +56,7 @@ class SeriesDemo(Demo):
     def __init__(self, model: TimelineReader, data: SeriesDataModule) -> None:
         self._model, self._data = model, data
         self._limits: SeriesLimits = getattr(data, "limits", SeriesLimits())
-        self._shown = self._of_each_kind()
+        self._shown = self._question_of_each_kind()
         known = tuple(Choice(text, text) for text in dict.fromkeys(_plain(question) for question in self._shown))
         columns = "Each column but the stamps is a series: time, load (kW), flow (l/s)."
         self.fields = [
@@ -82,7 +82,7 @@ class SeriesDemo(Demo):
         longest = max((len(series.values) for question in self._shown for series in question.series), default=0)
         return min(max(longest, _MIN_SKETCHED), _MAX_SKETCHED)
 
-    def _of_each_kind(self) -> list[SeriesQuestion]:
+    def _question_of_each_kind(self) -> list[SeriesQuestion]:
         source = self._data.validation_set.source
         assert isinstance(source, SeriesChats), "the data are set up for a validation"
         questions = [source.questions.question(0, row) for row in range(min(_SEARCHED, len(source)))]

@@ -58,7 +58,7 @@ class TemporalDemo(Demo):
 
     def __init__(self, model: TimelineReader, data: ResourceTimelines) -> None:
         self._model, self._data = model, data
-        self._examples = self._of_each_kind()
+        self._examples = self._sample_of_each_kind()
         known = tuple(Choice(text, text) for text in dict.fromkeys(_question(sample) for sample in self._examples))
         columns = f"Columns: time_ms, and some of {', '.join(KEYS)}."
         both = (Choice("yes", "yes"), Choice("no", "no"))
@@ -80,7 +80,7 @@ class TemporalDemo(Demo):
     def data_identity(self) -> dict[str, str]:
         return {"format of values": str(self._data.synthesis.format)}
 
-    def _of_each_kind(self) -> list[TimelineSample]:
+    def _sample_of_each_kind(self) -> list[TimelineSample]:
         source = self._data.validation_set.source
         assert isinstance(source, TimelineQuestions), "the data are set up for a validation"
         samples = (source.sample(0, row) for row in range(min(_SEARCHED, len(source))))

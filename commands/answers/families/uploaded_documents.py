@@ -100,7 +100,7 @@ class UploadedDocuments:
                     yield Note(key, f"reading {file.name}: {self._pages_read()} pages")
         finally:
             path.unlink(missing_ok=True)
-            for unfinished in self._unfinished():  # of a process that was ended
+            for unfinished in self._unfinished_folders():  # of a process that was ended
                 remove(unfinished)
         raise AssertionError("a document has one result")
 
@@ -115,8 +115,8 @@ class UploadedDocuments:
         return IngestedDocument(file.name, self._cache.document_folder(result.key))
 
     def _pages_read(self) -> int:
-        return sum(1 for folder in self._unfinished() for _ in (folder / PAGES).glob("*.png"))
+        return sum(1 for folder in self._unfinished_folders() for _ in (folder / PAGES).glob("*.png"))
 
-    def _unfinished(self) -> list[Path]:
+    def _unfinished_folders(self) -> list[Path]:
         """Return the folders of documents that are being written, under their temporary names."""
         return list(self._cache.document_folder("any").parent.glob(".*"))

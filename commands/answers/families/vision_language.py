@@ -75,16 +75,16 @@ class VisionLanguageDemo(Demo):
     def _example(self, row: int) -> Example:
         image, question = self._data.images(row)[0], self._data.question(row).splitlines()[0]
         file = UploadedFile(f"example {row + 1}.png", _png(image))
-        return Example(question, {"picture": [file], "question": question}, _shown(image))
+        return Example(question, {"picture": [file], "question": question}, _preview_url(image))
 
     @override
     def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
-        yield Pictures("given", "", [Picture(_shown(self._decoded(file)), file.name)], large=True)
+        yield Pictures("given", "", [Picture(_preview_url(self._decode(file)), file.name)], large=True)
 
     @override
     def answer(self, question: Question) -> Iterator[AnswerBlock]:
         messages = [*self._messages(question)]
-        images = [self._decoded(file) for file in question.files.get("picture", ())]
+        images = [self._decode(file) for file in question.files.get("picture", ())]
         try:
             batch = self._batch([images], messages)
         except (BadSampleError, ValueError) as error:
@@ -117,7 +117,7 @@ class VisionLanguageDemo(Demo):
             yield Message(role="assistant", content=parse_content("the conversation", turn.answer))
         yield Message(role="user", content=parse_content("the question", question.text("question")))
 
-    def _marked(self, messages: Sequence[Message], images: int) -> list[Message]:
+    def _insert_markers(self, messages: Sequence[Message], images: int) -> list[Message]:
         """Return the messages with the picture where it was in training: before the first question, or after it."""
         data = self._data
         if images and isinstance(data, RenderedScenes) and data.scenes.tasks.image_position == "question_first":
@@ -128,7 +128,7 @@ class VisionLanguageDemo(Demo):
 
     def _batch(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message]) -> Questions:
         """Return a batch of the same chat about different pictures, on the device of the model."""
-        marked = self._marked(messages, len(pictures[0]))
+        marked = self._insert_markers(messages, len(pictures[0]))
         items = [self._item(marked, images) for images in pictures]
         source = _Given(self._processor, items)
         batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(len(items)))]
@@ -151,7 +151,7 @@ class VisionLanguageDemo(Demo):
             note += f"Its probability is {whole}, and {without} without the reddest part."
         else:
             note = f"The answer is no less likely without any of the parts; its probability is {whole}."
-        shown = Picture(_shown(draw_occlusion_map(image, lost)), "", describe_part(lost))
+        shown = Picture(_preview_url(draw_occlusion_map(image, lost)), "", describe_part(lost))
         return Pictures("lean", "What the answer leans on", [shown], note, large=True)
 
     def _log_likelihoods(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message], text: str) -> Tensor:
@@ -168,7 +168,7 @@ class VisionLanguageDemo(Demo):
             scores.append(cache.log_likelihoods(tokens.expand(len(rows), -1), lengths, rows))
         return torch.cat(scores)
 
-    def _decoded(self, file: UploadedFile) -> "Image":
+    def _decode(self, file: UploadedFile) -> "Image":
         try:
             (image,) = self._processor.decode_images(ImageChat(file.name, [], [file.content]))
             return image
@@ -196,7 +196,7 @@ class _Given(ImageChatDataset):
         return self._items[index]
 
 
-def _shown(image: "Image") -> str:
+def _preview_url(image: "Image") -> str:
     image = image.copy()
     image.thumbnail((_SHOWN_EDGE, _SHOWN_EDGE))
     return data_url(image, _SHOWN_EDGE // 2)

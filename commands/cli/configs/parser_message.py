@@ -68,7 +68,7 @@ def parse_error(message: str) -> tuple[list[str], str]:
         keys += [key for key in nested[1].split(".") if key != "init_args"]
         value = nested[2].strip("'")
         reason = f"{reason[: nested.start()]}{value}"
-    return keys, shorten(re.sub(r"\bExpected a (?=[aeiou])", "Expected an ", _with_choices(reason)))
+    return keys, shorten(re.sub(r"\bExpected a (?=[aeiou])", "Expected an ", _spell_out_choices(reason)))
 
 
 def _reason(line: str) -> str:
@@ -77,7 +77,7 @@ def _reason(line: str) -> str:
     return re.sub(r"^Expected (a )?dot import path string: .*", "Expected an existing class_path", reason)
 
 
-def _with_choices(reason: str) -> str:
+def _spell_out_choices(reason: str) -> str:
     """Return a reason with the values of a Literal in words: `expected one of text, json; found yaml`."""
     only = re.fullmatch(rf"Expected a {_LITERAL.pattern}( or null)?, found (.*)", reason, flags=re.DOTALL)
     if only:

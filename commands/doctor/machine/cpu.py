@@ -78,7 +78,7 @@ def check_threads(
     shared = f"{processes} process{'es' if processes > 1 else ''} on {usable:g} cores"
     if plan.threads:
         found, remedy = f"--threads {plan.threads} with {shared}", f"--threads {each}  # or auto"
-        yield _crowded(found, remedy) if plan.threads > each else Finding("threads", "ok", found)
+        yield _crowded_finding(found, remedy) if plan.threads > each else Finding("threads", "ok", found)
     elif given:
         idle = plan.accelerator == "cpu" and _number(given) * processes * 2 <= usable
         yield _threads_of_variable(given, each, shared, idle)
@@ -90,10 +90,10 @@ def check_threads(
         started = threads_started(processes, affinity, environ)
         found = f"OMP_NUM_THREADS is not set: {started} thread{'s' if started > 1 else ''} in each of {shared}"
         remedy = f"export OMP_NUM_THREADS={each}"
-        yield _crowded(found, remedy) if started > each else Finding("threads", "ok", found)
+        yield _crowded_finding(found, remedy) if started > each else Finding("threads", "ok", found)
 
 
-def _crowded(found: str, remedy: str) -> Finding:
+def _crowded_finding(found: str, remedy: str) -> Finding:
     why = "an operation waits for its slowest thread; with more threads than cores it is several times slower"
     return Finding("threads", "warn", found, why, remedy)
 
@@ -112,7 +112,7 @@ def _threads_of_variable(given: str, each: int, shared: str, idle: bool) -> Find
         why = "it is not a positive number: it is ignored, and every rank starts a thread for every core"
         return Finding("threads", "warn", f"OMP_NUM_THREADS={given!r}", why, remedy)
     if threads > each:
-        return _crowded(f"OMP_NUM_THREADS={given} with {shared}", remedy)
+        return _crowded_finding(f"OMP_NUM_THREADS={given} with {shared}", remedy)
     if idle:
         why = "the training computes on the CPU, and the remaining cores are idle"
         return Finding("threads", "warn", f"OMP_NUM_THREADS={given} with {shared}", why, remedy)

@@ -111,7 +111,7 @@ def check_variables(environ: Mapping[str, str], infiniband: bool = False) -> Ite
         infiniband: whether this machine has InfiniBand or RoCE adapters.
     """
     found = [
-        *_by_rules(environ),
+        *_check_rules(environ),
         *_disabled_infiniband(environ, infiniband),
         *_too_many_sockets(environ),
         *_allocator(environ),
@@ -120,7 +120,7 @@ def check_variables(environ: Mapping[str, str], infiniband: bool = False) -> Ite
     yield from found or [Finding(CHECK, "ok", "none is set that is outdated, harmful or misspelt")]
 
 
-def _by_rules(environ: Mapping[str, str]) -> Iterator[Finding]:
+def _check_rules(environ: Mapping[str, str]) -> Iterator[Finding]:
     for rule in RULES:
         value = environ.get(rule.name, "")
         if value and rule.applies(value):

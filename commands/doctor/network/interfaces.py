@@ -80,7 +80,7 @@ def check_interfaces(
         yield Finding("interfaces", "warn", f"{found} name different interfaces", why, _export(best))
     if named:
         return
-    listed = ", ".join(map(_with_address, candidates)) or "none that leads to other machines"
+    listed = ", ".join(map(_name_with_address, candidates)) or "none that leads to other machines"
     if several and not candidates:
         why = "the other nodes cannot be reached"
         remedy = "ip address; ip link set NAME up  # or docker run --network=host"
@@ -113,10 +113,10 @@ def _check_choice(
         found = f"{setting} leads back to this machine"
         return Finding("interfaces", "fail", found, "the other nodes are not reached", remedy)
     usable = [interface for interface in choice if interface.up and interface.addresses]
-    return Finding("interfaces", "ok", f"{setting}: {', '.join(map(_with_address, usable))}")
+    return Finding("interfaces", "ok", f"{setting}: {', '.join(map(_name_with_address, usable))}")
 
 
-def _with_address(interface: Interface) -> str:
+def _name_with_address(interface: Interface) -> str:
     return f"{interface.name} ({interface.addresses[0]})"
 
 

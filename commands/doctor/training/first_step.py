@@ -61,7 +61,7 @@ def first_step(
         findings.append(Finding("data", "ok", f"{result.samples:,} samples to train on"))
     why = "the program warned of it in the first steps"
     findings += [Finding("micro batch", "warn", warning, why, "see docs/") for warning in result.warnings]
-    findings.append(_measured(result, batch, ranks_per_node, requested))
+    findings.append(_report_measurement(result, batch, ranks_per_node, requested))
     if result.loading is not None:
         on_gpu, setting = result.device.type != "cpu", config.data.init_args.get("num_workers", 0)
         workers = planned_workers(setting, ranks_per_node, on_gpu, result.in_memory)
@@ -104,10 +104,10 @@ def _probe(
         if smaller is not None and is_oom_error(error):
             return smaller
         savers = [option for option, _ in model.memory_saving_options()]
-        return _failed(error, batch.micro_batch_size, ranks_per_node, model.supports_grad_accumulation, savers)
+        return _report_failure(error, batch.micro_batch_size, ranks_per_node, model.supports_grad_accumulation, savers)
 
 
-def _measured(probe: ProbeResult, batch: BatchPlan, ranks_per_node: int, requested: int) -> Finding:
+def _report_measurement(probe: ProbeResult, batch: BatchPlan, ranks_per_node: int, requested: int) -> Finding:
     """Report time and memory of a micro-batch.
 
     Args:
@@ -138,7 +138,7 @@ def _measured(probe: ProbeResult, batch: BatchPlan, ranks_per_node: int, request
     return Finding("micro batch", "ok", found)
 
 
-def _failed(error: Exception, size: int, ranks_per_node: int, divides: bool, savers: Sequence[str]) -> Finding:
+def _report_failure(error: Exception, size: int, ranks_per_node: int, divides: bool, savers: Sequence[str]) -> Finding:
     """Report why a micro-batch could not be computed.
 
     Args:

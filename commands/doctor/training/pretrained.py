@@ -42,10 +42,10 @@ def _present(key: str, source: str, find_missing: Any) -> Finding:
     if folder.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         remedy = f"set {key} to a directory that exists"
         return Finding("weights", "fail", f"{key}: there is no directory {source}", _WHY, remedy)
-    return _of_hub(key, source, find_missing)
+    return _check_hub_model(key, source, find_missing)
 
 
-def _of_hub(key: str, name: str, find_missing: Any) -> Finding:
+def _check_hub_model(key: str, name: str, find_missing: Any) -> Finding:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 

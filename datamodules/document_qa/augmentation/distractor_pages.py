@@ -94,7 +94,7 @@ def add_distractor_pages(
     foreign: list[int] = []
     if len(own) < wanted:
         other = another()
-        foreign = list(_unrelated(questions, other, wanted - len(own), random))
+        foreign = list(_unrelated_pages(questions, other, wanted - len(own), random))
         if foreign:
             document = _ExtendedDocument(document, other, foreign)
     # The appended pages are the last pages of the extended document.
@@ -102,7 +102,7 @@ def add_distractor_pages(
     return document, (*ranked, *own, *added)
 
 
-def _unrelated(
+def _unrelated_pages(
     questions: Sequence[Question], document: Document, most: int, random: np.random.Generator
 ) -> Iterator[int]:
     # Words of questions, options and answers except function words: a page with any of them may be on the subject.
@@ -130,7 +130,7 @@ class _ExtendedDocument(DocumentView):
     @property
     def pages(self) -> Sequence[Page]:
         added = (
-            self._renumbered(self.other.pages[number - 1], self._own + offset)
+            self._renumber(self.other.pages[number - 1], self._own + offset)
             for offset, number in enumerate(self.numbers, 1)
         )
         return (*self.document.pages, *added)
@@ -146,5 +146,5 @@ class _ExtendedDocument(DocumentView):
         return self.other.figure(chunk._replace(page=self.numbers[chunk.page - self._own - 1]))
 
     @staticmethod
-    def _renumbered(page: Page, number: int) -> Page:
+    def _renumber(page: Page, number: int) -> Page:
         return Page(number, tuple(chunk._replace(page=number) for chunk in page.chunks))

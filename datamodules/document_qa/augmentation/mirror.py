@@ -55,7 +55,7 @@ def mirror_figures(
     ambiguous = any(map(_UNCLEAR.search, words))
     if not about_figures or ambiguous or any(_has_direction(text, direction) for text in page_texts):
         return questions, document
-    return [_mirrored(question, direction) for question in questions], MirroredDocument(document, direction)
+    return [_mirror_question(question, direction) for question in questions], MirroredDocument(document, direction)
 
 
 def mirror_words(text: str, direction: Direction) -> str:
@@ -91,7 +91,7 @@ class MirroredDocument(DocumentView):
         return picture.transpose(Transpose.FLIP_LEFT_RIGHT if horizontal else Transpose.FLIP_TOP_BOTTOM)
 
 
-def _mirrored(question: Question, direction: Direction) -> Question:
+def _mirror_question(question: Question, direction: Direction) -> Question:
     answer = None if question.answer is None else mirror_words(question.answer, direction)
     return question._replace(
         question=mirror_words(question.question, direction),

@@ -93,7 +93,7 @@ def quantities(text: str) -> list[Quantity]:
     Thousands may be separated by commas, points, spaces or apostrophes, decimals by a point or a comma. A single comma
     before three digits separates thousands (1,234 is 1234), a single point decimals (1.234).
     """
-    text = _with_signs(_half_width(text), _BOUNDS_IN_SIGNS)
+    text = _replace_signs(_half_width(text), _BOUNDS_IN_SIGNS)
     return [_quantity(text, match) for match in _NUMBER.finditer(text)]
 
 
@@ -112,8 +112,8 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
     """
     # Words such as "at most" become signs only if one of the two texts has a sign; otherwise they are ignored.
     if any(quantity.bound for text in (expected, predicted) for quantity in quantities(text)):
-        expected, predicted = (_with_signs(text, _BOUNDS_IN_WORDS) for text in (expected, predicted))
-    wanted, found = _with_common_unit(quantities(expected)), _with_common_unit(quantities(predicted))
+        expected, predicted = (_replace_signs(text, _BOUNDS_IN_WORDS) for text in (expected, predicted))
+    wanted, found = _apply_common_unit(quantities(expected)), _apply_common_unit(quantities(predicted))
     if any(quantity.unit is None and quantity.counted not in _half_width(predicted).casefold() for quantity in wanted):
         return 0.0
     if not wanted:
@@ -134,7 +134,7 @@ def is_quantity(text: str) -> bool:
     return match is not None and (not rest or parse_unit(rest) is not None)
 
 
-def _with_common_unit(found: list[Quantity]) -> list[Quantity]:
+def _apply_common_unit(found: list[Quantity]) -> list[Quantity]:
     """In "10 to 20 mm", apply the unit to both numbers."""
     units = {quantity.unit for quantity in found} - {None}
     if len(found) < 2 or len(units) != 1 or found[-1].unit is None:
@@ -166,7 +166,7 @@ def _quantity(text: str, match: re.Match[str]) -> Quantity:
     return Quantity(_value(match), unit, "" if bound is None else bound[1], word)
 
 
-def _with_signs(text: str, signs: Mapping[str, str]) -> str:
+def _replace_signs(text: str, signs: Mapping[str, str]) -> str:
     for written, sign in signs.items():
         text = re.sub(written, sign, text, flags=re.IGNORECASE)
     return text

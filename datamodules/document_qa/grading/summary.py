@@ -77,19 +77,19 @@ def compute_metrics(
     asked = [questions(record.sample) for record in records]
     own = grade_answers(asked, records, relative_tolerance)
     measures = _MEASURES if retrieved else {name: fn for name, fn in _MEASURES.items() if name not in _RECALLS}
-    found = _by_source(own, measures)
+    found = _measure_by_source(own, measures)
     blind = [
         GradedRecord(item.question, item.record, answer, grade(item.question, answer, relative_tolerance))
         for item in own
         if (answer := item.record.question_only) is not None
     ]
     loss = _loss(blind)
-    found |= _named("baseline/question_only/", _by_source(blind, {"accuracy": _accuracy}))
+    found |= _add_prefix("baseline/question_only/", _measure_by_source(blind, {"accuracy": _accuracy}))
     found |= {} if loss is None else {"baseline/question_only/loss": loss}
-    found |= _named("baseline/random/", _by_source(own, {"accuracy": _expected(random_score)}))
+    found |= _add_prefix("baseline/random/", _measure_by_source(own, {"accuracy": _expected_value(random_score)}))
     if most_frequent is not None:
-        by_usual = _expected(lambda question: majority_score(question, most_frequent, relative_tolerance))
-        found |= _named("baseline/majority/", _by_source(own, {"accuracy": by_usual}))
+        by_usual = _expected_value(lambda question: majority_score(question, most_frequent, relative_tolerance))
+        found |= _add_prefix("baseline/majority/", _measure_by_source(own, {"accuracy": by_usual}))
     return found
 
 
@@ -112,7 +112,7 @@ def unique_by_sample(records: Iterable[AnswerRecord]) -> list[AnswerRecord]:
     return [unique[sample] for sample in sorted(unique)]
 
 
-def _by_source(items: Sequence[GradedRecord], measures: Mapping[str, Measure]) -> dict[str, MetricEstimate]:
+def _measure_by_source(items: Sequence[GradedRecord], measures: Mapping[str, Measure]) -> dict[str, MetricEstimate]:
     """Compute each measure over all questions, and over the questions of each evidence source."""
     groups = {source: [item for item in items if item.question.source == source] for source in SOURCES}
     parts = {"": items, **{f"{source}/": group for source, group in groups.items() if group}}
@@ -120,7 +120,7 @@ def _by_source(items: Sequence[GradedRecord], measures: Mapping[str, Measure]) -
     return {name: metric for name, metric in found if metric is not None}
 
 
-def _named(prefix: str, found: Mapping[str, MetricEstimate]) -> dict[str, MetricEstimate]:
+def _add_prefix(prefix: str, found: Mapping[str, MetricEstimate]) -> dict[str, MetricEstimate]:
     return {prefix + name: metric for name, metric in found.items()}
 
 
@@ -214,7 +214,7 @@ def _evidence_page_accuracy(items: Sequence[GradedRecord]) -> MetricEstimate | N
     )
 
 
-def _expected(points: Callable[[Question], float | None]) -> Measure:
+def _expected_value(points: Callable[[Question], float | None]) -> Measure:
     """Return the measure of a baseline. It has no interval, as it is an expected value."""
 
     def measure(items: Sequence[GradedRecord]) -> MetricEstimate | None:

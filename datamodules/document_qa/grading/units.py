@@ -91,20 +91,20 @@ def parse_unit(text: str) -> Unit | None:
 
     The text must be in `normal_form`. Case counts only if it makes a difference: kpa is kPa, but mw is ambiguous.
     """
-    if (simple := _named(text)) is not None:
+    if (simple := _find_unit(text)) is not None:
         return simple
     numerator, *denominators = re.split(r"/|\bper\b|每", text)
     factor, bases = 1.0, dict[str, int]()
     for sign, part in [(1, numerator), *((-1, denominator) for denominator in denominators)]:
         for symbol in re.split("[·*⋅]", part.strip()):
-            found = _with_power(symbol)
+            found = _find_unit_with_power(symbol)
             if found is None:
                 return None
             unit, power = found
             factor *= unit.factor ** (sign * power)
             for base, exponent in unit.bases:
                 bases[base] = bases.get(base, 0) + sign * power * exponent
-    return Unit(factor, _sorted(bases))
+    return Unit(factor, _sort_bases(bases))
 
 
 def normal_form(text: str) -> str:
@@ -118,18 +118,18 @@ def normal_form(text: str) -> str:
 _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
-def _with_power(symbol: str) -> tuple[Unit, int] | None:
-    if (unit := _named(symbol)) is not None:
+def _find_unit_with_power(symbol: str) -> tuple[Unit, int] | None:
+    if (unit := _find_unit(symbol)) is not None:
         return unit, 1
     for word, power in _CHINESE_POWERS.items():
-        if symbol.startswith(word) and (unit := _named(symbol.removeprefix(word))) is not None:
+        if symbol.startswith(word) and (unit := _find_unit(symbol.removeprefix(word))) is not None:
             return unit, power
-    if (match := _POWER.match(symbol)) and (unit := _named(match[1])) is not None:
+    if (match := _POWER.match(symbol)) and (unit := _find_unit(match[1])) is not None:
         return unit, int(match[2])
     return None
 
 
-def _named(name: str) -> Unit | None:
+def _find_unit(name: str) -> Unit | None:
     """Look up a unit without powers, products and quotients."""
     if name in _units():
         return _units()[name]
@@ -149,11 +149,11 @@ def _units_in_any_case() -> dict[str, frozenset[Unit]]:
 def _units() -> dict[str, Unit]:
     units = {}
     for (symbol, (factor, bases)), (prefix, power) in product(_PREFIXED.items(), _PREFIXES.items()):
-        units[prefix + symbol] = Unit(factor * 10.0**power, _sorted(bases))
+        units[prefix + symbol] = Unit(factor * 10.0**power, _sort_bases(bases))
     # Overwrites prefixed units of the same name: "min" is a minute, not a milli-inch.
-    units |= {symbol: Unit(factor, _sorted(bases)) for symbol, (factor, bases) in _PREFIXED.items()}
+    units |= {symbol: Unit(factor, _sort_bases(bases)) for symbol, (factor, bases) in _PREFIXED.items()}
     units |= {
-        symbol: Unit(factor, _sorted(bases), _ZEROS.get(symbol, 0.0)) for symbol, (factor, bases) in _ALONE.items()
+        symbol: Unit(factor, _sort_bases(bases), _ZEROS.get(symbol, 0.0)) for symbol, (factor, bases) in _ALONE.items()
     }
     for words, prefixes, alone in (
         (_WORDS, _WORD_PREFIXES, _WORDS_ALONE),
@@ -169,5 +169,5 @@ def _plural_words() -> list[str]:
     return [before + word for word, before in product(_WORDS, _WORD_PREFIXES)] + ["minute", "hour", "day", "pound"]
 
 
-def _sorted(bases: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+def _sort_bases(bases: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((base, exponent) for base, exponent in bases.items() if exponent))

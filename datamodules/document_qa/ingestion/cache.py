@@ -81,7 +81,7 @@ class Cache:
         known = self._known.get(str(path.absolute()))
         if known is None or known.content.startswith(again):
             return None
-        current = _unchanged(path, known)
+        current = _find_unchanged(path, known)
         if current is None:
             return None
         if current != known:
@@ -188,7 +188,7 @@ class Cache:
             raise ValueError(f"{path}: is corrupt ({error!r}); delete it, and it is created again") from error
 
 
-def _unchanged(path: Path, known: SourceRecord) -> SourceRecord | None:
+def _find_unchanged(path: Path, known: SourceRecord) -> SourceRecord | None:
     """Return the record with the current times; None if a file has changed or cannot be read."""
     try:
         files = [Path(file.path) for file in known.files]

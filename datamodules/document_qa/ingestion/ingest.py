@@ -70,13 +70,13 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
         made = _convert(new, kept, found)
         done = sum(isinstance(found[path], IngestedDocument) for path in new)
         log.info(
-            "%s ingested into %s: %s in %.0f s", _counted(done, "document"), cache, _counted(made, "page"),
+            "%s ingested into %s: %s in %.0f s", _in_words(done, "document"), cache, _in_words(made, "page"),
             time.monotonic() - begun,
         )  # fmt: skip
     else:
         cached = sum(isinstance(result, IngestedDocument) for result in found.values())
-        log.info("%s already ingested into %s: nothing to do", _counted(cached, "document"), cache)
-    return _sorted(found)
+        log.info("%s already ingested into %s: nothing to do", _in_words(cached, "document"), cache)
+    return _sort_outcomes(found)
 
 
 def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> IngestedDocuments:
@@ -96,7 +96,7 @@ def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSetting
             f"{missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}: not ingested into {cache} with "
             f"these settings, or changed since; run `{PROGRAM} prepare` with the same config"
         )
-    return _sorted(found)
+    return _sort_outcomes(found)
 
 
 def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocument | str | None]) -> int:
@@ -177,14 +177,14 @@ def _check_names(paths: Sequence[Path]) -> None:
         raise ValueError(f"{same}: documents have the same name")
 
 
-def _sorted(found: dict[Path, IngestedDocument | str | None]) -> IngestedDocuments:
+def _sort_outcomes(found: dict[Path, IngestedDocument | str | None]) -> IngestedDocuments:
     return IngestedDocuments(
         {path.name: result for path, result in found.items() if isinstance(result, IngestedDocument)},
         {path.name: result for path, result in found.items() if isinstance(result, str)},
     )
 
 
-def _counted(number: int, what: str) -> str:
+def _in_words(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
@@ -200,7 +200,7 @@ def _progress(documents: int) -> Iterator[Callable[[int, int], None]]:
         nonlocal logged_at
         if time.monotonic() - logged_at > _KEPT:
             logged_at = time.monotonic()
-            log.info("%d of %s ingested, %s", done, _counted(documents, "document"), _counted(pages, "page"))
+            log.info("%d of %s ingested, %s", done, _in_words(documents, "document"), _in_words(pages, "page"))
 
     if not sys.stderr.isatty():
         yield log_progress

@@ -78,7 +78,7 @@ class IngestedDocument:
         path = self.folder / PAGES / picture_name(page)
         try:
             # A copy, because views paste into the image, and the cache holds it for the next caller.
-            return _decoded(path).copy()
+            return _decode(path).copy()
         except FileNotFoundError:
             pages = self._number_of_pages()
             if not 1 <= page <= pages:
@@ -115,7 +115,7 @@ class IngestedDocument:
 
 
 @lru_cache(maxsize=_DECODED)
-def _decoded(path: Path) -> "Image":
+def _decode(path: Path) -> "Image":
     # One cache for all documents of a process: successive figures are often on the same page.
     return decode(path.read_bytes(), str(path), MAX_PIXELS)
 

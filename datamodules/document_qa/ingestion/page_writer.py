@@ -72,12 +72,12 @@ class PageWriter:
         _plainest(picture).save(
             self.folder / PAGES / picture_name(self.pages), format="PNG", compress_level=_COMPRESSION
         )
-        for chunk in self._with_text(list(chunks), picture):
+        for chunk in self._add_recognised_text(list(chunks), picture):
             box = [round(min(max(edge, 0.0), 1.0), _DIGITS) for edge in chunk.box]
             record = {"page": self.pages, "kind": chunk.kind, "box": box, "text": chunk.text}
             self._chunks.write(json.dumps(record, ensure_ascii=False) + "\n")
 
-    def _with_text(self, chunks: list[Chunk], picture: "Image") -> list[Chunk]:
+    def _add_recognised_text(self, chunks: list[Chunk], picture: "Image") -> list[Chunk]:
         """Return the chunks of a page, with its recognised text if it has none."""
         if not chunks or any(chunk.text for chunk in chunks):
             return chunks

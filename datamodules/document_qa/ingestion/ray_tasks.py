@@ -61,7 +61,7 @@ def convert_with_ray(
         OSError: the cache cannot be written.
         ValueError: the cluster cannot be reached, or a machine of it lacks this project.
     """
-    with _connected(settings, len(paths)) as ray:
+    with _connect(settings, len(paths)) as ray:
         # A task is not repeated: a document at which a process died is tried again by the next `prepare`.
         task = ray.remote(num_cpus=1, max_retries=0, max_calls=_DOCUMENTS)(_attempt)
         # `pop` takes from the end, so the documents are converted in their order.
@@ -109,7 +109,7 @@ def _result(ray: Any, reference: Any, path: Path) -> ConversionResult | WorkerFa
 
 
 @contextmanager
-def _connected(settings: IngestionSettings, documents: int) -> Iterator[Any]:
+def _connect(settings: IngestionSettings, documents: int) -> Iterator[Any]:
     """Yield the module `ray`, connected to a cluster; a connection that exists is used and kept."""
     address = settings.ray_address or os.environ.get("RAY_ADDRESS") or "local"
     for name, value in {**_QUIET, **(_LOCAL if address == "local" else {})}.items():

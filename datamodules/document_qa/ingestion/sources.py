@@ -64,15 +64,15 @@ def page_images(path: Path) -> list[Path]:
     """
     if path.is_file():
         return [path]
-    return sorted(_divided(path)[0], key=_by_number)
+    return sorted(_split_pages_from_rest(path)[0], key=_sort_key)
 
 
 def not_pages(folder: Path) -> list[str]:
     """Return the names of what is in a folder of page images and is not a page, sorted; hidden files are ignored."""
-    return sorted(path.name for path in _divided(folder)[1])
+    return sorted(path.name for path in _split_pages_from_rest(folder)[1])
 
 
-def _divided(folder: Path) -> tuple[list[Path], list[Path]]:
+def _split_pages_from_rest(folder: Path) -> tuple[list[Path], list[Path]]:
     """Divide the content of a folder, without hidden files, into pages and the rest."""
     visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
     images = {path for path in visible if path.suffix.lower() in (*IMAGE_SUFFIXES, *_OTHER_IMAGES)}
@@ -90,7 +90,7 @@ def _pattern(stem: str) -> str:
     return re.sub(r"[0-9]+", "#", stem.casefold())
 
 
-def _by_number(path: Path) -> tuple[list[tuple[int, int, str]], str]:
+def _sort_key(path: Path) -> tuple[list[tuple[int, int, str]], str]:
     parts = re.findall(r"[0-9]+|[^0-9]+", path.name.casefold())
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts], path.name
 

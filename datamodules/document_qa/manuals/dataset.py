@@ -52,7 +52,7 @@ class ManualQuestionSet(QuestionSet):
         self.per_chat, self.per_manual, self.one_page = per_chat, per_manual, one_page
         self.describing = describing if split == Split.TRAIN else 0
         self.fresh = fresh and split == Split.TRAIN
-        self._manual = lru_cache(_KEPT)(self._made)
+        self._manual = lru_cache(_KEPT)(self._make_manual)
 
     @override
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class ManualQuestionSet(QuestionSet):
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._manual = lru_cache(_KEPT)(self._made)
+        self._manual = lru_cache(_KEPT)(self._make_manual)
 
     @cached_property
     def manuals(self) -> int:
@@ -77,11 +77,11 @@ class ManualQuestionSet(QuestionSet):
 
     @override
     def document(self, epoch: int, index: int) -> Manual:
-        return self._manual(self._epoch(epoch), self._of(index))
+        return self._manual(self._epoch(epoch), self._manual_number(index))
 
     @override
     def another_document(self, epoch: int, index: int) -> Manual:
-        manual, epoch = self._of(index), self._epoch(epoch)
+        manual, epoch = self._manual_number(index), self._epoch(epoch)
         if self.manuals == 1:  # use a manual beyond the split
             return self._manual(epoch, 1)
         # A step of 1 to manuals - 1 never leads back to the own manual.
@@ -121,11 +121,11 @@ class ManualQuestionSet(QuestionSet):
     def _epoch(self, epoch: int) -> int:
         return epoch if self.fresh else 0
 
-    def _of(self, index: int) -> int:
+    def _manual_number(self, index: int) -> int:
         """Return the number of a sample's manual."""
         return index if self.split == Split.TRAIN else index // self.per_manual
 
-    def _made(self, epoch: int, number: int) -> Manual:
+    def _make_manual(self, epoch: int, number: int) -> Manual:
         label = f"{epoch}-{number}" if self.fresh else str(number)
         key = manual_key(self.seed, self.split, epoch, number)
         return Manual(self.sampler.manuals, key, f"{self.split.name.lower()}-{label}.pdf")

@@ -42,7 +42,7 @@ class QuestionType(NamedTuple):
     ask: Callable[[np.random.Generator, Chapter, ManualSettings], QuestionContent]
 
 
-def _of_part(wording: str, attribute: Callable[[Part], str], **more: str) -> Callable[..., QuestionContent]:
+def _ask_about_part(wording: str, attribute: Callable[[Part], str], **more: str) -> Callable[..., QuestionContent]:
     """Ask about a part by its number."""
 
     def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
@@ -64,13 +64,13 @@ def _at_place(wording: str, attribute: Callable[[Part], str]) -> Callable[..., Q
     return ask
 
 
-def _of_column(by_place: bool) -> Callable[..., QuestionContent]:
+def _ask_about_column(by_place: bool) -> Callable[..., QuestionContent]:
     """Ask for a value in the table."""
 
     def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
         column = choose_one(random, chapter.columns)
         about = _at_place("value_at", lambda part: part.values[column]) if by_place else None
-        about = about or _of_part("value", lambda part: part.values[column])
+        about = about or _ask_about_part("value", lambda part: part.values[column])
         asking = about(random, chapter, settings)
         return asking._replace(slots={**asking.slots, "column": column})
 
@@ -79,7 +79,7 @@ def _of_column(by_place: bool) -> Callable[..., QuestionContent]:
 
 def _place_of(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
     names = cell_names(settings.grid)
-    return _of_part("place_of", lambda part: names[part.cell])(random, chapter, settings)
+    return _ask_about_part("place_of", lambda part: names[part.cell])(random, chapter, settings)
 
 
 def _relation(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
@@ -136,10 +136,10 @@ def _cell(part: Part) -> int:
 KINDS: dict[str, QuestionType] = {
     kind.name: kind
     for kind in (
-        QuestionType("material", "text", ("text",), "string", _of_part("material", lambda part: part.material)),
-        QuestionType("function", "text", ("text",), "string", _of_part("function", lambda part: part.function)),
-        QuestionType("name", "table", ("table",), "string", _of_part("name", lambda part: part.name)),
-        QuestionType("value", "table", ("table",), "number", _of_column(by_place=False)),
+        QuestionType("material", "text", ("text",), "string", _ask_about_part("material", lambda part: part.material)),
+        QuestionType("function", "text", ("text",), "string", _ask_about_part("function", lambda part: part.function)),
+        QuestionType("name", "table", ("table",), "string", _ask_about_part("name", lambda part: part.name)),
+        QuestionType("value", "table", ("table",), "number", _ask_about_column(by_place=False)),
         QuestionType("colour_at", "figure", ("figure",), "string", _at_place("colour_at", lambda part: part.colour)),
         QuestionType("shape_at", "figure", ("figure",), "string", _at_place("shape_at", lambda part: part.shape)),
         QuestionType(
@@ -147,7 +147,7 @@ KINDS: dict[str, QuestionType] = {
         ),
         QuestionType("place_of", "figure", ("figure",), "string", _place_of),
         QuestionType("relation", "figure", ("figure",), "relation", _relation),
-        QuestionType("value_at", "hop", ("figure", "table"), "number", _of_column(by_place=True)),
+        QuestionType("value_at", "hop", ("figure", "table"), "number", _ask_about_column(by_place=True)),
         QuestionType(
             "material_at", "hop", ("figure", "text"), "string", _at_place("material_at", lambda part: part.material)
         ),

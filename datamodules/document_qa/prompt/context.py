@@ -90,7 +90,7 @@ class Context(NamedTuple):
     @property
     def text(self) -> str:
         """Text of all blocks, with a marker for each image."""
-        return _joined(self.blocks)
+        return _join_texts(self.blocks)
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
@@ -140,7 +140,7 @@ class ContextBuilder:
         too_long: list[int] = []
         tokens = images = 0
         for number in ranked:
-            block = self._measured(document, number)
+            block = self._measure_page(document, number)
             length = self._length(document, [block])
             if not self._holds(length, len(block.images)):
                 too_long.append(number)
@@ -150,22 +150,22 @@ class ContextBuilder:
                 break
             kept.append(block)
         # The joined text may have more tokens than its parts, as tokens may span page boundaries.
-        while kept and not self._holds(self._length(document, self._ordered(kept)), 0):
+        while kept and not self._holds(self._length(document, self._sort_blocks(kept)), 0):
             kept.pop()
         used = {*too_long, *(block.page for block in kept)}
         dropped = tuple(number for number in ranked if number not in used)
-        return PageSelection(tuple(block.page for block in self._ordered(kept)), dropped, tuple(too_long))
+        return PageSelection(tuple(block.page for block in self._sort_blocks(kept)), dropped, tuple(too_long))
 
     def context(self, document: Document, pages: Sequence[int]) -> Context:
         """Build the context of pages in the given order, with their images."""
-        return Context(tuple(self._seen(document, self._measured(document, number)) for number in pages))
+        return Context(tuple(self._seen(document, self._measure_page(document, number)) for number in pages))
 
     def without(self, context: Context, document: Document, index: int) -> Context:
         """Return a context of the document without the chunk at an index of `context.chunks`."""
         gone = context.chunks[index]
         view = AblatedDocument(document, lambda chunk: chunk == gone)
         blocks = (
-            self._seen(view, self._measured(view, block.page)) if block.page == gone.page else block
+            self._seen(view, self._measure_page(view, block.page)) if block.page == gone.page else block
             for block in context.blocks
         )
         return Context(tuple(blocks))
@@ -176,9 +176,9 @@ class ContextBuilder:
 
     def length(self, document: Document, pages: Sequence[int]) -> int:
         """Return the number of tokens of a context, image tokens included."""
-        return self._length(document, [self._measured(document, number) for number in pages])
+        return self._length(document, [self._measure_page(document, number) for number in pages])
 
-    def _measured(self, document: Document, number: int) -> ContextBlock:
+    def _measure_page(self, document: Document, number: int) -> ContextBlock:
         """Return the block of a page, without views."""
         settings, page = self.settings, document.pages[number - 1]
         whole, figures = settings.images in ("pages", "both"), settings.images in ("figures", "both")
@@ -212,11 +212,11 @@ class ContextBuilder:
         limits = (tokens, self.settings.tokens), (images, self.settings.max_images)
         return all(most is None or number <= most for number, most in limits)
 
-    def _ordered(self, blocks: list[ContextBlock]) -> list[ContextBlock]:
+    def _sort_blocks(self, blocks: list[ContextBlock]) -> list[ContextBlock]:
         return sorted(blocks, key=lambda block: block.page) if self.settings.order == "reading" else blocks
 
     def _length(self, document: Document, blocks: Sequence[ContextBlock]) -> int:
-        text = _joined(blocks)
+        text = _join_texts(blocks)
         images = [(block.page, figure) for block in blocks for figure in block.images]
         # Each marker counts as one token of the text; the tokens of the image replace it.
         tokens = self._tokens(text.replace(MARKER, PLACEHOLDER)) - len(images)
@@ -242,5 +242,5 @@ def sample_views(context: Context, layout: ImageLayout) -> Views:
     return concat_views(context.views, layout)
 
 
-def _joined(blocks: Sequence[ContextBlock]) -> str:
+def _join_texts(blocks: Sequence[ContextBlock]) -> str:
     return "\n".join(block.text for block in blocks if block.text)

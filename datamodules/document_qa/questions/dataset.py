@@ -94,7 +94,7 @@ class FileQuestionSet(QuestionSet):
             raise KnownBadSampleError(
                 f"{question.where}: {question.document} is skipped: {self._broken[question.document]}"
             )
-        return self._opened(question.document)
+        return self._open_document(question.document)
 
     @override
     def another_document(self, epoch: int, index: int) -> IngestedDocument:
@@ -110,9 +110,9 @@ class FileQuestionSet(QuestionSet):
                 f"{self.title}: ablation and augmentation need another document, but all questions are about one; add "
                 "documents, or disable shuffled figures and distractor pages"
             )
-        return self._opened(others[int(hash_integers(len(others), self.seed, _OTHERS, epoch, index))])
+        return self._open_document(others[int(hash_integers(len(others), self.seed, _OTHERS, epoch, index))])
 
-    def _opened(self, name: str) -> IngestedDocument:
+    def _open_document(self, name: str) -> IngestedDocument:
         # Returns the same object while it is cached: retrievers cache by identity.
         if name not in self._open:
             kept = self._documents[name]

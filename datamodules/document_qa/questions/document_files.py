@@ -78,7 +78,9 @@ def link_pages(file: QuestionFile, folder: Path, root: Path) -> None:
         for document in documents:
             for image in document.images:
                 if image not in images:
-                    raise ValueError(f"{where[document.name]}: found no image {image} in {folder}, {_expected()}")
+                    raise ValueError(
+                        f"{where[document.name]}: found no image {image} in {folder}, {_expected_extensions()}"
+                    )
                 if len(images[image]) > 1:
                     both = " and ".join(path.name for path in images[image][:2])
                     raise ValueError(
@@ -110,7 +112,7 @@ def _file(name: str, folder: Path, stems: Mapping[str, list[Path]], where: str) 
     raise ValueError(f"{where}: found no document {name!r} in {folder}{problem}")
 
 
-def _expected() -> str:
+def _expected_extensions() -> str:
     return f"expected a file with an extension such as {', '.join(IMAGE_SUFFIXES)}"
 
 

@@ -68,7 +68,7 @@ def read_question_file(path: str | Path, format: QuestionFormat = "auto") -> Que
     if size > LARGEST:
         raise ValueError(f"{path}: found {size:,} bytes, expected at most {LARGEST:,}")
     whole = _whole(path) if size <= LARGEST_VALUE else _Invalid(f"more than {LARGEST_VALUE:,} bytes", 1, False)
-    read = _READERS[format] if format != "auto" else _recognised(whole, path)
+    read = _READERS[format] if format != "auto" else _choose_reader(whole, path)
     ids, questions, documents = read(whole, path)
     if not questions:
         raise ValueError(f"{path}: found no questions")
@@ -161,7 +161,7 @@ def _whole(path: Path) -> Any:
         return _Invalid(str(error), 1, text[:64].lstrip()[:1] == "[")
 
 
-def _recognised(whole: object, path: Path) -> _Reader:
+def _choose_reader(whole: object, path: Path) -> _Reader:
     if is_mp_docvqa(whole):
         return _mp_docvqa
     if is_mmlongbench(whole):

@@ -36,10 +36,10 @@ def select_result(ablate: Ablation, identity: Identity, metrics: Mapping[str, Me
     return AblationResult(
         ablate,
         dict(identity),
-        _of("", metrics),
-        _of("baseline/question_only/", metrics),
-        {source: estimate.value for source, estimate in _of("baseline/random/", metrics).items()},
-        {source: estimate.value for source, estimate in _of("baseline/majority/", metrics).items()},
+        _metrics_by_source("", metrics),
+        _metrics_by_source("baseline/question_only/", metrics),
+        {source: estimate.value for source, estimate in _metrics_by_source("baseline/random/", metrics).items()},
+        {source: estimate.value for source, estimate in _metrics_by_source("baseline/majority/", metrics).items()},
     )
 
 
@@ -86,7 +86,7 @@ def _read(path: Path) -> AblationResult:
         raise ValueError(f"{path} is not an ablation result ({error!r}); delete it and test again") from error
 
 
-def _of(prefix: str, metrics: Mapping[str, MetricEstimate]) -> dict[str, MetricEstimate]:
+def _metrics_by_source(prefix: str, metrics: Mapping[str, MetricEstimate]) -> dict[str, MetricEstimate]:
     names: dict[str, str] = {"": f"{prefix}accuracy", **{source: f"{prefix}{source}/accuracy" for source in SOURCES}}
     return {source: metrics[name] for source, name in names.items() if name in metrics}
 

@@ -86,7 +86,7 @@ def write_answers_report(
         "pictures": pictures.content(),
     }
     scripts, styles = [ANSWERS, PAGES / "answers_report.js"], [PAGES / "answers_report.css"]
-    return write_report(folder, stem, title, _rounded(content), scripts, styles)
+    return write_report(folder, stem, title, _round_numbers(content), scripts, styles)
 
 
 def _record(
@@ -172,12 +172,12 @@ def _table(metrics: Mapping[str, MetricEstimate]) -> list[dict[str, Any]]:
     ]
 
 
-def _rounded(value: object) -> Any:
+def _round_numbers(value: object) -> Any:
     """Round numbers to digits that do not depend on the composition of batches."""
     if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: _round_numbers(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_rounded(item) for item in value]
+        return [_round_numbers(item) for item in value]
     return round(value, _DIGITS) if isinstance(value, float) else value
 
 

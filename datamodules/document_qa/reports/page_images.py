@@ -67,14 +67,14 @@ def data_uri(picture: "Image") -> str:
 
     picture = picture.convert("RGB")
     picture.thumbnail((_EDGE, _EDGE), Resampling.BILINEAR)
-    form, stored = "png", _stored(picture.quantize(_COLOURS, Quantize.FASTOCTREE), "png", compress_level=6)
+    form, stored = "png", _encode_image(picture.quantize(_COLOURS, Quantize.FASTOCTREE), "png", compress_level=6)
     if len(stored) > _PHOTOGRAPH:
-        jpeg = _stored(picture, "jpeg", quality=70)
+        jpeg = _encode_image(picture, "jpeg", quality=70)
         form, stored = min((form, stored), ("jpeg", jpeg), key=lambda candidate: len(candidate[1]))
     return f"data:image/{form};base64,{base64.b64encode(stored).decode('ascii')}"
 
 
-def _stored(picture: "Image", form: str, **options: int) -> bytes:
+def _encode_image(picture: "Image", form: str, **options: int) -> bytes:
     file = io.BytesIO()
     picture.save(file, form, **options)
     return file.getvalue()

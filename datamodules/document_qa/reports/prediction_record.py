@@ -22,7 +22,7 @@ def prediction_line(question: Question, record: AnswerRecord) -> dict[str, Any]:
         "question": question.question,
         "document": question.document,
         "answer": OPTION_LETTERS[given.chosen] if given.options else given.text,
-        "confidence": _rounded(given.confidence),
+        "confidence": _round(given.confidence),
         "page": None if evidence is None else evidence.page,
         "evidence": None if evidence is None else _evidence(evidence),
         "pages": list(record.pages),
@@ -30,7 +30,7 @@ def prediction_line(question: Question, record: AnswerRecord) -> dict[str, Any]:
     }
     if given.options:
         line["text"] = question.options[given.chosen]
-        line["options"] = dict(zip(OPTION_LETTERS, map(_rounded, shares(given.options)), strict=False))
+        line["options"] = dict(zip(OPTION_LETTERS, map(_round, shares(given.options)), strict=False))
     return line
 
 
@@ -58,10 +58,10 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
     return {
         "page": evidence.page,
         "kind": evidence.kind,
-        "box": [_rounded(edge) for edge in evidence.box],
-        "cost": _rounded(evidence.cost),
+        "box": [_round(edge) for edge in evidence.box],
+        "cost": _round(evidence.cost),
     }
 
 
-def _rounded(number: float) -> float:
+def _round(number: float) -> float:
     return round(float(number), _DIGITS)

@@ -62,9 +62,9 @@ def write_test_reports(
     if "accuracy" not in found:
         return
     if ablate == WHOLE:
-        write_graded_answers(folder, "test/accuracy", _graded(questions, records))
+        write_graded_answers(folder, "test/accuracy", _graded_answers(questions, records))
     identity = {
-        "checkpoint": _named(checkpoint),
+        "checkpoint": _checkpoint_name(checkpoint),
         "questions": f"{len(records)} ({hash_questions(questions.values())})",
         **settings,
     }
@@ -103,7 +103,7 @@ def write_prediction_report(
     log.info("report: %s", path)
 
 
-def _graded(questions: Mapping[int, Question], records: Sequence[AnswerRecord]) -> Iterator[GradedAnswer]:
+def _graded_answers(questions: Mapping[int, Question], records: Sequence[AnswerRecord]) -> Iterator[GradedAnswer]:
     """Yield the answers to questions whose right answer is known."""
     for record in records:
         question = questions[record.sample]
@@ -153,5 +153,5 @@ def _question(question_set: QuestionSet, sample: int) -> Question:
     return question
 
 
-def _named(checkpoint: str | None) -> str:
+def _checkpoint_name(checkpoint: str | None) -> str:
     return "untrained" if checkpoint is None else f"{Path(checkpoint).name} ({hash_checkpoint(checkpoint)})"

@@ -46,7 +46,7 @@ class BM25(Retriever):
     def _index(self, document: Document) -> Any:
         kept = self._indices.get(id(document))
         if kept is None:
-            kept = document, _indexed(document)
+            kept = document, _build_index(document)
             self._indices[id(document)] = kept
             if len(self._indices) > _KEPT:
                 self._indices.popitem(last=False)
@@ -59,7 +59,7 @@ def page_text(page: Page) -> str:
     return "\n".join(chunk.text for chunk in page.chunks if chunk.text)
 
 
-def _indexed(document: Document) -> Any:
+def _build_index(document: Document) -> Any:
     """Build the index of a document; None if no page has a word."""
     import bm25s
 

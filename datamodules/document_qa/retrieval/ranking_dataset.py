@@ -82,7 +82,7 @@ class RankingDataset(Dataset[QuestionsAndPages]):
     @cached_property
     def candidates(self) -> list[Candidates]:
         """The candidate pages of each question, in the order of the question sets."""
-        return sorted(self._made[1], key=lambda candidates: self._units[candidates.question])
+        return sorted(self._units_and_candidates[1], key=lambda candidates: self._units[candidates.question])
 
     def metrics(self, rankings: Sequence[Ranking]) -> dict[str, float]:
         """Compute {metric name: value} of rankings, see RankingMetrics."""
@@ -122,10 +122,10 @@ class RankingDataset(Dataset[QuestionsAndPages]):
 
     @property
     def _units(self) -> list[QuestionOrPage]:
-        return self._made[0]
+        return self._units_and_candidates[0]
 
     @cached_property
-    def _made(self) -> tuple[list[QuestionOrPage], list[Candidates]]:
+    def _units_and_candidates(self) -> tuple[list[QuestionOrPage], list[Candidates]]:
         units: list[QuestionOrPage] = []
         candidates: list[Candidates] = []
         for part, samples in self._documents():

@@ -63,7 +63,7 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
 
     def __getitem__(self, draw: MicroBatchRequest) -> RetrievalPairs:
         found, indices, skipped = load_samples(
-            sample_indices(draw), lambda index: self._made(draw.epoch, index), self.skip_bad
+            sample_indices(draw), lambda index: self._make_pairs(draw.epoch, index), self.skip_bad
         )
         # A sample without evidence has no pair.
         has_pair = np.array([bool(pairs) for pairs in found], np.bool_)
@@ -83,7 +83,7 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
             skipped,
         )
 
-    def _made(self, epoch: int, index: int) -> list[_Pair] | SkippedSample:
+    def _make_pairs(self, epoch: int, index: int) -> list[_Pair] | SkippedSample:
         """Return the pair of a sample; an empty list if it has no evidence page."""
         questions = [question for question in self.questions.questions(epoch, index) if question.evidence_pages]
         if not questions:

@@ -106,7 +106,7 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         return [self.sample_builder.length(index) for index in range(len(self))]
 
     def __getitem__(self, draw: MicroBatchRequest) -> EvaluationBatch:
-        made, indices, skipped = load_samples(self._order[sample_indices(draw)], self._made, self.skip_bad)
+        made, indices, skipped = load_samples(self._order[sample_indices(draw)], self._make_prompts, self.skip_bad)
         evaluation_prompts = [prompt for sample_prompts, _ in made for prompt in sample_prompts]
         samples = np.repeat(indices, [len(sample_prompts) for sample_prompts, _ in made])
         shown = (
@@ -125,7 +125,9 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
 
     # -- samples -----------------------------------------------------------------------------------------------------
 
-    def _made(self, index: int) -> tuple[list[EvaluationPrompt], tuple[DocumentSample, Context]] | SkippedSample:
+    def _make_prompts(
+        self, index: int
+    ) -> tuple[list[EvaluationPrompt], tuple[DocumentSample, Context]] | SkippedSample:
         try:
             sample = self.sample_builder.build(0, index)
         except KnownBadSampleError as error:

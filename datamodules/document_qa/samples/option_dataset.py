@@ -55,7 +55,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
 
     def __getitem__(self, draw: MicroBatchRequest) -> tuple[OptionExamples]:
         made, indices, skipped = load_samples(
-            sample_indices(draw), lambda index: self._made(draw.epoch, index), self.skip_bad
+            sample_indices(draw), lambda index: self._make_options(draw.epoch, index), self.skip_bad
         )
         options = [option for sample in made for question in sample for option in question]
         samples = np.repeat(indices, [sum(map(len, sample)) for sample in made])
@@ -77,7 +77,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
             ),
         )
 
-    def _made(self, epoch: int, index: int) -> list[list[Option]] | SkippedSample:
+    def _make_options(self, epoch: int, index: int) -> list[list[Option]] | SkippedSample:
         """Return the chats of each question of a sample."""
         source, name = self.source, self.source.name(index, epoch)
         sample, prompter = source.sample_builder.build(epoch, index), source.sample_builder.prompter

@@ -69,7 +69,7 @@ class SampleBuilder:
         questions, document = self.questions.questions(epoch, index), self.questions.document(epoch, index)
         if self.ablate == "question_only":
             return DocumentSample(questions, document, (), PageSelection(()))
-        ranked = interleave([self._ranked(document, question) for question in questions])
+        ranked = interleave([self._rank_pages(document, question) for question in questions])
         if self.augmenter is not None:
             questions, document, ranked = self.augmenter.augment(
                 questions, document, ranked, lambda: self.questions.another_document(epoch, index), epoch, index
@@ -105,7 +105,7 @@ class SampleBuilder:
                 f"{sum(some):,}", f"{len(some):,}", f"{len(lengths):,}",
             )  # fmt: skip
 
-    def _ranked(self, document: Document, question: Question) -> list[int]:
+    def _rank_pages(self, document: Document, question: Question) -> list[int]:
         ranked = self.retriever.rank(document, question)
         if not self.evidence_first:
             return ranked

@@ -102,7 +102,7 @@ class SwappedFigures(DocumentView):
 
     @override
     def figure(self, chunk: Chunk) -> "Image":
-        number = self._own[chunk]
+        number = self._number_of_figure[chunk]
         return self.other.figure(self._others[number % len(self._others)])
 
     @cached_property
@@ -110,7 +110,7 @@ class SwappedFigures(DocumentView):
         return AblatedDocument(self.document, lambda chunk: chunk.kind == "figure")
 
     @cached_property
-    def _own(self) -> dict[Chunk, int]:
+    def _number_of_figure(self) -> dict[Chunk, int]:
         return {chunk: number for number, chunk in enumerate(_figures(self.document))}
 
     @cached_property

@@ -28,12 +28,12 @@ def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float
     classes = _folders(root / "train")
     if len(classes) < 2:
         raise ValueError(f"{root}/train: found {len(classes)} folders, expected one per class, at least two")
-    train: ImageSource = _labelled(root / "train", classes, shape)
+    train: ImageSource = _label_files(root / "train", classes, shape)
     held: dict[str, ImageSource] = {}
     # The test set first: the images held out for it do not depend on whether there is a val/.
     for name in ("test", "val"):
         if (root / name).is_dir():
-            held[name] = _labelled(root / name, classes, shape)
+            held[name] = _label_files(root / name, classes, shape)
         else:
             train, held[name] = hold_out(train, validation_share)
     return Splits(classes, train, held["val"], held["test"])
@@ -49,7 +49,7 @@ def read_unlabelled(folder: Path, shape: tuple[int, int, int]) -> FileImages:
     return FileImages(files, np.full(len(files), -1), shape, folder)
 
 
-def _labelled(folder: Path, classes: list[str], shape: tuple[int, int, int]) -> FileImages:
+def _label_files(folder: Path, classes: list[str], shape: tuple[int, int, int]) -> FileImages:
     found = _folders(folder)
     _warn(folder, sorted(path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()))
     unknown = sorted(set(found) - set(classes))

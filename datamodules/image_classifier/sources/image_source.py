@@ -114,10 +114,10 @@ class FileImages(ImageSource):
     def read(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         pixels = np.empty((len(rows), *self.shape), np.uint8)
         for index, row in enumerate(rows.tolist()):
-            pixels[index] = self._decoded(row)
+            pixels[index] = self._decode(row)
         return pixels
 
-    def _decoded(self, row: int) -> NDArray[np.uint8]:
+    def _decode(self, row: int) -> NDArray[np.uint8]:
         report_position(row)
         path = self.files[row]
         return fitted_pixels(read_image_file(path, str(path)), str(path), self.shape)

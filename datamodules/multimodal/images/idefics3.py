@@ -34,7 +34,7 @@ def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
     if rows * columns == 0:
         pixels = resize(image, size, size)[None]
     else:
-        reduced = Image.fromarray(resize(image, *_reduced(image.width, image.height, layout)))
+        reduced = Image.fromarray(resize(image, *_reduced_size(image.width, image.height, layout)))
         sheet = resize(reduced, columns * size, rows * size)
         # [rows, size, columns, size, 3] -> [rows * columns, size, size, 3]
         tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
@@ -51,7 +51,7 @@ def idefics3_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, in
     """Return the rows and columns of tiles of an image; (0, 0) if images are not tiled."""
     if layout.max_tiles == 1:
         return 0, 0
-    reduced_width, reduced_height = _reduced(width, height, layout)
+    reduced_width, reduced_height = _reduced_size(width, height, layout)
     ratio = reduced_width / reduced_height
     if reduced_width >= reduced_height:
         columns = -(-reduced_width // layout.size)
@@ -72,7 +72,7 @@ def idefics3_pieces(rows: int, columns: int, layout: ImageLayout) -> tuple[int |
     return (*lines, columns * view, "\n\n", whole)
 
 
-def _reduced(width: int, height: int, layout: ImageLayout) -> tuple[int, int]:
+def _reduced_size(width: int, height: int, layout: ImageLayout) -> tuple[int, int]:
     """Return the width and height of an image that is resized so that its longer edge fits the tiles exactly.
 
     The shorter edge is even, as in transformers.

@@ -113,10 +113,10 @@ def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
 def _whole(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
     if fit == "stretch" or image.width == image.height:
         return resize(image, layout.size, layout.size)
-    return _padded(image.convert("RGB"), layout) if fit == "pad" else _cropped(image.convert("RGB"), layout.size)
+    return _pad(image.convert("RGB"), layout) if fit == "pad" else _crop(image.convert("RGB"), layout.size)
 
 
-def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
+def _pad(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
     """Pad an image to a square and resize it (LLaVA).
 
     It works strip by strip, because the square around a very long image would not fit memory.
@@ -139,7 +139,7 @@ def _padded(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:
     return resize(narrow, size, size)
 
 
-def _cropped(image: "Image", size: int) -> NDArray[np.uint8]:
+def _crop(image: "Image", size: int) -> NDArray[np.uint8]:
     """Resize an image to a shorter edge of `size` and return the central square (CLIP)."""
     # Crop a very long image before the resize, which would otherwise produce an enormous image.
     image = _middle(image, *(min(edge, _LONGEST * min(image.size)) for edge in image.size))

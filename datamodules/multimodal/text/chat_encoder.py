@@ -202,7 +202,7 @@ class ChatEncoder:
             return Chat(tokens, supervised, 0)
         repeats = np.ones(len(tokens), np.int64)
         total = sum(number for count in counts for number in _numbers(count))
-        expanded = [self._expanded(count) for count in counts]
+        expanded = [self._marker_tokens(count) for count in counts]
         repeats[at] = [len(part) for part in expanded]
         tokens, supervised = np.repeat(tokens, repeats), np.repeat(supervised, repeats)
         # Only texts between placeholders are other tokens than the repeated placeholder.
@@ -212,7 +212,7 @@ class ChatEncoder:
                 tokens[end - len(part) : end] = part
         return Chat(tokens, supervised, total)
 
-    def _expanded(self, count: Placeholders) -> NDArray[np.int64]:
+    def _marker_tokens(self, count: Placeholders) -> NDArray[np.int64]:
         """Return the tokens in place of a marker."""
         placeholder = self.tokenizer.placeholder
         if isinstance(count, int):

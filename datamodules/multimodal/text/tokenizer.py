@@ -128,11 +128,11 @@ def load_tokenizer(source: str | None, texts: Iterable[str] = (), size: int = 10
         return ChatTokenizer(train_tiny_tokenizer(texts, size), "built-in", builtin=True)
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return ChatTokenizer(_from_directory(folder), source)
-    return ChatTokenizer(_from_hub(source), source)
+        return ChatTokenizer(_load_from_directory(folder), source)
+    return ChatTokenizer(_load_from_hub(source), source)
 
 
-def _from_directory(folder: Path) -> "PreTrainedTokenizerBase":
+def _load_from_directory(folder: Path) -> "PreTrainedTokenizerBase":
     from transformers import AutoTokenizer
 
     try:
@@ -145,7 +145,7 @@ def _from_directory(folder: Path) -> "PreTrainedTokenizerBase":
         ) from error
 
 
-def _from_hub(name: str) -> "PreTrainedTokenizerBase":
+def _load_from_hub(name: str) -> "PreTrainedTokenizerBase":
     from huggingface_hub import constants
     from transformers import AutoTokenizer
 

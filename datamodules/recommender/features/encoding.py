@@ -41,10 +41,10 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
     """
     of_training = np.unique(row_of[trained & (row_of >= 0)])
     slots = [_category_slots(cells, row_of, of_training) for cells in table.categories.values()]
-    dense, missing = _standardised(table.numbers, row_of, of_training)
+    dense, missing = _standardise(table.numbers, row_of, of_training)
     slots += [_missing_slots(column) for column in missing.T]
     if table.vectors.shape[1]:
-        vectors, without = _centred(table.vectors, row_of, of_training)
+        vectors, without = _centre(table.vectors, row_of, of_training)
         dense = np.concatenate((dense, vectors), 1)
         slots.append(_missing_slots(without))
     firsts = np.cumsum([1, *(column.size for column in slots)])  # code 0 means an empty slot
@@ -81,7 +81,7 @@ def _missing_slots(missing: NDArray[np.bool_]) -> _Slots:
     return _Slots(np.zeros((len(missing), 1), np.int32), missing[:, None].astype(np.float32), 1)
 
 
-def _standardised(
+def _standardise(
     numbers: NDArray[np.float64], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return standardised numbers [N + 1, columns], and where they are missing."""
@@ -99,7 +99,7 @@ def _standardised(
     return np.where(missing, 0.0, scaled.clip(-LIMIT, LIMIT)), missing
 
 
-def _centred(
+def _centre(
     vectors: NDArray[np.float32], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return centred and scaled vectors [N + 1, length], and which items have none."""

@@ -55,7 +55,7 @@ class CodedEvents:
         for column, code_of in enumerate(self._code_of):
             codes[real, column] = code_of[features.codes[rows, column]]
         for column, number in enumerate(self._coding.numbers.values()):
-            numbers[real, column] = _standardised(features.numbers[rows, column], number)
+            numbers[real, column] = _standardise(features.numbers[rows, column], number)
         return codes, numbers
 
 
@@ -143,5 +143,5 @@ def _mean(parts: Iterable[NDArray[np.float64]]) -> float:
     return total / count
 
 
-def _standardised(values: NDArray[np.float64], number: CodedNumber) -> NDArray[np.float64]:
+def _standardise(values: NDArray[np.float64], number: CodedNumber) -> NDArray[np.float64]:
     return ((values - number.mean) / number.deviation).clip(-LARGEST_NUMBER, LARGEST_NUMBER)

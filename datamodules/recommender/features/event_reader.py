@@ -62,7 +62,7 @@ def read_event_columns(layout: Layout, settings: EventFeatures, rows: int) -> Ev
     numbers = np.zeros((rows, len(columns) - split), np.float64)
     names: list[list[str]] = []
     for index, column in enumerate(columns[:split]):
-        codes[:, index], categories = _coded(_cells(layout, column, rows, is_number=False))
+        codes[:, index], categories = _code_texts(_cells(layout, column, rows, is_number=False))
         names.append(categories)
     for index, column in enumerate(columns[split:]):
         numbers[:, index] = _numbers(layout, column, _cells(layout, column, rows, is_number=True))
@@ -74,7 +74,7 @@ def _cells(layout: Layout, column: str, rows: int, is_number: bool) -> "pl.Serie
     import polars as pl
 
     if layout.separator:
-        return _stripped(read_text_column(layout, column))
+        return _strip(read_text_column(layout, column))
     parts = []
     for file in layout.files:
         kind = parquet_schema(file)[column]
@@ -96,16 +96,16 @@ def _cells(layout: Layout, column: str, rows: int, is_number: bool) -> "pl.Serie
             f"{layout.path}: column {column!r}: found {len(cells)} rows, expected {rows} as in the other columns; the "
             "file is corrupt or cut off, fetch or write it again"
         )
-    return cells if is_number else _stripped(cells)
+    return cells if is_number else _strip(cells)
 
 
-def _stripped(texts: "pl.Series") -> "pl.Series":
+def _strip(texts: "pl.Series") -> "pl.Series":
     """Return texts without white space around them, null where nothing is left."""
     stripped = texts.str.strip_chars()
     return stripped.set(stripped == "", None)
 
 
-def _coded(texts: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
+def _code_texts(texts: "pl.Series") -> tuple[NDArray[np.int32], list[str]]:
     """Return the index of each text among the sorted distinct texts, from 1 (0 where it is null), and these texts."""
     import polars as pl
 

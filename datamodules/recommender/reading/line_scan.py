@@ -88,7 +88,7 @@ def _count_quoted(block: bytes, layout: Layout) -> tuple[int, int] | None:
     found = _records(np.compress(~inside & ((kinds == separator) | (kinds == _LF)), kinds), layout)
     if found is None or not _quotes_are_valid(data, positions, kinds, inside, separator):
         return None
-    if layout.time is not None and _joined(block, positions, kinds, inside, layout):
+    if layout.time is not None and _may_join_rows(block, positions, kinds, inside, layout):
         return None
     return found, int(positions[-1]) + 1
 
@@ -115,7 +115,7 @@ def _records(marks: Bytes, layout: Layout) -> int | None:
     return rows if not extra and marks.tobytes() == line * rows else None
 
 
-def _joined(block: bytes, positions: Positions, kinds: Bytes, inside: Mask, layout: Layout) -> bool:
+def _may_join_rows(block: bytes, positions: Positions, kinds: Bytes, inside: Mask, layout: Layout) -> bool:
     """Return whether a record of several lines may be several rows, which a pair of stray quotes has joined."""
     lines = np.flatnonzero(kinds == _LF)
     continues = inside[lines]

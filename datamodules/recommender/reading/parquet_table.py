@@ -40,7 +40,7 @@ def read_schema(path: Path) -> "dict[str, pl.DataType]":
         ParquetError: the file is no Parquet file, truncated or corrupt, or two columns have the same name.
         OSError: the file cannot be read.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         schema = file.schema_arrow
         twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
         if twice is not None:
@@ -50,7 +50,7 @@ def read_schema(path: Path) -> "dict[str, pl.DataType]":
 
 def count_rows(path: Path) -> int:
     """Return the number of rows that the footer states. Raises the errors of `read_schema`."""
-    with _opened(path) as file:
+    with _open(path) as file:
         return int(file.metadata.num_rows)
 
 
@@ -71,7 +71,7 @@ def read_column(path: Path, name: str, convert: "Callable[[pl.Series], pl.Series
     """
     import polars as pl
 
-    with _opened(path) as file:
+    with _open(path) as file:
         field = file.schema_arrow.field(name)
         batches = [convert(pl.Series(name, [], dtype=_polars_type(field.type)))]
         for batch in file.iter_batches(_BATCH, columns=[name], use_threads=False):
@@ -98,7 +98,7 @@ def read_batches(path: Path, columns: Sequence[str], first: int = 0) -> "Iterato
     """
     import polars as pl
 
-    with _opened(path) as file:
+    with _open(path) as file:
         for group in range(first, file.num_row_groups):
             left = file.metadata.row_group(group).num_rows
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=list(columns), use_threads=False):
@@ -110,7 +110,7 @@ def read_batches(path: Path, columns: Sequence[str], first: int = 0) -> "Iterato
 
 
 @contextmanager
-def _opened(path: Path) -> "Iterator[ParquetFile]":
+def _open(path: Path) -> "Iterator[ParquetFile]":
     import pyarrow
     import pyarrow.parquet
 
@@ -155,7 +155,7 @@ def find_parts(folder: Path) -> tuple[Path, ...]:
     names = [name for name in names if not re.search(r"(?:^|/)[._]", name)]
     if len({_VARYING.sub("#", name) for name in names}) != 1:
         return ()
-    return tuple(folder / name for name in sorted(names, key=_with_numbers))
+    return tuple(folder / name for name in sorted(names, key=_natural_sort_key))
 
 
 def require_one_schema(parts: Sequence[Path], columns: Sequence[str]) -> None:
@@ -218,6 +218,6 @@ def read_blocks(parts: Sequence[Path], columns: Sequence[str], after: tuple[int,
             ) from error
 
 
-def _with_numbers(name: str) -> list[tuple[int, str]]:
+def _natural_sort_key(name: str) -> list[tuple[int, str]]:
     """Return a key by which names are sorted with their numbers as numbers."""
     return [(int(text), "") if text.isdigit() else (-1, text) for text in re.split(r"(\d+)", name)]

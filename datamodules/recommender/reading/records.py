@@ -47,7 +47,7 @@ def records(layout: Layout) -> Iterator[Record]:
                 fields = body(line).split(separator)
                 yield Record(number, fields, _CR_INSIDE if any(b"\r" in field for field in fields) else None)
             else:
-                fields, read, fault = _quoted(line, lines, separator)
+                fields, read, fault = _read_quoted(line, lines, separator)
                 if not fault and holds_rows(read, layout):
                     fault = (
                         f"a field in quotes holds the line breaks and rows up to line {number + len(read) - 1}; remove "
@@ -100,7 +100,9 @@ class _Lines:
         self._ahead.extendleft(reversed(lines))
 
 
-def _quoted(line: bytes, following: Iterator[bytes], separator: bytes) -> tuple[list[bytes], list[bytes], str | None]:
+def _read_quoted(
+    line: bytes, following: Iterator[bytes], separator: bytes
+) -> tuple[list[bytes], list[bytes], str | None]:
     """Return the fields of a record that starts with a line, all lines of it, and what is wrong with its quotes."""
     fields: list[bytes] = []
     read, start = [line], 0

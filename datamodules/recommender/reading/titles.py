@@ -33,10 +33,10 @@ def read_titles(path: Path, item_column: str = "item_id") -> dict[str, str]:
         # A title may contain the separator; it ends before the genres.
         return _titles(path, rows, 0, slice(1, -1), "::")
     if path.name == "u.item":
-        rows = _of_one_length(path, _split(_lines(path, is_latin=True), "|"))
+        rows = _rows_of_one_length(path, _split(_lines(path, is_latin=True), "|"))
         return _titles(path, rows, 0, slice(1, 2), "|")
     if path.name == "movies.csv":
-        rows = _of_one_length(path, _csv_rows(path))
+        rows = _rows_of_one_length(path, _csv_rows(path))
         header = next(rows, None)
         if header is None or header.fields[:2] != _CSV_HEADER:
             found = "no line" if header is None else f"{header.line[:_SHOWN]!r}"
@@ -46,7 +46,7 @@ def read_titles(path: Path, item_column: str = "item_id") -> dict[str, str]:
 
 
 def _recbole(path: Path, item_column: str) -> dict[str, str]:
-    rows = _of_one_length(path, _split(_lines(path), "\t"))
+    rows = _rows_of_one_length(path, _split(_lines(path), "\t"))
     first = next(rows, None)
     header = [name.partition(":")[0] for name in first.fields] if first else []
     titled = [column for column, name in enumerate(header) if "title" in name.lower() or name.lower() == "name"]
@@ -78,7 +78,7 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
             ) from error
 
 
-def _of_one_length(path: Path, rows: Iterable[_Row]) -> Iterator[_Row]:
+def _rows_of_one_length(path: Path, rows: Iterable[_Row]) -> Iterator[_Row]:
     """Yield rows that all have as many fields as the first; a separator within a title splits it into two fields."""
     expected = None
     for row in rows:

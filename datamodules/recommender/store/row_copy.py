@@ -35,7 +35,7 @@ def copy_rows(database: RowDatabase, layout: Layout, filters: Filters) -> None:
     for block in read_blocks(layout.files, layout.read_columns, (part, group)):
         if block.part != part:
             part, of_part = block.part, 0
-        table = _checked(block, layout, filters, rows, of_part)
+        table = _validate_block(block, layout, filters, rows, of_part)
         if not rows:
             _create_events(database, table)
         database.insert("events", table)
@@ -68,7 +68,7 @@ def _commit(database: RowDatabase, part: int, row_group: int, rows: int, of_part
     database.run("BEGIN")
 
 
-def _checked(block: RowBlock, layout: Layout, filters: Filters, rows: int, of_part: int) -> "pl.DataFrame":
+def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int, of_part: int) -> "pl.DataFrame":
     """Return the rows of a block as they are in the database.
 
     Raises:

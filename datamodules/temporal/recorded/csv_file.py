@@ -74,7 +74,7 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
     times = rows[:, columns.index(_TIME)]
     if step_ms is not None:
         return Recording(
-            path.stem, _resampled(path, numbers, times, measured, step_ms) / np.array(found), found, step_ms
+            path.stem, _resample(path, numbers, times, measured, step_ms) / np.array(found), found, step_ms
         )
     steps, smallest_ms = _steps(path, numbers, times)
     # Steps without a row stay NaN, which means missing.
@@ -83,7 +83,7 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
     return Recording(path.stem, shares, found, smallest_ms)
 
 
-def _resampled(
+def _resample(
     path: Path, numbers: NDArray[np.int64], times: NDArray[np.float64], measured: NDArray[np.float64], step_ms: int
 ) -> NDArray[np.float64]:
     """Return the measurements at steps of `step_ms`."""

@@ -82,7 +82,7 @@ class RecordedTimelines:
             ValueError: see `recordings`; or no channel has enough samples.
             OSError: a file cannot be read.
         """
-        self._measured  # noqa: B018  (a cached property)
+        self._measured_channels  # noqa: B018  (a cached property)
 
     @cached_property
     def notation(self) -> Notation:
@@ -99,7 +99,7 @@ class RecordedTimelines:
         random = np.random.Generator(
             np.random.Philox(key=int(hash_bits(self.questions.seed, _STREAM, split, epoch, index)))
         )
-        measured = self._measured
+        measured = self._measured_channels
         queried = measured[integer(random, 0, len(measured) - 1)]
         spec = draw_spec(random, self.questions.task(random.random()), self.notation.format)
         steps = integer(random, self.questions.min_steps, self.questions.max_steps)
@@ -118,7 +118,7 @@ class RecordedTimelines:
         )
 
     @cached_property
-    def _measured(self) -> list[int]:
+    def _measured_channels(self) -> list[int]:
         """Indices of the channels with enough samples in a recording, and in a window of min_steps."""
         # Largest share over the recordings, [4].
         shares = np.array([np.mean(~np.isnan(recording.shares), 0) for recording in self.recordings]).max(0)

@@ -29,8 +29,8 @@ def summarise(samples: Sequence[SampleView], count_tokens: Callable[[str], int] 
         lengths |= {f"{name}, tokens": _spread(map(count_tokens, text)) for name, text in texts.items()}
     return {
         "samples": len(samples),
-        "tasks": _counted(Counter(sample.task for sample in samples)),
-        "classes": {task: _counted(counts) for task, counts in sorted(classes.items())},
+        "tasks": _sort_counts(Counter(sample.task for sample in samples)),
+        "classes": {task: _sort_counts(counts) for task, counts in sorted(classes.items())},
         "steps": _spread(len(sample.values) for sample in samples),
         "seconds": _spread(len(sample.values) * sample.step_ms / 1000 for sample in samples),
         "channels": channels,
@@ -40,8 +40,8 @@ def summarise(samples: Sequence[SampleView], count_tokens: Callable[[str], int] 
         },
         "texts": lengths,
         "templates": {
-            "question": _counted(Counter(f"{s.task}: {s.template}" for s in samples if s.template)),
-            "answer": _counted(Counter(f"{s.task}: {s.truth_template}" for s in samples if s.truth_template)),
+            "question": _sort_counts(Counter(f"{s.task}: {s.template}" for s in samples if s.template)),
+            "answer": _sort_counts(Counter(f"{s.task}: {s.truth_template}" for s in samples if s.truth_template)),
         },
         "violations": {
             "measurements outside 0 to the capacity": sum(channel["outside"] for channel in channels),
@@ -113,5 +113,5 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _counted(counts: Counter[str]) -> dict[str, int]:
+def _sort_counts(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -71,7 +71,7 @@ def _clues(samples: Sequence[SampleView]) -> dict[str, list[Hashable]]:
     """Return {name: value of the clue in each sample}; numbers are binned."""
     single: dict[str, list[Hashable]] = {}
     for name in sorted({name for sample in samples for name in sample.asked}):
-        single[name] = _binned([sample.asked.get(name) for sample in samples])
+        single[name] = _bin_values([sample.asked.get(name) for sample in samples])
     pairs: dict[str, list[Hashable]] = {
         f"{a} and {b}": list(zip(single[a], single[b], strict=True)) for a, b in combinations(single, 2)
     }
@@ -81,7 +81,7 @@ def _clues(samples: Sequence[SampleView]) -> dict[str, list[Hashable]]:
     return {**single, **pairs, "wording": wording}
 
 
-def _binned(values: list[float | str | None]) -> list[Hashable]:
+def _bin_values(values: list[float | str | None]) -> list[Hashable]:
     numbers = np.array([value for value in values if isinstance(value, (int, float))], np.float64)
     # Few distinct numbers are categories already.
     if len(np.unique(numbers)) <= BINS:

@@ -41,7 +41,7 @@ def question_record(number: int, sample: TimelineSample, notation: Notation) -> 
         template=template_of(question, "question", notation, facts.channel),
         truth_template=template_of(sample.answer, "answer", notation, facts.channel),
         reads_back=grade(facts, sample.answer, notation)["exact"] == (1.0, 1.0),
-        asked=_asked(facts),
+        asked=_stated_facts(facts),
         asked_channel=facts.channel,
         marks=(*_asked_marks(sample, notation), *_marks(MarkKind.TRUE, sample, vars(facts), notation)),
     )
@@ -102,7 +102,7 @@ def _class(facts: Facts) -> str | None:
     return None if decided is None else decided.value
 
 
-def _asked(facts: Facts) -> dict[str, float | str]:
+def _stated_facts(facts: Facts) -> dict[str, float | str]:
     """Return the facts that the question states, for the leak check."""
     asked: dict[str, float | str] = {"channel": facts.channel, "capacity": facts.capacity, "steps": facts.steps}
     if facts.requirement is not None:
@@ -118,7 +118,7 @@ def _physical(sample: TimelineSample, channel: str, value: float, notation: Nota
     return value * capacity / 100 if notation.format == Format.TINY else value
 
 
-def _measured(sample: TimelineSample) -> Present:
+def _measured_steps(sample: TimelineSample) -> Present:
     """Return where the queried channel was measured, bool [T]."""
     return sample.present[:, KEYS.index(sample.facts.channel)]
 
@@ -142,10 +142,10 @@ def _marks(kind: MarkKind, sample: TimelineSample, slots: Mapping[str, Any], not
     value, time = slots.get("value"), slots.get("time")
     if slots.get("verdict") == StartTime.NOW:
         # "Now" is the first measured step.
-        time = int(np.argmax(_measured(sample)))
+        time = int(np.argmax(_measured_steps(sample)))
     if slots.get("verdict") == StartTime.NEVER and kind == MarkKind.TRUE:
         # The reference states the largest amount without its time; the mark is drawn where it was measured.
-        time = int(np.argmax(np.where(_measured(sample), sample.values[:, KEYS.index(facts.channel)], -1.0)))
+        time = int(np.argmax(np.where(_measured_steps(sample), sample.values[:, KEYS.index(facts.channel)], -1.0)))
     if value is not None or time is not None:
         points.append((None if time is None else time * seconds, value))
     points += [

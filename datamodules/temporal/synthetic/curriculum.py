@@ -28,13 +28,13 @@ class Curriculum:
 
     def sample(self, split: Split, epoch: int, index: int) -> TimelineSample:
         """Return a sample, see `SyntheticTimelines.sample`."""
-        return self._of_epoch[min(epoch, self.easy_epochs)].sample(split, epoch, index)
+        return self._settings_by_epoch[min(epoch, self.easy_epochs)].sample(split, epoch, index)
 
     @cached_property
-    def _of_epoch(self) -> list[SyntheticTimelines]:
-        return [self._eased(1 - epoch / self.easy_epochs) for epoch in range(self.easy_epochs)] + [self.synthesis]
+    def _settings_by_epoch(self) -> list[SyntheticTimelines]:
+        return [self._ease(1 - epoch / self.easy_epochs) for epoch in range(self.easy_epochs)] + [self.synthesis]
 
-    def _eased(self, ease: float) -> SyntheticTimelines:
+    def _ease(self, ease: float) -> SyntheticTimelines:
         shortest = max(FEWEST_STEPS, round(self.synthesis.min_steps * (1 - 0.375 * ease)))
         longest = max(shortest, round(self.synthesis.max_steps * (1 - 0.75 * ease)))
         alone = max(ease, self.synthesis.alone_probability)

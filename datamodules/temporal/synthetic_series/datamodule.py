@@ -156,11 +156,11 @@ class SyntheticSeries(SeriesDataModule):
     @override
     def setup(self, stage: str) -> None:
         if stage == "fit":
-            self.train_set = self.examples(self.chats(self._generated(Split.TRAIN, self.fresh_samples)))
+            self.train_set = self.examples(self.chats(self._generate(Split.TRAIN, self.fresh_samples)))
         if stage in ("fit", "validate"):
-            self.validation_set = self.questions(self.chats(self._generated(Split.VALIDATION)))
+            self.validation_set = self.questions(self.chats(self._generate(Split.VALIDATION)))
         if stage == "test":
-            self.test_set = self.questions(self.chats(self._generated(Split.TEST)))
+            self.test_set = self.questions(self.chats(self._generate(Split.TEST)))
         if stage == "predict":
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a file of series and questions")
@@ -171,7 +171,7 @@ class SyntheticSeries(SeriesDataModule):
     def trained_steps(self) -> int:
         return self.exam.max_steps
 
-    def _generated(self, split: Split, fresh: bool = False) -> GeneratedQuestions:
+    def _generate(self, split: Split, fresh: bool = False) -> GeneratedQuestions:
         return GeneratedQuestions(self.exam, split, self.sizes[split], fresh)
 
     @override

@@ -48,13 +48,13 @@ def draw(random: Random, kind: str, min_steps: int, max_steps: int) -> Generated
     period = float(random.choice(_STEPS))
     series = tuple(
         # A series of a comparison may have steps of twice the length, and half as many.
-        _measured(random, shape, NAMES[name], period * (2 if len(shape) < steps else 1))
+        _measure(random, shape, NAMES[name], period * (2 if len(shape) < steps else 1))
         for shape, name in zip(found, names, strict=True)
     )
     return GeneratedQuestion(kind, question, options, options[answer], series)
 
 
-def _measured(random: Random, shape: Shape, name: tuple[str, str], step: float) -> InputSeries:
+def _measure(random: Random, shape: Shape, name: tuple[str, str], step: float) -> InputSeries:
     """Return a shape as measurements, with a random offset and scale."""
     scale = float(f"{10 ** random.uniform(-1, 3):.2g}")
     offset = float(f"{scale * random.uniform(-3, 3):.2g}")

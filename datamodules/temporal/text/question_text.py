@@ -43,7 +43,7 @@ def read_question(text: str, notation: Notation) -> tuple[Task, dict[str, Any]] 
 
 def _is_whole(text: str, notation: Notation, channel: str) -> bool:
     """Return whether a template matches the whole text."""
-    return any(whole.fullmatch(text) for _, _, _, whole in _compiled("question", notation, channel))
+    return any(whole.fullmatch(text) for _, _, _, whole in _compile_templates("question", notation, channel))
 
 
 def _fill(templates: tuple[str, ...], facts: Facts, notation: Notation, pick: Pick) -> str:
@@ -54,7 +54,7 @@ def _fill(templates: tuple[str, ...], facts: Facts, notation: Notation, pick: Pi
 
 def _read(text: str, notation: Notation, channel: str, kind: str) -> tuple[Task | None, dict[str, Any]]:
     best: tuple[tuple[int, int], Task | None, dict[str, Any]] = (0, 0), None, {}
-    for task, slots, prefix, _ in _compiled(kind, notation, channel):
+    for task, slots, prefix, _ in _compile_templates(kind, notation, channel):
         found = prefix.search(text[:_LONGEST])
         if found is None:
             continue
@@ -70,7 +70,7 @@ def _read(text: str, notation: Notation, channel: str, kind: str) -> tuple[Task 
 
 
 @lru_cache(maxsize=256)
-def _compiled(
+def _compile_templates(
     kind: str, notation: Notation, channel: str
 ) -> list[tuple[Task, list[str], re.Pattern[str], re.Pattern[str]]]:
     """Return (task, slots, pattern of the longest prefix, pattern of the whole text) of each template."""

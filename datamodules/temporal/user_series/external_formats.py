@@ -27,13 +27,13 @@ def convert(record: dict[str, Any]) -> dict[str, Any]:
         ValueError: a record of another project is invalid; the message names the key.
     """
     if "input" in record and "timeseries" in record:
-        return _from_chatts(record)
+        return _convert_chatts(record)
     if "question" in record and any(key in record for key in _EXAM):
-        return _from_exam(record)
+        return _convert_exam(record)
     return record
 
 
-def _from_chatts(record: dict[str, Any]) -> dict[str, Any]:
+def _convert_chatts(record: dict[str, Any]) -> dict[str, Any]:
     text, series = record["input"], record["timeseries"]
     if not isinstance(text, str):
         raise ValueError(f"input: found {describe_value(text)}, expected a text")
@@ -85,7 +85,7 @@ def _float(digits: str) -> float:
         raise ValueError(f"input: found {digits!r} as offset or scaling, expected a number") from error
 
 
-def _from_exam(record: dict[str, Any]) -> dict[str, Any]:
+def _convert_exam(record: dict[str, Any]) -> dict[str, Any]:
     if "series" in record:
         raise ValueError("series: found beside ts, ts1 or ts2; expected one of these forms")
     # Files of one table for all questions have empty lists in the columns that a question does not use.

@@ -111,7 +111,7 @@ def _csv_rows(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
                 continue
             if len(cells) != len(header):
                 raise ValueError(f"{where}: found {len(cells)} cells, expected {len(header)}")
-            yield where, _from_cells(where, dict(zip(header, cells, strict=True)))
+            yield where, _record_of_cells(where, dict(zip(header, cells, strict=True)))
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: found {describe_csv_error(error)}") from error
 
@@ -132,7 +132,7 @@ def _text_lines(path: Path, row_bytes: int) -> Iterator[str]:
                 raise ValueError(f"{where}: {describe_undecodable(error)}, expected a CSV file in UTF-8") from error
 
 
-def _from_cells(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
+def _record_of_cells(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
     """Return the record of a row: an empty cell is missing, series and options are JSON, or a file and `a|b|c`."""
     record: dict[str, Any] = {key: cell.strip() for key, cell in cells.items() if cell.strip()}
     for key in ("series", "options"):
@@ -166,7 +166,7 @@ def _read_parquet(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
                     _check_size(f"{path}, row {number + 1}", batch.nbytes // max(1, len(batch)), row_bytes)
                     for row in batch.to_pylist():
                         number += 1
-                        yield f"{path}, row {number}", _from_row(f"{path}, row {number}", row)
+                        yield f"{path}, row {number}", _record_of_row(f"{path}, row {number}", row)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -174,7 +174,7 @@ def _read_parquet(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
         raise ValueError(f"{path}: not a Parquet file, or a corrupt one: {why}") from error
 
 
-def _from_row(where: str, row: Mapping[str, object]) -> dict[str, Any]:
+def _record_of_row(where: str, row: Mapping[str, object]) -> dict[str, Any]:
     """Return the record of a row of a Parquet file: null fields are missing, NaN is a gap, a text may hold JSON."""
     record = {key: _plain(value) for key, value in row.items() if value is not None}
     for key in ("series", "options"):

@@ -75,7 +75,9 @@ class RecordParser:
             raise ValueError("series: not found, expected a list of numbers, or one of series")
         series = self._all_series(record["series"])
         if not any(each.is_measured for each in series):
-            raise ValueError(f"series: found no number in {_named(series)}, expected one or more that is not null")
+            raise ValueError(
+                f"series: found no number in {_series_names(series)}, expected one or more that is not null"
+            )
         if question.count(PLACEHOLDER) not in (0, len(series)):
             raise ValueError(
                 f"question: found {PLACEHOLDER} {question.count(PLACEHOLDER)} times, expected it once for each of "
@@ -119,14 +121,14 @@ class RecordParser:
         series: list[InputSeries] = []
         for index, entry in enumerate(entries):
             key = f"series[{index}]" if len(entries) > 1 else "series"
-            series += self._from_file(key, entry) if _names_file(entry) else [self._series(key, entry, index)]
+            series += self._read_file(key, entry) if _names_file(entry) else [self._series(key, entry, index)]
             if len(series) > self._limits.series:
                 raise ValueError(
                     f"series: found more than {self._limits.series}, expected at most that many; raise limits.series"
                 )
         return tuple(series)
 
-    def _from_file(self, key: str, entry: object) -> list[InputSeries]:
+    def _read_file(self, key: str, entry: object) -> list[InputSeries]:
         fields: Mapping[str, Any] = entry if isinstance(entry, dict) else {"file": entry}
         check_keys(fields, _FILE, key)
         step = fields.get("step")
@@ -170,7 +172,7 @@ class RecordParser:
         return InputSeries(name or f"series {index + 1}", unit, values, step)
 
 
-def _named(series: Sequence[InputSeries]) -> str:
+def _series_names(series: Sequence[InputSeries]) -> str:
     return f"any of {len(series)} series" if len(series) > 1 else describe_names([series[0].name])
 
 

@@ -46,7 +46,7 @@ class ImageFolder:
                 f"{name}: the image {describe_value(path)} must be a path inside {self.folder}, without .."
             )
         try:
-            return read_image_file(self.folder / path, f"{name}: the image {_shown(self.folder / path)}")
+            return read_image_file(self.folder / path, f"{name}: the image {_display_path(self.folder / path)}")
         except BadSampleError:
             self._require()  # a missing folder is not a defect of a row
             raise
@@ -56,7 +56,7 @@ class ImageFolder:
             raise NotADirectoryError(f"{self.folder}: no such folder of images")
 
 
-def _shown(path: Path) -> str:
+def _display_path(path: Path) -> str:
     """Return a path on one line; only the end of a long path."""
     text = str(path) if str(path).isprintable() else repr(str(path))
     return text if len(text) <= _LONGEST else f"...{text[-_LONGEST:]}"

@@ -25,7 +25,7 @@ def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
     names: dict[Path, set[str]] = {}
     for path in paths:
         footer, schema = read_schema(path)
-        chats, images = (_needed(fields, footer, schema) for fields in (CHAT_FIELDS, IMAGE_FIELDS))
+        chats, images = (_columns_of_field(fields, footer, schema) for fields in (CHAT_FIELDS, IMAGE_FIELDS))
         if not chats:
             raise ValueError(
                 f"{path}: expected chats in one of the columns {', '.join(CHAT_FIELDS)} and images in one of "
@@ -47,7 +47,7 @@ def _hint(names: Sequence[str]) -> str:
     return ". For a table of questions, set format to questions" if "question" in names else ""
 
 
-def _needed(fields: Sequence[str], footer: "FileMetaData", schema: "Schema") -> list[str]:
+def _columns_of_field(fields: Sequence[str], footer: "FileMetaData", schema: "Schema") -> list[str]:
     """Return the columns that may hold a field; columns after a column that is filled in every row are not needed."""
     from pyarrow import types
 

@@ -65,7 +65,7 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
         answer = letters[_chosen(name, options, _answer(name, found), has_letters=lettered[0] is not None)]
         lines = [f"{letter}. {option}" for letter, option in zip(letters, options, strict=True)]
     else:
-        lines, accepted = [], _accepted(name, found)
+        lines, accepted = [], _accepted_answers(name, found)
         answer, letters = accepted[0], _letters_of(question, accepted[0])
     texts = [_text(name, "hint", found["hint"])] if "hint" in found else []
     texts += [question, *lines, *([INSTRUCTION] if letters else [])]
@@ -141,7 +141,7 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
     raise BadSampleError(f"{name}: answer: found {describe_value(answer)}, expected {expected}")
 
 
-def _accepted(name: str, found: Mapping[str, object]) -> list[str]:
+def _accepted_answers(name: str, found: Mapping[str, object]) -> list[str]:
     """Return the accepted answers to an open question, in their order and each once."""
     answer = _answer(name, found)
     texts = [_text(name, "answer", text) for text in (answer if isinstance(answer, list) else [answer])]

@@ -178,7 +178,7 @@ class QuestionText(ChatFile):
         name, fields = self.name(row), self._fields(row)
         for field in (*OPTION_FIELDS, "answers"):
             if not is_missing(text := fields.get(field, "").strip()):
-                fields[field] = _listed(name, field, text)
+                fields[field] = _split_cell(name, field, text)
         column = next((field for field in IMAGE_FIELDS if fields.get(field, "").strip()), None)
         images = [] if column is None else [self._image(name, fields[column].strip())]
         return _chat(name, fields, images)
@@ -218,7 +218,7 @@ def _chat(name: str, fields: dict[str, Any], images: list[bytes]) -> ImageChat:
     return ImageChat(name, messages, images, question.reference)
 
 
-def _listed(name: str, field: str, text: str) -> list[Any]:
+def _split_cell(name: str, field: str, text: str) -> list[Any]:
     """Return the texts of a cell: a JSON list, or texts between `|`."""
     if not text.startswith("["):
         return [option.strip() for option in text.split("|")]

@@ -26,10 +26,10 @@ def collate_images(chats: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
             knows how much of each is real (`image_sizes`, `pixel_attention_mask`).
     """
     names = dict.fromkeys(name for images in chats for name in images)
-    return {name: _padded([images[name] for images in chats if name in images]) for name in names}
+    return {name: _pad_and_concatenate([images[name] for images in chats if name in images]) for name in names}
 
 
-def _padded(arrays: list[Tensor]) -> Tensor:
+def _pad_and_concatenate(arrays: list[Tensor]) -> Tensor:
     shape = [max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True)]
     return torch.cat([_pad_to(array, shape) for array in arrays])
 

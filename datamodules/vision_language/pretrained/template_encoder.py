@@ -62,7 +62,7 @@ class TemplateEncoder:
         supervised = np.zeros(len(tokens), np.bool_)
         for start in starts:
             # `ends` is ascending, so this is the first token that ends behind the start of the answer.
-            first = int(np.searchsorted(ends, _expanded(start, spans), side="right"))
+            first = int(np.searchsorted(ends, _expanded_offset(start, spans), side="right"))
             found = np.flatnonzero(np.isin(tokens[first:], self.model.ends))
             if not len(found):
                 raise ValueError(f"sample {name}: the chat template of {self.model.name} does not end an answer")
@@ -160,7 +160,7 @@ class TemplateEncoder:
         return tokens, ends, spans[0] if images and spans else [], inputs
 
 
-def _expanded(at: int, spans: Sequence[dict[str, Any]]) -> int:
+def _expanded_offset(at: int, spans: Sequence[dict[str, Any]]) -> int:
     """Return the offset of a character in the text with expanded images, given its offset in the rendered text."""
     before = bisect.bisect_right([span["span"][1] for span in spans], at)
     # The shift of the last expansion before the offset is the sum of all expansions so far.

@@ -88,27 +88,27 @@ def _empty(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
 
 def _count(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     number = int(answer)
-    return SceneSpec({}, lambda: _scattered(random, world, number), _has(number))
+    return SceneSpec({}, lambda: _scatter_objects(random, world, number), _has(number))
 
 
 def _count_shape(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     number, shape = int(answer), choice(random, world.forms)
     return SceneSpec(
-        {"shape": shape}, lambda: _scattered(random, world, number, shape=shape), _has(number, shape=shape)
+        {"shape": shape}, lambda: _scatter_objects(random, world, number, shape=shape), _has(number, shape=shape)
     )
 
 
 def _count_colour(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     number, colour = int(answer), choice(random, world.palette)
     return SceneSpec(
-        {"colour": colour}, lambda: _scattered(random, world, number, colour=colour), _has(number, colour=colour)
+        {"colour": colour}, lambda: _scatter_objects(random, world, number, colour=colour), _has(number, colour=colour)
     )
 
 
 def _has_colour(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     colour = choice(random, world.palette)
     if answer == "yes":
-        return SceneSpec({"colour": colour}, lambda: _scattered(random, world, 1, colour=colour))
+        return SceneSpec({"colour": colour}, lambda: _scatter_objects(random, world, 1, colour=colour))
     return SceneSpec({"colour": colour}, dict, _has(0, colour=colour))
 
 
@@ -119,7 +119,7 @@ def _exists(random: np.random.Generator, world: World, answer: str) -> SceneSpec
     thing = world.thing(random)
     slots = {"thing": str(thing)}
     if answer == "yes":
-        return SceneSpec(slots, lambda: _placed(random, world, thing))
+        return SceneSpec(slots, lambda: _place_objects(random, world, thing))
 
     def without() -> dict[int, SceneObject]:
         # Half of the scenes without the object have its colour and its shape, each on another object.
@@ -127,7 +127,7 @@ def _exists(random: np.random.Generator, world: World, answer: str) -> SceneSpec
             return {}
         shape = choice(random, [shape for shape in world.forms if shape != thing.shape])
         colour = choice(random, [colour for colour in world.palette if colour != thing.colour])
-        return _placed(random, world, SceneObject(thing.colour, shape), SceneObject(colour, thing.shape))
+        return _place_objects(random, world, SceneObject(thing.colour, shape), SceneObject(colour, thing.shape))
 
     return SceneSpec(slots, without, lambda scene: thing not in scene.cells)
 
@@ -139,13 +139,15 @@ def _where(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
 
 def _colour_of(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     shape = choice(random, world.forms)
-    return SceneSpec({"shape": shape}, lambda: _placed(random, world, SceneObject(answer, shape)), _has(1, shape=shape))
+    return SceneSpec(
+        {"shape": shape}, lambda: _place_objects(random, world, SceneObject(answer, shape)), _has(1, shape=shape)
+    )
 
 
 def _shape_of(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     colour = choice(random, world.palette)
     return SceneSpec(
-        {"colour": colour}, lambda: _placed(random, world, SceneObject(colour, answer)), _has(1, colour=colour)
+        {"colour": colour}, lambda: _place_objects(random, world, SceneObject(colour, answer)), _has(1, colour=colour)
     )
 
 
@@ -186,17 +188,17 @@ def _once(thing: SceneObject) -> Callable[[Scene], bool]:
     return lambda scene: scene.cells.count(thing) == 1
 
 
-def _placed(random: np.random.Generator, world: World, *things: SceneObject) -> dict[int, SceneObject]:
+def _place_objects(random: np.random.Generator, world: World, *things: SceneObject) -> dict[int, SceneObject]:
     """Place the objects in random cells."""
     cells = random.permutation(len(world.cells))[: len(things)].tolist()
     return dict(zip(cells, things, strict=True))
 
 
-def _scattered(
+def _scatter_objects(
     random: np.random.Generator, world: World, number: int, colour: str | None = None, shape: str | None = None
 ) -> dict[int, SceneObject]:
     """Place random objects (of the colour, of the shape) in random cells."""
-    return _placed(random, world, *(world.thing(random, colour, shape) for _ in range(number)))
+    return _place_objects(random, world, *(world.thing(random, colour, shape) for _ in range(number)))
 
 
 KINDS: dict[str, QuestionType] = {

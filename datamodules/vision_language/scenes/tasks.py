@@ -135,7 +135,7 @@ class SceneTasks:
         drawn_by = self._key(split, epoch, index, _PICTURE)
         if random.random() < self.tasks.caption_share:
             scene = self._scene(random, split, SceneSpec({}, dict), CAPTION, self._objects(random.random()))
-            return SceneSample(scene, CAPTION, True, self._with_marker(CAPTION_PROMPT), caption(scene), drawn_by)
+            return SceneSample(scene, CAPTION, True, self._add_marker(CAPTION_PROMPT), caption(scene), drawn_by)
         kind = self._kind(split, random.random())
         answer = choice(random, kind.answers(self.world))
         spec = kind.make_spec(random, self.world, answer)
@@ -143,7 +143,7 @@ class SceneTasks:
         seen = not (split == Split.TEST and random.random() < self.tasks.unseen_wordings)
         wording = choice(random, kind.wordings) if seen else kind.unseen_wording
         question = wording.format(**spec.slots)
-        return SceneSample(scene, kind.name, seen, self._with_marker(question), answer, drawn_by)
+        return SceneSample(scene, kind.name, seen, self._add_marker(question), answer, drawn_by)
 
     def picture(self, sample: SceneSample) -> "Image":
         """Render the image of a sample."""
@@ -186,7 +186,7 @@ class SceneTasks:
                 return KINDS[name]
         return KINDS[name]  # the last kind, if rounding makes the sum of the shares less than 1
 
-    def _with_marker(self, text: str) -> str:
+    def _add_marker(self, text: str) -> str:
         parts = (text, MARKER) if self.tasks.image_position == "question_first" else (MARKER, text)
         return "\n".join(parts)
 

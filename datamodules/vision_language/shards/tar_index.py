@@ -51,7 +51,7 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
     while True:
         block = file.read(_BLOCK)
         if len(block) < _BLOCK:
-            raise _truncated(archive, last, offset + len(block))
+            raise _truncation_error(archive, last, offset + len(block))
         if not any(block):  # a block of zeros is the end mark
             return
         header = _header(block, archive, last, offset)
@@ -74,7 +74,7 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
                 _check_name(name, archive, offset - _BLOCK)
                 data = _contents(file, padded, size) if keep else None
                 if data is not None and len(data) < size:
-                    raise _truncated(archive, last, offset + len(data))
+                    raise _truncation_error(archive, last, offset + len(data))
                 yield Member(name, begin, offset, size, data)
             elif header.kind != _FOLDER:
                 raise ValueError(f"{archive}: {last} is a link or a device; only regular files and folders are read")
@@ -85,7 +85,7 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
         offset += padded
 
 
-def _truncated(archive: str, last: str, at: int) -> ValueError:
+def _truncation_error(archive: str, last: str, at: int) -> ValueError:
     location = f"in {last}, or right after it" if last else "before its first file"
     return ValueError(
         f"{archive}: the archive ends {location}, at {at:,} bytes, without an end mark; copy or write it again "

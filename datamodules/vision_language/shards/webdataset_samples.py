@@ -83,10 +83,10 @@ def read_contents(sample: TarSample, suffix: str, file: BinaryIO | None) -> byte
 
 def image_suffixes(sample: TarSample) -> list[str]:
     """Return the suffixes of the images in the order of their markers: by number (2 before 10), then by name."""
-    return sorted((suffix for suffix in sample.files if suffix.rpartition(".")[2] in IMAGES), key=_by_number)
+    return sorted((suffix for suffix in sample.files if suffix.rpartition(".")[2] in IMAGES), key=_sort_key)
 
 
-def _by_number(suffix: str) -> list[tuple[int, str]]:
+def _sort_key(suffix: str) -> list[tuple[int, str]]:
     parts = filter(None, re.split(r"(\d+)", suffix))
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 

@@ -124,7 +124,7 @@ class QuestionAnswerer:
         """Return the tokens of the answer that the model gave with the whole context."""
         prompt = batch.prompts[sample][WHOLE]
         if prompt not in batch.generated:
-            return dict(batch.options_of_prompt[prompt])[self._with_context(batch, sample).chosen]
+            return dict(batch.options_of_prompt[prompt])[self._answer_with_context(batch, sample).chosen]
         text = batch.generated[prompt]
         # The end of the turn is scored only if the model wrote it; an answer cut at the maximum has none.
         return [*text.tokens, *([self._end] if text.terms > len(text.tokens) else [])]
@@ -132,7 +132,7 @@ class QuestionAnswerer:
     def _record(self, batch: QuestionBatch, sample: int) -> AnswerRecord:
         prompts, context = batch.prompts[sample], batch.contexts[sample]
         question_only = prompts.get(QUESTION_ONLY)
-        whole = self._with_context(batch, sample)
+        whole = self._answer_with_context(batch, sample)
         return AnswerRecord(
             sample,
             whole,
@@ -142,7 +142,7 @@ class QuestionAnswerer:
             tuple(self._evidence(batch, sample, whole)),
         )
 
-    def _with_context(self, batch: QuestionBatch, sample: int) -> ModelAnswer:
+    def _answer_with_context(self, batch: QuestionBatch, sample: int) -> ModelAnswer:
         prompts = batch.prompts[sample]
         orders = [prompts[order] for order in sorted(prompts) if WHOLE <= order < FIRST_CHUNK]
         return self._answer(batch, sample, orders)

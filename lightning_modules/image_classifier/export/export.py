@@ -72,7 +72,7 @@ def export(classifier: Classifier, folder: Path, images: NDArray[np.uint8], expe
     # At least two: with one image as an example the exporter fixes the batch size to 1.
     example = torch.from_numpy(np.concatenate((images[:2], images[:2]))[:2].copy())
     export_onnx(path, graph, {"images": example}, OUTPUTS, {"images": {0: torch.export.Dim("batch")}})
-    checked = _compared(path, images, expected)
+    checked = _compare_outputs(path, images, expected)
     save_model(network, str(folder / "model.safetensors"))
     settings = {
         "format": FORMAT,
@@ -88,7 +88,7 @@ def export(classifier: Classifier, folder: Path, images: NDArray[np.uint8], expe
     return checked
 
 
-def _compared(path: Path, images: NDArray[np.uint8], expected: NDArray[np.float32]) -> str:
+def _compare_outputs(path: Path, images: NDArray[np.uint8], expected: NDArray[np.float32]) -> str:
     """Compare on all images at once, and on the last alone, because the graph takes any number of images."""
     (scores, _), (alone, _) = run_onnx(path, {"images": images}, {"images": images[-1:]})
     difference = check_close(scores, expected, "scores")

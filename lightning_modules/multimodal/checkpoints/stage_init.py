@@ -126,7 +126,7 @@ def load_stage_weights(
     own = {canonical(name): weight for name, weight in module.state_dict().items()}
     saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
     frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(KEY, {}).items()}
-    whole = _with_whole_weights(module, own, (*saved, *frozen))
+    whole = _newly_quantized_layers(module, own, (*saved, *frozen))
     # Identities first: a different architecture explains a hundred weights of other shapes.
     for part, origin in origins.items():
         if problem := differences(origin.saved, origin.own, origin.alike):
@@ -162,7 +162,7 @@ def load_stage_weights(
     return LoadedWeights(list(saved), sorted({"adapters" if _ADAPTER in name else name for name in allowed}))
 
 
-def _with_whole_weights(
+def _newly_quantized_layers(
     module: nn.Module, own: dict[str, Tensor], earlier: Collection[str]
 ) -> dict[str, QuantizedLinear]:
     """Return the layers that are quantized here and were not in the earlier stage, by the names of their weights.

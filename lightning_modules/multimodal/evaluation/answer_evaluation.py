@@ -72,8 +72,8 @@ class AnswerMetrics(nn.Module):
         Collective: every rank must call it.
         """
         # Selected before the gather as well, so that a few previews do not send every answer.
-        answers = all_gather_objects(_selected(self._answers, number))
-        return _selected((answer for of_rank in answers for answer in of_rank), number)
+        answers = all_gather_objects(_select_answers(self._answers, number))
+        return _select_answers((answer for of_rank in answers for answer in of_rank), number)
 
     def compute(self) -> Iterator[tuple[str, dict[str, float]]]:
         """Yield (system, {name: metric}), with the perplexity beside each loss. Collective."""
@@ -90,7 +90,7 @@ class AnswerMetrics(nn.Module):
         return rate
 
 
-def _selected(answers: Iterable[Answer], number: int | None) -> list[Answer]:
+def _select_answers(answers: Iterable[Answer], number: int | None) -> list[Answer]:
     # A distributed sampler may give a sample to two ranks; it counts once.
     by_sample = {answer.sample: answer for answer in answers}
     samples = sorted(by_sample) if number is None else select_preview_ids(by_sample, number)

@@ -133,9 +133,9 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         if module.trainer.is_global_zero:
             folder = module.trainer.default_root_dir
             module.data.write_prediction_report(folder, answers)
-            write_graded_answers(Path(folder), f"test/{self.main_metric}", self._graded(module.data, answers))
+            write_graded_answers(Path(folder), f"test/{self.main_metric}", self._graded_answers(module.data, answers))
 
-    def _graded(self, data: GradedData, answers: Iterable[tuple[int, str, str]]) -> Iterator[GradedAnswer]:
+    def _graded_answers(self, data: GradedData, answers: Iterable[tuple[int, str, str]]) -> Iterator[GradedAnswer]:
         """Yield the answers that the main metric counts."""
         for sample, text, _ in answers:
             reached, possible = data.grade(sample, text).get(self.main_metric, (0.0, 0.0))

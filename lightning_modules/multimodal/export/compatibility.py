@@ -27,11 +27,11 @@ def incompatibilities(target: ExportTarget, parts: ModelParts, merge: bool) -> l
         merge: whether the language model is written whole, with its adapters merged.
     """
     # Settings first: the comparison of outputs builds the whole model, and needs parts that fit.
-    reasons = [*target.incompatibilities(parts), *_of_language_model(parts.language_model, merge, target.name)]
-    return reasons or _of_outputs(target, parts)
+    reasons = [*target.incompatibilities(parts), *_check_language_model(parts.language_model, merge, target.name)]
+    return reasons or _compare_outputs(target, parts)
 
 
-def _of_language_model(language_model: LanguageModel, merge: bool, name: str) -> list[str]:
+def _check_language_model(language_model: LanguageModel, merge: bool, name: str) -> list[str]:
     from transformers import AutoModel
 
     trainable, causal = language_model.settings.trainable, language_model.causal_lm
@@ -54,13 +54,13 @@ def _of_language_model(language_model: LanguageModel, merge: bool, name: str) ->
 
 
 @torch.no_grad()
-def _of_outputs(target: ExportTarget, parts: ModelParts) -> list[str]:
+def _compare_outputs(target: ExportTarget, parts: ModelParts) -> list[str]:
     """Compare outputs: some towers return another layer's states, some language models scale embeddings or logits."""
     kinds = parts.tower.network.config.model_type, parts.language_model.causal_lm.config.model_type
     # Relative to the largest value. In 16 bits the same sums in another order differ by some percent.
     allowed = 1e-4 if weight_format(parts.language_model) == torch.float32 else 0.05
     for part, kind, (theirs, ours) in zip(
-        ("vision_tower", "language_model"), kinds, _computed(target, parts), strict=True
+        ("vision_tower", "language_model"), kinds, _compute_outputs(target, parts), strict=True
     ):
         difference = float((theirs.float() - ours.float()).abs().max() / ours.float().abs().max())
         # Written with `not`, so that NaN counts as different.
@@ -69,7 +69,7 @@ def _of_outputs(target: ExportTarget, parts: ModelParts) -> list[str]:
     return []
 
 
-def _computed(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor, Tensor]]:
+def _compute_outputs(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield features, then logits, by the class and by the parts, for a random chat with a random image."""
     from PIL import Image
 
@@ -81,8 +81,8 @@ def _computed(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor,
     inputs = dict(target.image_processor(parts)(images=[noise], return_tensors="pt"))
     dtype = language_model.precision.autocast
     with (
-        _evaluated(parts),
-        _unchanged(language_model.causal_lm),
+        _evaluation_mode(parts),
+        _restore_embeddings(language_model.causal_lm),
         uncompiled(True),
         nullcontext() if dtype is None else torch.autocast("cpu", dtype),
     ):
@@ -113,7 +113,7 @@ def _computed(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[Tensor,
 
 
 @contextmanager
-def _evaluated(parts: ModelParts) -> Iterator[None]:
+def _evaluation_mode(parts: ModelParts) -> Iterator[None]:
     """Put the networks into evaluation mode inside the context."""
     # Restored one by one, as each network may have a mode of its own.
     networks: tuple[nn.Module, ...] = parts.tower, parts.projector, parts.language_model
@@ -128,7 +128,7 @@ def _evaluated(parts: ModelParts) -> Iterator[None]:
 
 
 @contextmanager
-def _unchanged(causal: "PreTrainedModel") -> Iterator[None]:
+def _restore_embeddings(causal: "PreTrainedModel") -> Iterator[None]:
     """Restore the embeddings of a language model after the context."""
     embeddings: Any = causal.get_input_embeddings()
     scores: Any = causal.get_output_embeddings()

@@ -155,17 +155,17 @@ def _add_rows(parts: ModelParts, tokens: list[int]) -> None:
     scores: Any = causal.get_output_embeddings()
     # A tokenizer's largest id may exceed its number of tokens.
     rows = max(len(embeddings.weight), max(parts.tokenizer.get_vocab().values()) + 1)
-    table = _lengthened(embeddings.weight, rows)
+    table = _append_rows(embeddings.weight, rows)
     table[tokens] = parts.learned.weight.detach().to(table)
     wide = nn.Embedding(rows, table.shape[1], _weight=table)
     layer = nn.Linear(table.shape[1], rows, bias=False, device="meta")  # without memory: the weight follows
-    layer.weight = wide.weight if has_tied_embeddings(parts) else nn.Parameter(_lengthened(scores.weight, rows))
+    layer.weight = wide.weight if has_tied_embeddings(parts) else nn.Parameter(_append_rows(scores.weight, rows))
     causal.set_input_embeddings(wide)
     causal.set_output_embeddings(layer)
     causal.config.vocab_size = rows
 
 
-def _lengthened(table: Tensor, rows: int) -> Tensor:
+def _append_rows(table: Tensor, rows: int) -> Tensor:
     longer = table.new_zeros(rows, table.shape[1])
     longer[: len(table)] = table.detach()
     return longer

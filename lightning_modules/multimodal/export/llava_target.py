@@ -32,11 +32,11 @@ class Llava(ExportTarget):
 
     @override
     def incompatibilities(self, parts: ModelParts) -> Iterator[str]:
-        yield from self._of_tower(parts)
-        yield from self._of_tiling(parts)
-        yield from self._of_projector(parts)
+        yield from self._check_tower(parts)
+        yield from self._check_tiling(parts)
+        yield from self._check_projector(parts)
 
-    def _of_tower(self, parts: ModelParts) -> Iterator[str]:
+    def _check_tower(self, parts: ModelParts) -> Iterator[str]:
         tower = parts.tower
         if tower.own_tokens > 1:
             yield f"vision_tower: {tower.own_tokens} tokens precede the patches, {self.name} skips one at most"
@@ -47,14 +47,14 @@ class Llava(ExportTarget):
             )
         yield from tower_incompatibilities(parts, self.name)
 
-    def _of_tiling(self, parts: ModelParts) -> Iterator[str]:
+    def _check_tiling(self, parts: ModelParts) -> Iterator[str]:
         if parts.layout.max_tiles > 1:
             yield (
                 "data.init_args.max_tiles: Llava splits no images; LlavaNext does: train on ImageChats with "
                 "data.init_args.tiling llava_next"
             )
 
-    def _of_projector(self, parts: ModelParts) -> Iterator[str]:
+    def _check_projector(self, parts: ModelParts) -> Iterator[str]:
         settings, width = parts.projector.settings, parts.language_model.hidden_size
         if settings.kind != "mlp":
             yield f"projector.kind: {settings.kind}, {self.name} has mlp alone"
@@ -144,7 +144,7 @@ class LlavaNext(Llava):
     name, class_name, tag = "LlavaNext", "LlavaNextForConditionalGeneration", "llava_next"
 
     @override
-    def _of_tiling(self, parts: ModelParts) -> Iterator[str]:
+    def _check_tiling(self, parts: ModelParts) -> Iterator[str]:
         return iter(())
 
     @override

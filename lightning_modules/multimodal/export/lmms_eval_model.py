@@ -101,7 +101,7 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
                 raise ValueError(f"expected an answer with a token, found {answer!r} for the question {text!r}")
             inputs, tokens = self._inputs(text, self._images(*document)), torch.tensor([target], device=self.device)
             # [T, V]: position i predicts token i + 1, so the logits of the answer's last token are dropped.
-            logits = self.model(**_extended(inputs, tokens)).logits[0, -tokens.shape[1] - 1 : -1]
+            logits = self.model(**_append_tokens(inputs, tokens)).logits[0, -tokens.shape[1] - 1 : -1]
             loss = functional.cross_entropy(logits.float(), tokens[0]).item()
             results.append((loss, bool((logits.argmax(-1) == tokens[0]).all())))
         return results
@@ -121,7 +121,7 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
     def _images(self, find: Callable[[Any], Any] | None = None, *document: Any) -> "list[Image]":
         """Return the images of a request's document, flattened onto white."""
         images = (find(self._document(*document)) or []) if find is not None else []
-        return [_flattened(image) for image in images]
+        return [_flatten(image) for image in images]
 
     def _inputs(self, text: str, images: "list[Image]") -> dict[str, Tensor]:
         """Return what the model reads: the chat with one question about the images, tokens of shape (1, length)."""
@@ -137,7 +137,7 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
         return {name: value.to(self.device) for name, value in {**inputs, **floats}.items()}
 
 
-def _flattened(image: Any) -> "Image":
+def _flatten(image: Any) -> "Image":
     from PIL import Image
 
     if not isinstance(image, Image.Image):
@@ -150,7 +150,7 @@ def _flattened(image: Any) -> "Image":
     return image.convert("RGB")
 
 
-def _extended(inputs: Mapping[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
+def _append_tokens(inputs: Mapping[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
     """Append the tokens of an answer, of shape (1, length): attended to, and of the type text where there are types."""
     length = inputs["input_ids"].shape
     fill = {name: torch.zeros_like(tokens) for name, value in inputs.items() if value.shape == length}

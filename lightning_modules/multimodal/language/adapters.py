@@ -51,7 +51,7 @@ def freeze_and_add_adapters(
         layers[-settings.last_n_layers :].requires_grad_(True)
     elif settings.trainable == "lora":
         # After quantizing, which would take the adapters' own linear layers for layers of the model.
-        chosen = _with_adapters(network, settings.lora)
+        chosen = _add_adapters(network, settings.lora)
     # Once it is settled which weights train, adapters included: the format of a weight depends on that.
     set_dtypes(chosen, precision)
     if settings.quantize != "none":
@@ -73,7 +73,7 @@ def whole_model(network: "PreTrainedModel | PeftModel", settings: LanguageModelS
     return cast("PreTrainedModel", network)
 
 
-def _with_adapters(network: "PreTrainedModel", lora: LoraSettings) -> "PeftModel":
+def _add_adapters(network: "PreTrainedModel", lora: LoraSettings) -> "PeftModel":
     quiet_bitsandbytes()  # peft imports it where it is installed
     from peft import LoraConfig, TaskType, get_peft_model
 

@@ -135,7 +135,7 @@ class LanguageModel(nn.Module):
         if self._fuses(states, criterion):
             # With "sum", Liger computes the gradients in the forward pass, chunk by chunk. With "none" the backward
             # pass would compute the logits a second time.
-            return self._fused(*_supervised(states, labels), "sum"), count
+            return self._fused_cross_entropy(*_select_supervised(states, labels), "sum"), count
         return self.terms(states, labels, criterion).sum(), count
 
     def terms(self, states: Tensor, labels: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
@@ -147,8 +147,12 @@ class LanguageModel(nn.Module):
             criterion: computes terms [n] from logits [n, V] and tokens [n].
         """
         fuses = self._fuses(states, criterion)
-        states, targets = _supervised(states, labels)
-        return self._fused(states, targets, "none") if fuses else self.supervised_terms(states, targets, criterion)
+        states, targets = _select_supervised(states, labels)
+        return (
+            self._fused_cross_entropy(states, targets, "none")
+            if fuses
+            else self.supervised_terms(states, targets, criterion)
+        )
 
     def supervised_terms(self, states: Tensor, targets: Tensor, criterion: Criterion = cross_entropy) -> Tensor:
         """Return the loss terms [N] float32 of states [N, C] and the tokens [N] that follow them."""
@@ -216,7 +220,7 @@ class LanguageModel(nn.Module):
         chosen = self.settings.loss_kernel == "liger" and criterion is cross_entropy
         return chosen and states.is_cuda and torch.is_grad_enabled()
 
-    def _fused(self, states: Tensor, targets: Tensor, reduction: Literal["none", "sum"]) -> Tensor:
+    def _fused_cross_entropy(self, states: Tensor, targets: Tensor, reduction: Literal["none", "sum"]) -> Tensor:
         with self._autocast(states.device):
             return liger_cross_entropy(self.causal_lm.get_output_embeddings(), states, targets, reduction)
 
@@ -232,7 +236,7 @@ class LanguageModel(nn.Module):
         return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
 
 
-def _supervised(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _select_supervised(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the states [N, C] that predict supervised tokens, and these tokens [N]; see `LanguageModel.terms`.
 
     Logits of all positions would be the peak of memory, and only the logits of supervised tokens are needed.

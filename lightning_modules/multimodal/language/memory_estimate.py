@@ -109,7 +109,7 @@ def estimate_memory(
         found = _trace(config, settings, precision, work)
     else:
         smaller, larger = (
-            _trace(_with_layers(config, number), settings, precision, work) for number in (fewest, fewest + _MORE)
+            _trace(_replace_layers(config, number), settings, precision, work) for number in (fewest, fewest + _MORE)
         )
         found = smaller.extended(larger, layers - fewest)  # two traced models give the line through all depths
     peaks = found[4:]
@@ -119,7 +119,7 @@ def estimate_memory(
     return MemoryEstimate(found.weights, found.gradients, found.optimizer, activations, found.loading)
 
 
-def _with_layers(config: Any, number: int) -> Any:
+def _replace_layers(config: Any, number: int) -> Any:
     chosen = deepcopy(config)
     text = chosen.get_text_config()
     text.num_hidden_layers = number

@@ -20,7 +20,7 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
     histories, negatives = [part.history for part in parts], [part.negatives for part in parts]
     # Negatives of the whole row, [rows, 1, n], or of each event, [rows, length, n].
     shared = all(column.shape[1] == 1 for column in negatives)
-    of_rows, of_events = partial(_joined, (rows,)), partial(_joined, (rows, length))
+    of_rows, of_events = partial(_join_columns, (rows,)), partial(_join_columns, (rows, length))
     history = History(
         of_events([history.items for history in histories]),
         of_events([history.times for history in histories]),
@@ -33,18 +33,18 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
     return TrainBatch(
         history,
         of_events([part.targets for part in parts]),
-        _joined((rows, 1), negatives) if shared else of_events(negatives),
+        _join_columns((rows, 1), negatives) if shared else of_events(negatives),
         of_rows([part.users for part in parts], padding=-1),
     )
 
 
 def _joined_if_any(sizes: Sequence[int], columns: Sequence[Tensor | None]) -> Tensor | None:
-    """Return `_joined` of columns that all parts have, or none."""
+    """Return `_join_columns` of columns that all parts have, or none."""
     found = [column for column in columns if column is not None]
-    return _joined(sizes, found) if found else None
+    return _join_columns(sizes, found) if found else None
 
 
-def _joined(sizes: Sequence[int], columns: Sequence[Tensor], padding: int = 0) -> Tensor:
+def _join_columns(sizes: Sequence[int], columns: Sequence[Tensor], padding: int = 0) -> Tensor:
     """Return [*sizes, ...] with the rows of the columns [b, l, ...] and padding."""
     first = columns[0]
     whole = first.new_full((*sizes, *first.shape[len(sizes) :]), padding)

@@ -57,7 +57,7 @@ class CompiledTrainingLoss(TrainingLoss):
         if whole.users.is_cuda:
             torch.compiler.cudagraph_mark_step_begin()
         with whole_graphs():
-            total, real = self._compiled(whole, keys)
+            total, real = self._compiled_sums(whole, keys)
         # A CUDA graph writes its next results into the same memory.
         total, real = total.clone(), real.clone()
         return MicroBatchLoss(total, real, {"train/real_positions": real.float() / whole.targets.numel()})
@@ -72,7 +72,7 @@ class CompiledTrainingLoss(TrainingLoss):
                 weight.register_hook(torch.clone)  # as the results, for accumulation
 
     @cached_property
-    def _compiled(self) -> Callable[[TrainBatch, DropoutKeys | None], tuple[Tensor, Tensor]]:
+    def _compiled_sums(self) -> Callable[[TrainBatch, DropoutKeys | None], tuple[Tensor, Tensor]]:
         mode = "reduce-overhead" if self.encoder.items.weight.is_cuda else None  # CUDA graphs
         return torch.compile(self._sums, fullgraph=True, dynamic=False, mode=mode)
 

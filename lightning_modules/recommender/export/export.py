@@ -73,7 +73,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     inputs = graph_inputs(with_long_pauses(batch) if timed else batch, recommender)
     export_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _axes(inputs))
     users = f"{len(batch.users)} users of the data" + (", also after a pause of five years" if timed else "")
-    checked = _compared(encoder, folder / "model.onnx", inputs, users)
+    checked = _compare_outputs(encoder, folder / "model.onnx", inputs, users)
     save_model(encoder, str(folder / "model.safetensors"))
     settings = {
         "format": FORMAT,
@@ -156,7 +156,7 @@ def _axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
 # -- the comparison --------------------------------------------------------------------------------------------------
 
 
-def _compared(encoder: SequenceEncoder, path: Path, inputs: Mapping[str, Tensor], users: str) -> str:
+def _compare_outputs(encoder: SequenceEncoder, path: Path, inputs: Mapping[str, Tensor], users: str) -> str:
     """Compare on all histories at once, and on the last alone, because the graph takes any number of rows."""
     batch = {name: value.numpy() for name, value in inputs.items()}
     single = {name: value[-1:] for name, value in batch.items()}

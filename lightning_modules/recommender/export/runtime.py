@@ -91,7 +91,7 @@ class ExportedRecommender:
         named = [self._numbers.get(str(item)) for item in items]
         rows = [index for index, number in enumerate(named) if number is not None]
         known = [(number, int(time)) for number, time in zip(named, moments, strict=True) if number is not None]
-        excluded = self._excluded(allow, deny)
+        excluded = self._excluded_items(allow, deny)
         if not known:
             return self._most_popular(top_k, excluded)
         numbers, seconds = zip(*known, strict=True)
@@ -99,7 +99,7 @@ class ExportedRecommender:
         scale = min((gap for a, b in zip(seconds, seconds[1:], strict=False) if (gap := b - a) > 0), default=1)
         last = self.encoder.max_length
         row = torch.tensor([numbers[-last:]]), torch.tensor([seconds[-last:]])
-        of_events = self._coded(features, rows[-last:], len(items))
+        of_events = self._encode_features(features, rows[-last:], len(items))
         history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request, *of_events)
         # A single history has no padding, so its last column is its last event. [V + 1]
         scores = self.encoder.scores(self.encoder(history)[:, -1])[0]
@@ -122,7 +122,7 @@ class ExportedRecommender:
             raise ValueError(f"at: found {at}, earlier than the last of times, {times[-1]}; expected a later time")
         return torch.tensor([int(moment)])
 
-    def _coded(
+    def _encode_features(
         self, features: Values | None, rows: Sequence[int], events: int
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Return the features of the events of some events of a history; None if the model reads none."""
@@ -132,19 +132,19 @@ class ExportedRecommender:
             raise ValueError(f"features: found {', '.join(features)}, and the model reads no features of events")
         return None, None
 
-    def _excluded(self, allow: Iterable[str] | None, deny: Iterable[str]) -> torch.Tensor:
+    def _excluded_items(self, allow: Iterable[str] | None, deny: Iterable[str]) -> torch.Tensor:
         """Return the items that are not to be recommended: bool [V + 1]."""
         excluded = torch.zeros(len(self.item_ids) + 1, dtype=torch.bool)
         if allow is not None:
-            allowed = self._known(allow)
+            allowed = self._known_items(allow)
             if not allowed:
                 raise ValueError("allow: found no id of an item of the model; expected at least one, or None for all")
             excluded[:] = True
             excluded[allowed] = False
-        excluded[self._known(deny)] = True
+        excluded[self._known_items(deny)] = True
         return excluded
 
-    def _known(self, ids: Iterable[str]) -> list[int]:
+    def _known_items(self, ids: Iterable[str]) -> list[int]:
         # Ids are text in the export; a caller may have integers.
         return [self._numbers[item] for item in map(str, ids) if item in self._numbers]
 

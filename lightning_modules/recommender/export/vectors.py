@@ -91,26 +91,28 @@ def write_vectors(
     file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     wanted = np.linspace(0, len(users) - 1, min(sampled, len(users))).astype(np.int64)
     parts, written = [], 0
-    for vectors, batch in _encoded(recommender, histories):
+    for vectors, batch in _encode_batches(recommender, histories):
         file[written : written + len(vectors)] = vectors.numpy()
         # Histories come in the order of users, so rows of this batch begin at `written`.
-        parts.append(_sampled(recommender, vectors, batch, wanted[np.isin(wanted, batch.users.numpy())], written))
+        parts.append(_score_sample(recommender, vectors, batch, wanted[np.isin(wanted, batch.users.numpy())], written))
         written += len(vectors)
     if written != len(users):
         raise ValueError(f"export: found {written} histories, expected one for each of {len(users)} users")
     file.flush()
     # Closes the map before the file is read.
     del file
-    return _compared(recommender, folder, [part for part in parts if len(part.rows)])
+    return _compare_scores(recommender, folder, [part for part in parts if len(part.rows)])
 
 
 @torch.no_grad()
-def _encoded(recommender: Recommender, histories: Iterable[RankingBatch]) -> Iterator[tuple[Tensor, RankingBatch]]:
+def _encode_batches(
+    recommender: Recommender, histories: Iterable[RankingBatch]
+) -> Iterator[tuple[Tensor, RankingBatch]]:
     for batch in histories:
         yield encode_last_position(recommender.encoder, batch.history).float(), batch
 
 
-def _sampled(
+def _score_sample(
     recommender: Recommender, vectors: Tensor, batch: RankingBatch, rows: NDArray[np.int64], first: int
 ) -> _Sample:
     """Return the model's scores of some users of a batch, whose first row in the file is given."""
@@ -120,7 +122,7 @@ def _sampled(
     return _Sample(rows, scores, [batch.seen[index].numpy() for index in indices])
 
 
-def _compared(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) -> tuple[SampledUsers, str]:
+def _compare_scores(recommender: Recommender, folder: Path, parts: Sequence[_Sample]) -> tuple[SampledUsers, str]:
     rows = np.concatenate([part.rows for part in parts])
     expected = torch.cat([part.scores for part in parts]).numpy()
     # Vectors are read from the files, not from memory: the comparison covers what other programs read.

@@ -48,7 +48,7 @@ class NextItemScores:
             num_items: N, to skip items that occur in no interaction; None: all recommendable items.
         """
         if self.is_sharded:
-            return self._sharded(history, self._row_tables[0].weight)
+            return self._sharded_scores(history, self._row_tables[0].weight)
         if self.features is None:
             return DotProductScores(encode_last_position(self.encoder, history), self.encoder.output_weight)
         # Computed once for an evaluation: sums over all features of all items take longer than a batch.
@@ -57,7 +57,7 @@ class NextItemScores:
         states = encode_last_position(partial(self.encoder, item_vectors=self._vectors), history)
         return DotProductScores(states, self._vectors[1 : None if num_items is None else num_items + 1])
 
-    def _sharded(self, history: History, table: Tensor) -> ShardedDotProductScores:
+    def _sharded_scores(self, history: History, table: Tensor) -> ShardedDotProductScores:
         # Distinct items only: each row is fetched from the rank that has it.
         items = torch.cat([history.items.new_zeros(1), history.items.flatten()])  # index 0 is padding
         items, numbers = torch.unique(items, return_inverse=True)

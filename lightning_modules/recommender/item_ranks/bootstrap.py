@@ -57,13 +57,13 @@ def bootstrap_means(count: NDArray[np.integer], values: Floats, resamples: int, 
     present = np.flatnonzero(count)
     count, values = count[present], values[present]
     users = int(count.sum())
-    means = np.concatenate([draw @ values for draw in _resampled(count, users, resamples, seed)]) / users
+    means = np.concatenate([draw @ values for draw in _resample_counts(count, users, resamples, seed)]) / users
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     mean = count @ values / users  # [M]
     return [Interval(*map(float, interval)) for interval in zip(mean, low, high, strict=True)]
 
 
-def _resampled(count: NDArray[np.integer], users: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
+def _resample_counts(count: NDArray[np.integer], users: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
     """Yield the numbers of users of each kind, [resamples, C] in all, in parts."""
     generator, part = np.random.default_rng(seed), max(1, _CHUNK // len(count))
     for begin in range(0, resamples, part):

@@ -43,7 +43,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, states: Tensor, weight: Tensor, classes: Tensor, with_gradients: bool) -> Tensor:
         exact = torch.promote_types(torch.promote_types(states.dtype, weight.dtype), torch.float32)
         with torch.autocast(states.device.type, enabled=False):
-            loss, grad_states, grad_weight = _chunked(states.to(exact), weight.to(exact), classes, with_gradients)
+            loss, grad_states, grad_weight = _chunked_loss(states.to(exact), weight.to(exact), classes, with_gradients)
         if grad_states is not None:
             ctx.save_for_backward(grad_states, grad_weight)
             ctx.dtypes = states.dtype, weight.dtype
@@ -57,7 +57,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return (grad_states * grad_loss).to(states_dtype), (grad_weight * grad_loss).to(weight_dtype), None, None
 
 
-def _chunked(
+def _chunked_loss(
     states: Tensor, weight: Tensor, classes: Tensor, with_gradients: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return the loss and, if requested, its gradients with respect to states and weight, all of one dtype."""

@@ -30,7 +30,7 @@ class StandardAttention(KeyedDropoutLayer):
 
     def forward(self, x: Tensor, context: None = None, last: Tensor | None = None) -> Tensor:
         """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
-        query, key, value = (split_heads(part, self.num_heads) for part in _projected(self.projection, x, last))
+        query, key, value = (split_heads(part, self.num_heads) for part in _project(self.projection, x, last))
         dropout = self.dropout if self.training else 0.0
         if last is not None:
             mixed = last_attention(query, key, value, last, dropout)
@@ -73,7 +73,7 @@ class TimeIntervalAttention(KeyedDropoutLayer):
 
     def forward(self, x: Tensor, context: TimeContext, last: Tensor | None = None) -> Tensor:
         """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
-        query, key, value = _projected(self.projection, x, last)
+        query, key, value = _project(self.projection, x, last)
         # q . (k + p^K) and a (v + p^V) of eq. 6: positions are added once for a key and not for each pair.
         key = key + context.position_keys.to(key.dtype)
         value = value + context.position_values.to(value.dtype)
@@ -188,7 +188,7 @@ def _units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
     return units
 
 
-def _projected(projection: nn.Linear, x: Tensor, last: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _project(projection: nn.Linear, x: Tensor, last: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return query, key and value [B, L, C]; with ``last`` the query is [B, 1, C], of those positions."""
     if last is None:
         query, key, value = projection(x).chunk(3, -1)

@@ -99,7 +99,7 @@ class _CausalAttention(torch.autograd.Function):
                 if near is not None:
                     assert relation_values is not None, "relations have intervals, keys and values"
                     # Keys at the same interval share r^V, so their weights are added before the product.
-                    result += _by_interval(near, weights, relation_values.shape[1]).to(q.dtype) @ relation_values
+                    result += _sum_by_interval(near, weights, relation_values.shape[1]).to(q.dtype) @ relation_values
                 mixed[rows, :, queries] = result
             mixed *= scale
         ctx.save_for_backward(query, key, value, mixed, relation_keys, relation_values, intervals, *kept)
@@ -132,7 +132,7 @@ class _CausalAttention(torch.autograd.Function):
             near = _near(intervals, tile, query.shape[1])
             if near is not None:
                 grad_scores += (g @ relation_values.mT).gather(-1, near)
-                mass = _by_interval(near, weights, relation_values.shape[1]).to(g.dtype)
+                mass = _sum_by_interval(near, weights, relation_values.shape[1]).to(g.dtype)
                 grad_tables[1] += torch.einsum("bhqt,bhqd->htd", mass, g)
             grad_scores = grad_scores.to(probabilities.dtype)
             if mask is not None:
@@ -144,7 +144,7 @@ class _CausalAttention(torch.autograd.Function):
             part = narrow @ k
             grad_key[rows, :, keys] += narrow.mT @ q
             if near is not None:
-                by_interval = _by_interval(near, grad_scores, relation_keys.shape[1]).to(q.dtype)
+                by_interval = _sum_by_interval(near, grad_scores, relation_keys.shape[1]).to(q.dtype)
                 part += by_interval @ relation_keys
                 grad_tables[0] += torch.einsum("bhqt,bhqd->htd", by_interval, q)
             grad_query[rows, :, queries] = part
@@ -168,7 +168,7 @@ def _causal_softmax(scores: Tensor, first_query: int) -> Tensor:
     return torch.softmax(scores.add_(bias), -1, dtype=_exact(scores))
 
 
-def _by_interval(near: Tensor, weights: Tensor, intervals: int) -> Tensor:
+def _sum_by_interval(near: Tensor, weights: Tensor, intervals: int) -> Tensor:
     """Sum weights [rows, H, queries, keys] over keys at the same interval: [rows, H, queries, T + 1]."""
     return weights.new_zeros(*weights.shape[:-1], intervals).scatter_add_(-1, near, weights)
 

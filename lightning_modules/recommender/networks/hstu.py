@@ -56,7 +56,7 @@ class HSTUAttention(nn.Module):
 
         ``context`` [B, L, L] int64 has the bucket of the time between each query and key.
         """
-        gate, query, value, key = self._projected(x, last)  # [B, L, C] each
+        gate, query, value, key = self._project(x, last)  # [B, L, C] each
         query, key, value = (split_heads(part, self.num_heads) for part in (query, key, value))
         biases = Biases(self.distance_bias, self.time_bias, context)
         if last is None:
@@ -69,7 +69,7 @@ class HSTUAttention(nn.Module):
             normed = F.layer_norm(exact, exact.shape[-1:], eps=_EPSILON)
         return self.output(self.dropout(gate * normed.to(gate.dtype)))
 
-    def _projected(self, x: Tensor, last: Tensor | None) -> tuple[Tensor, ...]:
+    def _project(self, x: Tensor, last: Tensor | None) -> tuple[Tensor, ...]:
         """Return U, Q, V and K, [B, L, C]; with ``last`` U and Q are [B, 1, C], of those positions."""
         if last is None:
             return F.silu(self.projection(x)).chunk(4, -1)

@@ -202,7 +202,7 @@ class SequenceEncoder(nn.Module):
             if last is not None and number == len(self.blocks):
                 state = block(state, context, last)
             elif self.activation_checkpointing and self.training:
-                part = partial(_with_keys, block, keys)
+                part = partial(_run_with_keys, block, keys)
                 state = checkpoint(part, state, context, use_reentrant=False, preserve_rng_state=True)
             else:
                 state = block(state, context)
@@ -242,7 +242,7 @@ class SequenceEncoder(nn.Module):
             self.items.weight[0] = 0
 
 
-def _with_keys(block: nn.Module, keys: DropoutKeys | None, state: Tensor, context: Context) -> Tensor:
+def _run_with_keys(block: nn.Module, keys: DropoutKeys | None, state: Tensor, context: Context) -> Tensor:
     """Compute a block, in the backward pass again, when the encoder has the keys of other rows."""
     set_keys(keyed_dropout_layers(block), keys)
     result: Tensor = block(state, context)

@@ -90,7 +90,7 @@ def export_image_text(
         _write_whole(network, processor, folder)
     processor.save(folder)
     log.info("exported as %s %s of transformers, with its processor", "adapters to a" if adapters else "a", title)
-    return _described(title, network, processor, adapters)
+    return _describe_export(title, network, processor, adapters)
 
 
 def _write_whole(network: ImageTextNetwork, processor: ChatProcessor, folder: Path) -> None:
@@ -101,7 +101,7 @@ def _write_whole(network: ImageTextNetwork, processor: ChatProcessor, folder: Pa
     model.save_pretrained(str(folder))
 
 
-def _described(title: str, network: ImageTextNetwork, processor: ChatProcessor, adapters: bool) -> ExportedModel:
+def _describe_export(title: str, network: ImageTextNetwork, processor: ChatProcessor, adapters: bool) -> ExportedModel:
     path = str(network.settings.path)
     load = _ADAPTERS.format(base=path) if adapters else _WHOLE
     packages = "transformers pillow torchvision" + (" peft" if adapters else "")

@@ -62,7 +62,7 @@ class Tesseract(Recognizer):
                 left, top, width, height = (int(row[name]) for name in ("left", "top", "width", "height"))
                 position = tuple(row[name] for name in ("block_num", "par_num", "line_num"))
                 words.setdefault(position, []).append(Line((left, top, left + width, top + height), row["text"]))
-        return [_joined(line) for line in words.values()]
+        return [_join_words(line) for line in words.values()]
 
     def _run(self, arguments: list[str], given: bytes) -> str:
         # One thread: each worker process runs a program of its own.
@@ -79,7 +79,7 @@ class Tesseract(Recognizer):
         return done.stdout.decode(errors="replace")
 
 
-def _joined(words: list[Line]) -> Line:
+def _join_words(words: list[Line]) -> Line:
     """Join the words of a line, without spaces between Chinese characters."""
     text = words[0].text
     for word in words[1:]:

@@ -59,17 +59,19 @@ def reading_order(boxes: Sequence[Box]) -> list[int]:
     Recursive XY cut (Nagy and Seth, ICPR 1984): the page is cut into columns where no box crosses the gap and the
     columns are wide enough, otherwise into horizontal bands; the parts are cut in the same way.
     """
-    return _ordered(list(range(len(boxes))), boxes)
+    return _sort_by_position(list(range(len(boxes))), boxes)
 
 
-def _ordered(indices: list[int], boxes: Sequence[Box]) -> list[int]:
+def _sort_by_position(indices: list[int], boxes: Sequence[Box]) -> list[int]:
     if len(indices) < 2:
         return indices
     if columns := _columns(indices, boxes):
-        return [index for column in columns for index in _ordered(column, boxes)]
+        return [index for column in columns for index in _sort_by_position(column, boxes)]
     bands = _cut(indices, lambda index: (boxes[index][1], boxes[index][3]), 0.0)
     if len(bands) > 1:
-        return [index for band in _with_common_columns(bands, boxes) for index in _ordered(band, boxes)]
+        return [
+            index for band in _merge_bands_with_common_columns(bands, boxes) for index in _sort_by_position(band, boxes)
+        ]
     return sorted(indices, key=lambda index: (boxes[index][1], boxes[index][0], index))
 
 
@@ -80,7 +82,7 @@ def _columns(indices: list[int], boxes: Sequence[Box]) -> list[list[int]]:
     return columns if wide and len(columns) > 1 else []
 
 
-def _with_common_columns(bands: list[list[int]], boxes: Sequence[Box]) -> list[list[int]]:
+def _merge_bands_with_common_columns(bands: list[list[int]], boxes: Sequence[Box]) -> list[list[int]]:
     """Merge successive bands with the same columns, as paragraphs of both columns may end at the same height."""
     found: list[list[int]] = []
     for band in bands:

@@ -54,15 +54,15 @@ def render_pages(
     for block in blocks:
         part = _drawn(block, width - 2 * margin, highest - 2 * margin, dpi, image)
         if placed and top + part.height + margin > highest:
-            yield _composed(placed, width, margin)
+            yield _compose_page(placed, width, margin)
             placed, top = [], margin
         placed.append((block, part, top))
         top += part.height + apart
     if placed:
-        yield _composed(placed, width, margin)
+        yield _compose_page(placed, width, margin)
 
 
-def _composed(
+def _compose_page(
     placed: "Sequence[tuple[MarkdownBlock, Image, int]]", width: int, margin: int
 ) -> "tuple[Image, list[Chunk]]":
     from PIL import Image
@@ -87,7 +87,7 @@ def _drawn(block: "MarkdownBlock", width: int, height: int, dpi: int, image: "Ca
     font = _font(_SIZES[block.kind] * dpi)
     if block.kind == "table":
         return _table([row.split(" | ") for row in block.text.split("\n")], font, width, height, round(_CELL * dpi))
-    wrapped = (part for line in block.text.split("\n") for part in _wrapped(line, font, width))
+    wrapped = (part for line in block.text.split("\n") for part in _wrap(line, font, width))
     return _lines(wrapped, font, width, height)
 
 
@@ -112,7 +112,7 @@ def _table(rows: Sequence[Sequence[str]], font: "FreeTypeFont", width: int, heig
     draw, top = ImageDraw.Draw(picture), 0
     for row in rows:
         inside = max(1, wide - 2 * gap)
-        parts = [_lines(_wrapped(cell, font, inside), font, inside, height - 2 * gap - 1) for cell in row]
+        parts = [_lines(_wrap(cell, font, inside), font, inside, height - 2 * gap - 1) for cell in row]
         high = max(part.height for part in parts) + 2 * gap
         if top and top + high >= height:
             break
@@ -123,7 +123,7 @@ def _table(rows: Sequence[Sequence[str]], font: "FreeTypeFont", width: int, heig
     return picture.crop((0, 0, width, min(height, top + 1)))
 
 
-def _wrapped(text: str, font: "FreeTypeFont", width: int) -> Iterator[str]:
+def _wrap(text: str, font: "FreeTypeFont", width: int) -> Iterator[str]:
     """Wrap text between words, or between letters where a word exceeds the line."""
     line, used, space = "", 0.0, _length(font, " ")
     for word in text.replace("\t", "    ").split(" "):

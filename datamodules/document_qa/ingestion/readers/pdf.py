@@ -52,7 +52,7 @@ def read_pdf(path: Path, writer: PageWriter, settings: IngestionSettings) -> Non
                 page = pdf[number - 1]
                 _check_size(page, number)
                 chunks = _chunks(page, number, settings, partial(_noted, writer, number))
-                writer.add(_rendered(page, settings), chunks)
+                writer.add(_render(page, settings), chunks)
             except PdfiumError as error:
                 raise UnreadableDocumentError(f"page {number} is corrupt ({error})") from error
             page.close()
@@ -93,7 +93,7 @@ def _check_size(page: Any, number: int) -> None:
         )
 
 
-def _rendered(page: Any, settings: IngestionSettings) -> "Image":
+def _render(page: Any, settings: IngestionSettings) -> "Image":
     width, height = page.get_size()
     scale = settings.dpi / _POINTS
     # PDFium rounds both edges up: find the largest scale with (width * scale + 1) * (height * scale + 1) <= most.

@@ -60,7 +60,7 @@ def page_objects(page: Any, frame: PageFrame) -> list[PageObject]:
         bounds = [ctypes.c_float() for _ in range(4)]
         if not pdfium.FPDFPageObj_GetBounds(raw, *bounds):
             continue
-        box = frame.box(*_moved(matrix, *(bound.value for bound in bounds)))
+        box = frame.box(*_transform_box(matrix, *(bound.value for bound in bounds)))
         if box[0] >= 1 or box[1] >= 1 or box[2] <= 0 or box[3] <= 0:
             continue
         count = 0 if is_image else max(0, pdfium.FPDFPath_CountSegments(raw))
@@ -137,7 +137,7 @@ def _point(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
     return a * x + c * y + e, b * x + d * y + f
 
 
-def _moved(matrix: Matrix, left: float, bottom: float, right: float, top: float) -> Box:
+def _transform_box(matrix: Matrix, left: float, bottom: float, right: float, top: float) -> Box:
     if matrix == _UNMOVED:
         return left, bottom, right, top
     xs, ys = zip(*(_point(matrix, x, y) for x in (left, right) for y in (bottom, top)), strict=True)

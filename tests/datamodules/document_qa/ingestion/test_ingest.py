@@ -282,7 +282,7 @@ def test_paths_that_cannot_be_documents(documents, tmp_path):
 
 def test_few_decoded_pages_are_kept_however_many_documents_are_open(tmp_path):
     paths = [manual(tmp_path / f"{seed}.pdf", 2, seed) for seed in range(6)]
-    found, decoded = ingest(paths, tmp_path / "cache", SETTINGS).documents.values(), ingested_document._decoded
+    found, decoded = ingest(paths, tmp_path / "cache", SETTINGS).documents.values(), ingested_document._decode
     decoded.cache_clear()
     pictures = [item.picture(1) for item in found for _ in range(3)]
     assert decoded.cache_info()[:2] == (12, 6) and decoded.cache_info().currsize == 4

@@ -124,8 +124,8 @@ def test_bm25_of_documents_without_words():
 def test_an_index_is_made_once(monkeypatch):
     from datamodules.document_qa.retrieval import bm25 as module
 
-    made, indexed = [], module._indexed
-    monkeypatch.setattr(module, "_indexed", lambda document: made.append(document) or indexed(document))
+    made, indexed = [], module._build_index
+    monkeypatch.setattr(module, "_build_index", lambda document: made.append(document) or indexed(document))
     retriever, other = BM25(), document("relay", "motor")
     for _ in range(3):
         assert retriever.rank(MANUAL, asks("relay"))[0] == 4 and retriever.rank(other, asks("relay"))[0] == 1

@@ -109,8 +109,8 @@ class Stopped(BaseException):
 
 
 def stop_at(block: int, stop: Callable[[], None]) -> Callable[..., pl.DataFrame]:
-    """Return a replacement of `_checked` that calls `stop` for a block, counted from 1."""
-    checked, blocks = row_copy._checked, itertools.count(1)
+    """Return a replacement of `_validate_block` that calls `stop` for a block, counted from 1."""
+    checked, blocks = row_copy._validate_block, itertools.count(1)
 
     def replacement(*arguments: Any) -> pl.DataFrame:
         if next(blocks) == block:
@@ -136,7 +136,7 @@ def assert_continues(source: Path, folder: Path, block: int, caplog: pytest.LogC
 def test_a_stopped_conversion_continues(tmp_path, caplog, monkeypatch, block) -> None:
     source = write(tmp_path / "table", ROWS_OF_FOUR_PARTS, parts=4)
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(row_copy, "_checked", stop_at(block, raise_stopped))
+        patch.setattr(row_copy, "_validate_block", stop_at(block, raise_stopped))
         on_disk(source, tmp_path / "disk", min_item_interactions=1)
     assert_continues(source, tmp_path, block, caplog)
 
@@ -147,7 +147,7 @@ def test_a_killed_conversion_continues(tmp_path, caplog) -> None:
     program = (
         "import os, sys; from pathlib import Path\n"
         "from tests.datamodules.recommender.store import test_out_of_core as t\n"
-        "t.row_copy._checked = t.stop_at(6, lambda: os.kill(os.getpid(), 9))\n"
+        "t.row_copy._validate_block = t.stop_at(6, lambda: os.kill(os.getpid(), 9))\n"
         "t.on_disk(Path(sys.argv[1]), Path(sys.argv[2]), min_item_interactions=1)"
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "disk")]
