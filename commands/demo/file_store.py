@@ -49,7 +49,7 @@ class FileStore:
         return self._files[identifier]
 
 
-def shortened(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return the name of a file without its folders and control characters, at most _NAME_LENGTH long."""
     plain = "".join(character for character in name.replace("\\", "/").rpartition("/")[2] if character.isprintable())
     return plain[-_NAME_LENGTH:] or "file"

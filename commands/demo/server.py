@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from commands.answers.blocks import AnswerBlock, as_json, plain
 from commands.answers.interface import MEGABYTE, Demo, Example, Field, UploadedFile, UserInputError
-from commands.demo.file_store import FileStore, shortened
+from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.model_queue import ModelQueue, QueueFullError
 from commands.demo.question_json import parse_question
 from engine.io.html_page import PAGES as SHARED_PAGES
@@ -111,7 +111,7 @@ class DemoServer:
         field, given = self._fields.get(request.query_params.get("field", "")), request.query_params.get("name", "")
         if field is None or field.kind not in ("picture", "file"):
             return _lines(_refused("there is no such field"))
-        name = shortened(given)
+        name = shorten_name(given)
         if field.suffixes and not name.lower().endswith(field.suffixes):
             return _lines(_refused(f"{name}: expected a file that ends in {', '.join(field.suffixes)}"))
         content = await _body(request, field.max_bytes)

@@ -69,11 +69,11 @@ class AnswerEvaluation(ImageDataModule):
         options = {"options": list(question.options)} if question.options else {}
         return {"id": question.id, "question": question.question, "document": question.document, **options}
 
-    def predicted(self, record: AnswerRecord) -> dict[str, Any]:
+    def prediction_fields(self, record: AnswerRecord) -> dict[str, Any]:
         """Return the line that `predict` writes for an answer."""
         return {**self.describe(record.sample), **prediction_line(self.question(record.sample), record)}
 
-    def example(self, record: AnswerRecord) -> SamplePreview:
+    def sample_preview(self, record: AnswerRecord) -> SamplePreview:
         """Return a preview: a question, its answers and the best-ranked page as the model sees it."""
         question = self.question(record.sample)
         alone, right = record.question_only, grade(question, record.whole).right

@@ -22,10 +22,10 @@ class DocumentData(ImageChatData, Protocol):
     def describe(self, row: int) -> Mapping[str, Any]:
         """Return the fields of a prediction line that identify a question, answered or not."""
 
-    def predicted(self, record: AnswerRecord) -> dict[str, Any]:
+    def prediction_fields(self, record: AnswerRecord) -> dict[str, Any]:
         """Return all fields of a prediction line."""
 
-    def example(self, record: AnswerRecord) -> SamplePreview:
+    def sample_preview(self, record: AnswerRecord) -> SamplePreview:
         """Return the preview of a question and its answer."""
 
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:

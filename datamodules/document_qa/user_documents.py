@@ -227,9 +227,9 @@ class DocumentQuestions(DocumentDataModule):
         return {**super().describe(row), "id": self.part("predict").ids[row]}
 
     @override
-    def predicted(self, record: AnswerRecord) -> dict[str, Any]:
+    def prediction_fields(self, record: AnswerRecord) -> dict[str, Any]:
         # Ids keep the type that they have in the question file.
-        return {**super().predicted(record), "id": self.part("predict").ids[record.sample]}
+        return {**super().prediction_fields(record), "id": self.part("predict").ids[record.sample]}
 
     def _order_identity(self) -> dict[str, Any]:
         # A run that is resumed within an epoch must find the same samples in the same order.

@@ -96,7 +96,7 @@ class ImageLayout(NamedTuple):
         return self.tokens + (self.max_tiles > 1)
 
     @property
-    def learned(self) -> int:
+    def num_learned(self) -> int:
         """Number of learned vectors that are placed among the features of images."""
         tiles = self.max_tiles**2 if self.max_tiles > 1 else 0
         if self.tiling == "llava_next":
@@ -136,7 +136,7 @@ class ImageLayout(NamedTuple):
 class FeatureOrder(NamedTuple):
     """Learned vectors and features in the order of the placeholders, for a tiling other than `places`."""
 
-    # [F] int64: below ImageLayout.learned a learned vector, from there on feature n of view v, v * tokens + n
+    # [F] int64: below ImageLayout.num_learned a learned vector, from there on feature n of view v, v * tokens + n
     indices: Tensor
     counts: Tensor  # [S] int64, number of indices of each sample
 

@@ -91,7 +91,7 @@ class GradedData(ComposedData, Protocol):
     def right_answer(self, sample: int) -> str:
         """Return the reference answer to a sample; empty if it is unknown."""
 
-    def example(self, sample: int, text: str, blind: str) -> SamplePreview:
+    def sample_preview(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample with the model's answer and its answer without the modality."""
 
     def describe(self, row: int) -> Mapping[str, Any]:

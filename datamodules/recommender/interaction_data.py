@@ -209,7 +209,7 @@ class InteractionData(LockstepDataModule):
     @property
     def other_negatives(self) -> str:
         """The options by which negatives are not uniform, for messages; "" if all are uniform."""
-        return self.negatives.described
+        return self.negatives.description
 
     def require_times(self, reader: str) -> None:
         """Raise ValueError unless all events have times, the histories to predict for included.

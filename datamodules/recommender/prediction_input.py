@@ -58,7 +58,7 @@ class PredictionInput:
             InteractionError: a file cannot be read, or its list leaves no item to recommend.
             ValueError: a user of the data has an event after `predict_at`.
         """
-        self.excluded_items, reports = self.item_lists.excluded(item_ids)
+        self.excluded_items, reports = self.item_lists.read_excluded(item_ids)
         for report in reports:
             log.warning("%s", report)
         if self.path is None:

@@ -77,7 +77,7 @@ class TimelineEvaluation(MultimodalDataModule):
         """Return no points: there are no options to guess among."""
         return {}
 
-    def example(self, sample: int, text: str, blind: str) -> SamplePreview:
+    def sample_preview(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample of the evaluated set with the model's answers."""
         return preview(self._graded_dataset, sample, text, blind)
 

@@ -50,7 +50,7 @@ def grade(facts: Facts, text: str, notation: Notation) -> dict[str, Outcome]:
     found_slots = read_answer(text, notation, facts.channel)
     if found_slots.get("channel", facts.channel) != facts.channel:
         found_slots = {}  # an answer about another channel is wrong in every slot
-    truth = facts.answered()
+    truth = facts.answer_slots()
     values = [(truth[slot], found_slots.get(slot)) for slot in _VALUES if slot in truth] + _readings(facts, found_slots)
     times = [(truth[slot], found_slots.get(slot)) for slot in _TIMES if slot in truth]
     classes = [truth[slot] == found_slots.get(slot) for slot in _CLASSES if slot in truth]

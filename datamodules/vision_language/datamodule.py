@@ -114,7 +114,7 @@ class VisionLanguageDataModule(ImageDataModule):
         """Return whether an answer is right; None if the reference is unknown."""
         return is_right(self.grade(sample, text))
 
-    def example(self, sample: int, text: str, blind: str) -> SamplePreview:
+    def sample_preview(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample of the evaluated set with the model's answers."""
         return SamplePreview(
             name=f"{sample} {self.kind(sample)}".strip(),

@@ -21,7 +21,7 @@ from engine.module import LockstepModule
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.image_classifier.confusion_matrix_plot import plot_confusion_matrix
-from lightning_modules.image_classifier.sample_previews import ImagePreview, example
+from lightning_modules.image_classifier.sample_previews import ImagePreview, render_preview
 
 
 class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
@@ -75,7 +75,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
         return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
 
     def _example(self, sample: int, preview: ImagePreview) -> SamplePreview:
-        return example(*self.data.validation_image(sample), preview, self.data.classes)
+        return render_preview(*self.data.validation_image(sample), preview, self.data.classes)
 
     @override
     def on_validation_epoch_end(self) -> None:

@@ -18,7 +18,9 @@ class ImagePreview(NamedTuple):
     probability: float
 
 
-def example(name: str, pixels: NDArray[np.uint8], preview: ImagePreview, classes: Sequence[str]) -> SamplePreview:
+def render_preview(
+    name: str, pixels: NDArray[np.uint8], preview: ImagePreview, classes: Sequence[str]
+) -> SamplePreview:
     """Render the preview of an image.
 
     Args:

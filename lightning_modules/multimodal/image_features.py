@@ -75,7 +75,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
     @override
     def build_view_embeddings(self, data: ImageData, hidden_size: int) -> nn.Embedding | None:
         # The number of learned vectors depends on the tiling alone, so sizes are not needed here.
-        learned = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).learned
+        learned = ImageLayout(0, 0, data.max_tiles, tiling=data.tiling).num_learned
         if not learned:
             return None
         embeddings = nn.Embedding(learned, hidden_size)

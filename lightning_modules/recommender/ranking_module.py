@@ -30,7 +30,7 @@ from lightning_modules.recommender.item_ranks.collected_ranks import write_ranks
 from lightning_modules.recommender.item_scores import Scores
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.recommendations import Recommendations
-from lightning_modules.recommender.sample_previews import UserPreview, example, user_preview
+from lightning_modules.recommender.sample_previews import UserPreview, render_preview, user_preview
 
 
 class RankingModule(LockstepModule[RecommenderData]):
@@ -112,7 +112,7 @@ class RankingModule(LockstepModule[RecommenderData]):
         return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
 
     def _example(self, row: int, preview: UserPreview) -> SamplePreview:
-        return example(self.data.user(row), preview, self.data.catalog.title)
+        return render_preview(self.data.user(row), preview, self.data.catalog.title)
 
     # -- prediction --------------------------------------------------------------------------------------------------
 

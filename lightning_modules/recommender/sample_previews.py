@@ -45,7 +45,7 @@ def user_preview(scores: Scores, batch: RankingBatch, row: int, remove_seen: boo
     )  # fmt: skip
 
 
-def example(user: str, preview: UserPreview, title: Callable[[int], str]) -> SamplePreview:
+def render_preview(user: str, preview: UserPreview, title: Callable[[int], str]) -> SamplePreview:
     """Render a preview. It is right if the target is recommended; otherwise the target follows with its rank."""
     history = f"the last {len(preview.last)} of {preview.events}" if preview.events > len(preview.last) else "all"
     right = preview.rank <= BEST

@@ -48,7 +48,7 @@ def check_packages(setup: Path = SETUP, search_path: list[str] | None = None) ->
     required = [need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
     wrong, right = [], []
     for need in required:
-        version = installed(need.name, search_path)
+        version = installed_version(need.name, search_path)
         if version is None:
             wrong.append((f"{need.name} is not installed", need))
         elif not need.specifier.contains(version, prereleases=True):
@@ -67,7 +67,7 @@ def check_packages(setup: Path = SETUP, search_path: list[str] | None = None) ->
         yield Finding("packages", "ok", ", ".join(right))
 
 
-def installed(name: str, search_path: list[str] | None = None) -> str | None:
+def installed_version(name: str, search_path: list[str] | None = None) -> str | None:
     """Return the version of a package without importing it; None if it is not installed."""
     return next((each.version for each in _distributions(name, search_path)), None)
 
@@ -148,7 +148,7 @@ def packaged_nccl(search_path: list[str] | None = None) -> tuple[str | None, str
     if need is None:
         return None, None
     pinned = next((specifier.version for specifier in need.specifier if specifier.operator == "=="), None)
-    return pinned, installed(need.name, search_path)
+    return pinned, installed_version(need.name, search_path)
 
 
 def check_nccl(loaded: str | None, pinned: str | None, package: str | None, gpus: int) -> Iterator[Finding]:

@@ -15,8 +15,9 @@ RECALLS = (1, 4)
 """k of page_recall@k."""
 
 MODEL = ""
+"""Name of the model among the systems that rank: its metrics have no prefix."""
 
-Points = Mapping[str, float]
+Scores = Mapping[str, float]
 """{page_recall@1, ..., mrr: score} of a question."""
 
 
@@ -28,7 +29,7 @@ class RankingMetrics:
 
     def __init__(self) -> None:
         self._bm25 = BM25()
-        self._points: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
+        self._scores: dict[str, dict[str, list[Scores]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, question: Question, document: Document, ranked: Sequence[int]) -> None:
         """Add the model's ranking of a document's pages for a question."""
@@ -36,21 +37,21 @@ class RankingMetrics:
         if not evidence:
             return
         systems = {
-            MODEL: points(ranked, evidence),
-            "bm25": points(self._bm25.rank(document, question), evidence),
-            "hybrid": points(Hybrid(self._bm25, _SavedPages(ranked)).rank(document, question), evidence),
-            "random": random_points(len(document.pages), len(evidence)),
+            MODEL: ranking_scores(ranked, evidence),
+            "bm25": ranking_scores(self._bm25.rank(document, question), evidence),
+            "hybrid": ranking_scores(Hybrid(self._bm25, _SavedPages(ranked)).rank(document, question), evidence),
+            "random": random_scores(len(document.pages), len(evidence)),
         }
         for system, reached in systems.items():
-            self._points[system]["all"].append(reached)
+            self._scores[system]["all"].append(reached)
             if question.source is not None:
-                self._points[system][question.source].append(reached)
+                self._scores[system][question.source].append(reached)
 
     @property
     def metrics(self) -> dict[str, float]:
         """{`page_recall@1`, `figure/mrr`, `baseline/bm25/mrr`, ...: mean} of all questions and by evidence source."""
         found = {}
-        for system, sources in self._points.items():
+        for system, sources in self._scores.items():
             prefix = f"baseline/{system}/" if system else ""
             for source in filter(sources.__contains__, ("all", *SOURCES)):
                 group = "" if source == "all" else f"{source}/"
@@ -60,13 +61,13 @@ class RankingMetrics:
         return found
 
 
-def points(ranked: Sequence[int], evidence: set[int]) -> Points:
+def ranking_scores(ranked: Sequence[int], evidence: set[int]) -> Scores:
     """Return the scores of a ranking."""
     recalls = {f"page_recall@{first}": page_recall(ranked, evidence, first) for first in RECALLS}
     return {**recalls, "mrr": reciprocal_rank(ranked, evidence)}
 
 
-def random_points(pages: int, evidence: int) -> Points:
+def random_scores(pages: int, evidence: int) -> Scores:
     """Return the expected scores of a random ranking."""
     recalls = {f"page_recall@{first}": min(1.0, first / pages) for first in RECALLS}
     # Probability that the best evidence page has a rank: the other evidence pages are all behind it.

@@ -88,6 +88,6 @@ def _reduced_size(width: int, height: int, layout: ImageLayout) -> tuple[int, in
 def _order(rows: int, columns: int, layout: ImageLayout) -> NDArray[np.int64]:
     """Return the order of the features of an image, as in FeatureOrder."""
     names = [WHOLE + 1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)]
-    features = layout.learned + np.arange((1 + rows * columns) * layout.tokens).reshape(-1, layout.tokens)
+    features = layout.num_learned + np.arange((1 + rows * columns) * layout.tokens).reshape(-1, layout.tokens)
     views = [[FRAME, name, *view] for name, view in zip([*names, WHOLE], features.tolist(), strict=True)]
     return np.array([*(index for view in views for index in view), FRAME], np.int64)

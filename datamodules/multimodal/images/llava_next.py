@@ -55,9 +55,9 @@ def llava_next_order(height: int, width: int, layout: ImageLayout) -> NDArray[np
     rows, columns = llava_next_grid(height, width, layout)
     # Features of the whole image have the numbers 0 to tokens - 1; tiles follow, as [row, column, line, place].
     tiles = tokens + np.arange(rows * columns * tokens).reshape(rows, columns, edge, edge)
-    grid = layout.learned + _without_edges(tiles.swapaxes(1, 2).reshape(rows * edge, columns * edge), height, width)
+    grid = layout.num_learned + _without_edges(tiles.swapaxes(1, 2).reshape(rows * edge, columns * edge), height, width)
     lines = np.concatenate([grid, np.full((len(grid), 1), LINE_END)], axis=1)
-    return np.concatenate([layout.learned + np.arange(tokens), lines.ravel()]).astype(np.int64)
+    return np.concatenate([layout.num_learned + np.arange(tokens), lines.ravel()]).astype(np.int64)
 
 
 def _sheet(image: "Image", height: int, width: int) -> NDArray[np.uint8]:

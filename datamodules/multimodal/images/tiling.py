@@ -95,7 +95,7 @@ def _concat_orders(
     assert len(parts) == len(orders), "views of another tiling than the layout's"
     # All images share the learned vectors, whose indices come first; only indices of features are shifted.
     return np.concatenate(
-        [order + shift * (order >= layout.learned) for order, shift in zip(parts, shifts, strict=True)]
+        [order + shift * (order >= layout.num_learned) for order, shift in zip(parts, shifts, strict=True)]
     )
 
 

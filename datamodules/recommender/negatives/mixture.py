@@ -52,7 +52,7 @@ class NegativeOptions(NamedTuple):
         return self.kind == "uniform" and not self.batch_targets
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The options that make negatives other than uniform, for messages; "" if all are uniform."""
         parts = ["data.init_args.negatives mixed"] if self.kind == "mixed" else []
         parts += [f"data.init_args.batch_negatives {self.batch_targets}"] if self.batch_targets else []

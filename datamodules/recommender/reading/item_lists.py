@@ -69,7 +69,7 @@ class ItemLists(NamedTuple):
     allow: str | None = None  # file of the only items to recommend
     deny: str | None = None  # file of items not to recommend
 
-    def excluded(self, item_ids: Sequence[object]) -> tuple[NDArray[np.bool_] | None, list[str]]:
+    def read_excluded(self, item_ids: Sequence[object]) -> tuple[NDArray[np.bool_] | None, list[str]]:
         """Return which items must not be recommended.
 
         Args:

@@ -167,7 +167,7 @@ class SeriesDataModule(MultimodalDataModule):
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def example(self, sample: int, text: str, blind: str) -> SamplePreview:
+    def sample_preview(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample of the evaluated set with the model's answers."""
         question = self.question(sample)
         return SamplePreview(

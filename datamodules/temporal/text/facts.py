@@ -94,11 +94,11 @@ class Facts:
     verdict: StartTime | None = None
     values: tuple[float, ...] | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def question_slots(self) -> dict[str, Any]:
         """Return the slots that the question states."""
         return self._select(("channel", "capacity", "steps", "requirement", "times"))
 
-    def answered(self) -> dict[str, Any]:
+    def answer_slots(self) -> dict[str, Any]:
         """Return the slots that only the curve determines."""
         return self._select(("direction", "pace", "start", "end", "value", "time", "lasts", "verdict", "values"))
 

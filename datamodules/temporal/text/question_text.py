@@ -33,7 +33,7 @@ def read_answer(text: str, notation: Notation, channel: str) -> dict[str, Any]:
 
 
 def read_question(text: str, notation: Notation) -> tuple[Task, dict[str, Any]] | None:
-    """Parse a question written by `question` to its task and its slots (`Facts.asked`); None if no template matches."""
+    """Parse a question that `question` wrote to its task and `Facts.question_slots`; None if no template matches."""
     for channel in KEYS:
         task, slots_found = _read(text, notation, channel, "question")
         if task is not None and slots_found.get("channel") == channel and _is_whole(text, notation, channel):

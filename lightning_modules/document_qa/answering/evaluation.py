@@ -62,7 +62,7 @@ class DocumentEvaluation(Evaluator[AnsweringModule]):
     def previews(self, module: AnsweringModule) -> list[Callable[[], SamplePreview]]:
         by_sample = {record.sample: record for record in self._all_records}
         samples = select_preview_ids(by_sample, module.preview_reservoir.number)
-        return [partial(module.data.example, by_sample[sample]) for sample in samples]
+        return [partial(module.data.sample_preview, by_sample[sample]) for sample in samples]
 
     @override
     def report(self, module: AnsweringModule) -> None:
@@ -71,7 +71,9 @@ class DocumentEvaluation(Evaluator[AnsweringModule]):
 
     @override
     def predict(self, module: AnsweringModule, batch: EvaluationBatch) -> list[Line]:
-        answered = [(record.sample, module.data.predicted(record)) for record in module.answering.records(batch)]
+        answered = [
+            (record.sample, module.data.prediction_fields(record)) for record in module.answering.records(batch)
+        ]
         # A skipped question has a line of its own, so that each line is known by its place in the file.
         skipped = ((row, {**module.data.describe(row), "answer": None, "why": why}) for _, why, row in batch.skipped)
         return sorted([*answered, *skipped], key=lambda line: line[0])

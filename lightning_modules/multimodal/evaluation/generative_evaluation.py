@@ -124,7 +124,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
     @override
     def previews(self, module: GenerativeModel) -> list[Callable[[], SamplePreview]]:
         answers = self.metrics.answers(module.preview_reservoir.number)
-        return [partial(module.data.example, *answer) for answer in answers]
+        return [partial(module.data.sample_preview, *answer) for answer in answers]
 
     @override
     def report(self, module: GenerativeModel) -> None:

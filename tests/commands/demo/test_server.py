@@ -15,7 +15,7 @@ import pytest
 from commands.answers.blocks import Text
 from commands.answers.interface import Choice, Demo, Field, Picked, Question, UserInputError
 from commands.demo.access import Login, is_loopback, listen, read_login
-from commands.demo.file_store import FileStore, shortened
+from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.main import serve
 from commands.demo.model_queue import ModelQueue, QueueFullError
 from commands.demo.question_json import MAX_TEXT_LENGTH, parse_question
@@ -96,7 +96,7 @@ def test_files_are_forgotten_at_the_limit():
     with pytest.raises(UserInputError, match="no longer kept"):
         store.get(second)
     assert [store.get(key).name for key in (own, first, third)] == ["example", "a", "c"]
-    assert shortened("../../etc/\x00pass\nwd") == "passwd" and len(shortened("x" * 999)) == 200
+    assert shorten_name("../../etc/\x00pass\nwd") == "passwd" and len(shorten_name("x" * 999)) == 200
 
 
 def test_one_model_answers_one_visitor_after_another():

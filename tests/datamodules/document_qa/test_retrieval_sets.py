@@ -12,7 +12,7 @@ from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettin
 from datamodules.document_qa.prompt.prompt import PromptBuilder
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
 from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
-from datamodules.document_qa.retrieval.ranking_metrics import RankingMetrics, points, random_points
+from datamodules.document_qa.retrieval.ranking_metrics import RankingMetrics, random_scores, ranking_scores
 from datamodules.document_qa.retrieval.saved_rankings import read_rankings
 from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset, page_key
 from datamodules.document_qa.types.question import Question
@@ -246,8 +246,8 @@ def test_both_together_are_no_worse_than_the_better_one_may_be():
 @pytest.mark.parametrize(("pages", "evidence"), [(1, 1), (4, 1), (5, 2), (6, 3), (3, 3)])
 def test_chance_is_the_mean_of_all_orders(pages, evidence):
     right = set(range(1, evidence + 1))
-    every = [points(order, right) for order in permutations(range(1, pages + 1))]
-    for name, chance in random_points(pages, evidence).items():
+    every = [ranking_scores(order, right) for order in permutations(range(1, pages + 1))]
+    for name, chance in random_scores(pages, evidence).items():
         assert chance == pytest.approx(sum(item[name] for item in every) / len(every)), name
 
 

@@ -5,7 +5,7 @@ import torch
 
 from datamodules.recommender.batch import History, RankingBatch
 from lightning_modules.recommender.metrics import ranks
-from lightning_modules.recommender.sample_previews import BEST, LAST, example, user_preview
+from lightning_modules.recommender.sample_previews import BEST, LAST, render_preview, user_preview
 
 B, V, L = 6, 40, 14
 
@@ -34,7 +34,7 @@ def test_ranks_and_recommendations_are_those_of_the_metrics(remove_seen):
         assert list(shown.last) == items[::-1][:LAST] and shown.events == len(items)
         free = [item for item in range(1, V + 1) if not (remove_seen and item in items)]
         assert list(shown.best) == sorted(free, key=lambda item: -scores[row, item])[:BEST]
-        reported = example("7", shown, "item {}".format)
+        reported = render_preview("7", shown, "item {}".format)
         assert reported.right == (shown.rank <= BEST) == (shown.target in shown.best)
         assert reported.expected == f"item {shown.target}" and reported.name == "user 7"
         assert ("all events" in reported.question) == (len(items) <= LAST)

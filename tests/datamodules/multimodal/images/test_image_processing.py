@@ -59,7 +59,7 @@ def test_features_of_a_batch_are_numbered_through(layout):
     images = collate_views([first, empty_views(layout), second], layout)
     assert images.order.indices.tolist() == both.order.tolist()
     assert images.order.counts.tolist() == [len(first.order), 0, len(second.order)]
-    features = both.order[both.order >= layout.learned] - layout.learned
+    features = both.order[both.order >= layout.num_learned] - layout.num_learned
     assert len(set(features.tolist())) == len(features) and features.max() < 4 * len(images.pixels)
     nothing = collate_views([], layout)
     assert nothing.order.indices.tolist() == [] and nothing.order.counts.tolist() == [0]

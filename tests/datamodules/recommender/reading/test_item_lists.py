@@ -30,13 +30,13 @@ def excluded(folder: Path, allow: str | None, deny: str | None) -> tuple[list[st
         if text is not None:
             (folder / f"{name}.txt").write_text(text)
             paths[name] = str(folder / f"{name}.txt")
-    mask, reports = ItemLists(**paths).excluded(IDS)
+    mask, reports = ItemLists(**paths).read_excluded(IDS)
     assert mask is not None and len(mask) == len(IDS) + 1 and mask[0]
     return [item for number, item in enumerate(IDS, 1) if not mask[number]], reports
 
 
 def test_allowed_items_without_denied_ones(tmp_path: Path) -> None:
-    assert ItemLists().excluded(IDS) == (None, [])
+    assert ItemLists().read_excluded(IDS) == (None, [])
     assert excluded(tmp_path, "3\n1\n5", None) == (["1", "3", "5"], [])
     assert excluded(tmp_path, None, "3\n1\n") == (["0", "2", "4", "5", "6"], [])
     assert excluded(tmp_path, "3\n1\n5\n", "5\n6\n") == (["1", "3"], [])
@@ -71,10 +71,10 @@ def test_lists_that_leave_no_item_are_refused(tmp_path: Path, allow: str, deny: 
 
 def test_files_that_are_no_lists_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="data.init_args.allow_items: absent.txt does not exist"):
-        ItemLists(allow="absent.txt").excluded(IDS)
+        ItemLists(allow="absent.txt").read_excluded(IDS)
     (tmp_path / "a").write_bytes(b"1\n\xe9\n")
     with pytest.raises(InteractionError, match="a: line 2: the text is not UTF-8"):
-        ItemLists(allow=str(tmp_path / "a")).excluded(IDS)
+        ItemLists(allow=str(tmp_path / "a")).read_excluded(IDS)
     (tmp_path / "a").write_bytes("1\n".encode("utf-16"))
     with pytest.raises(InteractionError, match="a: the file is text in UTF-16"):
-        ItemLists(deny=str(tmp_path / "a")).excluded(IDS)
+        ItemLists(deny=str(tmp_path / "a")).read_excluded(IDS)

@@ -60,10 +60,12 @@ def test_every_answer_reads_back_as_the_facts(both):
     facts, notation = both
     for text in texts(facts, notation, answer, answer_templates):
         read = read_answer(text, notation, facts.channel)
-        expected = facts.answered()
+        expected = facts.answer_slots()
         # An answer may repeat facts of the question.
-        assert {name: value for name, value in read.items() if name not in facts.asked()} == expected, text
-        assert all(facts.asked()[name] == value for name, value in read.items() if name in facts.asked()), text
+        assert {name: value for name, value in read.items() if name not in facts.question_slots()} == expected, text
+        assert all(
+            facts.question_slots()[name] == value for name, value in read.items() if name in facts.question_slots()
+        ), text
         assert read["channel"] == facts.channel
 
 
@@ -72,7 +74,7 @@ def test_every_question_reads_back_as_what_it_asks(both):
     facts, notation = both
     for text in texts(facts, notation, question, question_templates):
         task, asked = read_question(text, notation)
-        expected = facts.asked()
+        expected = facts.question_slots()
         if notation.format == Format.TINY:  # omits facts that its notation implies
             del expected["capacity"], expected["steps"]
         assert (task, asked) == (facts.task, expected), text
