@@ -20,7 +20,7 @@ from lightning_modules.recommender.networks.architecture import Attention
 
 LENGTHS = (50, 100, 200, 500, 1000)
 ITEMS = (3_000, 30_000, 300_000, 1_000_000)
-_MOST_ITEMS = 10_000_000
+_MAX_ITEMS = 10_000_000
 """Items of a further side that is trained by rows; the dense optimizer would take 10 GB and minutes."""
 _ALL_ITEMS = 30_000
 """Largest number of items for which all scores of every event are computed; more would need gigabytes."""
@@ -79,7 +79,7 @@ def _steps(part: str) -> dict[str, Maker]:
     by_rows = {
         f"{name}, {items:,} items": partial(row_step, name, items)
         for name in ("rowwise_adagrad", "lazy_adamw")
-        for items in (*ITEMS, *([_MOST_ITEMS] if name == "rowwise_adagrad" else []))
+        for items in (*ITEMS, *([_MAX_ITEMS] if name == "rowwise_adagrad" else []))
     }
     every = {
         f"all items' scores, {items:,} items": partial(item_step, "cross_entropy", items)

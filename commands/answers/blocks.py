@@ -144,16 +144,16 @@ class Failure(NamedTuple):
     text: str
 
 
-def data_url(image: "Image", least: int = 0) -> str:
+def data_url(image: "Image", min_edge: int = 0) -> str:
     """Return a PNG of an image as a data URL.
 
     Args:
         image: the image.
-        least: pixels of the longer edge, to which a smaller image is enlarged without interpolation.
+        min_edge: pixels of the longer edge, to which a smaller image is enlarged without interpolation.
     """
     from PIL.Image import Resampling
 
-    factor = -(-least // max(image.size))
+    factor = -(-min_edge // max(image.size))
     if factor > 1:
         image = image.resize((image.width * factor, image.height * factor), Resampling.NEAREST)
     buffer = io.BytesIO()

@@ -24,7 +24,7 @@ def with_shipped_configs(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def closest_configs(missing: Path, most: int = 3) -> list[str]:
+def closest_configs(missing: Path, limit: int = 3) -> list[str]:
     """Return existing config files for which a path may have been meant.
 
     Files of the same folder with a similar name come first. Without any, files in `configs/` with the same name in
@@ -32,11 +32,11 @@ def closest_configs(missing: Path, most: int = 3) -> list[str]:
 
     Args:
         missing: path that does not exist.
-        most: largest number of files.
+        limit: largest number of files.
     """
     if missing.parent.is_dir():
         beside = [path.name for path in sorted(missing.parent.iterdir()) if path.suffix in (".yaml", ".yml")]
-        similar = difflib.get_close_matches(missing.name, beside, n=most, cutoff=0.75)
+        similar = difflib.get_close_matches(missing.name, beside, n=limit, cutoff=0.75)
         if similar:
             return [_display_path(missing.parent / name) for name in similar]
     known = {
@@ -48,7 +48,7 @@ def closest_configs(missing: Path, most: int = 3) -> list[str]:
     # An absolute path outside of any `configs/` is compared by its name alone.
     wanted = missing.name if missing.is_absolute() and after_configs == missing.as_posix() else after_configs
     same_name = [name for name in known if name.rpartition("/")[2] == missing.name]
-    similar = difflib.get_close_matches(wanted, same_name or list(known), n=most, cutoff=0 if same_name else 0.75)
+    similar = difflib.get_close_matches(wanted, same_name or list(known), n=limit, cutoff=0 if same_name else 0.75)
     return [_display_path(known[name]) for name in similar]
 
 

@@ -21,7 +21,7 @@ from engine.io.atomic_file import atomic_directory
 from engine.module import LockstepModule
 from engine.number_check import check_number
 
-_LEAST = {
+_MINIMA = {
     "gradient_clip_val": 0, "max_epochs": -1, "min_epochs": 0, "max_steps": -1, "min_steps": 0, "log_every_n_steps": 0,
     "num_sanity_val_steps": -1, "check_val_every_n_epoch": 1, "num_nodes": 1, "accumulate_grad_batches": 1,
 }  # fmt: skip
@@ -63,7 +63,7 @@ class LockstepTrainer(RunTrainer):
         val_check_interval: int | float | str | timedelta | dict[str, int] | None = None,
         **lightning: Any,
     ) -> None:
-        for name, least in _LEAST.items():
+        for name, least in _MINIMA.items():
             check_number(f"trainer.{name}", lightning.get(name), at_least=least)
         if lightning.get("barebones"):
             raise ValueError("trainer.barebones is not supported: it disables checkpoints and logs; remove it")

@@ -8,8 +8,8 @@ _RANKS = (
     "JSM_NAMESPACE_RANK", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
 )  # fmt: skip
 _SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "SLURM_NNODES")
-_LEAST = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 0}
-_MOST = {"MASTER_PORT": 65535}
+_MINIMA = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 0}
+_MAXIMA = {"MASTER_PORT": 65535}
 
 
 def check_process(environ: Mapping[str, str]) -> None:
@@ -34,11 +34,11 @@ def check_rank_variables(environ: Mapping[str, str]) -> None:
     Raises:
         ValueError: a variable is not a number, or out of its range; the message names it.
     """
-    for name, least in _LEAST.items():
+    for name, least in _MINIMA.items():
         text = environ.get(name)
         if text is None:
             continue
-        most = _MOST.get(name)
+        most = _MAXIMA.get(name)
         # isdigit would accept superscripts, for which `int` raises an error.
         if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
             expected = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")

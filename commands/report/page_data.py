@@ -16,7 +16,7 @@ from engine.io.json_records import parse_json
 from engine.telemetry.energy_file import read_energy
 
 _POINTS = 1000
-_FEWEST_POINTS = 160
+_MIN_POINTS = 160
 _PICTURES = 8 << 20  # bytes, of all runs together
 
 
@@ -31,7 +31,7 @@ def page_content(folders: Sequence[Path], page: Path) -> dict[str, Any]:
         ValueError: a file of a run is malformed.
     """
     # Points and pictures are shared by the runs, so that the page stays small with many runs.
-    points = max(_FEWEST_POINTS, _POINTS // len(folders))
+    points = max(_MIN_POINTS, _POINTS // len(folders))
     names = [folder.resolve().name for folder in folders]
     pictures = _PICTURES // len(folders)
     runs = [_run(folder, name, points, pictures, page) for folder, name in zip(folders, names, strict=True)]

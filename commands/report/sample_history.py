@@ -72,11 +72,11 @@ class _Pictures:
         return self.keys[picture]
 
 
-def evenly_spaced(items: list[Any], most: int) -> list[Any]:
-    """Return at most `most` items at even distances, including the first and the last."""
-    if len(items) <= most:
+def evenly_spaced(items: list[Any], limit: int) -> list[Any]:
+    """Return at most `limit` items at even distances, including the first and the last."""
+    if len(items) <= limit:
         return items
-    return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
+    return [items[round(index * (len(items) - 1) / (limit - 1))] for index in range(limit)]
 
 
 def _example(item: dict[str, Any]) -> dict[str, Any]:

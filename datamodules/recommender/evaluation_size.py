@@ -8,7 +8,7 @@ import numpy as np
 from datamodules.recommender.events import Events, Integers, user_chunks
 from datamodules.recommender.splits import Examples, Splits
 
-FEWEST_USERS = 100
+MIN_USERS = 100
 """Users below which metrics are reported as noise: with 100, the standard error of HR@10 is up to 0.05."""
 
 LARGEST_UNTRAINED_SHARE = 0.2
@@ -25,7 +25,7 @@ class EvaluationSize(NamedTuple):
     def problem(self) -> str:
         """What is wrong with the numbers, for a warning; empty if nothing is."""
         problems = []
-        if self.users < FEWEST_USERS:
+        if self.users < MIN_USERS:
             # A hit rate is a mean of zeros and ones, whose standard deviation is at most 0.5.
             error = 0.5 / max(self.users, 1) ** 0.5
             problems.append(f"only {self.users} users (a metric's standard error is up to {error:.2f})")

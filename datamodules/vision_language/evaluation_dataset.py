@@ -17,7 +17,7 @@ from engine.determinism.stateless_rng import hash_permutation
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_KINDS = 64
+MAX_KINDS = 64
 """Largest number of kinds with metrics of their own."""
 
 _CHOICE = 0xC401  # key of the hash that selects evaluation samples; the same in every run
@@ -48,8 +48,8 @@ class EvaluationDataset(ImageChatDataset):
         self._texts = [self._read_texts(int(index)) for index in self._selected]
         references = [texts.reference for texts in self._texts if texts.reference is not None]
         kinds = sorted({reference.kind for reference in references} - {""})
-        self.kinds = tuple(kinds) if len(kinds) <= MOST_KINDS else ()
-        """Kinds of the questions in order of their names; none if there are more than MOST_KINDS."""
+        self.kinds = tuple(kinds) if len(kinds) <= MAX_KINDS else ()
+        """Kinds of the questions in order of their names; none if there are more than MAX_KINDS."""
         # ANLS is the metric of tables with several accepted answers, such as DocVQA.
         several = any(len(reference.accepted) > 1 for reference in references)
         self.outcomes = (*OUTCOMES, *([ANLS] if several else []), *(f"{kind}/exact" for kind in self.kinds))

@@ -18,7 +18,7 @@ MAX_DEPTH = 64
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _DIGITS = 300  # of an integer; a larger integer is beyond the range of a float
-_SHOWN = 60  # bytes of a line that a message shows
+_MAX_SHOWN = 60  # bytes of a line that a message shows
 
 
 def parse_json(data: bytes | str) -> Any:
@@ -112,19 +112,19 @@ def describe_names(names: Iterable[object]) -> str:
     """Return names from a file, which may be long or unprintable, for messages."""
     text = ", ".join(map(str, names))
     text = text if text.isprintable() else repr(text)
-    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
+    return text if len(text) <= 2 * _MAX_SHOWN else f"{text[: 2 * _MAX_SHOWN]}..."
 
 
 def describe_value(value: object) -> str:
     """Return a value, cut to a bounded length, for messages."""
     text = repr(value)
-    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
+    return text if len(text) <= 2 * _MAX_SHOWN else f"{text[: 2 * _MAX_SHOWN]}..."
 
 
 def describe_line(line: bytes) -> str:
     """Return the beginning of a line, for messages."""
-    text = line[:_SHOWN].decode("utf-8", "replace")
-    return repr(text) + ("..." if len(line) > _SHOWN else "")
+    text = line[:_MAX_SHOWN].decode("utf-8", "replace")
+    return repr(text) + ("..." if len(line) > _MAX_SHOWN else "")
 
 
 def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _constant(name: str) -> Any:
 def _float(text: str) -> float:
     value = float(text)
     if value in (float("inf"), -float("inf")):
-        raise ValueError(f"found the number {text[:_SHOWN]}, which is beyond the range of a float")
+        raise ValueError(f"found the number {text[:_MAX_SHOWN]}, which is beyond the range of a float")
     return value
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 
-def join_names(names: Sequence[object], most: int, further: str = "") -> str:
+def join_names(names: Sequence[object], limit: int, further: str = "") -> str:
     """Return the first names, separated by commas, and the number of the others: `a, b and 3 more`.
 
     Args:
         names: names, numbers or texts.
-        most: largest number of names to list.
+        limit: largest number of names to list.
         further: text after the number of the others, such as where they are listed.
     """
-    rest = len(names) - most
-    return ", ".join(map(str, names[:most])) + (f" and {rest} more{further}" if rest > 0 else "")
+    rest = len(names) - limit
+    return ", ".join(map(str, names[:limit])) + (f" and {rest} more{further}" if rest > 0 else "")

@@ -13,7 +13,7 @@ MAX_WORKERS = 8
 """Largest number of workers of each training process: more are rarely faster, and each has its own copy of the data."""
 
 
-_FEW, _PER_CORE = 64, 4
+_ALWAYS_ALLOWED, _PER_CORE = 64, 4
 """Processes or threads that any machine may start, and those for each core."""
 
 
@@ -50,7 +50,7 @@ def check_for_cores(key: str, number: int) -> None:
         ValueError: there are more than 64, and more than 4 a core.
     """
     cores = available_cpus()
-    most = max(_FEW, int(_PER_CORE * cores))
+    most = max(_ALWAYS_ALLOWED, int(_PER_CORE * cores))
     if number > most:
         raise ValueError(f"{key} is {number}, expected at most {most} on a machine with {cores:g} cores")
 

@@ -134,9 +134,9 @@ class ClassifierDemo(Demo):
         return torch.cat(results)
 
 
-def _evenly_spaced(source: ImageSource, most: int) -> ImageSource:
+def _evenly_spaced(source: ImageSource, limit: int) -> ImageSource:
     number = len(source.labels)
-    return source.subset(np.unique(np.linspace(0, number - 1, min(number, most)).astype(np.int64)))
+    return source.subset(np.unique(np.linspace(0, number - 1, min(number, limit)).astype(np.int64)))
 
 
 def _image(pixels: NDArray[np.uint8]) -> Any:

@@ -106,10 +106,10 @@ def deduplicate(message: str) -> str:
     return "; ".join(dict.fromkeys(message.strip().split("; ")))
 
 
-def shorten(text: str, most: int = MAX_CHARACTERS) -> str:
-    """Return a text as one printable line, with its middle cut if it is longer than `most`."""
+def shorten(text: str, max_length: int = MAX_CHARACTERS) -> str:
+    """Return a text as one printable line, with its middle cut if it is longer than `max_length`."""
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))
-    return line if len(line) <= most else f"{line[: most - 120]} ... {line[-110:]}"
+    return line if len(line) <= max_length else f"{line[: max_length - 120]} ... {line[-110:]}"
 
 
 def nearest(name: str, known: list[str]) -> str:

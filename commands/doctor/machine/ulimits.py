@@ -9,7 +9,7 @@ from commands.doctor.launch_plan import Plan
 
 _FILES = 4096
 """Open files of a rank with loaders, logs, sockets of many peers and memory-mapped data, at most."""
-_FEWEST_FILES = 512
+_MIN_FILES = 512
 _TASKS_PER_PROCESS = 64
 """Threads and processes that a rank or a loader worker starts."""
 _LIMITS_FILE = "for good: /etc/security/limits.conf, LimitNOFILE= of the service, or docker run --ulimit"
@@ -53,7 +53,7 @@ def _open_files() -> Iterator[Finding]:
         remedy = f"ulimit -n {wanted}" if wanted > soft else f"raise the hard limit of {hard}"
         found = f"{soft} open files (ulimit -n; at most {_count(hard)})"
         yield Finding(
-            "limits", "fail" if soft < _FEWEST_FILES else "warn", found,
+            "limits", "fail" if soft < _MIN_FILES else "warn", found,
             "every batch of a loader, every peer and every log is an open file: `Too many open files`",
             f"{remedy}  # {_LIMITS_FILE}",
         )  # fmt: skip

@@ -24,7 +24,7 @@ def config_errors(
     files: Sequence[Path],
     parse: Callable[[list[str]], object],
     parse_files: Callable[[list[str]], object],
-    most: int = _MAX_ITEMS,
+    limit: int = _MAX_ITEMS,
 ) -> Iterator[Finding]:
     """Yield the errors of configs, each with file and line.
 
@@ -32,12 +32,12 @@ def config_errors(
         files: configs; later files override earlier files.
         parse: parses texts of configs and the options of the command line; raises the first error.
         parse_files: parses texts of configs alone; an error that it does not raise is in the options.
-        most: largest number of errors to report.
+        limit: largest number of errors to report.
     """
     trees, findings, all_read = _read_trees(files)
     yield from findings
     # Each turn finds the first error and removes its setting.
-    for _ in range(most):
+    for _ in range(limit):
         texts = [yaml.serialize(trees[file]) if file in trees else "{}" for file in files]
         first = _error(parse, texts)
         if first is None:

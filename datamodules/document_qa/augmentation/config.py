@@ -47,11 +47,11 @@ class AugmentationSettings:
         for key in ("paraphrase", "scan", "jpeg", "blur", "unneeded"):
             if not 0 <= getattr(self, key) <= 1:
                 raise ValueError(f"{name}{key} must be 0 to 1, got {getattr(self, key)}")
-        if not 0 <= self.skew <= MOST_SKEW:
-            raise ValueError(f"{name}skew must be 0 to {MOST_SKEW} degrees, got {self.skew}")
+        if not 0 <= self.skew <= MAX_SKEW:
+            raise ValueError(f"{name}skew must be 0 to {MAX_SKEW} degrees, got {self.skew}")
         if self.distractors < 0:
             raise ValueError(f"{name}distractors must be at least 0 pages, got {self.distractors}")
 
 
-MOST_SKEW = 2.0
+MAX_SKEW = 2.0
 """Degrees: about the skew of a page that is laid on a scanner by hand."""

@@ -13,7 +13,7 @@ from datamodules.document_qa.views.document_view import DocumentView
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_LOOKED_AT = 8
+_MAX_TRIED_PAGES = 8
 """Number of pages of another document that are tried."""
 
 _EMPTY_WORDS = frozenset(
@@ -108,7 +108,7 @@ def _unrelated_pages(
     # Words of questions, options and answers except function words: a page with any of them may be on the subject.
     asked = [text for question in questions for text in (question.question, *question.options, question.answer or "")]
     words = set(terms("\n".join(asked))) - _EMPTY_WORDS
-    for index in random.permutation(len(document.pages))[:_LOOKED_AT].tolist():
+    for index in random.permutation(len(document.pages))[:_MAX_TRIED_PAGES].tolist():
         # Words describe a page only if it has chunks and no drawing or photo.
         page = document.pages[index]
         readable = page.chunks and all(chunk.kind != "figure" for chunk in page.chunks)

@@ -8,7 +8,7 @@ from datamodules.document_qa.grading.grade import grade_text
 from datamodules.document_qa.types.question import Question, QuestionSet
 from engine.data.errors import BadSampleError
 
-_LOOKED_AT = 1000
+_MAX_COUNTED = 1000
 """Number of training samples whose answers are counted; generated sets may be much larger."""
 
 
@@ -34,7 +34,7 @@ def most_frequent_answers(questions: Iterable[Question]) -> MostFrequentAnswers:
 
 def first_questions(questions: QuestionSet) -> Iterable[Question]:
     """Yield the questions of the first 1,000 samples of a set in epoch 0, without bad samples."""
-    for index in range(min(len(questions), _LOOKED_AT)):
+    for index in range(min(len(questions), _MAX_COUNTED)):
         try:
             yield from questions.questions(0, index)
         except BadSampleError:

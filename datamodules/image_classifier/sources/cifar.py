@@ -21,7 +21,7 @@ BASE_URL = "https://www.cs.toronto.edu/~kriz"
 
 _SHAPE = 3, 32, 32
 _LARGEST = 256 << 20  # largest unpacked size of a file in bytes; the largest file has 153,700,000
-_MOST = 32  # largest number of files in an archive, which has 8
+_MAX_FILES = 32  # largest number of files in an archive, which has 8
 
 
 class _Archive(NamedTuple):
@@ -121,10 +121,10 @@ def _unpack(packed: Path, archive: _Archive, root: Path) -> None:
         with tarfile.open(packed, "r:gz") as opened:
             # The sizes are in the headers; a tar file cannot unpack to more than its headers state.
             for number, member in enumerate(opened):
-                if number == _MOST or member.size > _LARGEST:
+                if number == _MAX_FILES or member.size > _LARGEST:
                     raise DownloadError(
                         f"{packed}: {member.name} is file {number + 1} and has {member.size:,} bytes, expected at most "
-                        f"{_MOST} files of {_LARGEST:,} bytes; not unpacked"
+                        f"{_MAX_FILES} files of {_LARGEST:,} bytes; not unpacked"
                     )
                 source = opened.extractfile(member) if member.isfile() and member.name in wanted else None
                 if source is not None:

@@ -20,7 +20,7 @@ PAGE_FORMATS = (*FORMATS, "AVIF")
 MAX_PIXELS = 178_956_970
 """Pillow's own limit in pixels: twice its MAX_IMAGE_PIXELS."""
 
-_MOST_SCANNED = 20 * MAX_PIXELS
+_MAX_SCANNED = 20 * MAX_PIXELS
 """Maximum of pixels times scans of a progressive JPEG, which usually has about ten scans."""
 
 _START_OF_SCAN = b"\xff\xda"
@@ -142,10 +142,10 @@ def _check_scans(data: bytes, image: "Image", name: str) -> None:
     if not image.info.get("progressive"):
         return
     scans = data.count(_START_OF_SCAN)  # the marker cannot occur within a scan
-    if scans * image.width * image.height > _MOST_SCANNED:
+    if scans * image.width * image.height > _MAX_SCANNED:
         raise BadSampleError(
             f"{name}: found a progressive JPEG of {image.width} x {image.height} pixels and {scans:,} scans, expected "
-            f"at most {_MOST_SCANNED // (image.width * image.height):,} scans of this size"
+            f"at most {_MAX_SCANNED // (image.width * image.height):,} scans of this size"
         )
 
 

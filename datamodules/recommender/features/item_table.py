@@ -11,7 +11,7 @@ from datamodules.recommender.reading.errors import InteractionError, preview
 
 KEY = "data.init_args.item_features"
 
-MOST_CATEGORIES = 64
+MAX_CATEGORIES = 64
 """Largest number of categories in a cell. A cell with more is not a list of categories, or has another separator."""
 
 
@@ -28,12 +28,12 @@ def categories_of(cell: Sequence[str], where: str) -> tuple[str, ...]:
     """Return the categories of a cell, each once and sorted; none if it is empty.
 
     Raises:
-        InteractionError: there are more than `MOST_CATEGORIES`.
+        InteractionError: there are more than `MAX_CATEGORIES`.
     """
     found = tuple(sorted({text.strip() for text in cell} - {""}))
-    if len(found) > MOST_CATEGORIES:
+    if len(found) > MAX_CATEGORIES:
         raise InteractionError(
-            f"{where}: found {len(found)} categories, expected {MOST_CATEGORIES} at most; is {KEY}.separator right?"
+            f"{where}: found {len(found)} categories, expected {MAX_CATEGORIES} at most; is {KEY}.separator right?"
         )
     return found
 

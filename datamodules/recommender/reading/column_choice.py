@@ -154,7 +154,7 @@ def _choose(
     )
 
 
-def list_names(names: Sequence[str], most: int = 12) -> str:
+def list_names(names: Sequence[str], limit: int = 12) -> str:
     """Return names for a message."""
-    listed = ", ".join(preview(name, 40) for name in names[:most])
-    return (listed + (f" and {len(names) - most} more" if len(names) > most else "")) or "nothing"
+    listed = ", ".join(preview(name, 40) for name in names[:limit])
+    return (listed + (f" and {len(names) - limit} more" if len(names) > limit else "")) or "nothing"

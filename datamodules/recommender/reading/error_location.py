@@ -20,7 +20,7 @@ from engine.timestamp import is_iso
 if TYPE_CHECKING:
     import polars as pl
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """Further lines that a message names."""
 
 _SEARCHED = 100_000
@@ -43,7 +43,7 @@ def locate_error(layout: Layout) -> str | None:
         count += 1
         if fault := faults.of(record):
             named.append((record.number, fault))
-        if len(named) > MOST_NAMED or (named and record.number >= named[0][0] + _SEARCHED):
+        if len(named) > MAX_NAMED or (named and record.number >= named[0][0] + _SEARCHED):
             more = " and perhaps more"
             break
     else:

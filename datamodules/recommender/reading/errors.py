@@ -10,9 +10,9 @@ class InteractionError(ValueError):
     """
 
 
-def preview(text: str, most: int = 60) -> str:
-    """Return a text in quotes for a message, with at most ``most`` characters of it."""
-    return repr(text if len(text) <= most else text[: most - 3] + "...")
+def preview(text: str, max_length: int = 60) -> str:
+    """Return a text in quotes for a message, with at most ``max_length`` characters of it."""
+    return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")
 
 
 def preview_json(value: object) -> str:

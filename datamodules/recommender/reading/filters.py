@@ -63,15 +63,15 @@ def apply_filters(rows: Interactions, filters: Filters) -> Filtered:
     return Filtered(kept, report)
 
 
-def _drop_rare(kept: NDArray[np.bool_], codes: NDArray[np.int32], size: int, least: int) -> int:
+def _drop_rare(kept: NDArray[np.bool_], codes: NDArray[np.int32], size: int, min_count: int) -> int:
     """Drop the kept rows of users or items with too few of them, in place; return the number of dropped rows."""
     all_kept = bool(kept.all())
     counts = np.bincount(codes if all_kept else codes[kept], minlength=size)
     # Those without rows have nothing to drop.
-    if not ((counts > 0) & (counts < least)).any():
+    if not ((counts > 0) & (counts < min_count)).any():
         return 0
     before = int(np.count_nonzero(kept))
-    kept &= (counts >= least)[codes]
+    kept &= (counts >= min_count)[codes]
     return before - int(np.count_nonzero(kept))
 
 

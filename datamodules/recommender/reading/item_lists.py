@@ -11,7 +11,7 @@ from datamodules.recommender.reading.content_type import BOM, foreign_content
 from datamodules.recommender.reading.errors import InteractionError, preview
 from engine.io.last_line import warn_if_unterminated
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 """Unknown ids that a message names."""
 
 
@@ -25,8 +25,8 @@ class ItemList(NamedTuple):
         """Return a sentence on the unknown ids; empty if there are none."""
         if not self.unknown:
             return ""
-        named = ", ".join(preview(item, 40) for item in self.unknown[:_MOST_NAMED])
-        more = ", ..." if len(self.unknown) > _MOST_NAMED else ""
+        named = ", ".join(preview(item, 40) for item in self.unknown[:_MAX_NAMED])
+        more = ", ..." if len(self.unknown) > _MAX_NAMED else ""
         total = len(self.items) + len(self.unknown)
         return f"{path}: {len(self.unknown)} of {total} ids are not items of the model and are ignored: {named}{more}"
 

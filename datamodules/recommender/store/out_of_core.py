@@ -103,9 +103,10 @@ def _filter(database: RowDatabase, layout: Layout, filters: Filters) -> str:
     return report
 
 
-def _drop_rare(database: RowDatabase, name: str, least: int) -> int:
+def _drop_rare(database: RowDatabase, name: str, min_count: int) -> int:
     database.run(
-        f"CREATE OR REPLACE TEMP TABLE rare AS SELECT {name}, count(*) AS n {_LEFT} GROUP BY {name} HAVING n < {least}"
+        f"CREATE OR REPLACE TEMP TABLE rare AS SELECT {name}, count(*) AS n {_LEFT} GROUP BY {name} "
+        f"HAVING n < {min_count}"
     )
     database.run(f"INSERT INTO dropped_{name}s SELECT {name} FROM rare")
     return database.number("SELECT sum(n) FROM rare")

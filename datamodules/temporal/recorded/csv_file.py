@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.temporal.channels import CHANNELS, KEYS
-from datamodules.temporal.recorded.recording import MOST, Recording, check_capacities, covering_capacity
+from datamodules.temporal.recorded.recording import MAX_CAPACITY, Recording, check_capacities, covering_capacity
 from datamodules.temporal.series.resampling import resample
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import describe_line, describe_names, describe_undecodable, iterate_lines
@@ -19,7 +19,7 @@ from engine.io.last_line import warn_if_unterminated
 _TIME = "time_ms"
 _EXPECTED = f"a CSV file in UTF-8 with the columns {_TIME} and channels"
 
-_MOST_STEPS = 10_000_000
+_MAX_STEPS = 10_000_000
 """Largest number of steps of a recording, with missing steps; eleven days at 100 ms."""
 
 _LATEST = 1e15
@@ -64,7 +64,7 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
         float((capacities or {}).get(channel.key) or covering_capacity(channel, measured[:, k]))
         for k, channel in enumerate(CHANNELS)
     )
-    limits = np.minimum(found, MOST)
+    limits = np.minimum(found, MAX_CAPACITY)
     outside = (measured < 0) | (measured > limits)
     if outside.any():
         row, k = (int(index) for index in np.argwhere(outside)[0])
@@ -89,7 +89,7 @@ def _resample(
     """Return the measurements at steps of `step_ms`."""
     seconds = step_ms / 1000
     try:
-        columns = [resample(times / 1000, column, seconds, _MOST_STEPS).values for column in measured.T]
+        columns = [resample(times / 1000, column, seconds, _MAX_STEPS).values for column in measured.T]
     except ValueError as error:
         raise ValueError(f"{path}, from line {numbers[0]}, {_TIME} in seconds: {error}") from error
     return np.stack(columns, 1)
@@ -132,8 +132,8 @@ def _rows(
     numbers, values = array("q"), array("d")
     for number, cells in lines:
         where = f"{path}, line {number}"
-        if len(numbers) == _MOST_STEPS:
-            raise ValueError(f"{where}: found more than {_MOST_STEPS:,} rows; split the file")
+        if len(numbers) == _MAX_STEPS:
+            raise ValueError(f"{where}: found more than {_MAX_STEPS:,} rows; split the file")
         if len(cells) != len(columns):
             raise ValueError(f"{where}: found {len(cells)} cells, expected {len(columns)}")
         numbers.append(number)
@@ -179,11 +179,11 @@ def _steps(path: Path, numbers: NDArray[np.int64], times: NDArray[np.float64]) -
             f"{at(row)}: found a step of {distances[row - 1]:g} ms, but most steps are {usual:g} ms; expected steps of "
             "one length, of which rows may be missing: set data.init_args.timelines_step_ms, or resample the file"
         )
-    if not total < _MOST_STEPS:
+    if not total < _MAX_STEPS:
         widest = int(distances.argmax())
         raise ValueError(
             f"{at(widest + 1)}: found a gap of {distances[widest]:g} ms, so the file has {total:,.0f} steps of "
-            f"{step:g} ms; expected at most {_MOST_STEPS:,}: split the file at the gap"
+            f"{step:g} ms; expected at most {_MAX_STEPS:,}: split the file at the gap"
         )
     if uneven.any():
         row = int(uneven.argmax())

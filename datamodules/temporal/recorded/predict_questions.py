@@ -15,7 +15,7 @@ from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.channels import CHANNELS, KEYS
 from datamodules.temporal.dataset import Curves, collate
 from datamodules.temporal.recorded.csv_file import read_csv
-from datamodules.temporal.recorded.recording import MOST, Recording, check_capacities, covering_capacity
+from datamodules.temporal.recorded.recording import MAX_CAPACITY, Recording, check_capacities, covering_capacity
 from datamodules.temporal.text.prompt import PLACEHOLDER, SeriesPosition, insert_series_marker
 from engine.io.json_records import describe_names, describe_value
 
@@ -123,9 +123,11 @@ def from_values(values: Mapping[str, Sequence[float | None]], capacities: Mappin
         column = _column(channel.key, values.get(channel.key, ()))
         capacity = float(capacities.get(channel.key, covering_capacity(channel, column)))
         if len(column):
-            outside = (column < 0) | (column > min(capacity, MOST))
+            outside = (column < 0) | (column > min(capacity, MAX_CAPACITY))
             if outside.any():
-                raise ValueError(f"{channel.key}: found {column[outside][0]:g}, expected 0 to {min(capacity, MOST):g}")
+                raise ValueError(
+                    f"{channel.key}: found {column[outside][0]:g}, expected 0 to {min(capacity, MAX_CAPACITY):g}"
+                )
             shares[:, index] = column / capacity
         sizes.append(capacity)
     # Name and duration of a step are not used: a PredictRow has neither.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from datamodules.temporal.channels import KEYS, Channel
 from engine.io.json_records import describe_names, describe_value
 
-MOST = 1e9
+MAX_CAPACITY = 1e9
 """Largest capacity of a channel, in its unit. Values of a larger capacity could not be written as integer levels."""
 
 
@@ -27,7 +27,7 @@ def check_capacities(capacities: Mapping[str, float]) -> None:
     """Validate capacities.
 
     Raises:
-        ValueError: a channel is unknown, or a capacity is not a positive number of at most MOST.
+        ValueError: a channel is unknown, or a capacity is not a positive number of at most MAX_CAPACITY.
     """
     if unknown := sorted(map(str, set(capacities) - set(KEYS))):
         raise ValueError(f"capacities: found {describe_names(unknown)}, expected some of {', '.join(KEYS)}")
@@ -35,8 +35,8 @@ def check_capacities(capacities: Mapping[str, float]) -> None:
         number = isinstance(capacity, (int, float)) and not isinstance(capacity, bool)
         if not number or not 0 < capacity < math.inf:
             raise ValueError(f"capacities: {key} is {describe_value(capacity)}, expected a number above 0")
-        if capacity > MOST:
-            raise ValueError(f"capacities: {key} is {capacity:g}, expected at most {MOST:g}")
+        if capacity > MAX_CAPACITY:
+            raise ValueError(f"capacities: {key} is {capacity:g}, expected at most {MAX_CAPACITY:g}")
 
 
 def covering_capacity(channel: Channel, values: NDArray[np.float64]) -> float:

@@ -32,7 +32,7 @@ _TEXTS = 1000
 _REPORTED = 1000
 """Answers that the report shows with their series; its metrics cover all answers."""
 
-MOST_KINDS = 64
+MAX_KINDS = 64
 """Largest number of kinds with metrics of their own."""
 
 
@@ -203,6 +203,6 @@ class SeriesDataModule(MultimodalDataModule):
 
 
 def kinds_of(questions: Sequence[SeriesQuestion]) -> tuple[str, ...]:
-    """Return the kinds of questions in order of their names; none if there are more than MOST_KINDS."""
+    """Return the kinds of questions in order of their names; none if there are more than MAX_KINDS."""
     kinds = sorted({question.kind for question in questions} - {""})
-    return tuple(kinds) if len(kinds) <= MOST_KINDS else ()
+    return tuple(kinds) if len(kinds) <= MAX_KINDS else ()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 _WIDTH, _PANEL, _LEFT, _GAP = 640, 96, 8, 22  # pixels: image width, panel height, margins, height of a heading
-_MOST = 6  # series that are drawn
+_MAX_SERIES = 6  # series that are drawn
 _PAPER, _GRID, _INK, _CURVE = (255, 255, 255), (226, 230, 235), (28, 33, 38), (38, 96, 200)
 
 
@@ -21,7 +21,7 @@ def draw(series: Sequence[InputSeries]) -> "Image":
     """Draw the first series below each other, each from its smallest to its largest value, with gaps."""
     from PIL import Image, ImageDraw
 
-    drawn = series[:_MOST]
+    drawn = series[:_MAX_SERIES]
     sheet = Image.new("RGB", (_WIDTH, len(drawn) * (_GAP + _PANEL) + _LEFT), _PAPER)
     pen = ImageDraw.Draw(sheet)
     for number, panel in enumerate(drawn):

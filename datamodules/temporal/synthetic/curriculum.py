@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from datamodules.multimodal.synthetic_split import Split
-from datamodules.temporal.synthetic.curves import FEWEST_STEPS
+from datamodules.temporal.synthetic.curves import MIN_STEPS
 from datamodules.temporal.synthetic.sample_builder import TimelineSample
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from datamodules.temporal.text.number_format import Notation
@@ -35,7 +35,7 @@ class Curriculum:
         return [self._ease(1 - epoch / self.easy_epochs) for epoch in range(self.easy_epochs)] + [self.synthesis]
 
     def _ease(self, ease: float) -> SyntheticTimelines:
-        shortest = max(FEWEST_STEPS, round(self.synthesis.min_steps * (1 - 0.375 * ease)))
+        shortest = max(MIN_STEPS, round(self.synthesis.min_steps * (1 - 0.375 * ease)))
         longest = max(shortest, round(self.synthesis.max_steps * (1 - 0.75 * ease)))
         alone = max(ease, self.synthesis.alone_probability)
         return replace(self.synthesis, min_steps=shortest, max_steps=longest, alone_probability=alone)

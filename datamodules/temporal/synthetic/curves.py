@@ -13,7 +13,7 @@ SMOOTH_CHANGE = 0.3
 """Maximum change of a pattern per step outside of jumps, in shares of the capacity."""
 
 NOISE_LIMIT = 3.0  # standard deviations
-FEWEST_STEPS = 10  # with fewer steps the exponential pattern exceeds SMOOTH_CHANGE
+MIN_STEPS = 10  # with fewer steps the exponential pattern exceeds SMOOTH_CHANGE
 
 
 class Column(NamedTuple):

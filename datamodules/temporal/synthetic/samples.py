@@ -9,7 +9,7 @@ import numpy as np
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import CHANNELS, KEYS, Channel, Format, Scale
 from datamodules.temporal.synthetic.curves import (
-    FEWEST_STEPS,
+    MIN_STEPS,
     Column,
     Job,
     check_physics,
@@ -70,9 +70,9 @@ class SyntheticTimelines:
     series_position: Literal["question_first", "series_first"] = "question_first"
 
     def __post_init__(self) -> None:
-        if not FEWEST_STEPS <= self.min_steps <= self.max_steps:
+        if not MIN_STEPS <= self.min_steps <= self.max_steps:
             raise ValueError(
-                f"min_steps and max_steps: found {self.min_steps} and {self.max_steps}, expected {FEWEST_STEPS} <= "
+                f"min_steps and max_steps: found {self.min_steps} and {self.max_steps}, expected {MIN_STEPS} <= "
                 "min_steps <= max_steps"
             )
         if self.step_ms < 1:

@@ -30,7 +30,7 @@ LARGEST = CACHE_BYTES // 2
 Large row groups are therefore hardly shuffled with each other.
 """
 
-MOST_ROWS = 65_536
+MAX_ROWS = 65_536
 """Maximum number of rows of a row group that is read directly.
 
 With dictionary encoding the size in bytes does not reveal the size in memory.
@@ -46,7 +46,7 @@ _REWRITTEN = re.compile(r"-[0-9a-f]{16}\.parquet$")  # end of the name of a rewr
 
 def too_large(found: Outline) -> bool:
     """Return whether a file must be rewritten before it is read."""
-    return bool((found.sizes > LARGEST).any() or (found.rows > MOST_ROWS).any())
+    return bool((found.sizes > LARGEST).any() or (found.rows > MAX_ROWS).any())
 
 
 def rewritten_folder(root: str | Path) -> Path:
@@ -72,7 +72,7 @@ def rewritten_path(source: Path, root: str | Path, columns: Sequence[str]) -> Pa
         rows = max(found.row_group(group).num_rows for group in range(found.num_row_groups))
         raise ValueError(
             f"{source}: row groups of up to {rows:,} rows are too large to be read in parts (at most "
-            f"{LARGEST // 2**20} MiB and {MOST_ROWS:,} rows). Run `{PROGRAM} prepare` once with this configuration: "
+            f"{LARGEST // 2**20} MiB and {MAX_ROWS:,} rows). Run `{PROGRAM} prepare` once with this configuration: "
             f"it rewrites the file with small row groups as {path}"
         )
     hashes.save(path.parent)

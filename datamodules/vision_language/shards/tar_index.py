@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import BinaryIO, NamedTuple
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Maximum size of a file of a sample, in bytes."""
 
 _BLOCK = 512
 _LONGEST_NAME = 300  # characters of a name in a message
 _DIGITS = 20  # of the length of a record in an extended header
 _SIZE_LIMIT = 1 << 50  # bytes; a larger size is corrupt
-_MOST_EXTENSION = 1 << 20  # maximum bytes of an extended header, which holds a path and a few numbers
+_MAX_EXTENSION = 1 << 20  # maximum bytes of an extended header, which holds a path and a few numbers
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL, _FOLDER = b"L", b"K", b"x", b"g", b"5"
 _SUSPECT = re.compile(r"\.\.|^/|[\\:\0]")
 _REGULAR = (b"0", b"\0", b"7")
@@ -66,7 +66,7 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
         padded = -(-size // _BLOCK) * _BLOCK  # contents fill whole blocks
         # An extended header precedes the file that it describes.
         if header.kind in (_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL):
-            if size > _MOST_EXTENSION:
+            if size > _MAX_EXTENSION:
                 raise ValueError(f"{archive}: an extended header of {size:,} bytes at byte {offset:,}; expected a path")
             extended.update(_extension(header.kind, file.read(padded)[:size], archive, offset))
         else:
@@ -155,9 +155,9 @@ def _extension(kind: bytes, text: bytes, archive: str, at: int) -> dict[str, str
 
 def _contents(file: BinaryIO, padded: int, size: int) -> bytes | None:
     """Read the content up to the next header; None if the file is too large."""
-    if size <= MOST_BYTES:
+    if size <= MAX_BYTES:
         return file.read(padded)[:size]
-    for start in range(0, padded, MOST_BYTES):
-        if not file.read(min(MOST_BYTES, padded - start)):
+    for start in range(0, padded, MAX_BYTES):
+        if not file.read(min(MAX_BYTES, padded - start)):
             break  # reading the next header reports the truncation
     return None

@@ -11,7 +11,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 _MAX_SHARDS = 1_000_000
 _COUNTED = 10**15  # shards; a larger number has thousands of digits
-_SHOWN = 200  # characters of a pattern
+_MAX_SHOWN = 200  # characters of a pattern
 
 
 def is_remote(name: str) -> bool:
@@ -46,7 +46,7 @@ def _expand_braces(pattern: str) -> list[str]:
     count = math.prod(_size(piece, pattern) for piece in pieces[1::2])  # before a list takes memory
     if count > _MAX_SHARDS:
         found = f"{count:,}" if count < _COUNTED else f"over {_COUNTED:,}"
-        raise ValueError(f"{pattern[:_SHOWN]} names {found} shards, expected at most {_MAX_SHARDS:,}")
+        raise ValueError(f"{pattern[:_MAX_SHOWN]} names {found} shards, expected at most {_MAX_SHARDS:,}")
     choices = [_choices(piece) if index % 2 else [piece] for index, piece in enumerate(pieces)]
     return ["".join(parts) for parts in product(*choices)]
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import BinaryIO, NamedTuple
 
-from datamodules.vision_language.shards.tar_index import MOST_BYTES, Member, iter_members, shown_name
+from datamodules.vision_language.shards.tar_index import MAX_BYTES, Member, iter_members, shown_name
 from engine.data.errors import BadSampleError
 
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp")
 
-_MOST_FILES = 1000
+_MAX_FILES = 1000
 """Maximum number of files of a sample."""
 
 
@@ -46,8 +46,8 @@ def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number:
         for (_, suffix), member in group:
             if suffix in files:
                 raise ValueError(f"{shard}: {shown_name(member.name)} occurs twice in sample {index}")
-            if len(files) == _MOST_FILES:
-                raise ValueError(f"{shard}: sample {index} ({shown_name(key)}) has more than {_MOST_FILES} files")
+            if len(files) == _MAX_FILES:
+                raise ValueError(f"{shard}: sample {index} ({shown_name(key)}) has more than {_MAX_FILES} files")
             files[suffix] = member
         yield TarSample(shard, index, next(iter(files.values())).begin, key, files)
 
@@ -61,13 +61,13 @@ def read_contents(sample: TarSample, suffix: str, file: BinaryIO | None) -> byte
         file: the open shard; None if the contents were kept.
 
     Raises:
-        BadSampleError: the file is larger than MOST_BYTES.
+        BadSampleError: the file is larger than MAX_BYTES.
         ValueError: the shard ends too early.
     """
     member = sample.files[suffix]
-    if member.size > MOST_BYTES:
+    if member.size > MAX_BYTES:
         raise BadSampleError(
-            f"{sample.name}: {shown_name(member.name)} has {member.size:,} bytes, expected at most {MOST_BYTES:,}"
+            f"{sample.name}: {shown_name(member.name)} has {member.size:,} bytes, expected at most {MAX_BYTES:,}"
         )
     if member.data is not None:
         return member.data

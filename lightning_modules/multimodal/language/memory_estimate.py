@@ -23,7 +23,7 @@ from lightning_modules.multimodal.language.loading import model_config
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
 
-_FEWEST, _FEWEST_OF_FSDP = 2, 4
+_MIN_LAYERS, _MIN_LAYERS_FSDP = 2, 4
 """Layers of the smaller of the two models that are traced. FSDP gathers up to three layers at once."""
 _MORE = 2
 """Additional layers of the larger model; two, as layers of two kinds may alternate."""
@@ -103,7 +103,7 @@ def estimate_memory(
     settings = replace(settings, compile=False)  # takes a minute, and no tensor has values
     config = model_config(settings, vocabulary)
     layers: int = config.get_text_config().num_hidden_layers
-    fewest = _FEWEST if work.shards == 1 else _FEWEST_OF_FSDP
+    fewest = _MIN_LAYERS if work.shards == 1 else _MIN_LAYERS_FSDP
     fewest += settings.last_n_layers if settings.trainable == "last_n_layers" else 0
     if layers <= fewest + _MORE:
         found = _trace(config, settings, precision, work)

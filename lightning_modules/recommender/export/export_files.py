@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("lockstep")
 
 _BATCH = 256
-_MOST_USERS = 256
+_MAX_USERS = 256
 """Number of users whose recommendations by the files are compared with the encoder's."""
 
-_MOST_SCORES = 1 << 25
+_MAX_SCORES = 1 << 25
 """Scores of these users in memory, 128 MB. With millions of items fewer users are compared."""
 
 
@@ -53,7 +53,7 @@ def export_files(
 
 def _compared_users(recommender: Recommender) -> int:
     # At least 8, so that a comparison means something for the largest catalogue as well.
-    return max(8, min(_MOST_USERS, _MOST_SCORES // recommender.catalog.num_items))
+    return max(8, min(_MAX_USERS, _MAX_SCORES // recommender.catalog.num_items))
 
 
 def add_vectors(

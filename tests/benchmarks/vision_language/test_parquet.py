@@ -17,7 +17,7 @@ def test_small_files_are_measured(tmp_path, monkeypatch, capsys):
         return work(*arguments)
 
     monkeypatch.setattr(parquet, "_alone", alone)
-    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 2000)
+    monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 2000)
     monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 200_000)
     parquet.main(["--rows", "3000", "--repeats", "1", "--json", str(tmp_path / "out.json")])
     small, again = json.loads((tmp_path / "out.json").read_text())["comparisons"]

@@ -366,7 +366,7 @@ def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
 
 
 def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypatch, messages):
-    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 10)
+    monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 10)
     path = write_minimind_parquet(tmp_path / "large.parquet", [coloured(number) for number in range(24)])
     arguments = options(tmp_path, {"path": str(path)}, validation_share=0.1, root=str(tmp_path / "root"))
     with pytest.raises(ValueError, match="large.parquet.*train.py prepare"):

@@ -150,7 +150,7 @@ def test_of_several_files_each_may_have_nulls(tmp_path):
 
 
 def test_a_file_that_is_written_again_keeps_the_column_that_fills_the_gaps(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 3)
+    monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 3)
     chat, images = json.dumps([{"role": "user", "content": "Which?"}]), [png((9, row, 0)) for row in range(6)]
     first = [None if row % 2 else image for row, image in enumerate(images)]
     path = written(tmp_path / "a.parquet", messages=[chat] * 6, images=first, image=images)
@@ -252,7 +252,7 @@ def test_a_file_that_was_written_to_since_it_was_opened_is_not_mixed_with_what_i
 @pytest.fixture
 def large(tmp_path, monkeypatch):
     """A file that is too large to be read in parts, as sizes go in this test."""
-    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 30)
+    monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 30)
     monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 2000)
     samples = [*map(coloured, range(75)), TEXT, SEVERAL]
     return write_minimind_parquet(tmp_path / "large.parquet", samples), samples
@@ -285,7 +285,7 @@ def test_rewritten_files_below_the_folder_are_not_read_again(tmp_path, large, ca
 
 
 def test_rows_that_are_large_are_few_in_a_row_group(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_rewrite, "MOST_ROWS", 30)
+    monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 30)
     monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 10_000)
     large = Sample(coloured(0).turns, [encoded(noise())])  # 3 kB
     (again,) = prepare_parquet(write_minimind_parquet(tmp_path / "a.parquet", [large] * 40), tmp_path / "root")
@@ -366,7 +366,7 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, large, monkeypatch):
 
 
 def _prepare(path, root, barrier, done):
-    parquet_rewrite.MOST_ROWS, parquet_rewrite.GROUP_SIZE = 30, 2000
+    parquet_rewrite.MAX_ROWS, parquet_rewrite.GROUP_SIZE = 30, 2000
     barrier.wait(60)
     done.put(len(prepare_parquet(path, root)))
 

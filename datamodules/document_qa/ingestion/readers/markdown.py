@@ -18,7 +18,7 @@ from engine.data.errors import UnreadableDocumentError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 """Largest size of a Markdown file."""
 
 # Repetitions are bounded or cannot overlap, so the matching time is linear in the length of the text.
@@ -162,9 +162,9 @@ def _closes(line: str, fence: str) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise UnreadableDocumentError(
-                f"found {path.stat().st_size:,} bytes, a Markdown file may have {MOST_BYTES:,}"
+                f"found {path.stat().st_size:,} bytes, a Markdown file may have {MAX_BYTES:,}"
             )
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:

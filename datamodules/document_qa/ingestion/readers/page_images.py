@@ -15,10 +15,10 @@ from engine.data.errors import BadSampleError, UnreadableDocumentError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 """Largest size of an image file, which is read as a whole."""
 
-MOST_PIXELS = 100_000_000
+MAX_PIXELS = 100_000_000
 """Largest number of pixels of an image file (width x height), at three bytes each, before it is scaled down."""
 
 
@@ -37,7 +37,7 @@ def read_images(paths: Sequence[Path], writer: PageWriter, settings: IngestionSe
 
 
 def read_image(path: Path, name: str) -> "Image":
-    """Read an image of at most MOST_PIXELS, in RGB.
+    """Read an image of at most MAX_PIXELS, in RGB.
 
     Raises:
         UnreadableDocumentError: the image cannot be decoded, is too large, or has several pages.
@@ -52,8 +52,8 @@ def read_image(path: Path, name: str) -> "Image":
 def _read_pages(path: Path, name: str) -> Iterator["Image"]:
     """Yield the pages of an image file, in RGB."""
     try:
-        data = read_image_file(path, name, MOST_BYTES)
-        yield from decode_pages(data, name, MOST_PIXELS)
+        data = read_image_file(path, name, MAX_BYTES)
+        yield from decode_pages(data, name, MAX_PIXELS)
     except BadSampleError as error:
         raise UnreadableDocumentError(str(error)) from error
     except OSError as error:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from datamodules.document_qa.ingestion.readers.bounding_boxes import Box, clip_to_page
 
-_MOST = 20_000  # largest number of objects of a page, and of path segments; a map may have more
+_MAX_OBJECTS = 20_000  # largest number of objects of a page, and of path segments; a map may have more
 _DEEPEST = 8  # largest nesting depth of forms
 
 Matrix = tuple[float, float, float, float, float, float]  # x' = a x + c y + e, y' = b x + d y + f
@@ -52,7 +52,7 @@ def page_objects(page: Any, frame: PageFrame) -> list[PageObject]:
     found: list[PageObject] = []
     segments = 0
     for raw, kind, matrix in _objects(page.raw):
-        if len(found) == _MOST:
+        if len(found) == _MAX_OBJECTS:
             break
         is_image = kind == pdfium.FPDF_PAGEOBJ_IMAGE
         if not is_image and not _is_visible(raw):
@@ -66,7 +66,7 @@ def page_objects(page: Any, frame: PageFrame) -> list[PageObject]:
         count = 0 if is_image else max(0, pdfium.FPDFPath_CountSegments(raw))
         segments += count
         # Beyond the limit a path keeps its box, but no lines: its tables are not detected.
-        lines = tuple(_lines(raw, count, matrix, frame)) if segments <= _MOST else ()
+        lines = tuple(_lines(raw, count, matrix, frame)) if segments <= _MAX_OBJECTS else ()
         found.append(PageObject(is_image, clip_to_page(box), lines, count))
     return found
 

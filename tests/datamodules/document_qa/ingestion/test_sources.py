@@ -97,7 +97,7 @@ def test_images_that_cannot_be_pages(tmp_path, read, monkeypatch):
     assert "2.png: found 60 bytes" in read(folder)
     (folder / "2.png").write_bytes(png(COLOURS[1]))
     assert "found 2 pages, ingestion.max_pages allows 1" in read(folder, max_pages=1)
-    monkeypatch.setattr("datamodules.document_qa.ingestion.readers.page_images.MOST_PIXELS", 30)
+    monkeypatch.setattr("datamodules.document_qa.ingestion.readers.page_images.MAX_PIXELS", 30)
     assert "1.png: found an image of 8 x 8" in read(folder, dpi=37)
 
 

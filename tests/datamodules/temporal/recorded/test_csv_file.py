@@ -83,7 +83,7 @@ def test_a_line_without_end_is_read_up_to_the_limit(tmp_path, monkeypatch):
 
 
 def test_rows_beyond_the_limit_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_file, "_MOST_STEPS", 19)
+    monkeypatch.setattr(csv_file, "_MAX_STEPS", 19)
     assert ", line 21: found more than 19 rows" in refused(tmp_path / "node.csv", GOOD)
 
 

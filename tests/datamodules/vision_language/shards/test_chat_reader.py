@@ -66,7 +66,7 @@ def test_a_streamed_sample_holds_its_contents(write_shard):
 def test_a_sample_that_cannot_be_used_is_named(write_shard, monkeypatch, files, message):
     if b"j" * 2000 in files.values():
         for module in (tar_index, webdataset_samples):
-            monkeypatch.setattr(module, "MOST_BYTES", 1000)
+            monkeypatch.setattr(module, "MAX_BYTES", 1000)
     path = write_shard("a.tar", files)
     for name in (path, f"file://{path}"):
         with pytest.raises(BadSampleError, match=message) as error:

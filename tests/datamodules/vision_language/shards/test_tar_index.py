@@ -75,7 +75,7 @@ def test_links_and_devices_are_refused(kind):
 
 
 def test_large_members_are_not_kept(monkeypatch):
-    monkeypatch.setattr(tar_index, "MOST_BYTES", 600)
+    monkeypatch.setattr(tar_index, "MAX_BYTES", 600)
     found = list(iter_members(io.BytesIO(archive()), "a.tar", keep=True))
     assert [member.data and len(member.data) for member in found] == [None, 2, b"", 512]
     assert found[0].size == 700

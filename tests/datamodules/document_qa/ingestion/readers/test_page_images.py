@@ -65,7 +65,7 @@ def test_avif_is_a_page_within_the_same_bounds(folder, monkeypatch):
         assert found == pytest.approx(expected, abs=4), "a lossy format"
     (folder / "10.AVIF").write_bytes(avif(BLUE)[:-40])
     assert "10.AVIF: found" in read(folder) and "cannot be decoded" in read(folder)
-    monkeypatch.setattr(page_images, "MOST_PIXELS", 30 * 15)
+    monkeypatch.setattr(page_images, "MAX_PIXELS", 30 * 15)
     (folder / "1.png").unlink()
     assert "2.avif: found an image of 40 x 20 = 800 pixels, expected at most 450" in read(folder)
 
@@ -98,7 +98,7 @@ def test_a_cut_tiff_is_refused_and_no_page_is_left(folder, end):
 def test_the_pages_of_a_tiff_are_bounded(folder, monkeypatch):
     (folder / "1.tif").write_bytes(tiff(*[RED] * 9))
     assert "found 4 pages or more, ingestion.max_pages allows 3" in read(folder, max_pages=3)
-    monkeypatch.setattr("datamodules.document_qa.ingestion.readers.page_images.MOST_PIXELS", 30)
+    monkeypatch.setattr("datamodules.document_qa.ingestion.readers.page_images.MAX_PIXELS", 30)
     assert "1.tif, page 1: found an image of 40 x 20 = 800 pixels, expected at most 30" in read(folder)
 
 
