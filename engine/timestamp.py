@@ -25,18 +25,18 @@ def is_iso(text: str) -> bool:
 
 def iso_seconds(text: str) -> int | None:
     """Return the time of an ISO 8601 date in seconds since 1970, rounded down; None if it is not such a date."""
-    found = _ISO_PATTERN.match(text)
-    if not found:
+    match = _ISO_PATTERN.match(text)
+    if not match:
         return None
-    clock = (found["clock"] or "00:00") + (found["second"] or ":00")
+    clock = (match["clock"] or "00:00") + (match["second"] or ":00")
     try:
-        local = datetime.strptime(f"{found['date']} {clock} +0000", "%Y-%m-%d %H:%M:%S %z")
+        local = datetime.strptime(f"{match['date']} {clock} +0000", "%Y-%m-%d %H:%M:%S %z")
     except ValueError:  # the 30th of February
         return None
-    offset = 3600 * int(found["hours"] or 0) + 60 * int(found["minutes"] or 0)
+    offset = 3600 * int(match["hours"] or 0) + 60 * int(match["minutes"] or 0)
     elapsed = local - datetime(1970, 1, 1, tzinfo=timezone.utc)
     # A local time east of Greenwich (`+`) is later than UTC, so its offset is subtracted.
-    return round(elapsed.total_seconds()) - (-offset if found["sign"] == "-" else offset)
+    return round(elapsed.total_seconds()) - (-offset if match["sign"] == "-" else offset)
 
 
 def to_seconds(value: object) -> float | None:

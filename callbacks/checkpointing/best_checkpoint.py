@@ -61,14 +61,14 @@ class BestCheckpoint(RotatingCheckpoint):
     def _sort_files(self) -> list[float | None]:
         """Move the intact files to the front, best first, and return the score of each file."""
         # A file without a score may be corrupt or of another metric; a later save may replace it.
-        found = {i: score for i, path in enumerate(self.files) if (score := self._read_score(path)) is not None}
-        order = sorted(found, key=found.__getitem__, reverse=self.mode == "max")
+        scores = {i: score for i, path in enumerate(self.files) if (score := self._read_score(path)) is not None}
+        order = sorted(scores, key=scores.__getitem__, reverse=self.mode == "max")
         try:
             reorder(self.files, order)
         except OSError as error:
             log.warning("WARNING: the checkpoints in %s could not be reordered: %s", self.files[0].parent, error)
             return [self._read_score(path) for path in self.files]
-        return [found[index] for index in order] + [None] * (self.keep - len(order))
+        return [scores[index] for index in order] + [None] * (self.keep - len(order))
 
     def _read_score(self, path: Path) -> float | None:
         if not path.exists():

@@ -68,9 +68,10 @@ def peak(device: torch.device) -> str:
 
 def shapes(batch: object) -> str:
     """Return the tensors of a micro-batch, largest first: `history.tokens [8, 50] int64, targets [8] int64`."""
-    found = sorted(_tensors(batch, ""), key=lambda named: -named[1].numel() * named[1].element_size())
+    tensors = sorted(_tensors(batch, ""), key=lambda named: -named[1].numel() * named[1].element_size())
     texts = [
-        f"{name or 'tensor'} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in found
+        f"{name or 'tensor'} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+        for name, tensor in tensors
     ]
     return join_names(texts, _MAX_SHAPES)
 

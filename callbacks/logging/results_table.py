@@ -137,8 +137,8 @@ class ResultsPrinter(Callback):
 
 def _monitoring(trainer: Trainer) -> list[_MonitoringCheckpoint]:
     """Return the callbacks that keep the best checkpoint by a metric."""
-    found = [callback for callback in trainer.checkpoint_callbacks if isinstance(callback, _MonitoringCheckpoint)]
-    return [callback for callback in found if callback.monitor]
+    monitoring = [callback for callback in trainer.checkpoint_callbacks if isinstance(callback, _MonitoringCheckpoint)]
+    return [callback for callback in monitoring if callback.monitor]
 
 
 def better_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _MonitoringCheckpoint) -> str:

@@ -53,5 +53,5 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
 
 def _names(key: str, device: str) -> bool:
     """Return whether a device's name has the words of a key, and is not of a variant with other numbers."""
-    found = re.search(rf"\b{re.escape(key)}\b", device)
-    return found is not None and not re.match(r" (Ti|D|Laptop)\b", device[found.end() :])
+    match = re.search(rf"\b{re.escape(key)}\b", device)
+    return match is not None and not re.match(r" (Ti|D|Laptop)\b", device[match.end() :])

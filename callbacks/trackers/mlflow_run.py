@@ -74,8 +74,8 @@ def _find_run(client: "MlflowClient", run_id: str | None) -> "Run | None":
 def _create_run(client: "MlflowClient", experiment: str, name: str, artifacts: Path | None) -> "Run":
     from mlflow.tracking.context.registry import resolve_tags
 
-    found = client.get_experiment_by_name(experiment)
-    experiment_id = _create_experiment(client, experiment, artifacts) if found is None else found.experiment_id
+    existing = client.get_experiment_by_name(experiment)
+    experiment_id = _create_experiment(client, experiment, artifacts) if existing is None else existing.experiment_id
     # `resolve_tags` gives the tags that `mlflow.start_run` sets: user, source, commit.
     return client.create_run(experiment_id, run_name=name, tags=resolve_tags({}))
 

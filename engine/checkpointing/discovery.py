@@ -32,9 +32,9 @@ def list_checkpoints(folder: Path) -> list[Path]:
     checkpoints = folder / CHECKPOINTS
     patterns = ("last.ckpt", "last-*.ckpt", "best.ckpt", "best-*.ckpt", "step-*.ckpt")
     # A glob per form: temporary files begin with a dot and do not match.
-    found = [path for pattern in patterns for path in checkpoints.glob(pattern)]
-    found += folder.glob("hpc_ckpt_*.ckpt")  # Lightning writes it for a SLURM job that is requeued
-    return sorted(found, key=saved_at, reverse=True)
+    paths = [path for pattern in patterns for path in checkpoints.glob(pattern)]
+    paths += folder.glob("hpc_ckpt_*.ckpt")  # Lightning writes it for a SLURM job that is requeued
+    return sorted(paths, key=saved_at, reverse=True)
 
 
 def newest_verified(folder: Path) -> Path | None:

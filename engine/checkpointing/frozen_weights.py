@@ -94,8 +94,8 @@ def require_frozen(
     """
     parameters = dict(module.named_parameters(remove_duplicate=False))
     own = {name: parameters[name].detach() for name in recorded if name in parameters}
-    found = _fingerprints(own if whole is None else {name: whole(weight) for name, weight in own.items()})
-    different = [name for name, value in recorded.items() if found.get(name) != value]
+    fingerprints = _fingerprints(own if whole is None else {name: whole(weight) for name, weight in own.items()})
+    different = [name for name, value in recorded.items() if fingerprints.get(name) != value]
     if different:
         absent = [name for name in different if name not in own]
         raise ValueError(

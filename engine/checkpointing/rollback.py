@@ -67,10 +67,10 @@ def roll_back(trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
 
 def _own_checkpoints(trainer: Trainer, plugin: VerifiedCheckpointIO) -> list[str]:
     """Return the checkpoints that this start has saved or resumed from, newest first."""
-    found = list_checkpoints(Path(trainer.default_root_dir))
+    checkpoints = list_checkpoints(Path(trainer.default_root_dir))
     if trainer.ckpt_path is not None and Path(trainer.ckpt_path).exists():
-        found.append(Path(trainer.ckpt_path))  # it may be of another run
-    return [str(path) for path in found if saved_at(path) in plugin.trajectory]
+        checkpoints.append(Path(trainer.ckpt_path))  # it may be of another run
+    return [str(path) for path in checkpoints if saved_at(path) in plugin.trajectory]
 
 
 def _load(trainer: Trainer, pl_module: LightningModule, path: Path) -> tuple[dict[str, Any], str | None]:

@@ -98,7 +98,7 @@ def look_up(table: Tensor, indices: Tensor) -> Tensor:
     padded = F.pad(indices, (0, longest - len(indices)))  # ranks receive equally many rows
     wanted = DTensor.from_local(all_gather_tensor(padded).flatten(), table.device_mesh, [Replicate()], run_check=False)
     # [world size * longest, C], a partial sum: each row has one non-zero addend, on the rank that holds it.
-    found = F.embedding(wanted, table.detach())
-    assert isinstance(found, DTensor)
+    rows = F.embedding(wanted, table.detach())
+    assert isinstance(rows, DTensor)
     # A reduce-scatter, which rounds nothing with one addend. Each rank receives the rows that it asked for.
-    return found.redistribute(placements=[Shard(0)]).to_local()[: len(indices)]
+    return rows.redistribute(placements=[Shard(0)]).to_local()[: len(indices)]

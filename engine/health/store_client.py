@@ -131,8 +131,8 @@ class HeartbeatClient:
         keys = {rank: f"heartbeat/{rank}" for rank in ranks if rank != self._rank}
         # multi_get blocks on a key that does not exist yet.
         keys = {rank: key for rank, key in keys.items() if rank in self.heartbeats or store.check([key])}
-        found = store.multi_get(list(keys.values())) if keys else []
-        self.heartbeats = {rank: Heartbeat.decode(text) for rank, text in zip(keys, found, strict=True)}
+        values = store.multi_get(list(keys.values())) if keys else []
+        self.heartbeats = {rank: Heartbeat.decode(text) for rank, text in zip(keys, values, strict=True)}
         if self._is_leaving:
             # Counts this rank once, and then only reads.
             self._ranks_left = store.add("left", 0 if self._ranks_left else 1)

@@ -89,13 +89,13 @@ def path_for_key(path: Path, cache: Path) -> str:
 
 
 def _state(path: Path) -> list[Any]:
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, hash_samples(path)]
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, hash_samples(path)]
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):  # a hash that is not remembered is computed
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

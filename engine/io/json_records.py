@@ -133,8 +133,8 @@ def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         ValueError: a key occurs twice.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         # `dict` has dropped a value. Only now is the slower search for the key worth its time.
         seen: dict[str, Any] = {}
         for key, value in pairs:
@@ -142,7 +142,7 @@ def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 both = f"{describe_value(seen[key])} and {describe_value(value)}"
                 raise ValueError(f"found the key {describe_value(key)} twice, with {both}; expected each key once")
             seen[key] = value
-    return found
+    return members
 
 
 def _check_characters(value: object) -> None:

@@ -123,16 +123,16 @@ def cpu_counters(powercap: Path = _POWERCAP) -> list[RaplZone]:
     Zones within these (`core`, `uncore`) and around them (`psys`) count the same energy again, as do the zones of
     `intel-rapl-mmio`.
     """
-    found = []
+    counters = []
     for folder in sorted(powercap.glob("intel-rapl:*")):
         try:
             name = (folder / "name").read_text(encoding="utf-8").strip()
             # Other zones count energy that these count already.
             if name.startswith("package") or name == "dram":
-                found.append(RaplZone(folder))
+                counters.append(RaplZone(folder))
         except (OSError, CounterError) as error:
             log.debug("energy of %s is not measured: %s", folder.name, error)
-    return found
+    return counters
 
 
 def gpu_counters(device: torch.device) -> list[NvmlCounter]:

@@ -117,8 +117,8 @@ def _pip() -> str:
     """Return the pip of this environment, as a path if another pip comes first on the PATH."""
     # Another environment's pip would install the packages where this Python does not find them.
     own = Path(sys.executable).with_name("pip")
-    found = shutil.which("pip")
-    if not own.is_file() or (found and Path(found).parent == own.parent):
+    pip = shutil.which("pip")
+    if not own.is_file() or (pip and Path(pip).parent == own.parent):
         return "pip"
     return str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own)
 
@@ -126,13 +126,13 @@ def _pip() -> str:
 def _requirements(extras: Collection[str]) -> list[str]:
     """Return the missing requirements, with the versions of the installed package's metadata."""
     wanted = {_package(module) for extra in extras for module in missing_modules(extra)}
-    found = dict.fromkeys(
+    requirements = dict.fromkeys(
         # A requirement is `NAME>=VERSION; extra == "..."`.
         line.partition(";")[0].strip()
         for line in metadata.requires("lockstep") or []
         if (name := re.match(r"[\w.-]+", line)) and name[0].lower() in wanted
     )
-    return list(found)
+    return list(requirements)
 
 
 def _package(module: str) -> str:

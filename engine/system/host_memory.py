@@ -42,12 +42,12 @@ def peak_resident() -> int:
 
 def limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
     """Return the smallest limit."""
-    found = [
+    limits = [
         Limit(psutil.virtual_memory().total, "the machine's memory"),
         *_limits_of_groups(proc, groups),
         *_limits_of_ulimit(),
     ]
-    return min(found, key=lambda limit: limit.size)
+    return min(limits, key=lambda limit: limit.size)
 
 
 def available(proc: Path = _PROC, groups: Path = _GROUPS) -> int:

@@ -38,8 +38,8 @@ class Joules(NamedTuple):
 def read_energy(folder: Path) -> Joules | None:
     """Return the energy of a run; None if it was not measured, or the file is malformed, as after a full disk."""
     try:
-        found = json.loads((folder / FILE).read_bytes())
-        energy = Joules(float(found["cpu_joules"]), float(found["gpu_joules"]))
+        content = json.loads((folder / FILE).read_bytes())
+        energy = Joules(float(content["cpu_joules"]), float(content["gpu_joules"]))
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
     return energy if all(math.isfinite(value) and value >= 0 for value in energy) else None

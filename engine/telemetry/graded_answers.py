@@ -43,11 +43,11 @@ def write_graded_answers(folder: Path, metric: str, answers: Iterable[GradedAnsw
     Raises:
         OSError: the disk refused the file; an existing file is unchanged.
     """
-    found = sorted(answers)
-    if not found:
+    ordered = sorted(answers)
+    if not ordered:
         return None
     header = {"version": VERSION, "metric": metric}
-    lines = [header, *(_cut(answer)._asdict() for answer in found)]
+    lines = [header, *(_cut(answer)._asdict() for answer in ordered)]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     path = folder / FILE
     # "replace": a lone surrogate, which UTF-8 cannot encode, becomes a question mark.

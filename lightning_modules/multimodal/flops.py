@@ -126,9 +126,9 @@ def products(network: nn.Module, back: bool) -> int:
         network: any network.
         back: whether gradients pass through them to their inputs.
     """
-    found = (part for part in network.modules() if isinstance(part, _LAYERS))
+    layers = (part for part in network.modules() if isinstance(part, _LAYERS))
     # Forward, gradient of the input, gradient of the weight: a multiplication and an addition per weight each.
-    return sum(2 * _weights(part) * (1 + back + _weight_trains(part)) for part in found)
+    return sum(2 * _weights(part) * (1 + back + _weight_trains(part)) for part in layers)
 
 
 def attention(width: int, back: bool) -> int:

@@ -66,15 +66,15 @@ class DotProductScores:
 
     def of_items(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n], from the same products as in `blocks`; 0 where an item is 0."""
-        found = self.states.new_zeros(items.shape)
+        result = self.states.new_zeros(items.shape)
         numbers = (items - 1).div(self._size, rounding_mode="floor")
         # Only blocks with one of the items are computed again.
         for number in torch.unique(numbers[items > 0]).tolist():
             first, scores = self._block(number)
             inside = (items > 0) & (numbers == number)
             columns = (items - first).clamp(0, scores.shape[1] - 1)
-            found = torch.where(inside, scores.gather(1, columns), found)
-        return found
+            result = torch.where(inside, scores.gather(1, columns), result)
+        return result
 
 
 class PrecomputedScores:
@@ -202,12 +202,12 @@ def best_items(
             if excluded is not None:
                 own.masked_fill_(excluded[block.first : block.first + own.shape[1]].to(own.device), -torch.inf)
         columns = _best_columns(own, min(number, own.shape[1]))
-        found = columns + block.first, own.gather(1, columns)
+        best = columns + block.first, own.gather(1, columns)
         if items is None or values is None:
-            items, values = found
+            items, values = best
             continue
         # The earlier blocks come first and have the smaller numbers, so a stable order keeps the rule of ties.
-        items, values = torch.cat((items, found[0]), 1), torch.cat((values, found[1]), 1)
+        items, values = torch.cat((items, best[0]), 1), torch.cat((values, best[1]), 1)
         order = values.argsort(dim=1, descending=True, stable=True)[:, :number]
         items, values = items.gather(1, order), values.gather(1, order)
     assert items is not None and values is not None, "there is at least one item"

@@ -47,9 +47,9 @@ def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tenso
     Returns:
         [B] int64, from 1 to C + 1; 0 in rows without a target.
     """
-    found = as_blocks(scores).of_items(torch.cat((target[:, None], candidates), 1))
+    candidate_scores = as_blocks(scores).of_items(torch.cat((target[:, None], candidates), 1))
     # `not <` and not `>=`, so that NaN counts as ahead.
-    ahead = ~(found[:, 1:] < found[:, :1])
+    ahead = ~(candidate_scores[:, 1:] < candidate_scores[:, :1])
     return (ahead.sum(1) + 1) * (target > 0)
 
 

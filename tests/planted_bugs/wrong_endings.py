@@ -23,8 +23,8 @@ CHECKPOINTS = (
         "newest-by-the-time-of-the-file",
         "`--ckpt_path last` takes what was copied or touched last for the newest.",
         "engine/checkpointing/discovery.py",
-        "return sorted(found, key=saved_at, reverse=True)",
-        "return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)",
+        "return sorted(paths, key=saved_at, reverse=True)",
+        "return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)",
         ("tests/engine/checkpointing/test_verification.py", "tests/commands/runs/test_checkpoint_selection.py"),
     ),
     Bug(

@@ -47,7 +47,7 @@ def require_ray() -> None:
 
 
 def convert_with_ray(
-    paths: Sequence[Path], folder: Path, settings: IngestionSettings, do: Conversion = convert
+    paths: Sequence[Path], folder: Path, settings: IngestionSettings, conversion: Conversion = convert
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure], None, None]:
     """Convert documents and yield (path, result) as they finish. Ends its tasks, and a Ray that it started, on exit.
 
@@ -55,7 +55,7 @@ def convert_with_ray(
         paths: the documents.
         folder: cache folder.
         settings: settings of the ingestion, the address of a cluster and the number of workers.
-        do: converts a document; an importable function.
+        conversion: converts a document; an importable function.
 
     Raises:
         OSError: the cache cannot be written.
@@ -71,7 +71,7 @@ def convert_with_ray(
             while waiting or pending:
                 while waiting and len(pending) < _task_limit(ray, settings):
                     path = waiting.pop()
-                    pending[task.remote(path.absolute(), folder.absolute(), settings, do)] = path
+                    pending[task.remote(path.absolute(), folder.absolute(), settings, conversion)] = path
                 finished = ray.wait(list(pending), num_returns=1)[0][0]
                 path = pending.pop(finished)
                 yield path, _result(ray, finished, path)
@@ -81,9 +81,9 @@ def convert_with_ray(
 
 
 def _attempt(
-    path: Path, folder: Path, settings: IngestionSettings, do: Conversion
+    path: Path, folder: Path, settings: IngestionSettings, conversion: Conversion
 ) -> ConversionResult | WorkerFailure | OSError:
-    return attempt(do, path, Cache(folder, settings))
+    return attempt(conversion, path, Cache(folder, settings))
 
 
 def _task_limit(ray: Any, settings: IngestionSettings) -> int:

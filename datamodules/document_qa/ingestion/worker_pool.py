@@ -37,7 +37,7 @@ class _Worker(NamedTuple):
 
 
 def convert_documents(
-    paths: Sequence[Path], folder: Path, settings: IngestionSettings, do: Conversion = convert
+    paths: Sequence[Path], folder: Path, settings: IngestionSettings, conversion: Conversion = convert
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure], None, None]:
     """Convert documents and yield (path, result) as they finish. Ends all workers on exit.
 
@@ -45,12 +45,12 @@ def convert_documents(
         paths: the documents.
         folder: cache folder.
         settings: settings of the ingestion, and the number of workers.
-        do: converts a document; an importable function.
+        conversion: converts a document; an importable function.
 
     Raises:
         OSError: the cache cannot be written.
     """
-    with closing(convert_with_timeout(paths, folder, settings, do=do)) as steps:
+    with closing(convert_with_timeout(paths, folder, settings, conversion=conversion)) as steps:
         yield from (step for step in steps if step is not None)
 
 
@@ -59,7 +59,7 @@ def convert_with_timeout(
     folder: Path,
     settings: IngestionSettings,
     seconds: float | None = None,
-    do: Conversion = convert,
+    conversion: Conversion = convert,
     memory: int | None = None,
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure] | None, None, None]:
     """Convert documents as `convert_documents` does; also yield None whenever no document has finished for `seconds`.
@@ -69,13 +69,13 @@ def convert_with_timeout(
         folder: see `convert_documents`.
         settings: see `convert_documents`.
         seconds: time after which None is yielded; None waits without end.
-        do: see `convert_documents`.
+        conversion: see `convert_documents`.
         memory: bytes that a worker may allocate for documents, on Linux; more is a WorkerFailure. None: no limit.
     """
     # `pop` takes from the end, so the documents are converted in their order.
     waiting = list(reversed(paths))
     number = min(settings.workers or default_workers(), len(waiting))
-    idle = [_start(folder, settings, do, memory) for _ in range(number)]
+    idle = [_start(folder, settings, conversion, memory) for _ in range(number)]
     busy: dict[Connection, tuple[_Worker, Path]] = {}
     pages: dict[Connection, int] = {}
     try:
@@ -104,7 +104,7 @@ def convert_with_timeout(
                 else:
                     _end(worker)
                     if waiting:
-                        idle.append(_start(folder, settings, do, memory))
+                        idle.append(_start(folder, settings, conversion, memory))
                 yield path, result
     finally:
         for worker in (*idle, *(worker for worker, _ in busy.values())):
@@ -116,11 +116,11 @@ def default_workers() -> int:
     return max(1, int(available_cpus()))
 
 
-def _start(folder: Path, settings: IngestionSettings, do: Conversion, memory: int | None) -> _Worker:
+def _start(folder: Path, settings: IngestionSettings, conversion: Conversion, memory: int | None) -> _Worker:
     # Spawned, as a fork would copy the locks and threads of this process, which may have used a GPU.
     spawn = multiprocessing.get_context("spawn")
     own, remote = spawn.Pipe()
-    process = spawn.Process(target=_work, args=(remote, folder, settings, do, memory), daemon=True)
+    process = spawn.Process(target=_work, args=(remote, folder, settings, conversion, memory), daemon=True)
     process.start()
     # Only the worker has this end now, so reading from it fails as soon as the worker is dead.
     remote.close()
@@ -128,7 +128,7 @@ def _start(folder: Path, settings: IngestionSettings, do: Conversion, memory: in
 
 
 def _work(
-    connection: Connection, folder: Path, settings: IngestionSettings, do: Conversion, memory: int | None
+    connection: Connection, folder: Path, settings: IngestionSettings, conversion: Conversion, memory: int | None
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     if memory is not None and sys.platform == "linux":
@@ -140,15 +140,15 @@ def _work(
         except (EOFError, OSError):  # the parent process is done, or has died
             return
         try:
-            connection.send(attempt(do, path, cache))
+            connection.send(attempt(conversion, path, cache))
         except BrokenPipeError:
             return
 
 
-def attempt(do: Conversion, path: Path, cache: Cache) -> ConversionResult | WorkerFailure | OSError:
+def attempt(conversion: Conversion, path: Path, cache: Cache) -> ConversionResult | WorkerFailure | OSError:
     """Convert a document in this process; return an OSError if the cache cannot be written."""
     try:
-        return do(path, cache)
+        return conversion(path, cache)
     except OSError as error:  # the cache cannot be written, so no document can be converted
         return WorkerFailure(str(error), died=True) if error.errno == errno.ENOMEM else error
     except Exception as error:  # noqa: BLE001  (a corrupt file can make a library raise almost anything)

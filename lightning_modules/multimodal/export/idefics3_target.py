@@ -61,9 +61,9 @@ class Idefics3(ExportTarget):
     def _tokens(self, parts: ModelParts) -> list[int]:
         """Return the token of a feature, and the tokens of the learned vectors."""
         # The last special token ends an utterance; Idefics3's tokenizer has it, and no vector stands for it.
-        found = parts.tokenizer.convert_tokens_to_ids(list(parts.layout.special_tokens[:-1]))
-        assert isinstance(found, list), "as there are several names"
-        return found
+        tokens = parts.tokenizer.convert_tokens_to_ids(list(parts.layout.special_tokens[:-1]))
+        assert isinstance(tokens, list), "as there are several names"
+        return tokens
 
     @override
     def build_model(self, parts: ModelParts) -> Any:

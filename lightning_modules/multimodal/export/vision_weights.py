@@ -24,10 +24,10 @@ def tower_config(tower: VisionTower) -> dict[str, Any]:
         # A SigLIP 2 takes images of any size. A SigLIP has a fixed size: that of the training's images.
         sizes = {key: getattr(config, key) for key in SIGLIP_KEYS}
         return {"model_type": SIGLIP, **sizes, "image_size": tower.shape.image_size, "vision_use_head": False}
-    found = config.to_dict()
+    content = config.to_dict()
     for key in ("out_features", "out_indices", "stage_names"):  # they may name layers that were not built
-        found.pop(key, None)
-    return found
+        content.pop(key, None)
+    return content
 
 
 def tower_weights(tower: VisionTower) -> dict[str, Tensor]:

@@ -62,11 +62,9 @@ def load_language_model(
         _scale_embeddings(network, settings.embedding_scale)
     else:
         options.update(config=config, output_loading_info=True)
-        network, found = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
-        if found["missing_keys"]:  # transformers gives them random values
-            raise ValueError(
-                f"language_model.path: {settings.path} lacks {preview_names(found['missing_keys'])}: is it whole?"
-            )
+        network, loading_info = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
+        if missing := loading_info["missing_keys"]:  # transformers gives them random values
+            raise ValueError(f"language_model.path: {settings.path} lacks {preview_names(missing)}: is it whole?")
     # Losses are computed from hidden states, not by the model's own forward, so `final_scores` must
     # process logits as the model does.
     require_known_scores(network)

@@ -106,17 +106,17 @@ def estimate_memory(
     fewest = _MIN_LAYERS if work.shards == 1 else _MIN_LAYERS_FSDP
     fewest += settings.last_n_layers if settings.trainable == "last_n_layers" else 0
     if layers <= fewest + _MORE:
-        found = _trace(config, settings, precision, work)
+        traced = _trace(config, settings, precision, work)
     else:
         smaller, larger = (
             _trace(_replace_layers(config, number), settings, precision, work) for number in (fewest, fewest + _MORE)
         )
-        found = smaller.extended(larger, layers - fewest)  # two traced models give the line through all depths
-    peaks = found[4:]
+        traced = smaller.extended(larger, layers - fewest)  # two traced models give the line through all depths
+    peaks = traced[4:]
     if work.cpu_offload:
-        return MemoryEstimate(0, 0, 0, max(peaks[:-1]) - found.weights, found.loading)
-    activations = max(0, max(peaks) - found.weights - found.gradients)
-    return MemoryEstimate(found.weights, found.gradients, found.optimizer, activations, found.loading)
+        return MemoryEstimate(0, 0, 0, max(peaks[:-1]) - traced.weights, traced.loading)
+    activations = max(0, max(peaks) - traced.weights - traced.gradients)
+    return MemoryEstimate(traced.weights, traced.gradients, traced.optimizer, activations, traced.loading)
 
 
 def _replace_layers(config: Any, number: int) -> Any:

@@ -130,7 +130,7 @@ def quantize_linear_layers(
     Returns:
         The number of layers replaced.
     """
-    found = [
+    layers = [
         (parent, key, layer)
         # A list, because replacing layers while the generator walks over the network would change what it finds.
         for prefix, parent in network.named_modules()
@@ -138,10 +138,10 @@ def quantize_linear_layers(
         # The exact type: subclasses, as peft's and QuantizedLinear itself, compute something else.
         if type(layer) is nn.Linear and chosen(f"{prefix}.{key}".lstrip("."), layer)
     ]
-    for parent, key, layer in found:
+    for parent, key, layer in layers:
         setattr(parent, key, QuantizedLinear(layer, kind, double, device or layer.weight.device))
-        layer.weight = nn.Parameter(torch.empty(0))  # `found` holds the layer, its memory is free
-    return len(found)
+        layer.weight = nn.Parameter(torch.empty(0))  # `layers` holds the layer, its memory is free
+    return len(layers)
 
 
 def dequantize_linear_layers(network: nn.Module) -> None:

@@ -164,9 +164,9 @@ def load_tower(settings: VisionTowerSettings, config: "PretrainedConfig", dtype:
     else:
         options.update(config=config, output_loading_info=True)
         with _without_report():
-            network, found = read_pretrained(_SECTION, AutoModel, settings.path, **options)
+            network, loading_info = read_pretrained(_SECTION, AutoModel, settings.path, **options)
         # Compared below with what remains: a pooler or a head that the files lack does not matter if it is dropped.
-        missing = set(found["missing_keys"])
+        missing = set(loading_info["missing_keys"])
     if hasattr(network, "pooler"):
         network.pooler = None
     if getattr(network.embeddings, "mask_token", None) is not None:  # for masked-image pretraining
@@ -226,7 +226,7 @@ def _preprocessor(path: str) -> dict[str, Any]:
 def _hub_file(path: str, name: str) -> Path | None:
     from transformers.utils import cached_file
 
-    found = cached_file(
+    file = cached_file(
         path,
         name,
         local_files_only=hub_unreachable_reason() is not None,
@@ -235,4 +235,4 @@ def _hub_file(path: str, name: str) -> Path | None:
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    return None if found is None else Path(found)
+    return None if file is None else Path(file)

@@ -14,9 +14,9 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
     Raises:
         ValueError: the parts have more rows.
     """
-    found = sum(len(part.users) for part in parts)
-    if found > rows:
-        raise ValueError(f"found a micro-batch of {found} rows, expected at most {rows}")
+    samples = sum(len(part.users) for part in parts)
+    if samples > rows:
+        raise ValueError(f"found a micro-batch of {samples} rows, expected at most {rows}")
     histories, negatives = [part.history for part in parts], [part.negatives for part in parts]
     # Negatives of the whole row, [rows, 1, n], or of each event, [rows, length, n].
     shared = all(column.shape[1] == 1 for column in negatives)
@@ -26,9 +26,9 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
         of_events([history.times for history in histories]),
         of_rows([history.lengths for history in histories]),
         of_rows([history.time_scale for history in histories], padding=1),  # a divisor
-        _joined_if_any((rows,), [history.at for history in histories]),
-        _joined_if_any((rows, length), [history.event_codes for history in histories]),
-        _joined_if_any((rows, length), [history.event_numbers for history in histories]),
+        _join_if_any((rows,), [history.at for history in histories]),
+        _join_if_any((rows, length), [history.event_codes for history in histories]),
+        _join_if_any((rows, length), [history.event_numbers for history in histories]),
     )
     return TrainBatch(
         history,
@@ -38,10 +38,10 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
     )
 
 
-def _joined_if_any(sizes: Sequence[int], columns: Sequence[Tensor | None]) -> Tensor | None:
+def _join_if_any(sizes: Sequence[int], columns: Sequence[Tensor | None]) -> Tensor | None:
     """Return `_join_columns` of columns that all parts have, or none."""
-    found = [column for column in columns if column is not None]
-    return _join_columns(sizes, found) if found else None
+    present = [column for column in columns if column is not None]
+    return _join_columns(sizes, present) if present else None
 
 
 def _join_columns(sizes: Sequence[int], columns: Sequence[Tensor], padding: int = 0) -> Tensor:

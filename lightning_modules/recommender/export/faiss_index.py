@@ -110,6 +110,6 @@ def _recall(index: "faiss.Index", vector: NDArray[np.float32], scores: NDArray[n
         return None
     _, rows = index.search(vector[None], min(top_k + len(excluded), len(scores) - 1))
     # FAISS fills up with -1 if a search visits fewer items than asked for.
-    found = 1 + rows[0][rows[0] >= 0]
-    found = found[~np.isin(found, excluded)][:top_k]
-    return float(np.isin(best, found).mean())
+    items = 1 + rows[0][rows[0] >= 0]
+    items = items[~np.isin(items, excluded)][:top_k]
+    return float(np.isin(best, items).mean())

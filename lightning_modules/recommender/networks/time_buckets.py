@@ -27,10 +27,10 @@ def time_buckets(seconds: Tensor) -> Tensor:
     if seconds.device.type != "cpu" or seconds.dim() < 2 or torch.compiler.is_compiling():
         return _buckets(seconds)
     # Row by row, what is computed stays in the cache, which halves the time.
-    found = torch.empty_like(seconds)
-    for row, of_row in zip(found, seconds, strict=True):
+    buckets = torch.empty_like(seconds)
+    for row, of_row in zip(buckets, seconds, strict=True):
         row.copy_(_buckets(of_row))
-    return found
+    return buckets
 
 
 def _buckets(seconds: Tensor) -> Tensor:

@@ -47,8 +47,8 @@ def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
     Raises:
         ValueError: it is not one of CLASSES; the message names what was found.
     """
-    found = CLASSES.get(config.model_type)
-    if found is None:
+    kind = CLASSES.get(config.model_type)
+    if kind is None:
         architecture = ", ".join(getattr(config, "architectures", None) or ["unknown"])
         known = ", ".join(known.title for known in CLASSES.values())
         raise ValueError(
@@ -56,7 +56,7 @@ def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
             f"image-text model of transformers: {known}. For a vision tower and a language model of your choice, use "
             "VisionLanguageModel"
         )
-    return found
+    return kind
 
 
 def part_weights(network: "PreTrainedModel", kind: ImageTextClass) -> dict[str, list[nn.Parameter]]:

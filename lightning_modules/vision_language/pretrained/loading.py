@@ -70,8 +70,10 @@ def load_image_text_model(
         "use_safetensors": True,
         "output_loading_info": True,
     }
-    network, found = read_pretrained(_SECTION, AutoModelForImageTextToText, settings.path, **options)
-    if found["missing_keys"]:  # transformers gives them random values
-        raise ValueError(f"{_SECTION}.path: {settings.path} lacks {preview_names(found['missing_keys'])}: is it whole?")
+    network, loading_info = read_pretrained(_SECTION, AutoModelForImageTextToText, settings.path, **options)
+    if loading_info["missing_keys"]:  # transformers gives them random values
+        raise ValueError(
+            f"{_SECTION}.path: {settings.path} lacks {preview_names(loading_info['missing_keys'])}: is it whole?"
+        )
     # from_pretrained returns models in evaluation mode, in which transformers checkpoints no activations.
     return network.train()

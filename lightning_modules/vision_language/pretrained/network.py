@@ -65,8 +65,8 @@ class ImageTextNetwork(LanguageModel):
     @property
     def part_weights(self) -> dict[str, nn.ParameterList]:
         """Weights of vision tower, connector and language model, with its adapters."""
-        found = part_weights(self.causal_lm, self.kind)
-        return {name: nn.ParameterList(weights) for name, weights in found.items()}
+        by_part = part_weights(self.causal_lm, self.kind)
+        return {name: nn.ParameterList(weights) for name, weights in by_part.items()}
 
     def row_states(self, rows: Rows, images: ImageInputs) -> Tensor:
         """Return the states [R, L, C] after the last norm of chats and their images."""

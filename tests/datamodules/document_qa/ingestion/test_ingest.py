@@ -45,7 +45,9 @@ def none_started(monkeypatch):
 @pytest.fixture
 def converting(monkeypatch):
     """Replaces what the processes do."""
-    return lambda do: monkeypatch.setattr(module, "convert_documents", partial(worker_pool.convert_documents, do=do))
+    return lambda do: monkeypatch.setattr(
+        module, "convert_documents", partial(worker_pool.convert_documents, conversion=do)
+    )
 
 
 @pytest.fixture
@@ -227,7 +229,7 @@ def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, c
 
 
 def _ingest_interrupted(documents, cache):
-    module.convert_documents = partial(worker_pool.convert_documents, do=pdf_files.interrupted)
+    module.convert_documents = partial(worker_pool.convert_documents, conversion=pdf_files.interrupted)
     ingest(documents, cache, IngestionSettings(dpi=24, workers=1))
 
 

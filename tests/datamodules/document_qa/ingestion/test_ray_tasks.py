@@ -76,7 +76,7 @@ def test_both_engines_write_the_same_bytes(documents, tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     expected = ingest(documents, tmp_path / "processes", PROCESSES)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "convert_with_ray", partial(convert_with_ray, do=pdf_files.killed))
+        patch.setattr(module, "convert_with_ray", partial(convert_with_ray, conversion=pdf_files.killed))
         found = ingest(documents, tmp_path / "ray", RAY)
     assert set(found.documents) == {"a.pdf", "z.pdf"} and found.broken["broken.pdf"] == expected.broken["broken.pdf"]
     assert "its worker process died" in found.broken["deadly.pdf"]
