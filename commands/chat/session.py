@@ -170,9 +170,9 @@ class ChatSession:
         """Set a field to values found by their texts; return what they are called."""
         if len(parts) > field.most:
             raise UserInputError(f"/{field.name}: found {len(parts)} values, expected at most {field.most}")
-        found = [self._find_item(field, part.strip()) for part in parts]
-        self._picked[field.name] = [picked for picked, _ in found]
-        return [f"{label}{_TIME}{picked.time}" if picked.time else label for picked, label in found]
+        items = [self._find_item(field, part.strip()) for part in parts]
+        self._picked[field.name] = [picked for picked, _ in items]
+        return [f"{label}{_TIME}{picked.time}" if picked.time else label for picked, label in items]
 
     def _find_item(self, field: Field, part: str) -> tuple[Picked, str]:
         text, at, time = part.rpartition(_TIME) if field.times and _TIME in part else (part, "", "")
@@ -189,10 +189,10 @@ class ChatSession:
         values = [choice.value for choice in field.choices]
         if not value:
             return values[(values.index(self._texts.get(field.name, values[0])) + 1) % len(values)]
-        found = next((choice.value for choice in field.choices if value in (choice.value, choice.label)), None)
-        if found is None:
+        choice_value = next((choice.value for choice in field.choices if value in (choice.value, choice.label)), None)
+        if choice_value is None:
             raise UserInputError(f"/{field.name}: found {value!r}, expected one of {', '.join(values)}")
-        return found
+        return choice_value
 
 
 def parse_command(line: str) -> ChatCommand | None:

@@ -54,8 +54,8 @@ def read_login(auth: str | None, environ: Mapping[str, str] = os.environ) -> Log
 def is_loopback(host: str) -> bool:
     """Return whether an address is reached from this machine only."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return all(ipaddress.ip_address(str(entry[4][0])).is_loopback for entry in found)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return all(ipaddress.ip_address(str(entry[4][0])).is_loopback for entry in addresses)
     except (OSError, ValueError):
         return False
 
@@ -85,17 +85,17 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    found = socket.socket(family, socket.SOCK_STREAM)
+    server = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":  # on Windows the option would let two servers share a port
             # Without the option, a port stays occupied for a while after its last server has ended.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(128)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((host, port))
+        server.listen(128)
     except OSError:
-        found.close()
+        server.close()
         raise
-    return found
+    return server
 
 
 def guard_middleware(host: str, login: Login | None) -> list[Middleware]:
@@ -105,12 +105,12 @@ def guard_middleware(host: str, login: Login | None) -> list[Middleware]:
     resolves to 127.0.0.1 (DNS rebinding) could otherwise read it.
     """
     # Middleware runs in this order: requests of other sites and names are refused before the password is read.
-    found = [Middleware(SameSite)]
+    middleware = [Middleware(SameSite)]
     if is_loopback(host):
-        found.append(Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", host]))
+        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", host]))
     if login is not None:
-        found.append(Middleware(RequireLogin, login=login))
-    return found
+        middleware.append(Middleware(RequireLogin, login=login))
+    return middleware
 
 
 class SameSite:
@@ -147,8 +147,8 @@ class RequireLogin:
     def _is_allowed(self, headers: Mapping[bytes, bytes]) -> bool:
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         try:
-            found = base64.b64decode(given, validate=True)
+            credentials = base64.b64decode(given, validate=True)
         except (binascii.Error, ValueError):
             return False
         # Bytes are compared, because compare_digest raises for texts that are not ASCII.
-        return scheme.lower() == b"basic" and secrets.compare_digest(found, self._expected)
+        return scheme.lower() == b"basic" and secrets.compare_digest(credentials, self._expected)

@@ -70,28 +70,31 @@ def is_any_hanging() -> bool:
 
 
 def _run(check: Check) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def run() -> None:
         try:
             for finding in check.examine():
                 # Kept one at a time: a check that exceeds its time limit has reported what it found so far.
-                found.append(finding)
+                findings.append(finding)
         except BaseException as error:  # a command line's parser raises SystemExit
             if os.environ.get("LOCKSTEP_DEBUG"):
                 traceback.print_exception(error, file=sys.stderr)
             message = f"the check ended with {type(error).__name__}: {error}"
             remedy = f"LOCKSTEP_DEBUG=1 {PROGRAM} doctor  # shows the traceback"
-            found.append(Finding(check.name, "fail", message, UNKNOWN, remedy))
+            findings.append(Finding(check.name, "fail", message, UNKNOWN, remedy))
 
     thread = threading.Thread(target=run, name=f"doctor: {check.name}", daemon=True)
     thread.start()
     thread.join(check.seconds)
     if not thread.is_alive():
-        return found
+        return findings
     check.give_up()
     if check.late is not None:
-        return [*found, check.late]
+        return [*findings, check.late]
     message = f"no answer within {check.seconds:g} s"
     why = f"what hangs here will hang in a training; {UNKNOWN}"
-    return [*found, Finding(check.name, "fail", message, why, "check for a file system or driver that does not answer")]
+    return [
+        *findings,
+        Finding(check.name, "fail", message, why, "check for a file system or driver that does not answer"),
+    ]

@@ -40,18 +40,18 @@ def ignored_options(environ: Mapping[str, str], precision: str | int | None, on_
         on_accelerator: whether this run uses a GPU.
     """
     requested = environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    found = []
+    ignored = []
     if requested in _PRECISIONS and _SHORT_NAMES.get(str(precision), str(precision)) != _PRECISIONS[requested]:
-        found.append(
+        ignored.append(
             f"accelerate's mixed precision {requested} is ignored, trainer.precision is {precision or '32-true'}: "
             f"--trainer.precision {_PRECISIONS[requested]} has that effect"
         )
     for variable, (name, default, key) in _KEYS.items():
         if environ.get(variable, default) != default:
-            found.append(f"accelerate's {name} of {environ[variable]} is ignored; {key} has that effect")
+            ignored.append(f"accelerate's {name} of {environ[variable]} is ignored; {key} has that effect")
     if environ.get("ACCELERATE_USE_CPU", "").lower() in ("true", "1", "yes") and on_accelerator:
-        found.append("accelerate's --cpu is ignored, a GPU is used; --trainer.accelerator cpu has that effect")
+        ignored.append("accelerate's --cpu is ignored, a GPU is used; --trainer.accelerator cpu has that effect")
     for variable, name in _SHARDING.items():
         if environ.get(variable) == "true":
-            found.append(f"accelerate's {name} is ignored; --config configs/overlays/fsdp.yaml shards the model")
-    return found
+            ignored.append(f"accelerate's {name} is ignored; --config configs/overlays/fsdp.yaml shards the model")
+    return ignored

@@ -11,8 +11,8 @@ _ARGUMENT = re.compile(r"--local[-_]rank=(\d+)")
 
 def after_command(arguments: Sequence[str]) -> list[str]:
     """Return a command line with the argument at the end; the launcher puts it before the command."""
-    found = [argument for argument in arguments if _ARGUMENT.fullmatch(argument)]
-    return [argument for argument in arguments if argument not in found] + found
+    rank_options = [argument for argument in arguments if _ARGUMENT.fullmatch(argument)]
+    return [argument for argument in arguments if argument not in rank_options] + rank_options
 
 
 def without_local_rank(arguments: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:

@@ -178,12 +178,12 @@ def run_folder(given: str, runs: Path) -> Path:
 
 def unique_folders(folders: Sequence[Path]) -> list[Path]:
     """Return the folders without duplicates, which different paths may name."""
-    found: dict[Path, Path] = {}
+    by_path: dict[Path, Path] = {}
     for folder in folders:
-        if folder.resolve() in found:
+        if folder.resolve() in by_path:
             print(f"{PROGRAM} report: {folder} is given twice and read once", file=sys.stderr)
-        found.setdefault(folder.resolve(), folder)
-    return list(found.values())
+        by_path.setdefault(folder.resolve(), folder)
+    return list(by_path.values())
 
 
 def write_page(

@@ -123,18 +123,18 @@ def _short(value: float | None) -> float | None:
 
 def _attempts(metrics: MetricHistory, events: RunEvents, began: float) -> list[dict[str, Any]]:
     """Return the attempts; without a log, one attempt from the first to the last metric."""
-    found: list[dict[str, Any]] = [
+    shown: list[dict[str, Any]] = [
         {"from": attempt.from_step, "to": attempt.to_step, "began": attempt.began - began,
          "ended": attempt.ended - began, "end": attempt.end}
         for attempt in events.attempts
     ]  # fmt: skip
-    if not found and metrics.first_time is not None and metrics.last_time is not None:
+    if not shown and metrics.first_time is not None and metrics.last_time is not None:
         span = {"began": metrics.first_time - began, "ended": metrics.last_time - began}
-        found = [{"from": 0, "to": metrics.last_step, **span, "end": None}]
-    elif found and metrics.last_time is not None:
-        found[-1]["to"] = max(found[-1]["to"], metrics.last_step)
-        found[-1]["ended"] = max(found[-1]["ended"], metrics.last_time - began)
-    return found
+        shown = [{"from": 0, "to": metrics.last_step, **span, "end": None}]
+    elif shown and metrics.last_time is not None:
+        shown[-1]["to"] = max(shown[-1]["to"], metrics.last_step)
+        shown[-1]["ended"] = max(shown[-1]["ended"], metrics.last_time - began)
+    return shown
 
 
 def _summary(metrics: MetricHistory, events: RunEvents) -> dict[str, Any]:
@@ -166,10 +166,10 @@ def _environment(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = parse_json(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}; remove it, or resume the run, which writes it again") from error
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _make_names_unique(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

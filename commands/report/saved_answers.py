@@ -58,13 +58,13 @@ def read_answers(folder: Path) -> SavedAnswers | None:
 
 
 def _answer(line: dict[str, Any]) -> GradedAnswer:
-    found = GradedAnswer(**line)
-    numbers = (found.points, found.possible)
+    answer = GradedAnswer(**line)
+    numbers = (answer.points, answer.possible)
     # `type` and not isinstance, because a bool is an int.
-    if type(found.sample) is not int or not all(type(text) is str for text in found[1:4]):
-        raise ValueError(f"sample {str(found.sample)[:50]} without number, question, expected answer and answer")
+    if type(answer.sample) is not int or not all(type(text) is str for text in answer[1:4]):
+        raise ValueError(f"sample {str(answer.sample)[:50]} without number, question, expected answer and answer")
     if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
-        raise ValueError(f"sample {found.sample} without points")
-    if not 0 <= found.points <= found.possible or not found.possible:
-        raise ValueError(f"sample {found.sample} with {found.points} of {found.possible} points")
-    return found
+        raise ValueError(f"sample {answer.sample} without points")
+    if not 0 <= answer.points <= answer.possible or not answer.possible:
+        raise ValueError(f"sample {answer.sample} with {answer.points} of {answer.possible} points")
+    return answer

@@ -39,10 +39,10 @@ def read_ranks(folder: Path) -> SavedRanks:
         return {}
     from lightning_modules.recommender.item_ranks.rank_file import rank_file, read_ranks
 
-    found = {stage: read_ranks(rank_file(folder, stage)) for stage in stages}
-    if "test" in found:
-        _check_metrics(folder, found["test"])
-    return found
+    ranks = {stage: read_ranks(rank_file(folder, stage)) for stage in stages}
+    if "test" in ranks:
+        _check_metrics(folder, ranks["test"])
+    return ranks
 
 
 def _check_metrics(folder: Path, ranks: "UserRanks") -> None:

@@ -30,14 +30,14 @@ def read_settings(folder: Path) -> dict[str, Settings]:
     numbered = {int(match[1]): path for path in folder.glob("config-*.yaml") if (match := _NUMBER.match(path.name))}
     first = folder / "config.yaml"
     paths = ([first] if first.is_file() else []) + [numbered[number] for number in sorted(numbered)]
-    found: dict[str, Settings] = {}
+    settings: dict[str, Settings] = {}
     for path in paths:
         try:
             config = read_yaml(path) or {}
         except YamlFileError as error:
             raise ValueError(f"{error}; {path.name} is written by {PROGRAM} fit") from error
-        found[path.name] = flatten(rename_groups(config) if isinstance(config, Mapping) else config)
-    return found
+        settings[path.name] = flatten(rename_groups(config) if isinstance(config, Mapping) else config)
+    return settings
 
 
 def flatten(config: Mapping[str, object]) -> dict[str, str]:

@@ -35,11 +35,11 @@ class StudySummary(NamedTuple):
     @property
     def best(self) -> TrialSummary | None:
         """The complete trial with the best value, the first of equal values; None without a complete trial."""
-        found = [trial for trial in self.trials if trial.state == "complete" and trial.value is not None]
-        if not found:
+        complete = [trial for trial in self.trials if trial.state == "complete" and trial.value is not None]
+        if not complete:
             return None
         sign = 1 if self.direction == "maximize" else -1
-        return max(found, key=lambda trial: (sign * (trial.value or 0.0), -trial.number))
+        return max(complete, key=lambda trial: (sign * (trial.value or 0.0), -trial.number))
 
     def fields(self) -> dict[str, Any]:
         """Return the content of study.json."""
@@ -59,11 +59,11 @@ def read_study(folder: Path) -> StudySummary:
     """
     path = folder / SUMMARY
     try:
-        found = parse_json(path.read_bytes())
-        trials = [TrialSummary(**trial) for trial in found.pop("trials")]
+        content = parse_json(path.read_bytes())
+        trials = [TrialSummary(**trial) for trial in content.pop("trials")]
         if any(trial.state not in STATES or not isinstance(trial.params, dict) for trial in trials):
             raise ValueError("a trial without a state or without values")
-        return StudySummary(trials=trials, **found)
+        return StudySummary(trials=trials, **content)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is not a summary of a study ({error}); the next start of the sweep writes it again"

@@ -65,19 +65,19 @@ def _environment(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = parse_json(path.read_bytes())
-        if not isinstance(found, dict) or not isinstance(found.get("packages"), dict | None):
+        content = parse_json(path.read_bytes())
+        if not isinstance(content, dict) or not isinstance(content.get("packages"), dict | None):
             raise ValueError("found no object, or `packages` is none")
     except ValueError as error:
         raise ValueError(
             f"{path}: is not a record of the environment ({error}); delete it to export without"
         ) from error
-    return found
+    return content
 
 
 def _metrics(path: Path, step: int) -> tuple[dict[str, float], dict[str, str]]:
     """Return `TrainingProvenance.metrics` and `TrainingProvenance.excluded` of a step."""
-    found: dict[str, dict[str, float]] = {}
+    metrics: dict[str, dict[str, float]] = {}
     changed: dict[str, str] = {}
     if not path.is_file():
         return {}, {}
@@ -100,11 +100,11 @@ def _metrics(path: Path, step: int) -> tuple[dict[str, float], dict[str, str]]:
             changed[stage] = altered
             if not altered:
                 values = {name: value for name, value in record.items() if name.startswith(f"{stage}/")}
-                found[stage] = {name: value for name, value in values.items() if _is_number(value)}
+                metrics[stage] = {name: value for name, value in values.items() if _is_number(value)}
     if skipped:
         log.warning("WARNING: %s: %d lines are not records of metrics and are ignored", path, skipped)
-    excluded = {stage: keys for stage, keys in changed.items() if stage not in found}
-    return found.get("val", {}) | found.get("test", {}), excluded
+    excluded = {stage: keys for stage, keys in changed.items() if stage not in metrics}
+    return metrics.get("val", {}) | metrics.get("test", {}), excluded
 
 
 def _is_number(value: object) -> bool:

@@ -96,22 +96,22 @@ def newest_run(stem: str, runs: Path, option: str = "--run_name NAME or --ckpt_p
     saved = (path for name in ("best.ckpt", "last.ckpt") for path in runs.glob(f"*/{CHECKPOINTS}/{name}"))
     names = {path: path.parent.parent.name for path in saved}
     of_config = re.compile(re.escape(stem) + _TIME_OR_JOB)
-    found = [path for path, name in names.items() if of_config.fullmatch(name)]
-    if not found:
+    candidates = [path for path, name in names.items() if of_config.fullmatch(name)]
+    if not candidates:
         similar = sorted({name for name in names.values() if name.startswith(stem)})
         raise FileNotFoundError(
             f"no trained run of this config in {runs}/ ({stem}-TIME): train one first ({PROGRAM} fit --config "
             f"...), or name one with {option}" + (f"; runs of other configs: {', '.join(similar)}" if similar else "")
         )
-    name = max(found, key=saved_at).parent.parent.name
+    name = max(candidates, key=saved_at).parent.parent.name
     log.info("using the newest run of this config: %s", name)
     return name
 
 
 def checkpoint_names(directory: Path) -> str:
     """Return the names of all checkpoints of a run, separated by commas, for messages."""
-    found = [*(directory / CHECKPOINTS).glob("*.ckpt"), *directory.glob("hpc_ckpt_*.ckpt")]
-    return ", ".join(sorted(path.name for path in found))
+    paths = [*(directory / CHECKPOINTS).glob("*.ckpt"), *directory.glob("hpc_ckpt_*.ckpt")]
+    return ", ".join(sorted(path.name for path in paths))
 
 
 def refuse_occupied(directory: Path) -> None:

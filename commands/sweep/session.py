@@ -97,9 +97,9 @@ def print_line(line: str, file: IO[str] | None = None) -> None:
 
 def _summary(study: SweepStudy, settings: SweepSettings, command: Command) -> StudySummary:
     with study.locked():
-        found = summarize(study, settings, command.arguments, command.folder)
-        write_summary(found, command.folder)
-    return found
+        summary = summarize(study, settings, command.arguments, command.folder)
+        write_summary(summary, command.folder)
+    return summary
 
 
 def _finish(summary: StudySummary, command: Command) -> int:
@@ -174,19 +174,19 @@ def study_identity(arguments: Sequence[str], settings: SweepSettings) -> dict[st
 
     A config is the same if its name and its content are, by whatever path it is given.
     """
-    found = {key: getattr(settings, key) for key in ("metric", "direction", "seed")}
+    identity = {key: getattr(settings, key) for key in ("metric", "direction", "seed")}
     for key in ("sampler", "pruner"):
-        found |= {f"{key}.{name}": value for name, value in getattr(settings, key)._asdict().items()}
-    found |= {f"parameters.{parameter.key}": _describe_parameter(parameter) for parameter in settings.parameters}
+        identity |= {f"{key}.{name}": value for name, value in getattr(settings, key)._asdict().items()}
+    identity |= {f"parameters.{parameter.key}": _describe_parameter(parameter) for parameter in settings.parameters}
     options = list(arguments)
     for index in (index for index, word in enumerate(arguments[:-1]) if word == "--config"):
         path = Path(arguments[index + 1])
         if path.is_file():
             options[index + 1], content = path.name, f"content of {path.name}"
             digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-            found[content] = f"{found[content]} {digest}" if content in found else digest
-    found["options"] = shlex.join(options)
-    return {key: str(value) for key, value in found.items()}
+            identity[content] = f"{identity[content]} {digest}" if content in identity else digest
+    identity["options"] = shlex.join(options)
+    return {key: str(value) for key, value in identity.items()}
 
 
 def _describe_parameter(parameter: Parameter) -> str:

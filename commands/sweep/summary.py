@@ -32,14 +32,14 @@ def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[st
         folder: folder of the study.
     """
     trials = [_trial(trial) for trial in study.trials()]
-    found = StudySummary(
+    summary = StudySummary(
         settings.metric, settings.direction, [parameter._asdict() for parameter in settings.parameters], trials, ""
     )
-    if found.best is None:
-        return found
-    values = [option_argument(key, value) for key, value in found.best.params.items()]
+    if summary.best is None:
+        return summary
+    values = [option_argument(key, value) for key, value in summary.best.params.items()]
     words = ["fit", *arguments, *values, *shlex.split(options_of_run(folder.with_name(f"{folder.name}-best")))]
-    return found._replace(command=f"{PROGRAM} {shlex.join(words)}")
+    return summary._replace(command=f"{PROGRAM} {shlex.join(words)}")
 
 
 def write_summary(summary: StudySummary, folder: Path) -> None:

@@ -83,23 +83,23 @@ class CachedTimelines:
 
     def __init__(self, folder: Path, synthesis: SyntheticTimelines) -> None:
         self.folder, self.synthesis = Path(folder), synthesis
-        found = read_manifest(self.folder)
+        content = read_manifest(self.folder)
         expected = make_manifest(synthesis, {}, {})
         for kind in ("generator_version", "settings"):
-            if found[kind] != expected[kind]:
-                raise CacheMismatch(f"{self.folder}: {_difference(kind, found[kind], expected[kind])}")
-        for name, file in found["files"].items():
+            if content[kind] != expected[kind]:
+                raise CacheMismatch(f"{self.folder}: {_difference(kind, content[kind], expected[kind])}")
+        for name, file in content["files"].items():
             size = (self.folder / name).stat().st_size if (self.folder / name).is_file() else 0
             if size != file["size"]:
                 raise CacheMismatch(
                     f"{self.folder / name}: found {size:,} bytes, expected {file['size']:,}; {_REWRITE_HINT}"
                 )
-        self.extents = {Split[name]: ShardRange(*extent) for name, extent in found["extents"].items()}
+        self.extents = {Split[name]: ShardRange(*extent) for name, extent in content["extents"].items()}
         self._files = {
-            split: [name for name, file in found["files"].items() if file["split"] == split.name] for split in Split
+            split: [name for name, file in content["files"].items() if file["split"] == split.name] for split in Split
         }
         # Every shard but the last of its split has this size, so the shard of a sample follows by division.
-        self._shard = max((file["samples"] for file in found["files"].values()), default=1)
+        self._shard = max((file["samples"] for file in content["files"].values()), default=1)
         self._batches: dict[str, Any] = {}
 
     @property

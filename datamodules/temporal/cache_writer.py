@@ -77,10 +77,10 @@ def write_cache(
 
 def _holds(folder: Path, synthesis: SyntheticTimelines, extents: Mapping[Split, ShardRange]) -> bool:
     try:
-        found = read_manifest(folder)
+        content = read_manifest(folder)
     except (FileNotFoundError, CacheMismatch):
         return False
-    return found == make_manifest(synthesis, extents, found["files"]) and find_corrupt_file(folder) is None
+    return content == make_manifest(synthesis, extents, content["files"]) and find_corrupt_file(folder) is None
 
 
 def _clear(folder: Path) -> None:

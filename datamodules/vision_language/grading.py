@@ -66,8 +66,8 @@ def chosen_letter(reference: Reference, text: str) -> str:
     # The text of an option comes first: an option may itself be a letter.
     if options.count(_plain(text)) == 1:
         return reference.letters[options.index(_plain(text))]
-    found = re.match(_LETTER % reference.letters, text.strip(), re.IGNORECASE)
-    return found[1].upper() if found else ""
+    match = re.match(_LETTER % reference.letters, text.strip(), re.IGNORECASE)
+    return match[1].upper() if match else ""
 
 
 def _plain(text: str) -> str:

@@ -101,9 +101,9 @@ class PredictDataset(ImageChatDataset):
             answers: {row: answers to its first questions}, fewer than `turns`.
         """
         # A shallow copy: the rows are shared, the answers are not.
-        found = copy(self)
-        found.answers = answers
-        return found
+        rest = copy(self)
+        rest.answers = answers
+        return rest
 
     def _read(self, index: int) -> ImageChat:
         row = self.rows[index]

@@ -106,21 +106,21 @@ class DocumentDemo(Demo):
         files = question.files.get("documents", ())
         if not files:
             raise UserInputError("Documents: no file is given; give one first")
-        found: list[_Answered] = []
+        answers: list[_Answered] = []
         failures: list[tuple[str, str]] = []
         for number, file in enumerate(files, 1):
             yield Note("answer", f"document {number} of {len(files)}: {file.name}")  # until the answer is known
             try:
-                found.append((yield from self._answer_question(file, asked, options)))
+                answers.append((yield from self._answer_question(file, asked, options)))
             except (BadSampleError, UserInputError, ValueError) as error:
                 failures.append((file.name, str(error)))
-        if not found:
+        if not answers:
             raise UserInputError("; ".join(message for _, message in failures))
         # A confident abstention for one document does not contradict an answer that is in another document.
-        best = max(found, key=lambda answered: (not answered.abstains, answered.record.whole.confidence))
+        best = max(answers, key=lambda answered: (not answered.abstains, answered.record.whole.confidence))
         yield from self._page_blocks(best, options)
         if len(files) > 1:
-            yield _table(found, failures)
+            yield _table(answers, failures)
 
     def _answer_question(self, file: UploadedFile, asked: str, options: list[str]) -> Generator[Note, None, _Answered]:
         """Return the answer to a question about a document. `predict` computes the same answer."""

@@ -63,12 +63,12 @@ class ClassifierDemo(Demo):
     @override
     def examples(self) -> list[Example]:
         source = _evenly_spaced(self._data.splits.test, _EXAMPLES)
-        found = []
+        examples = []
         for row, label in enumerate(source.labels.tolist()):
             url = _url(source.read(np.array([row]))[0])
             file = UploadedFile(f"{source.name(row).rpartition('/')[2]}.png", _png(source.read(np.array([row]))[0]))
-            found.append(Example(self._data.classes[label], {"picture": [file]}, url))
-        return found
+            examples.append(Example(self._data.classes[label], {"picture": [file]}, url))
+        return examples
 
     @override
     def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:

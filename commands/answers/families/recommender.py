@@ -90,8 +90,8 @@ class RecommenderDemo(Demo):
         if field.name == "user":
             users = (str(user) for user in self._data.user_ids)
             # Bounds the time of a search.
-            found = sorted((user for user in islice(users, 10**6) if user.lower().startswith(wanted)), key=len)
-            return [Choice(user, user) for user in found[:SEARCH_RESULTS]]
+            matches = sorted((user for user in islice(users, 10**6) if user.lower().startswith(wanted)), key=len)
+            return [Choice(user, user) for user in matches[:SEARCH_RESULTS]]
         rows = [row for row, name in enumerate(self._names) if wanted in name]
         rows.sort(key=lambda row: (not self._names[row].startswith(wanted), len(self._names[row]), row))
         ids, shown = self._catalog.item_ids, rows[:SEARCH_RESULTS]

@@ -92,7 +92,7 @@ class SeriesDemo(Demo):
 
     @override
     def examples(self) -> list[Example]:
-        found = []
+        examples = []
         for number, question in enumerate(self._shown, 1):
             files = [
                 UploadedFile(f"example {number}.{column}.csv", _csv(series))
@@ -103,8 +103,8 @@ class SeriesDemo(Demo):
                 self._parse(files, _plain(question), list(question.options))
             except UserInputError:  # a name that no CSV file can have
                 continue
-            found.append(Example(_plain(question), values))
-        return found
+            examples.append(Example(_plain(question), values))
+        return examples
 
     @override
     def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
@@ -197,13 +197,13 @@ def _duration(seconds: float) -> str:
 def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
     """Yield a chart of each series, from its smallest to its largest value."""
     for index, shown in enumerate(series[:_SHOWN_SERIES]):
-        found = normalize(shown.values)
+        normalized = normalize(shown.values)
         every = -(-len(shown.values) // _SHOWN_POINTS)
-        cells = zip(found.shares[::every].tolist(), found.present[::every].tolist(), strict=True)
+        cells = zip(normalized.shares[::every].tolist(), normalized.present[::every].tolist(), strict=True)
         line = ChartLine(
             f"{shown.name} {shown.unit}".strip(), [round(100 * share, 2) if there else None for share, there in cells]
         )
-        measured = shown.values[found.present]
+        measured = shown.values[normalized.present]
         ends = (float(measured.min()), float(measured.max())) if len(measured) else (0.0, 100.0)
         span = f"from {ends[0]:g} to {ends[1]:g}" if len(measured) else "nothing measured"
         step = "" if shown.step is None else f" of {_duration(shown.step)}"

@@ -31,9 +31,9 @@ def find_misread(texts: Mapping[str, str], config: Namespace) -> tuple[str, str]
         texts: {key: text}, see `ambiguous_options` and `ambiguous_texts`.
         config: what the parser has read.
     """
-    found = dict(_leaves(config.as_dict(), "")) if texts else {}
+    values = dict(_leaves(config.as_dict(), "")) if texts else {}
     for key, text in texts.items():
-        value = found.get(key)
+        value = values.get(key)
         if isinstance(value, (int, float)):
             return key, f"expected a number in decimal, found {text}, which would be read as {value}"
     return None

@@ -47,9 +47,9 @@ def parse_error(message: str) -> tuple[list[str], str]:
     depth, inside = -1, message.splitlines() or [""]
     # The innermost key: errors of nested parsers are indented further than the error around them.
     for number, line in enumerate(message.splitlines()):
-        found, indent = _KEY.search(line), len(line) - len(line.lstrip())
-        if found and indent > depth:  # else the line is about another type of a union
-            keys += ".".join(filter(None, found.groups())).split(".")
+        match, indent = _KEY.search(line), len(line) - len(line.lstrip())
+        if match and indent > depth:  # else the line is about another type of a union
+            keys += ".".join(filter(None, match.groups())).split(".")
             depth, inside = indent, message.splitlines()[number:]
     # The reasons: the lines below the innermost key, one for each type of a union.
     rest = [line for line in inside[1:] if len(line) - len(line.lstrip()) > depth or not line.strip()]
@@ -114,8 +114,8 @@ def shorten(text: str, max_length: int = MAX_CHARACTERS) -> str:
 
 def nearest(name: str, known: list[str]) -> str:
     """Return advice to use the known name that is spelled most similarly; empty if none is similar."""
-    found = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    matches = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def _suggestion(name: str, class_path: str) -> str:

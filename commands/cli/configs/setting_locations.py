@@ -19,10 +19,10 @@ class SettingLocation(NamedTuple):
 
 def find_settings(file: Path, tree: yaml.Node, keys: Sequence[str]) -> list[SettingLocation]:
     """Return the innermost settings that the keys of an error lead to; keys omit `init_args` and list positions."""
-    found: list[SettingLocation] = []
-    _descend(file, tree, list(keys), "", found)
-    deepest = max((setting.key.count(".") for setting in found), default=0)
-    return [setting for setting in found if setting.key.count(".") == deepest]
+    locations: list[SettingLocation] = []
+    _descend(file, tree, list(keys), "", locations)
+    deepest = max((setting.key.count(".") for setting in locations), default=0)
+    return [setting for setting in locations if setting.key.count(".") == deepest]
 
 
 def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: list[SettingLocation]) -> None:

@@ -110,14 +110,14 @@ def check_variables(environ: Mapping[str, str], infiniband: bool = False) -> Ite
         environ: environment variables.
         infiniband: whether this machine has InfiniBand or RoCE adapters.
     """
-    found = [
+    findings = [
         *_check_rules(environ),
         *_disabled_infiniband(environ, infiniband),
         *_too_many_sockets(environ),
         *_allocator(environ),
         *_misspelt(environ),
     ]
-    yield from found or [Finding(CHECK, "ok", "none is set that is outdated, harmful or misspelt")]
+    yield from findings or [Finding(CHECK, "ok", "none is set that is outdated, harmful or misspelt")]
 
 
 def _check_rules(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -139,8 +139,8 @@ def _mig_instances(listed: str) -> tuple[MigInstance, ...]:
 
 
 def _after(label: str, text: str) -> str:
-    found = re.search(rf"{label}:\s*([\d.]+)", text)
-    return found.group(1) if found else ""
+    match = re.search(rf"{label}:\s*([\d.]+)", text)
+    return match.group(1) if match else ""
 
 
 def _number(text: str) -> int:

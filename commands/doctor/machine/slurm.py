@@ -105,5 +105,5 @@ def _cores(plan: Plan, environ: Mapping[str, str], in_step: bool) -> Iterator[Fi
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
     """Return the first number of a variable such as `4(x2)`."""
-    found = re.match(r"\d+", environ.get(name, ""))
-    return int(found.group()) if found else default
+    match = re.match(r"\d+", environ.get(name, ""))
+    return int(match.group()) if match else default

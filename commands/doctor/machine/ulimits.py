@@ -31,7 +31,7 @@ def check_limits(
         infiniband: directory of the RDMA adapters.
         core_pattern: file with the pattern of core files.
     """
-    found = [
+    findings = [
         *_open_files(),
         *_tasks(plan, proc, groups),
         *_locked_memory(plan, infiniband),
@@ -39,8 +39,8 @@ def check_limits(
         *_address_space(),
         *_core_dumps(core_pattern),
     ]
-    if found:
-        yield from found
+    if findings:
+        yield from findings
         return
     summary = f"{_soft(resource.RLIMIT_NOFILE)} open files, {_soft(resource.RLIMIT_NPROC)} processes"
     yield Finding("limits", "ok", f"{summary}, {_soft(resource.RLIMIT_MEMLOCK, _bytes)} of locked memory")

@@ -136,8 +136,8 @@ def _nccl_choice(value: str, known: list[Interface]) -> list[Interface]:
 def _gloo_choice(value: str, known: list[Interface]) -> list[Interface]:
     """Return the interfaces in gloo's notation: names separated by commas, all of which must exist."""
     names = [name.strip() for name in value.split(",")]
-    found = [interface for name in names for interface in known if interface.name == name]
-    return found if len(found) == len(names) else []
+    chosen = [interface for name in names for interface in known if interface.name == name]
+    return chosen if len(chosen) == len(names) else []
 
 
 def _best(candidates: list[Interface], routes: Path) -> str:

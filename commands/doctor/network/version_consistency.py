@@ -25,8 +25,8 @@ def source_files(project: Path = PROJECT) -> dict[str, str]:
 def _source(project: Path) -> Iterator[Path]:
     for name in SOURCES:
         named = project / name
-        found = [named] if named.is_file() else sorted(named.rglob("*"))
-        yield from (path for path in found if path.suffix in (".py", ".yaml") and path.is_file())
+        files = [named] if named.is_file() else sorted(named.rglob("*"))
+        yield from (path for path in files if path.suffix in (".py", ".yaml") and path.is_file())
 
 
 def _hash(path: Path) -> str:
@@ -40,13 +40,13 @@ def combined_hash(files: Mapping[str, str]) -> str:
 
 def packages() -> dict[str, str]:
     """Return {package: version} of Python and the installed packages that affect a training."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def code_finding(

@@ -42,24 +42,24 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     work = Workload(tokens, state_bytes=state, foreach=foreach)
     try:
         precision = precision_of(config.trainer.precision, has_bf16=True)
-        found = estimate_memory(settings, 1, precision, work)
+        estimate = estimate_memory(settings, 1, precision, work)
     except ValueError:  # the checks of config and weights report it
         return None
-    parts = {"weights": found.weights, "gradients": found.gradients, "optimizer": found.optimizer}
+    parts = {"weights": estimate.weights, "gradients": estimate.gradients, "optimizer": estimate.optimizer}
     words = ", ".join(f"{name} {_gib(size)}" for name, size in parts.items())
     kind = settings.trainable if settings.quantize == "none" else f"{settings.trainable}, {settings.quantize}"
     text = (
-        f"{settings.path} ({kind}) takes about {_gib(found.total)} GiB: {words}, activations of {tokens:,} tokens "
-        f"{_gib(found.activations)}; " + _fits(found.total)
+        f"{settings.path} ({kind}) takes about {_gib(estimate.total)} GiB: {words}, activations of {tokens:,} tokens "
+        f"{_gib(estimate.activations)}; " + _fits(estimate.total)
     )
     rows = given.get("micro_batch_size") or given.get("batch_size") or given.get("batch_size_per_device") or 1
     if rows > 1:
         text += f"; a micro-batch has up to {rows} rows, each with such activations"
-    if found.loading > 2 * found.weights:
-        text += f"; {_gib(found.loading)} GiB of the host while it is loaded"
+    if estimate.loading > 2 * estimate.weights:
+        text += f"; {_gib(estimate.loading)} GiB of the host while it is loaded"
     if is_on_gpu(config.trainer.accelerator):
         size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-        if found.total > USABLE_SHARE * size:
+        if estimate.total > USABLE_SHARE * size:
             why = f"the GPU has {_gib(size)} GiB: memory may run out in the first step"
             return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
     return Finding("model memory", "ok", text)

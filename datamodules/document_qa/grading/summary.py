@@ -37,8 +37,8 @@ def summary(
     retrieved: bool = True,
 ) -> dict[str, float]:
     """Return the values of all metrics, see `compute_metrics`."""
-    found = compute_metrics(questions, records, most_frequent, relative_tolerance, retrieved)
-    return {name: metric.value for name, metric in found.items()}
+    metrics = compute_metrics(questions, records, most_frequent, relative_tolerance, retrieved)
+    return {name: metric.value for name, metric in metrics.items()}
 
 
 def compute_metrics(
@@ -116,8 +116,10 @@ def _measure_by_source(items: Sequence[GradedRecord], measures: Mapping[str, Mea
     """Compute each measure over all questions, and over the questions of each evidence source."""
     groups = {source: [item for item in items if item.question.source == source] for source in SOURCES}
     parts = {"": items, **{f"{source}/": group for source, group in groups.items() if group}}
-    found = ((prefix + name, measure(group)) for name, measure in measures.items() for prefix, group in parts.items())
-    return {name: metric for name, metric in found if metric is not None}
+    measured = (
+        (prefix + name, measure(group)) for name, measure in measures.items() for prefix, group in parts.items()
+    )
+    return {name: metric for name, metric in measured if metric is not None}
 
 
 def _add_prefix(prefix: str, found: Mapping[str, MetricEstimate]) -> dict[str, MetricEstimate]:

@@ -99,10 +99,10 @@ class IngestedDocument:
 
     def _description(self) -> dict[str, Any]:
         try:
-            found = json.loads((self.folder / DOCUMENT).read_bytes())
-            if has_wrong_checksum(found):
+            description = json.loads((self.folder / DOCUMENT).read_bytes())
+            if has_wrong_checksum(description):
                 raise ValueError("a value has changed since it was written")
-            return {**found, "pages": int(found["pages"])}
+            return {**description, "pages": int(description["pages"])}
         except FileNotFoundError:
             raise ValueError(f"{self.name}: {self.folder} is missing; run `{PROGRAM} prepare` again") from None
         except (ValueError, KeyError, TypeError) as error:

@@ -81,14 +81,14 @@ class PageWriter:
         """Return the chunks of a page, with its recognised text if it has none."""
         if not chunks or any(chunk.text for chunk in chunks):
             return chunks
-        found: list[Chunk] = []
+        recognised: list[Chunk] = []
         if self.settings.ocr != "none":
             try:
-                found = recognized_chunks(picture, self.pages, self.settings.ocr)
+                recognised = recognized_chunks(picture, self.pages, self.settings.ocr)
             except RecognitionError as error:
                 self.note(f"page {self.pages}: {error}")
-        self._without_text += not found
-        return [*chunks, *found]
+        self._without_text += not recognised
+        return [*chunks, *recognised]
 
 
 def limit_pixels(picture: "Image", max_pixels: int) -> "Image":

@@ -52,8 +52,8 @@ def find_documents(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; expected one with PDFs, Markdown files or folders of page images")
-    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    return [path for path in found if document_kind(path) is not None]
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    return [path for path in entries if document_kind(path) is not None]
 
 
 def page_images(path: Path) -> list[Path]:
@@ -102,10 +102,10 @@ def file_stamp(path: Path) -> FileStamp:
         OSError: they cannot be read.
     """
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except FileNotFoundError:  # an image of a Markdown file, which may be added later
         return FileStamp(str(path.absolute()), -1, 0)
-    return FileStamp(str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return FileStamp(str(path.absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def digest(files: list[Path]) -> str:

@@ -41,13 +41,13 @@ def document_files(file: QuestionFile, folder: Path, root: Path) -> dict[str, Pa
     stems: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         stems.setdefault(path.stem, []).append(path)
-    found = {}
+    files = {}
     for name, document in file.documents.items():
         if document.images:
-            found[name] = root / PAGES / _folder_name(document, folder)
+            files[name] = root / PAGES / _folder_name(document, folder)
         else:
-            found[name] = _file(name, folder, stems, where[name])
-    return found
+            files[name] = _file(name, folder, stems, where[name])
+    return files
 
 
 def link_pages(file: QuestionFile, folder: Path, root: Path) -> None:

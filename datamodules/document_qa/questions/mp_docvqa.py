@@ -33,13 +33,13 @@ def read_mp_docvqa(
     Raises:
         ValueError: a record is invalid; the message names file and record (from 0).
     """
-    found = [_record(record, f"{path}, record {number}") for number, record in enumerate(whole["data"])]
+    records = [_record(record, f"{path}, record {number}") for number, record in enumerate(whole["data"])]
     ranges: dict[str, set[tuple[str, ...]]] = {}
-    for question, pages in found:
+    for question, pages in records:
         ranges.setdefault(question.document, set()).add(pages)
     questions: list[Question] = []
     documents: dict[str, tuple[tuple[str, ...], str]] = {}
-    for question, pages in found:
+    for question, pages in records:
         whole_document = len(ranges[question.document]) == 1
         name = question.document if whole_document else f"{question.document} ({pages[0]} to {pages[-1]})"
         if documents.setdefault(name, (pages, question.document))[0] != pages:

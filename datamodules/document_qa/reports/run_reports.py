@@ -53,13 +53,13 @@ def write_test_reports(
     """
     records = unique_by_sample(records)
     questions = {record.sample: _question(question_set, record.sample) for record in records}
-    found = compute_metrics(questions.__getitem__, records, most_frequent, retrieved=ablate != "question_only")
+    metrics = compute_metrics(questions.__getitem__, records, most_frequent, retrieved=ablate != "question_only")
     shown = _AblatedQuestionSet(question_set, ablate)
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights", "documents": _DOCUMENTS[ablate]}
     report_folder, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
-    log.info("report: %s", write_answers_report(report_folder, stem, "Test report", shown, records, found, about))
+    log.info("report: %s", write_answers_report(report_folder, stem, "Test report", shown, records, metrics, about))
     # No right answer is known, so there is nothing to compare.
-    if "accuracy" not in found:
+    if "accuracy" not in metrics:
         return
     if ablate == WHOLE:
         write_graded_answers(folder, "test/accuracy", _graded_answers(questions, records))
@@ -68,7 +68,7 @@ def write_test_reports(
         "questions": f"{len(records)} ({hash_questions(questions.values())})",
         **settings,
     }
-    write_result(folder / FOLDER, select_result(ablate, identity, found))
+    write_result(folder / FOLDER, select_result(ablate, identity, metrics))
     del about["documents"]
     report = write_ablation_report(folder, folder / FOLDER, ablate, about)
     if len(report.results) > 1:
@@ -96,10 +96,10 @@ def write_prediction_report(
         else:
             records.append(record)
     questions = {record.sample: _question(question_set, record.sample) for record in records}
-    found = compute_metrics(questions.__getitem__, records, retrieved=ablate != "question_only")
+    metrics = compute_metrics(questions.__getitem__, records, retrieved=ablate != "question_only")
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights"}
     title = "Prediction report"
-    path = write_answers_report(folder, "prediction_report", title, question_set, records, found, about, unanswered)
+    path = write_answers_report(folder, "prediction_report", title, question_set, records, metrics, about, unanswered)
     log.info("report: %s", path)
 
 

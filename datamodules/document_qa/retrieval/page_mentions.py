@@ -26,22 +26,22 @@ _PART = re.compile(rf"({_NUMERAL})(?:\s*(?:-|–|—|~|～|到|至|to|through)\s
 def mentioned_pages(text: str) -> list[int]:
     """Return page numbers in the order of their mention, each once; they may exceed the document."""
     text = unicodedata.normalize("NFKC", text)
-    found: list[tuple[int, list[int]]] = []
+    mentions: list[tuple[int, list[int]]] = []
     for match in _ENGLISH.finditer(text):
-        found.append((match.start(), _numbers(match[1] or match[2])))
+        mentions.append((match.start(), _numbers(match[1] or match[2])))
     for match in _CHINESE.finditer(text):
         pages = _numbers(match[1])
         if match[2] and pages:  # 第3页至第5页
             pages += _range(pages[-1], _value(match[2]))
-        found.append((match.start(), pages))
-    return list(dict.fromkeys(page for _, pages in sorted(found) for page in pages if page > 0))
+        mentions.append((match.start(), pages))
+    return list(dict.fromkeys(page for _, pages in sorted(mentions) for page in pages if page > 0))
 
 
 def _numbers(text: str) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for first, last in _PART.findall(text):
-        found += _range(_value(first), _value(last)) if last else [_value(first)]
-    return found
+        numbers += _range(_value(first), _value(last)) if last else [_value(first)]
+    return numbers
 
 
 def _range(first: int, last: int) -> list[int]:

@@ -86,11 +86,11 @@ class RankingDataset(Dataset[QuestionsAndPages]):
 
     def metrics(self, rankings: Sequence[Ranking]) -> dict[str, float]:
         """Compute {metric name: value} of rankings, see RankingMetrics."""
-        found = RankingMetrics()
+        ranking_metrics = RankingMetrics()
         for ranking in rankings:
             unit = self._units[ranking.question]
-            found.add(self._question(unit), self._document(unit.part, unit.sample), ranking.pages)
-        return found.metrics
+            ranking_metrics.add(self._question(unit), self._document(unit.part, unit.sample), ranking.pages)
+        return ranking_metrics.metrics
 
     def write(self, folder: Path, rankings: Sequence[Ranking]) -> None:
         """Write the rankings as saved_rankings.py reads them.

@@ -50,15 +50,15 @@ class RankingMetrics:
     @property
     def metrics(self) -> dict[str, float]:
         """{`page_recall@1`, `figure/mrr`, `baseline/bm25/mrr`, ...: mean} of all questions and by evidence source."""
-        found = {}
+        means = {}
         for system, sources in self._scores.items():
             prefix = f"baseline/{system}/" if system else ""
             for source in filter(sources.__contains__, ("all", *SOURCES)):
                 group = "" if source == "all" else f"{source}/"
                 for name in sources[source][0]:
                     scores = [question_scores[name] for question_scores in sources[source]]
-                    found[f"{prefix}{group}{name}"] = sum(scores) / len(scores)
-        return found
+                    means[f"{prefix}{group}{name}"] = sum(scores) / len(scores)
+        return means
 
 
 def ranking_scores(ranked: Sequence[int], evidence: set[int]) -> Scores:

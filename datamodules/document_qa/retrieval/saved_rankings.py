@@ -44,19 +44,19 @@ def read_rankings(path: Path) -> dict[str, SavedRanking]:
     Raises:
         ValueError: a line is invalid; the message names it.
     """
-    found: dict[str, SavedRanking] = {}
+    rankings: dict[str, SavedRanking] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             where = f"{path}, line {number}"
             question, ranked = _ranking(line, where)
-            if question in found:
+            if question in rankings:
                 raise ValueError(f"{where}: question {question!r} occurs a second time")
-            found[question] = ranked
-    if not found:
+            rankings[question] = ranked
+    if not rankings:
         raise ValueError(f"{path}: is empty, expected one ranking per line")
-    return found
+    return rankings
 
 
 def _ranking(line: str, where: str) -> tuple[str, SavedRanking]:

@@ -14,11 +14,11 @@ _IS_CJK = re.compile(f"[{_CJK}]")
 
 def terms(text: str) -> list[str]:
     """Return the terms of a text in their order, normalised in case and character width."""
-    found: list[str] = []
+    result: list[str] = []
     for term in _TERM.findall(unicodedata.normalize("NFKC", text).casefold()):
         if _IS_CJK.match(term):
-            found += term
-            found += (first + second for first, second in pairwise(term))
+            result += term
+            result += (first + second for first, second in pairwise(term))
         else:
-            found.append(term)
-    return found
+            result.append(term)
+    return result

@@ -62,23 +62,25 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
         return len(self.questions)
 
     def __getitem__(self, draw: MicroBatchRequest) -> RetrievalPairs:
-        found, indices, skipped = load_samples(
+        loaded, indices, skipped = load_samples(
             sample_indices(draw), lambda index: self._make_pairs(draw.epoch, index), self.skip_bad
         )
         # A sample without evidence has no pair.
-        has_pair = np.array([bool(pairs) for pairs in found], np.bool_)
-        made, indices = [pair for pairs in found for pair in pairs], indices[has_pair]
-        pages = [pair.positive for pair in made] + [page for pair in made for page in pair.negatives]
-        owners = np.concatenate([indices, np.repeat(indices, [len(pair.negatives) for pair in made])])
-        most = max((len(pair.evidence) for pair in made), default=1)
+        has_pair = np.array([bool(pairs) for pairs in loaded], np.bool_)
+        pairs_of_batch, indices = [pair for pairs in loaded for pair in pairs], indices[has_pair]
+        pages = [pair.positive for pair in pairs_of_batch] + [
+            page for pair in pairs_of_batch for page in pair.negatives
+        ]
+        owners = np.concatenate([indices, np.repeat(indices, [len(pair.negatives) for pair in pairs_of_batch])])
+        most = max((len(pair.evidence) for pair in pairs_of_batch), default=1)
         # 0 is the key of no page, so it pads lists of different lengths.
-        evidence = [pair.evidence + [0] * (most - len(pair.evidence)) for pair in made]
-        keys = [pair.keys[0] for pair in made] + [key for pair in made for key in pair.keys[1:]]
+        evidence = [pair.evidence + [0] * (most - len(pair.evidence)) for pair in pairs_of_batch]
+        keys = [pair.keys[0] for pair in pairs_of_batch] + [key for pair in pairs_of_batch for key in pair.keys[1:]]
         return RetrievalPairs(
-            one_per_row([pair.question.chat for pair in made], indices, self.reader.pad),
+            one_per_row([pair.question.chat for pair in pairs_of_batch], indices, self.reader.pad),
             one_per_row([page.chat for page in pages], owners, self.reader.pad),
             collate_views([page.views for page in pages], self.reader.context_builder.layout),
-            torch.tensor(evidence, dtype=torch.int64).view(len(made), most),
+            torch.tensor(evidence, dtype=torch.int64).view(len(pairs_of_batch), most),
             torch.tensor(keys, dtype=torch.int64),
             skipped,
         )

@@ -106,11 +106,13 @@ def _records(path: Path, labels: int, classes: int) -> tuple[np.ndarray, np.ndar
         raise ValueError(f"{path}: found {len(data):,} bytes, expected whole records of {size}; prepare it again")
     records = data.reshape(-1, size)
     # CIFAR-100 has two labels in a record: the coarse class, which is not used, and the fine class.
-    found = records[:, labels - 1].astype(np.int64)
-    if found.max() >= classes:
-        row = int(found.argmax())
-        raise ValueError(f"{path}: record {row} has class {found[row]}, expected less than {classes}; prepare it again")
-    return records[:, labels:].reshape(-1, *_SHAPE), found
+    class_labels = records[:, labels - 1].astype(np.int64)
+    if class_labels.max() >= classes:
+        row = int(class_labels.argmax())
+        raise ValueError(
+            f"{path}: record {row} has class {class_labels[row]}, expected less than {classes}; prepare it again"
+        )
+    return records[:, labels:].reshape(-1, *_SHAPE), class_labels
 
 
 def _unpack(packed: Path, archive: _Archive, root: Path) -> None:

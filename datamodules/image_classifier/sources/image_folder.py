@@ -50,12 +50,12 @@ def read_unlabelled(folder: Path, shape: tuple[int, int, int]) -> FileImages:
 
 
 def _label_files(folder: Path, classes: list[str], shape: tuple[int, int, int]) -> FileImages:
-    found = _folders(folder)
+    folders = _folders(folder)
     _warn(folder, sorted(path for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir()))
-    unknown = sorted(set(found) - set(classes))
+    unknown = sorted(set(folders) - set(classes))
     if unknown:
         raise ValueError(f"{folder}: found class {unknown[0]!r}, which {folder.parent / 'train'} lacks")
-    files = [(file, classes.index(name)) for name in found for file in _images(folder / name)]
+    files = [(file, classes.index(name)) for name in folders for file in _images(folder / name)]
     return FileImages([file for file, _ in files], np.array([label for _, label in files], np.int64), shape, folder)
 
 

@@ -106,10 +106,10 @@ class ChatEncoder:
             role, content = message.get("role"), message.get("content")
             if role not in ROLES or not isinstance(content, str):
                 raise ValueError(f"sample {sample}: message {number} must have a role ({', '.join(ROLES)}) and a text")
-            found = self.tokenizer.control.search(content)
-            if found:
+            special = self.tokenizer.control.search(content)
+            if special:
                 raise ValueError(
-                    f"sample {sample}: message {number} ({role}) contains the special token {found.group()}, which "
+                    f"sample {sample}: message {number} ({role}) contains the special token {special.group()}, which "
                     "would be parsed as chat structure; remove it from the text"
                 )
             count = content.count(self.marker)

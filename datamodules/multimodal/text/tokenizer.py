@@ -95,13 +95,13 @@ class ChatTokenizer:
         text = self.tokenizer.apply_chat_template(chat, tokenize=False)
         assert isinstance(text, str)  # tokens with tokenize=True
         # Searched after the answer, because the template writes special tokens before it, too.
-        found = self.control.search(text, text.rindex(answer))
-        if found is None:
+        match = self.control.search(text, text.rindex(answer))
+        if match is None:
             raise ValueError(
                 f"tokenizer {self.name}: the chat template ends the assistant's turn without a special token, "
                 f"so a model would not learn to stop; it renders {text!r}"
             )
-        return self._id(found.group())
+        return self._id(match.group())
 
     def _id(self, token: str) -> int:
         number = self.tokenizer.convert_tokens_to_ids(token)

@@ -60,7 +60,7 @@ def load_item_features(
     row = {item: number for number, item in enumerate(table.ids)}
     # Item 0 (padding) has no row. The rows that remain in `row` belong to cold items.
     of_data = np.array([-1, *(row.pop(str(item), -1) for item in item_ids)], np.int64)
-    found = int(np.sum(of_data >= 0))
+    covered = int(np.sum(of_data >= 0))
     if not (trained & (of_data >= 0)).any():
         raise InteractionError(
             f"{path}: found none of the {int(trained.sum())} training items among {len(table.ids)} ids such as "
@@ -71,7 +71,7 @@ def load_item_features(
     row_of = np.concatenate((of_data, np.array([row[item] for item in cold], np.int64)))
     arrays = encode_items(table, row_of, np.concatenate((trained, np.zeros(len(cold), np.bool_))))
     # Cold items are in `row`, whether or not they are recommended.
-    report = f"{path}: features of {found:,} of {len(item_ids):,} items of the data"
+    report = f"{path}: features of {covered:,} of {len(item_ids):,} items of the data"
     if row:
         report += f", and of {len(row):,} items without an interaction"
         report += "" if settings.cold_items else f", which {KEY}.cold_items false skips"

@@ -71,12 +71,12 @@ def _categories(path: Path, values: "pl.Series", separator: str) -> list[tuple[s
     is_list, inner = _inner_type(values)
     if not (inner.is_integer() or inner in (pl.Boolean, pl.String, pl.Categorical, pl.Enum)):
         raise _wrong_type(path, values, f"text, integers or lists of them; {KEY}.numbers is for other numbers")
-    found = []
+    categories = []
     for row, cell in enumerate(values.to_list(), start=1):
         parts = cell or [] if is_list else [] if cell is None else str(cell).split(separator)
         texts = [str(part) for part in parts if part is not None]
-        found.append(categories_of(texts, f"{path}: row {row}: column {values.name!r}"))
-    return found
+        categories.append(categories_of(texts, f"{path}: row {row}: column {values.name!r}"))
+    return categories
 
 
 def _numbers(path: Path, values: "pl.Series") -> NDArray[np.float64]:

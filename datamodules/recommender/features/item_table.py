@@ -30,12 +30,12 @@ def categories_of(cell: Sequence[str], where: str) -> tuple[str, ...]:
     Raises:
         InteractionError: there are more than `MAX_CATEGORIES`.
     """
-    found = tuple(sorted({text.strip() for text in cell} - {""}))
-    if len(found) > MAX_CATEGORIES:
+    categories = tuple(sorted({text.strip() for text in cell} - {""}))
+    if len(categories) > MAX_CATEGORIES:
         raise InteractionError(
-            f"{where}: found {len(found)} categories, expected {MAX_CATEGORIES} at most; is {KEY}.separator right?"
+            f"{where}: found {len(categories)} categories, expected {MAX_CATEGORIES} at most; is {KEY}.separator right?"
         )
-    return found
+    return categories
 
 
 def duplicate_item_error(path: Path, where: str, item: str, before: str) -> InteractionError:

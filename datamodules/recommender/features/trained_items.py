@@ -46,5 +46,5 @@ def items_of_examples(events: Events, examples: Examples, chunk: int = 1 << 22) 
 def _items(events: Events, starts: Integers, ends: Integers) -> Integers:
     counts = ends - starts
     event_indices = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    found: Integers = events.items[event_indices]
-    return found
+    items: Integers = events.items[event_indices]
+    return items

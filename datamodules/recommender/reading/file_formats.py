@@ -139,23 +139,23 @@ def _find(folder: Path) -> tuple[Path, ...]:
             return (folder / name,)
     names = sorted(path.name for path in folder.iterdir() if path.is_file())
     for ends in ((".inter",), _TABLES):
-        found = [name for name in names if name.endswith(ends)]
-        if len(found) > 1:
+        files = [name for name in names if name.endswith(ends)]
+        if len(files) > 1:
             # RecBole has NAME/NAME.inter beside the parts of its benchmark split.
-            found = [name for name in found if Path(name).stem == folder.resolve().name] or found
-        if found and found[0].endswith(".parquet"):  # a partitioned table beside it could hold them as well
-            found += sorted(f"{path.name}/" for path in folder.glob("*=*") if path.is_dir())
-        if len(found) == 1:
-            return (folder / found[0],)
+            files = [name for name in files if Path(name).stem == folder.resolve().name] or files
+        if files and files[0].endswith(".parquet"):  # a partitioned table beside it could hold them as well
+            files += sorted(f"{path.name}/" for path in folder.glob("*=*") if path.is_dir())
+        if len(files) == 1:
+            return (folder / files[0],)
         if (
-            all(name.endswith((".parquet", "/")) for name in found)
+            all(name.endswith((".parquet", "/")) for name in files)
             and ends == _TABLES
             and (parts := find_parts(folder))
         ):
             return parts
-        if found:
+        if files:
             raise InteractionError(
-                f"{folder}: several files could hold the interactions ({list_names(found)}); give one, or the Parquet "
+                f"{folder}: several files could hold the interactions ({list_names(files)}); give one, or the Parquet "
                 "files of one table alone, in names that differ by numbers (part-0.parquet)"
             )
     raise InteractionError(f"{folder}: no interactions here. Looked for {_SEARCHED}; found {list_names(names)}")

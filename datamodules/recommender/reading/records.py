@@ -140,12 +140,12 @@ def _content(read: list[bytes], start: int, following: Iterator[bytes]) -> tuple
     content: list[bytes] = []
     size = 0
     while True:
-        found = _CONTENT.match(read[-1], start)
-        assert found, "the pattern matches an empty text"
-        content.append(found.group())
+        match = _CONTENT.match(read[-1], start)
+        assert match, "the pattern matches an empty text"
+        content.append(match.group())
         size += len(content[-1])
-        if found.end() < len(read[-1]):
-            return b"".join(content).replace(b'""', b'"'), found.end() + 1
+        if match.end() < len(read[-1]):
+            return b"".join(content).replace(b'""', b'"'), match.end() + 1
         line = next(following, None) if size < LONGEST_RECORD else None
         if line is None:
             return b"".join(content), None

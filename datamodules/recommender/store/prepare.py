@@ -74,9 +74,9 @@ def prepare_store(
     """
     plan = _plan(source, conversion, cache)
     *preferred, last = plan.stores
-    found = next((root for root in plan.stores if (root / "meta.json").is_file()), None)
-    root = found or next((root for root in preferred if _can_write(root.parent)), last)
-    if found is None:
+    existing = next((root for root in plan.stores if (root / "meta.json").is_file()), None)
+    root = existing or next((root for root in preferred if _can_write(root.parent)), last)
+    if existing is None:
         root.parent.mkdir(parents=True, exist_ok=True)
         if cache is None:
             ignore_in_git(root.parent)
@@ -84,8 +84,8 @@ def prepare_store(
     convert = partial(_convert, plan, root, memory)
     # Saved before the conversion, so that a start after a failure does not hash the source files again.
     plan.hashes.save(root.parent)
-    if found is not None:
-        return open_verified(found, convert) if verify else InteractionStore.open(found)
+    if existing is not None:
+        return open_verified(existing, convert) if verify else InteractionStore.open(existing)
     log.info("converting %s (%s) to %s", plan.layout.path, plan.layout.kind, root)
     if plan.layout.time is None:
         log.info("%s: no time column, so the order of the rows is the order of each user's events", plan.layout.path)

@@ -60,11 +60,11 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
     for k, key in enumerate(KEYS):
         if key in columns:
             measured[:, k] = rows[:, columns.index(key)]
-    found = tuple(
+    largest = tuple(
         float((capacities or {}).get(channel.key) or covering_capacity(channel, measured[:, k]))
         for k, channel in enumerate(CHANNELS)
     )
-    limits = np.minimum(found, MAX_CAPACITY)
+    limits = np.minimum(largest, MAX_CAPACITY)
     outside = (measured < 0) | (measured > limits)
     if outside.any():
         row, k = (int(index) for index in np.argwhere(outside)[0])
@@ -74,13 +74,13 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
     times = rows[:, columns.index(_TIME)]
     if step_ms is not None:
         return Recording(
-            path.stem, _resample(path, numbers, times, measured, step_ms) / np.array(found), found, step_ms
+            path.stem, _resample(path, numbers, times, measured, step_ms) / np.array(largest), largest, step_ms
         )
     steps, smallest_ms = _steps(path, numbers, times)
     # Steps without a row stay NaN, which means missing.
     shares = np.full((steps[-1] + 1, len(KEYS)), np.nan)
-    shares[steps] = measured / np.array(found)
-    return Recording(path.stem, shares, found, smallest_ms)
+    shares[steps] = measured / np.array(largest)
+    return Recording(path.stem, shares, largest, smallest_ms)
 
 
 def _resample(

@@ -52,10 +52,10 @@ def read_npz(path: Path) -> list[Recording]:
     """
     try:
         _check_size(path)
-        found = _load(path)
+        arrays = _load(path)
     except _CORRUPT as error:
         raise ValueError(f"{path}: found no timelines ({error}), expected values, channels, container, dt_s") from error
-    values, names, pods, step_ms = found
+    values, names, pods, step_ms = arrays
     if values.ndim != 3 or values.shape[::2] != (len(pods), len(names)):
         raise ValueError(f"{path}: found values {values.shape} of {len(pods)} pods and {len(names)} channels")
     used = {name: values[:, :, k] for k, name in enumerate(names)}

@@ -65,17 +65,19 @@ def choose_examples(samples: Iterable[SampleView], count: int) -> list[SampleVie
 
 def _channels(samples: Sequence[SampleView]) -> list[dict[str, Any]]:
     """Return statistics of each channel over the measurements that are present, in the channel's unit."""
-    found: dict[str, dict[str, Any]] = {}
+    channels: dict[str, dict[str, Any]] = {}
     for sample in samples:
         for k, name in enumerate(sample.channels):
             present, capacity = sample.present[:, k], float(sample.capacities[k])
-            entry = found.setdefault(name, {"unit": sample.units[k].strip(), "shares": [], "values": [], "missing": 0})
+            entry = channels.setdefault(
+                name, {"unit": sample.units[k].strip(), "shares": [], "values": [], "missing": 0}
+            )
             entry.setdefault("capacities", set()).add(capacity)
             shares = sample.values[present, k].astype(np.float64)
             entry["shares"].append(shares)
             entry["values"].append(shares * capacity)
             entry["missing"] += int((~present).sum())
-    return [_channel(name, entry) for name, entry in found.items()]
+    return [_channel(name, entry) for name, entry in channels.items()]
 
 
 def _channel(name: str, entry: dict[str, Any]) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def _templates(kind: str, notation: Notation, channel: str) -> list[tuple[str, r
 
 def template_of(text: str, kind: str, notation: Notation, channel: str) -> str:
     """Return the template of a question or an answer; the empty string if no template matches."""
-    found = (template for template, pattern in _templates(kind, notation, channel) if pattern.fullmatch(text))
-    return next(found, "")
+    matching = (template for template, pattern in _templates(kind, notation, channel) if pattern.fullmatch(text))
+    return next(matching, "")
 
 
 def _class(facts: Facts) -> str | None:

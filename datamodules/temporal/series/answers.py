@@ -46,10 +46,10 @@ def read_quantity(text: str, whole: bool) -> Quantity | None:
     """Return the first number of a text with the unit after it, or None; `whole`: only if the text has nothing else."""
     # Models and users write the typographic minus sign, which `float` refuses.
     text = text.strip()[:_LONGEST].replace("\N{MINUS SIGN}", "-")
-    found = _NUMBER.fullmatch(text.removesuffix(".")) if whole else _NUMBER.search(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text.removesuffix(".")) if whole else _NUMBER.search(text)
+    if match is None:
         return None
-    return Quantity(float(found[1].replace(",", "")), found[2] or "")
+    return Quantity(float(match[1].replace(",", "")), match[2] or "")
 
 
 def form_of(question: SeriesQuestion) -> AnswerForm:
@@ -98,8 +98,8 @@ def grade(question: SeriesQuestion, answer: str, tolerance: float) -> dict[str, 
 
 def points_of(question: SeriesQuestion, points: Outcome) -> dict[str, Outcome]:
     """Return points under the names of the metrics that count the question."""
-    found = {RIGHT: points, METRICS[form_of(question)]: points}
-    return found | ({f"{question.kind}/{RIGHT}": points} if question.kind else {})
+    metrics = {RIGHT: points, METRICS[form_of(question)]: points}
+    return metrics | ({f"{question.kind}/{RIGHT}": points} if question.kind else {})
 
 
 def _plain(text: str) -> str:

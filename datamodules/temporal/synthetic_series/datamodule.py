@@ -164,8 +164,8 @@ class SyntheticSeries(SeriesDataModule):
         if stage == "predict":
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a file of series and questions")
-            found = read_questions(Path(self.questions_file), SeriesLimits(), answers=False)
-            self.predict_set = self.questions(self.chats(QuestionList(found)), in_order=True)
+            questions = read_questions(Path(self.questions_file), SeriesLimits(), answers=False)
+            self.predict_set = self.questions(self.chats(QuestionList(questions)), in_order=True)
 
     @override
     def trained_steps(self) -> int:

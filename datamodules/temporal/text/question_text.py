@@ -55,12 +55,12 @@ def _fill(templates: tuple[str, ...], facts: Facts, notation: Notation, pick: Pi
 def _read(text: str, notation: Notation, channel: str, kind: str) -> tuple[Task | None, dict[str, Any]]:
     best: tuple[tuple[int, int], Task | None, dict[str, Any]] = (0, 0), None, {}
     for task, slots, prefix, _ in _compile_templates(kind, notation, channel):
-        found = prefix.search(text[:_LONGEST])
-        if found is None:
+        match = prefix.search(text[:_LONGEST])
+        if match is None:
             continue
-        groups = [group for group in found.groups() if group is not None]
+        groups = [group for group in match.groups() if group is not None]
         # More slots win, then the longer match.
-        worth = len(groups), len(found[0])
+        worth = len(groups), len(match[0])
         if worth > best[0]:
             slots_found: dict[str, Any] = {}
             for slot, group in zip(slots, groups, strict=False):

@@ -117,9 +117,9 @@ class SeriesQuestions(SeriesDataModule):
         if stage == "predict":
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a file of series and questions")
-            found = read_questions(Path(self.questions_file), self.limits, answers=False)
-            self.predict_set = self.questions(self.chats(QuestionList(found)), in_order=True)
-            self.kind_names = kinds_of(found)
+            questions = read_questions(Path(self.questions_file), self.limits, answers=False)
+            self.predict_set = self.questions(self.chats(QuestionList(questions)), in_order=True)
+            self.kind_names = kinds_of(questions)
 
     @override
     def prepare(self) -> None:
@@ -129,25 +129,25 @@ class SeriesQuestions(SeriesDataModule):
             log.info("%s: %s questions, series of up to %s steps", split, f"{len(chats):,}", f"{chats.longest:,}")
 
     def _split(self, split: str) -> SeriesChats:
-        found = self._splits.get(split, [])
-        if not found:
+        questions = self._splits.get(split, [])
+        if not questions:
             raise ValueError(
                 f"data.init_args.path: {self.path} has no question for {split}, expected a file {split}.jsonl (or "
                 ".json, .csv, .parquet) in a folder, or more records in one file"
             )
-        return self.chats(QuestionList(found))
+        return self.chats(QuestionList(questions))
 
     @cached_property
     def _splits(self) -> dict[str, list[SeriesQuestion]]:
         """Questions of each split; all files are read at once, so an invalid file fails before training starts."""
         if self.path is None:
             raise ValueError("data.init_args.path: found null, expected a file or folder of series and questions")
-        found: dict[str, list[SeriesQuestion]] = {}
+        splits: dict[str, list[SeriesQuestion]] = {}
         for split, files in split_files(Path(self.path)).items():
             for file in files:
                 for question in read_questions(file, self.limits, answers=True):
-                    found.setdefault(split_of(question) if split == "all" else split, []).append(question)
-        return found
+                    splits.setdefault(split_of(question) if split == "all" else split, []).append(question)
+        return splits
 
     def _count_kinds(self, split: str) -> None:
         self.kind_names = kinds_of(self._splits.get(split, []))

@@ -167,8 +167,8 @@ def _read_table(path: Path, limits: SeriesLimits) -> _Table:
 
 def _channel(column: str) -> tuple[str, str]:
     """Return the name and the unit of a column."""
-    found = _CHANNEL.fullmatch(column)
-    return (found[1], found[2].strip()) if found else (column, "")
+    match = _CHANNEL.fullmatch(column)
+    return (match[1], match[2].strip()) if match else (column, "")
 
 
 def _is_number(cell: str) -> bool:

@@ -68,8 +68,8 @@ def rewritten_path(source: Path, root: str | Path, columns: Sequence[str]) -> Pa
     hashes = _hashes(root)
     path = _target_path(source, root, columns, hashes)
     if not path.is_file():
-        found = read_footer(source)
-        rows = max(found.row_group(group).num_rows for group in range(found.num_row_groups))
+        footer = read_footer(source)
+        rows = max(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
         raise ValueError(
             f"{source}: row groups of up to {rows:,} rows are too large to be read in parts (at most "
             f"{LARGEST // 2**20} MiB and {MAX_ROWS:,} rows). Run `{PROGRAM} prepare` once with this configuration: "

@@ -68,12 +68,12 @@ class ParquetRows(ChatFile):
         self.columns = list(find_columns(self.paths))
         files, outlines = [], []
         for source in self.paths:
-            found = read_outline(read_footer(source), self.columns)
-            if too_large(found):
+            outline = read_outline(read_footer(source), self.columns)
+            if too_large(outline):
                 source = rewritten_path(source, root, self.columns)
-                found = read_outline(read_footer(source), self.columns)
+                outline = read_outline(read_footer(source), self.columns)
             files.append(source)
-            outlines.append(found)
+            outlines.append(outline)
         prepared = frozenset(file for file, source in zip(files, self.paths, strict=True) if file != source)
         self._rows = RowGroups(files, self.columns, outlines, prepared)
         self._images = ImageFolder(self.paths[0].parent if images is None else images)
@@ -122,8 +122,8 @@ class ParquetRows(ChatFile):
         column = first_filled(columns, fields)
         if column is None or fields[column] is None:
             return []
-        found = fields[column]
-        return [self._image(name, column, image) for image in (found if isinstance(found, list) else [found])]
+        images = fields[column]
+        return [self._image(name, column, image) for image in (images if isinstance(images, list) else [images])]
 
     def _image(self, name: str, column: str, image: object) -> bytes:
         if isinstance(image, dict):
@@ -149,11 +149,11 @@ def parquet_files(path: str | Path, root: str | Path | None = None) -> list[Path
     if path.is_file():
         return [path]
     if path.is_dir():
-        found = (file for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
+        matches = (file for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
     else:
         names = glob(str(path), recursive=True)
-        found = (Path(name) for name in names if Path(name).is_file() and not Path(name).name.startswith("."))
-    files = sorted(file for file in found if root is None or not is_rewritten(file, root))
+        matches = (Path(name) for name in names if Path(name).is_file() and not Path(name).name.startswith("."))
+    files = sorted(file for file in matches if root is None or not is_rewritten(file, root))
     if not files:
         problem = "a folder without .parquet files" if path.is_dir() else "not a file, a folder or a matching pattern"
         raise FileNotFoundError(f"{path}: {problem}")
@@ -169,9 +169,9 @@ def _warn_about_others(folder: Path, files: Sequence[Path], root: str | Path) ->
     if not folder.is_dir():
         return
     visible = (path for path in folder.rglob("*") if path.suffix.lower() not in _IMAGES)
-    found = {path for path in visible if not _is_hidden(path.relative_to(folder)) and path.is_file()}
+    present = {path for path in visible if not _is_hidden(path.relative_to(folder)) and path.is_file()}
     own = rewritten_folder(root).resolve()
-    if others := sorted(str(path.relative_to(folder)) for path in found - set(files) if path.resolve().parent != own):
+    if others := sorted(str(path.relative_to(folder)) for path in present - set(files) if path.resolve().parent != own):
         log.warning(
             "%s: %d files are not read, as they do not end in .parquet: %s", folder, len(others), describe_names(others)
         )

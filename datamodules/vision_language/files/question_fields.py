@@ -54,25 +54,25 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     Raises:
         BadSampleError: there is no question or no answer, two options are equal, or the answer is none of them.
     """
-    found = {field: value for field, value in fields.items() if not is_missing(value)}
-    if "question" not in found:
+    filled = {field: value for field, value in fields.items() if not is_missing(value)}
+    if "question" not in filled:
         raise BadSampleError(f"{name}: found no question")
-    question = _text(name, "question", found["question"])
+    question = _text(name, "question", filled["question"])
     # Columns A, B, ... name the options by letters.
-    lettered = [found.get(letter) for letter in OPTION_COLUMNS]
-    if options := _options(name, found):
+    lettered = [filled.get(letter) for letter in OPTION_COLUMNS]
+    if options := _options(name, filled):
         letters = OPTION_COLUMNS[: len(options)]
-        answer = letters[_chosen(name, options, _answer(name, found), has_letters=lettered[0] is not None)]
+        answer = letters[_chosen(name, options, _answer(name, filled), has_letters=lettered[0] is not None)]
         lines = [f"{letter}. {option}" for letter, option in zip(letters, options, strict=True)]
     else:
-        lines, accepted = [], _accepted_answers(name, found)
+        lines, accepted = [], _accepted_answers(name, filled)
         answer, letters = accepted[0], _letters_of(question, accepted[0])
-    texts = [_text(name, "hint", found["hint"])] if "hint" in found else []
+    texts = [_text(name, "hint", filled["hint"])] if "hint" in filled else []
     texts += [question, *lines, *([INSTRUCTION] if letters else [])]
     messages = [Message(role="user", content="\n".join(texts)), Message(role="assistant", content=answer)]
     if MARKER in answer:
         raise BadSampleError(f"{name}: the answer contains {MARKER}, which belongs in a question")
-    reference = Reference(_kind(name, found), (answer,) if letters else tuple(accepted), letters, tuple(options))
+    reference = Reference(_kind(name, filled), (answer,) if letters else tuple(accepted), letters, tuple(options))
     return Question(messages, reference)
 
 
@@ -127,8 +127,8 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
             return int(answer)
     elif isinstance(answer, str):
         text = answer.strip()
-        found = re.fullmatch(r"\(?([A-Za-z])[).:]?", text)
-        letter = OPTION_COLUMNS.find(found[1].upper()) if found else -1
+        match = re.fullmatch(r"\(?([A-Za-z])[).:]?", text)
+        letter = OPTION_COLUMNS.find(match[1].upper()) if match else -1
         plain = [option.casefold() for option in options]
         same = options.index(text) if text in options else -1
         if same < 0 and plain.count(text.casefold()) == 1:

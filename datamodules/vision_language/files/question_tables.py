@@ -65,14 +65,14 @@ def question_columns(paths: Sequence[Path]) -> list[str]:
     first: list[str] = []
     for path in paths:
         names = read_schema(path)[1].names
-        found = [field for field in FIELDS if field in names]
-        if "question" not in found:
+        columns = [field for field in FIELDS if field in names]
+        if "question" not in columns:
             raise ValueError(f"{path}: found the columns {describe_names(names)}, expected a column question")
         if path == paths[0]:
-            first = found
-        if found != first:
+            first = columns
+        if columns != first:
             raise ValueError(
-                f"{path}: found the columns {describe_names(found)}, expected those of {paths[0]}: "
+                f"{path}: found the columns {describe_names(columns)}, expected those of {paths[0]}: "
                 f"{describe_names(first)}"
             )
     return first

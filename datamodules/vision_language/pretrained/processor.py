@@ -117,8 +117,8 @@ class ModelProcessor:
         chat = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in turns]
         text, _ = self.render(chat)
         # Searched after the answer, because the template writes special tokens before it, too.
-        found = self.control.search(text, text.rindex(answer))
-        return None if found is None else self.processor.tokenizer.convert_tokens_to_ids(found.group())
+        match = self.control.search(text, text.rindex(answer))
+        return None if match is None else self.processor.tokenizer.convert_tokens_to_ids(match.group())
 
     @cached_property
     def ends(self) -> tuple[int, ...]:

@@ -32,11 +32,11 @@ def check_turns(messages: Sequence[Message], images: int, control: re.Pattern[st
             raise ValueError(f"sample {name}: message {number} ({role}): {MARKER} belongs in a user's text")
         markers += content.count(MARKER)
         # The marker may itself be a special token of the model.
-        found = control.search(content.replace(MARKER, ""))
-        if found:
+        special = control.search(content.replace(MARKER, ""))
+        if special:
             raise ValueError(
-                f"sample {name}: message {number} ({role}) contains the special token {found.group()}, which would be "
-                "parsed as chat structure; remove it from the text"
+                f"sample {name}: message {number} ({role}) contains the special token {special.group()}, which would "
+                "be parsed as chat structure; remove it from the text"
             )
     if markers != images:
         raise ValueError(f"sample {name}: found {MARKER} {markers} times in the user's text, expected {images} times")

@@ -19,8 +19,8 @@ def caption(scene: Scene) -> str:
 
 def parse_caption(text: str) -> Counter[Located]:
     """Return the objects of a caption with their places; parts that cannot be parsed are ignored."""
-    found = (_PART.fullmatch(part.strip()) for part in text.split(","))
-    return Counter((SceneObject(part[1], part[2]), part[3]) for part in found if part)
+    parts = (_PART.fullmatch(part.strip()) for part in text.split(","))
+    return Counter((SceneObject(part[1], part[2]), part[3]) for part in parts if part)
 
 
 def object_f1(text: str, right: str) -> float:

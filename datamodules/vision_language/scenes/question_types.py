@@ -178,8 +178,8 @@ def _has(number: int, colour: str | None = None, shape: str | None = None) -> Ca
     """Return a condition: the scene has exactly this number of objects (of the colour, of the shape)."""
 
     def holds(scene: Scene) -> bool:
-        found = [thing for thing in scene.things if colour in (None, thing.colour) and shape in (None, thing.shape)]
-        return len(found) == number
+        matching = [thing for thing in scene.things if colour in (None, thing.colour) and shape in (None, thing.shape)]
+        return len(matching) == number
 
     return holds
 

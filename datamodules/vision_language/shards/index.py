@@ -81,10 +81,10 @@ class ShardIndex:
         info = self._infos.get(_address(name))
         if info is None or is_remote(name):
             return info is not None
-        found = os.stat(name)
+        stat = os.stat(name)
         # The size is not sufficient: archives are padded, so a rewritten archive often has the same size. Nor is the
         # mtime, which `cp -p` sets.
-        state = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        state = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         return (info.size, info.modified, info.changed) == state and self._table(name).is_file()
 
     def _table(self, name: str) -> Path:
@@ -116,16 +116,16 @@ def _index_shard(name: str) -> tuple[ShardInfo, NDArray[np.int64]]:
     with open_shard(name) as file:
         size = shard_size(file, name)
         # The open file is measured, so that a file that is replaced in the meantime counts as changed.
-        found = None if is_remote(name) else os.fstat(file.fileno())
+        stat = None if is_remote(name) else os.fstat(file.fileno())
         for sample in iter_samples(file, name, keep=is_remote(name)):
             begins.append(sample.begin)
             # Names and sizes identify the shard without its path; contents would have to be read as a whole.
             for member in sample.files.values():
                 digest.update(f"{member.name}\0{member.size}\0".encode())
     info = ShardInfo(size, len(begins), digest.hexdigest()[:16])
-    if found is not None:
+    if stat is not None:
         checksum = zlib.crc32(begins.tobytes())
-        info = info._replace(modified=found.st_mtime_ns, changed=found.st_ctime_ns, crc32=checksum)
+        info = info._replace(modified=stat.st_mtime_ns, changed=stat.st_ctime_ns, crc32=checksum)
     return info, np.array(begins, np.int64)
 
 

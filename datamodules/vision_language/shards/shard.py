@@ -75,11 +75,11 @@ class Shard(NamedTuple):
 
     def begins(self) -> NDArray[np.int64]:
         """Return the offsets of the samples of a local shard, int64 [samples]. Raises the errors of `locations`."""
-        found = os.stat(self.name)
-        self._compare("bytes", self.info and self.info.size, found.st_size)
+        stat = os.stat(self.name)
+        self._compare("bytes", self.info and self.info.size, stat.st_size)
         begins = None
         # Archives are padded, so a rewritten archive often has the same size and other samples.
-        if self.info is not None and (self.info.modified, self.info.changed) == (found.st_mtime_ns, found.st_ctime_ns):
+        if self.info is not None and (self.info.modified, self.info.changed) == (stat.st_mtime_ns, stat.st_ctime_ns):
             begins = self._indexed_begins()
         if begins is None:
             with open_shard(self.name) as file:

@@ -55,19 +55,19 @@ def _size(braced: str, pattern: str) -> int:
     """Return the number of choices in braces."""
     if "," in braced:
         return braced.count(",") + 1
-    found = _RANGE.fullmatch(braced)
-    if found is None or int(found[2]) < int(found[1]):
+    bounds = _RANGE.fullmatch(braced)
+    if bounds is None or int(bounds[2]) < int(bounds[1]):
         raise ValueError(f"{pattern}: {{{braced}}} is neither a range, as {{000..099}}, nor a choice, as {{a,b}}")
-    return int(found[2]) - int(found[1]) + 1
+    return int(bounds[2]) - int(bounds[1]) + 1
 
 
 def _choices(braced: str) -> list[str]:
     if "," in braced:
         return braced.split(",")
-    found = _RANGE.fullmatch(braced)
-    assert found is not None  # _size checked it
-    width = len(found[1]) if found[1].startswith("0") else 0
-    return [f"{number:0{width}d}" for number in range(int(found[1]), int(found[2]) + 1)]
+    bounds = _RANGE.fullmatch(braced)
+    assert bounds is not None  # _size checked it
+    width = len(bounds[1]) if bounds[1].startswith("0") else 0
+    return [f"{number:0{width}d}" for number in range(int(bounds[1]), int(bounds[2]) + 1)]
 
 
 def _match_files(name: str) -> list[str]:

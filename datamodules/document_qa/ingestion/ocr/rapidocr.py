@@ -25,11 +25,11 @@ class RapidOCR(Recognizer):
     def lines(self, picture: "Image") -> list[Line]:
         pixels = np.asarray(picture.convert("RGB"))[:, :, ::-1]  # OpenCV's order of the channels
         try:
-            found, _ = self._engine(np.ascontiguousarray(pixels))
+            recognised, _ = self._engine(np.ascontiguousarray(pixels))
         except Exception as error:  # noqa: BLE001  (of OpenCV, ONNX Runtime and shapely, for unusual images)
             raise RecognitionError(f"rapidocr failed: {error}") from error
         lines = []
-        for corners, text, _ in found or ():
+        for corners, text, _ in recognised or ():
             across, down = zip(*corners, strict=True)
             lines.append(Line((min(across), min(down), max(across), max(down)), text))
         return lines

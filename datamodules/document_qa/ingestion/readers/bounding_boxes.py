@@ -84,13 +84,13 @@ def _columns(indices: list[int], boxes: Sequence[Box]) -> list[list[int]]:
 
 def _merge_bands_with_common_columns(bands: list[list[int]], boxes: Sequence[Box]) -> list[list[int]]:
     """Merge successive bands with the same columns, as paragraphs of both columns may end at the same height."""
-    found: list[list[int]] = []
+    merged: list[list[int]] = []
     for band in bands:
-        if found and _columns(found[-1], boxes) and _columns(found[-1] + band, boxes):
-            found[-1] += band
+        if merged and _columns(merged[-1], boxes) and _columns(merged[-1] + band, boxes):
+            merged[-1] += band
         else:
-            found.append(band)
-    return found
+            merged.append(band)
+    return merged
 
 
 def _cut(indices: list[int], extent: Callable[[int], tuple[float, float]], gap: float) -> list[list[int]]:

@@ -80,10 +80,10 @@ def _compose_page(
 
 def _drawn(block: "MarkdownBlock", width: int, height: int, dpi: int, image: "Callable[[str], Image]") -> "Image":
     if block.kind == "figure":
-        found = image(block.text)
+        picture = image(block.text)
         # Reduced to the page, never enlarged.
-        scale = min(1.0, width / found.width, height / found.height)
-        return found.resize((max(1, round(found.width * scale)), max(1, round(found.height * scale))))
+        scale = min(1.0, width / picture.width, height / picture.height)
+        return picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))))
     font = _font(_SIZES[block.kind] * dpi)
     if block.kind == "table":
         return _table([row.split(" | ") for row in block.text.split("\n")], font, width, height, round(_CELL * dpi))

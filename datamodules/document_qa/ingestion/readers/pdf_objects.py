@@ -49,10 +49,10 @@ def page_objects(page: Any, frame: PageFrame) -> list[PageObject]:
     """Return images and visible paths on the page, including those in forms."""
     import pypdfium2.raw as pdfium
 
-    found: list[PageObject] = []
+    objects: list[PageObject] = []
     segments = 0
     for raw, kind, matrix in _objects(page.raw):
-        if len(found) == _MAX_OBJECTS:
+        if len(objects) == _MAX_OBJECTS:
             break
         is_image = kind == pdfium.FPDF_PAGEOBJ_IMAGE
         if not is_image and not _is_visible(raw):
@@ -67,8 +67,8 @@ def page_objects(page: Any, frame: PageFrame) -> list[PageObject]:
         segments += count
         # Beyond the limit a path keeps its box, but no lines: its tables are not detected.
         lines = tuple(_lines(raw, count, matrix, frame)) if segments <= _MAX_OBJECTS else ()
-        found.append(PageObject(is_image, clip_to_page(box), lines, count))
-    return found
+        objects.append(PageObject(is_image, clip_to_page(box), lines, count))
+    return objects
 
 
 def _objects(raw: Any, depth: int = 0, matrix: Matrix = _UNMOVED) -> Iterator[tuple[Any, int, Matrix]]:

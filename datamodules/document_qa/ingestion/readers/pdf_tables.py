@@ -49,8 +49,8 @@ def find_tables(drawn: Sequence[PageObject], frame: PageFrame, note: Callable[[s
     if len(corners) > _CORNERS:
         note("too many lines to search for tables")
         return []
-    found = (_table(cells, frame) for cells in cells_to_tables(intersections_to_cells(corners)))
-    return [table for table in found if len(table.rows) > 1 and len(table.rows[0]) > 1]
+    tables = (_table(cells, frame) for cells in cells_to_tables(intersections_to_cells(corners)))
+    return [table for table in tables if len(table.rows) > 1 and len(table.rows[0]) > 1]
 
 
 def table_text(table: DetectedTable, characters: Sequence[Character]) -> str:

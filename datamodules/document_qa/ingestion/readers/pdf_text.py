@@ -39,7 +39,7 @@ def page_characters(page: Any, frame: PageFrame) -> list[Character]:
     import pypdfium2.raw as pdfium
 
     textpage, rectangle = page.get_textpage(), pdfium.FS_RECTF()
-    found: list[Character] = []
+    characters: list[Character] = []
     try:
         for index in range(textpage.count_chars()):
             code = pdfium.FPDFText_GetUnicode(textpage, index)
@@ -47,14 +47,14 @@ def page_characters(page: Any, frame: PageFrame) -> list[Character]:
                 continue  # an unpaired surrogate, which UTF-8 cannot encode
             text = chr(code) if code <= 0x10FFFF else "\ufffd"
             if text.isspace() or not pdfium.FPDFText_GetLooseCharBox(textpage, index, rectangle):
-                found.append(Character(text, None))
+                characters.append(Character(text, None))
                 continue
             box = frame.box(rectangle.left, rectangle.bottom, rectangle.right, rectangle.top)
             if contains_centre(WHOLE_PAGE, box):
-                found.append(Character(text, box))
+                characters.append(Character(text, box))
     finally:
         textpage.close()
-    return found
+    return characters
 
 
 def text_blocks(characters: Sequence[Character], excluded: Sequence[Box] = ()) -> list[tuple[Box, str]]:
