@@ -106,9 +106,9 @@ function column(values) {
 }
 
 function numbersTable(line) {
-  const shown = line.columns.map((name, place) => column(line.rows.map((row) => row[place])));
-  return table("", line.columns.map((name, place) => ({name, number: line.rows.some((row) => typeof row[place] === "number")})),
-    line.rows.map((row) => row.map((cell, place) => shown[place](cell))));
+  const shown = line.columns.map((name, index) => column(line.rows.map((row) => row[index])));
+  return table("", line.columns.map((name, index) => ({name, number: line.rows.some((row) => typeof row[index] === "number")})),
+    line.rows.map((row) => row.map((cell, index) => shown[index](cell))));
 }
 
 const DRAW = {

@@ -7,7 +7,7 @@ const PLOT = {...(innerWidth < 520 ? {width: 350, right: 334} : {width: 600, rig
 function stepTicks(last) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, last / 5)));
   const every = power * [1, 2, 5, 10].find((factor) => factor * power >= last / 5);
-  return Array.from({length: Math.floor(last / every) + 1}, (_, place) => place * every);
+  return Array.from({length: Math.floor(last / every) + 1}, (_, index) => index * every);
 }
 
 // An empty plot {drawing, x(step), y(value)}. `highest`: value at its upper edge, on the scale of which 100 is `span[1]`.
@@ -38,15 +38,15 @@ function chart(line) {
   const {left, right, floor} = PLOT, last = Math.max(1, (line.lines[0].values.length - 1) * line.every);
   const highest = Math.max(100, ...line.lines.flatMap((one) => one.values), ...line.marks.map((mark) => mark.value || 0));
   const {drawing, x, y} = plot(last, highest, line.span, line.unit, line.note);
-  line.lines.forEach((one, place) => {
-    drawing.append(shape("path", {class: "curve n" + place, d: curvePath(one.values, (point) => x(point * line.every), y)}));
+  line.lines.forEach((one, index) => {
+    drawing.append(shape("path", {class: "curve n" + index, d: curvePath(one.values, (point) => x(point * line.every), y)}));
   });
   for (const {step, value} of line.marks) {
     if (value === null) drawing.append(shape("line", {class: "mark", x1: x(step), x2: x(step), y1: 4, y2: floor}));
     else if (step === null) drawing.append(shape("line", {class: "mark", x1: left, x2: right, y1: y(value), y2: y(value)}));
     else drawing.append(shape("circle", {class: "mark", cx: x(step), cy: y(value), r: 5}));
   }
-  const names = line.lines.map((one, place) => element("span", {class: "name n" + place}, one.name));
+  const names = line.lines.map((one, index) => element("span", {class: "name n" + index}, one.name));
   return element("div", {}, drawing, element("p", {class: "names"}, ...names));
 }
 DRAW.chart = chart;

@@ -12,12 +12,12 @@ function drawingPad(field, send, unset) {
     context.fillStyle = paper;
     context.fillRect(0, 0, PAD, PAD);
   }
-  function place(event) {
+  function positionOf(event) {
     const box = canvas.getBoundingClientRect();
     return [(event.clientX - box.left) * PAD / box.width, (event.clientY - box.top) * PAD / box.height];
   }
   function stroke(event) {
-    const point = place(event);
+    const point = positionOf(event);
     context.strokeStyle = ink;
     context.lineWidth = PAD / 9;
     context.lineCap = context.lineJoin = "round";

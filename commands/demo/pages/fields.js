@@ -77,7 +77,7 @@ function pickField(field) {
   const list = element("ol", {class: "picked"});
 
   function draw() {
-    list.replaceChildren(...picked.map((item, place) => {
+    list.replaceChildren(...picked.map((item, index) => {
       const parts = [element("span", {class: "title"}, item.label)];
       if (field.times) {
         const time = element("input", {type: "datetime-local", step: "1", "aria-label": "time of " + item.label});
@@ -85,7 +85,7 @@ function pickField(field) {
         time.addEventListener("change", () => { item.time = time.value; });
         parts.push(time);
       }
-      parts.push(button("remove", () => { picked.splice(place, 1); draw(); }, "plain"));
+      parts.push(button("remove", () => { picked.splice(index, 1); draw(); }, "plain"));
       return element("li", {}, ...parts);
     }));
   }

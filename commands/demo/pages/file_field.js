@@ -18,12 +18,12 @@ function fileField(field) {
   }
   // `quiet`: the file replaces one of its name, and its own drawing is its preview.
   async function send(file, quiet = false) {
-    const mine = ++upload, place = element("div"), blocks = new Blocks(place, {titles: false});
+    const mine = ++upload, slot = element("div"), blocks = new Blocks(slot, {titles: false});
     if (quiet) given = given.filter((other) => !other.quiet);
     if (field.most === 1) {
       given = []; // the file before it is no longer shown
-      shown.replaceChildren(place);
-    } else shown.append(place);
+      shown.replaceChildren(slot);
+    } else shown.append(slot);
     if (file.size > field.max_bytes) {
       blocks.error(file.name + ": the file is larger than " + Math.floor(field.max_bytes / 2 ** 20) + " MB, the most that is accepted");
       return;
@@ -36,14 +36,14 @@ function fileField(field) {
     try {
       const target = "upload?" + new URLSearchParams({field: field.name, name: file.name});
       for await (const line of lines(await fetch(target, {method: "POST", body: file}))) {
-        if ((field.most === 1 || quiet) && mine !== upload) return place.remove(); // another file has been given meanwhile
+        if ((field.most === 1 || quiet) && mine !== upload) return slot.remove(); // another file has been given meanwhile
         if (line.file) {
-          given = field.most > 1 ? [...given, {...line, shown: place, quiet}] : [line];
+          given = field.most > 1 ? [...given, {...line, shown: slot, quiet}] : [line];
           listFiles();
         } else if (!quiet || line.error) blocks.add(line);
       }
       blocks.done();
-      if (quiet && !blocks.failed) place.remove();
+      if (quiet && !blocks.failed) slot.remove();
     } catch (error) {
       blocks.error("the file could not be sent: " + reason(error));
     }
@@ -119,9 +119,9 @@ function otherWays(ways) {
     if (current === way) return;
     if (current) current.close();
     current = way;
-    ways.forEach((one, place) => {
+    ways.forEach((one, index) => {
       one.node.hidden = one !== way;
-      toggles[place].setAttribute("aria-expanded", String(one === way));
+      toggles[index].setAttribute("aria-expanded", String(one === way));
     });
     if (way) way.open();
   }

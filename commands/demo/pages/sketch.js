@@ -7,9 +7,9 @@ const KEYBOARD_PAUSE = 400; // milliseconds after a key before the curve is sent
 function sketchPad(field, send, unset) {
   const {curves, points, time, step} = field.sketch;
   let values = Array(points).fill(null), at = 0, before = null, timer = null, axes = null;
-  const select = element("select", {"aria-label": "what the curve is"}, ...curves.map((curve, place) =>
-    element("option", {value: place}, curve.unit ? `${curve.name} (${curve.unit})` : curve.name)));
-  const place = element("div"), path = shape("path", {class: "curve n0"}), cursor = shape("circle", {class: "cursor", r: 5});
+  const select = element("select", {"aria-label": "what the curve is"}, ...curves.map((curve, index) =>
+    element("option", {value: index}, curve.unit ? `${curve.name} (${curve.unit})` : curve.name)));
+  const holder = element("div"), path = shape("path", {class: "curve n0"}), cursor = shape("circle", {class: "cursor", r: 5});
   const curve = () => curves[select.value || 0];
 
   function axesOf() {
@@ -19,7 +19,7 @@ function sketchPad(field, send, unset) {
       "aria-valuemin": 0, "aria-valuemax": curve().top}, []);
     for (const [kind, act] of [["pointerdown", down], ["pointermove", move], ["pointerup", later], ["keydown", key]])
       axes.drawing.addEventListener(kind, act);
-    place.replaceChildren(axes.drawing);
+    holder.replaceChildren(axes.drawing);
     draw();
   }
   function draw() {
@@ -87,7 +87,7 @@ function sketchPad(field, send, unset) {
   }
   select.addEventListener("change", () => { axesOf(); later(); });
   axesOf();
-  const node = element("div", {class: "way"}, ...(curves.length > 1 ? [select] : []), place,
+  const node = element("div", {class: "way"}, ...(curves.length > 1 ? [select] : []), holder,
     element("p", {class: "note"}, SKETCH_HELP),
     element("div", {class: "row"}, button("Clear", () => { clean(); unset(); }, "plain")));
   return {name: "Draw a curve", node, open() {}, close() { clean(); unset(); }, flush};

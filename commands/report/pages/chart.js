@@ -1,4 +1,4 @@
-// One chart: lines over the axis that all charts share. Pointing at one shows the values of all at that place.
+// One chart: lines over the axis that all charts share. Pointing at one shows the values of all at that step or time.
 
 const HEIGHT = 168, ROOM = {left: 46, right: 10, top: 8, bottom: 20};
 
@@ -14,7 +14,7 @@ function smoothed(values, weight) {
   });
 }
 
-// The place of the last x that is not beyond a value; -1 if all are.
+// The index of the last x that is not beyond a value; -1 if all are.
 function before(xs, value) {
   let low = 0, high = xs.length;
   while (low < high) {
@@ -137,7 +137,7 @@ function chartCard(chart) {
     const layer = svg.querySelector("g.cursor"), isPointed = view.cursor !== null && view.cursor >= state.from && view.cursor <= state.to;
     layer.replaceChildren();
     if (isPointed) layer.append(shape("line", {x1: state.xAt(view.cursor), x2: state.xAt(view.cursor), y1: ROOM.top, y2: HEIGHT - ROOM.bottom}));
-    where.textContent = isPointed ? place(view.cursor) : chart.unit || "";
+    where.textContent = isPointed ? positionText(view.cursor) : chart.unit || "";
     legend.replaceChildren(...state.lines.filter((line) => line.label !== null).map((line) => {
       const index = isPointed ? nearest(line, view.cursor) : line.x.length - 1;
       const value = index === null || index < 0 ? null : line.y[index];

@@ -3,7 +3,7 @@
 const AT_ONCE = 100;
 
 function events() {
-  const all = runs.flatMap((run, place) => run.events.map((one) => ({...one, run, place}))).sort((one, other) => one.time - other.time);
+  const all = runs.flatMap((run) => run.events.map((one) => ({...one, run}))).sort((one, other) => one.time - other.time);
   if (!all.length) return null;
   const grave = (one) => isFault(one) || RESTARTS.has(one.event) || ["run_started", "run_ended"].includes(one.event);
   const kinds = new Map();

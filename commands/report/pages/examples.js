@@ -3,7 +3,7 @@
 const VERDICTS = {true: ["right", "✓"], false: ["wrong", "✗"], null: ["open", "·"]};
 
 function shownRuns() {
-  return runs.map((run, place) => ({run, place})).filter(({run}) => run.examples.steps.length);
+  return runs.map((run, runIndex) => ({run, runIndex})).filter(({run}) => run.examples.steps.length);
 }
 
 function dots(run, name, chosen, choose) {
@@ -22,11 +22,11 @@ function found(answer, expected) {
   return lines.map((line) => isIt(line) ? element("mark", {class: "true"}, line) : line);
 }
 
-function answerOf({run, place}, name, step, choose) {
+function answerOf({run, runIndex}, name, step, choose) {
   const steps = run.examples.steps, later = steps.findIndex((one) => one.step > step), index = later < 0 ? steps.length - 1 : Math.max(0, later - 1);
   const answer = steps[index].answers[name], sample = run.examples.samples[name];
   if (!answer) return [];
-  const [kind, sign] = VERDICTS[answer.right], group = groups.findIndex((one) => one.runs.includes(place));
+  const [kind, sign] = VERDICTS[answer.right], group = groups.findIndex((one) => one.runs.includes(runIndex));
   const blind = answer.blind === null ? [] : [element("p", {class: "blind"}, "without it: ", answer.blind === "" ? "(nothing)" : answer.blind)];
   return [element("dt", {class: "said"}, ...(single ? ["Answer"] : [element("span", {class: `swatch ${colour(group)}`}), run.name]), element("span", {class: "faint"}, ` at step ${grouped(steps[index].step)}`),
     ...(answer.right === null ? [] : [element("span", {class: `verdict ${kind}`}, `${sign} ${kind}`)])),

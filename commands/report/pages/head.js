@@ -71,11 +71,11 @@ function runTable() {
   const best = (run) => run.monitor.name ? (same ? "" : run.monitor.name + " ") + formatNumber(run.results.val[run.monitor.name]) : "–";
   const columns = ["run", "state", "seed", ...(monitor ? [same ? `best ${runs[0].monitor.name}` : "best"] : []), "at step", "steps", "training time", "samples/s", "memory", "restarts", "faults, warnings"];
   const head = columns.map((name, i) => element("th", {scope: "col", class: i > 2 ? "number" : null}, name));
-  const rows = groups.flatMap((group, index) => group.runs.map((place, member) => {
-    const run = runs[place], box = element("input", {type: "checkbox", name: `run-${place}`});
+  const rows = groups.flatMap((group, index) => group.runs.map((runIndex, member) => {
+    const run = runs[runIndex], box = element("input", {type: "checkbox", name: `run-${runIndex}`});
     box.checked = true;
     box.addEventListener("change", () => {
-      view.hidden[box.checked ? "delete" : "add"](place);
+      view.hidden[box.checked ? "delete" : "add"](runIndex);
       change({hidden: view.hidden});
     });
     const cells = [run.settings.seed_everything || "–", ...(monitor ? [best(run)] : []), run.results.val_step === null ? "–" : grouped(run.results.val_step),

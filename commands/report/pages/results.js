@@ -81,10 +81,10 @@ function bracketed([value, low, high], name, signed = false) {
 function comparison() {
   const {lines, table, differing} = content.compared, parts = [];
   if (!table) return lines.map((line) => element("p", {class: "note"}, line));
-  const name = (place) => [element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(place)))}`}), runs[place].name];
-  const heads = [head("metric", false), ...table.runs.map((place) => {
+  const name = (index) => [element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(index)))}`}), runs[index].name];
+  const heads = [head("metric", false), ...table.runs.map((index) => {
     const cell = head("");
-    cell.replaceChildren(...name(place));
+    cell.replaceChildren(...name(index));
     return cell;
   })];
   const rows = table.rows.map(({metric, values, differences}) => element("tr", {}, element("th", {scope: "row"}, metric), ...values.map((value, i) => {

@@ -9,8 +9,8 @@ function differs(values) {
 }
 
 function runHeads() {
-  return single ? [] : [element("thead", {}, element("tr", {}, element("th", {scope: "col"}, "setting"), ...runs.map((run, place) =>
-    element("th", {scope: "col"}, element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(place)))}`}), run.name))))];
+  return single ? [] : [element("thead", {}, element("tr", {}, element("th", {scope: "col"}, "setting"), ...runs.map((run, index) =>
+    element("th", {scope: "col"}, element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(index)))}`}), run.name))))];
 }
 
 function keyRows(rows, marked) {

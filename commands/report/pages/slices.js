@@ -2,7 +2,7 @@
 
 const SLICE = {width: 300, height: 190, left: 50, right: 12, top: 10, bottom: 34};
 
-// Places of the values of a setting on an axis from 0 to 1, and its ticks as [place, text].
+// Positions of the values of a setting on an axis from 0 to 1, and its ticks as [position, text].
 function axisOf(values, log, gap = 0.2) {
   const numbers = values.map((value) => typeof value === "number" ? value : value === null || value === "" || typeof value === "boolean" ? NaN : Number(value));
   if (numbers.every(Number.isFinite) && new Set(numbers).size > 1) {
@@ -56,11 +56,11 @@ function sliceCard(title, points, metric, log, best = null) {
 function ablations() {
   const metric = runs[0].monitor.name;
   if (single || content.study || !metric || runs.some((run) => run.monitor.name !== metric)) return null;
-  const reached = runs.map((run) => run.results.val[metric]), known = runs.map((_, place) => place).filter((place) => typeof reached[place] === "number");
-  const rows = content.differences.filter(({key, values}) => key !== "seed_everything" && !MONITORING.test(key) && new Set(known.map((place) => values[place])).size > 1);
+  const reached = runs.map((run) => run.results.val[metric]), known = runs.map((_, index) => index).filter((index) => typeof reached[index] === "number");
+  const rows = content.differences.filter(({key, values}) => key !== "seed_everything" && !MONITORING.test(key) && new Set(known.map((index) => values[index])).size > 1);
   if (known.length < 2 || !rows.length) return null;
-  const cards = rows.slice(0, MOST_SLICES).map(({key, values}) => sliceCard(key.replaceAll("init_args.", ""), known.map((place) => ({value: values[place] === null ? "–" : values[place], reached: reached[place],
-    name: runs[place].name, colour: colour(groups.findIndex((group) => group.runs.includes(place)))})), metric, false));
+  const cards = rows.slice(0, MOST_SLICES).map(({key, values}) => sliceCard(key.replaceAll("init_args.", ""), known.map((index) => ({value: values[index] === null ? "–" : values[index], reached: reached[index],
+    name: runs[index].name, colour: colour(groups.findIndex((group) => group.runs.includes(index)))})), metric, false));
   return section("ablations", "Ablations", element("p", {class: "note"}, `Best ${metric} of each run beside each setting in which the runs differ. Settings that change together have no separate effects.${rows.length > MOST_SLICES ? ` The first ${MOST_SLICES} of ${rows.length} settings.` : ""}`),
     element("div", {class: "charts slices"}, ...cards));
 }

@@ -63,7 +63,7 @@ function clock(seconds, parts = 16) {
   return new Date(1000 * seconds).toISOString().replace("T", " ").slice(0, parts + 3);
 }
 
-function place(value) {
+function positionText(value) {
   return view.axis === "time" ? duration(value) : `step ${grouped(Math.round(value))}`;
 }
 

@@ -4,7 +4,7 @@ const PARALLEL = {height: 300, left: 30, right: 30, top: 34, bottom: 26};
 
 function shortKeys(parameters) {
   const last = (key) => key.slice(key.lastIndexOf(".") + 1), names = parameters.map(({key}) => last(key));
-  return new Map(parameters.map(({key}, place) => [key, names.indexOf(names[place]) === names.lastIndexOf(names[place]) ? names[place] : key]));
+  return new Map(parameters.map(({key}, index) => [key, names.indexOf(names[index]) === names.lastIndexOf(names[index]) ? names[index] : key]));
 }
 
 function shown(value) {
@@ -18,7 +18,7 @@ function describedTrial(trial, names) {
 
 // Lines end between options, not within their names.
 function commandLine(command) {
-  return element("code", {}, ...command.split(/ (?=--)/).flatMap((part, place) => [place ? " " : "", element("span", {}, part)]));
+  return element("code", {}, ...command.split(/ (?=--)/).flatMap((part, index) => [index ? " " : "", element("span", {}, part)]));
 }
 
 function parallel(study, names) {
@@ -34,18 +34,18 @@ function parallel(study, names) {
   function draw() {
     const {height, left, right, top, bottom} = PARALLEL, width = Math.max(holder.clientWidth, 96 * axes.length);
     if (!holder.clientWidth) return;
-    const xAt = (place) => left + place * (width - left - right) / (axes.length - 1), yAt = (axis, trial) => height - bottom - axis.at(axis.of(trial)) * (height - top - bottom);
+    const xAt = (column) => left + column * (width - left - right) / (axes.length - 1), yAt = (axis, trial) => height - bottom - axis.at(axis.of(trial)) * (height - top - bottom);
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
     svg.replaceChildren();
-    axes.forEach((axis, place) => {
-      const anchor = place === 0 ? "start" : place === axes.length - 1 ? "end" : "middle", edge = place === 0 ? -20 : place === axes.length - 1 ? 20 : 0;
-      svg.append(shape("line", {class: "axis", x1: xAt(place), x2: xAt(place), y1: top, y2: height - bottom}),
-        shape("text", {class: "axis-name", x: xAt(place) + edge, y: 14, "text-anchor": anchor}, clipped(axis.title, 18), shape("title", {}, axis.title)));
+    axes.forEach((axis, column) => {
+      const anchor = column === 0 ? "start" : column === axes.length - 1 ? "end" : "middle", edge = column === 0 ? -20 : column === axes.length - 1 ? 20 : 0;
+      svg.append(shape("line", {class: "axis", x1: xAt(column), x2: xAt(column), y1: top, y2: height - bottom}),
+        shape("text", {class: "axis-name", x: xAt(column) + edge, y: 14, "text-anchor": anchor}, clipped(axis.title, 18), shape("title", {}, axis.title)));
     });
     for (const [index, trial] of order.entries()) {
-      const isBest = trial.number === study.best, d = axes.map((axis, place) => `${place ? "L" : "M"}${xAt(place).toFixed(1)} ${yAt(axis, trial).toFixed(1)}`).join("");
+      const isBest = trial.number === study.best, d = axes.map((axis, column) => `${column ? "L" : "M"}${xAt(column).toFixed(1)} ${yAt(axis, trial).toFixed(1)}`).join("");
       const rank = order.length > 1 ? index / (order.length - 1) : 1;
       const line = shape("path", {class: `trial ${isBest ? "c1" : "c0"}${trial.state === "pruned" ? " dash" : ""}`, d, "stroke-opacity": isBest ? 1 : (0.2 + 0.6 * rank).toFixed(2), "stroke-width": isBest ? 2.6 : 1.4});
       const target = shape("path", {class: "target", d});
@@ -60,8 +60,8 @@ function parallel(study, names) {
       });
       svg.append(line, target);
     }
-    axes.forEach((axis, place) => axis.ticks.forEach(([at, text]) => svg.append(shape("text", {class: "tick on-axis", x: xAt(place) + (place === axes.length - 1 ? -5 : 5),
-      y: height - bottom - at * (height - top - bottom) + 4, "text-anchor": place === axes.length - 1 ? "end" : "start"}, clipped(text, 14)))));
+    axes.forEach((axis, column) => axis.ticks.forEach(([at, text]) => svg.append(shape("text", {class: "tick on-axis", x: xAt(column) + (column === axes.length - 1 ? -5 : 5),
+      y: height - bottom - at * (height - top - bottom) + 4, "text-anchor": column === axes.length - 1 ? "end" : "start"}, clipped(text, 14)))));
   }
 
   drawn.all.push(draw);
@@ -85,8 +85,8 @@ function study() {
       return sliceCard(names.get(parameter.key), points, study.metric, parameter.log, best && {value: best.params[parameter.key], reached: best.value});
     })), element("p", {class: "note"}, "The ring is the best trial; hollow points and dashed lines are pruned trials, at their best value until then."));
   }
-  const sign = study.direction === "maximize" ? 1 : -1, place = (trial) => trial.state === "complete" ? 0 : trial.state === "pruned" ? 1 : 2;
-  const sorted = [...study.trials].sort((one, other) => place(one) - place(other) || sign * ((other.value || 0) - (one.value || 0)) || one.number - other.number);
+  const sign = study.direction === "maximize" ? 1 : -1, stateOrder = (trial) => trial.state === "complete" ? 0 : trial.state === "pruned" ? 1 : 2;
+  const sorted = [...study.trials].sort((one, other) => stateOrder(one) - stateOrder(other) || sign * ((other.value || 0) - (one.value || 0)) || one.number - other.number);
   const rows = sorted.map((trial) => element("tr", {class: trial.number === study.best ? "monitored" : null}, element("th", {scope: "row"}, trial.name),
     element("td", {class: "slim"}, element("span", {class: `state ${{complete: "good", pruned: "held", failed: "bad", running: ""}[trial.state]}`}, trial.state)),
     element("td", {class: "number own"}, trial.value === null ? "–" : formatNumber(trial.value)), ...[...names.keys()].map((key) => element("td", {class: "number own"}, shown(trial.params[key]))),

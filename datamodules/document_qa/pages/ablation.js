@@ -21,7 +21,7 @@ page.append(element("h2", {}, "Accuracy by evidence source"),
   element("p", {class: "note"}, "A model that reads what it is asked about loses the questions whose evidence is taken away, down to chance, " +
     "and keeps the others. The line in a bar is the 95 % interval, the tick is chance: dice, or the same model without a document, whichever is more."),
   table(null, [{name: ""}, ...content.sources.map((name) => ({name})), {name: "verdict"}],
-    content.rows.map((row) => [row.title, ...row.cells.map((cell, place) => share(cell, content.chance[place])),
+    content.rows.map((row) => [row.title, ...row.cells.map((cell, index) => share(cell, content.chance[index])),
       element("span", {class: row.verdict === "as expected" ? "good" : row.verdict.startsWith("not") ? "bad" : "faint"}, row.verdict)])));
 if (content.others.length) page.append(element("h2", {}, "Not compared"),
   element("p", {class: "note"}, "Tests of this run whose checkpoint, questions or settings are others:"),

@@ -13,26 +13,26 @@ function metricCell(cell, share) {
 
 function sheet(record) {
   if (!record.pictures.length) return element("p", {class: "none"}, "(no page)");
-  return element("div", {class: "sheet"}, ...record.pictures.map(({page: place, key}) => {
-    const rests = record.evidence !== null && record.evidence.page === place, wanted = record.evidence_pages.includes(place);
+  return element("div", {class: "sheet"}, ...record.pictures.map(({page: pageNumber, key}) => {
+    const rests = record.evidence !== null && record.evidence.page === pageNumber, wanted = record.evidence_pages.includes(pageNumber);
     const says = [rests ? "the answer rests on the box" : null, wanted ? "the right evidence is here" : null].filter(Boolean).join("; ");
-    const picture = element("div", {class: "picture"}, element("img", {src: content.pictures.uris[key], alt: `page ${place} of ${record.document}`, loading: "lazy"}));
+    const picture = element("div", {class: "picture"}, element("img", {src: content.pictures.uris[key], alt: `page ${pageNumber} of ${record.document}`, loading: "lazy"}));
     if (rests) {
       const [left, top, right, bottom] = record.evidence.box;
       picture.append(shape("svg", {viewBox: "0 0 1 1", preserveAspectRatio: "none", role: "img", "aria-label": `box around the ${record.evidence.kind} that the answer rests on`},
         shape("rect", {class: "box", x: left, y: top, width: right - left, height: bottom - top})));
     }
-    return element("figure", {}, picture, element("figcaption", {}, `page ${place}` + (says ? `: ${says}` : "")));
+    return element("figure", {}, picture, element("figcaption", {}, `page ${pageNumber}` + (says ? `: ${says}` : "")));
   }));
 }
 
 function optionsList(record) {
-  return element("ul", {class: "options"}, ...record.options.map((text, place) => {
-    const chosen = place === record.chosen, isRight = place === record.right;
+  return element("ul", {class: "options"}, ...record.options.map((text, index) => {
+    const chosen = index === record.chosen, isRight = index === record.right;
     const kind = [chosen ? "chosen" : null, isRight ? "true" : null, chosen && record.right !== null && !isRight ? "mistaken" : null].filter(Boolean).join(" ");
     const marks = [chosen ? "chosen" : null, isRight ? "right" : null].filter(Boolean).join(", ");
-    return element("li", {class: kind || null}, element("span", {}, LETTERS[place] + "."), element("span", {}, text + (marks ? ` (${marks})` : "")),
-      bar(record.shares[place]), element("span", {class: "share"}, percent(record.shares[place])));
+    return element("li", {class: kind || null}, element("span", {}, LETTERS[index] + "."), element("span", {}, text + (marks ? ` (${marks})` : "")),
+      bar(record.shares[index]), element("span", {class: "share"}, percent(record.shares[index])));
   }));
 }
 

@@ -53,7 +53,7 @@ function card(record, drawing, several) {
     element("dt", {}, "Answer"), element("dd", {}, ...(record.answer ? parts(record.answer_parts, "predicted") : said(""))));
   if (record.blind !== null) texts.append(element("dt", {}, "Blind answer" + (failed(record.blind_errors) ? several ? ` (wrong: ${record.blind_errors.join(", ")})` : " (wrong)" : record.blind_errors ? " (right)" : "")),
     element("dd", {class: "blind"}, ...said(record.blind)));
-  const outcomes = Object.entries(record.outcomes).flatMap(([what, [reached, possible]], place) => [place ? " · " : "",
+  const outcomes = Object.entries(record.outcomes).flatMap(([what, [reached, possible]], index) => [index ? " · " : "",
     element("span", {class: reached <= possible - 1 ? "missed" : null}, `${what} ${number(reached)} of ${number(possible)}`)]);
   return element("article", {class: "card", id: name, tabindex: -1},
     element("header", {}, element("h3", {}, element("a", {href: "#" + name}, `Sample ${record.sample}`)),
@@ -118,10 +118,10 @@ function browse(records, form, filter, card, legend) {
   let shown = [], at = 0;
 
   function turn() {
-    const back = element("button", {type: "button"}, "Previous"), on = element("button", {type: "button"}, "Next"), place = element("span");
+    const back = element("button", {type: "button"}, "Previous"), on = element("button", {type: "button"}, "Next"), label = element("span");
     back.addEventListener("click", () => show(at - 1, true));
     on.addEventListener("click", () => show(at + 1, true));
-    return {back, on, place, box: element("div", {class: "turn"}, back, place, on)};
+    return {back, on, label, box: element("div", {class: "turn"}, back, label, on)};
   }
 
   function update() {
@@ -141,10 +141,10 @@ function browse(records, form, filter, card, legend) {
     at = Math.min(pages - 1, Math.max(0, number));
     cards.replaceChildren(...shown.slice(at * ON_PAGE, (at + 1) * ON_PAGE).map(card));
     if (!shown.length) cards.append(element("p", {class: "none"}, "No answer is like this."));
-    for (const {back, on, place} of turns) {
+    for (const {back, on, label} of turns) {
       back.disabled = at === 0;
       on.disabled = at === pages - 1;
-      place.textContent = `page ${at + 1} of ${pages}`;
+      label.textContent = `page ${at + 1} of ${pages}`;
     }
     if (turned && cards.firstChild) {
       cards.firstChild.focus({preventScroll: true});
@@ -157,8 +157,8 @@ function browse(records, form, filter, card, legend) {
     const isNamed = (record) => location.hash === `#sample-${record.sample}`;
     if (!records.some(isNamed)) return;
     if (!shown.some(isNamed)) showAll();
-    const place = shown.findIndex(isNamed);
-    show(Math.floor(place / ON_PAGE), false);
+    const index = shown.findIndex(isNamed);
+    show(Math.floor(index / ON_PAGE), false);
     const found = document.getElementById(location.hash.slice(1));
     found.classList.add("named");
     found.scrollIntoView();

@@ -44,8 +44,8 @@ function chart(record, curve) {
   const caption = `${curve.channel}, 0 to ${withUnit(curve.capacity, curve.unit)}`;
   const figure = element("figure", {class: named ? "asked" : null}, element("figcaption", {}, caption), drawing);
   return {figure, drawing, moveTo: (step) => {
-    const place = x(step * seconds);
-    fill(cursor, {x1: place, x2: place}, []).style.visibility = "visible";
+    const position = x(step * seconds);
+    fill(cursor, {x1: position, x2: position}, []).style.visibility = "visible";
   }};
 }
 

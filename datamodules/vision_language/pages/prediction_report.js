@@ -2,8 +2,8 @@
 
 function pictures(record) {
   if (!record.pictures.length) return element("p", {class: "none"}, "(no image)");
-  return element("div", {class: "pictures"}, ...record.pictures.map((source, place) =>
-    element("img", {src: source, alt: `image ${place + 1} of ${record.pictures.length} of sample ${record.sample}`})));
+  return element("div", {class: "pictures"}, ...record.pictures.map((source, index) =>
+    element("img", {src: source, alt: `image ${index + 1} of ${record.pictures.length} of sample ${record.sample}`})));
 }
 
 predictionReport({

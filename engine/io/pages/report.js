@@ -47,8 +47,8 @@ function spans(values, test) {
 function table(caption, columns, rows) {
   const kind = (column) => column.number ? "number" : column.bar ? "bar" : null;
   const head = columns.map((column) => element("th", {scope: "col", class: kind(column)}, column.name));
-  const body = rows.map((row) => element("tr", {class: row.first ? "first" : null}, ...row.map((cell, place) =>
-    element(place ? "td" : "th", {scope: place ? null : "row", class: kind(columns[place])}, cell))));
+  const body = rows.map((row) => element("tr", {class: row.first ? "first" : null}, ...row.map((cell, index) =>
+    element(index ? "td" : "th", {scope: index ? null : "row", class: kind(columns[index])}, cell))));
   return element("div", {class: "scroll"}, element("table", {},
     ...(caption ? [element("caption", {}, caption)] : []),
     element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
