@@ -65,7 +65,7 @@ class RunLog(Callback):
         json_formatter = JsonFormatter(
             folder.name, rank, lambda: self._step(trainer), command, local_rank=trainer.local_rank
         )
-        # At once: records of the start are replayed into it, so nothing before this hook is lost.
+        # The file is opened at once: records of the start are replayed into it, so nothing is lost.
         self._attach(JsonLogFile(folder, rank), self._level, json_formatter)
         for handler in log.handlers:
             if isinstance(handler.formatter, JsonFormatter):  # the console's, which does not know the step yet

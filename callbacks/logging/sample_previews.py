@@ -74,7 +74,7 @@ class SamplePreviewLogger(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking or not self._is_enabled(pl_module):
             return
-        # On all ranks: it may gather the contents.
+        # Called on all ranks, because it may gather the contents.
         renderers = pl_module.sample_previews()
         if renderers and trainer.is_global_zero:
             self._log_previews(trainer, renderers)

@@ -63,7 +63,7 @@ def _restore_state(pl_module: LockstepModule) -> Iterator[None]:
         del vars(pl_module)["log"], vars(pl_module)["log_dict"]
         for norm in norms:
             del vars(norm)["forward"]
-        # None, as before the first step.
+        # The gradients become None, as before the first step.
         pl_module.zero_grad(set_to_none=True)
         with torch.no_grad():
             for name, buffer in pl_module.named_buffers():

@@ -50,7 +50,7 @@ class DownsampledSeries:
     def __init__(self, at_most: int) -> None:
         if at_most < 2:
             raise ValueError(f"a curve has at least 2 points, got {at_most}")
-        # Even, so that `_halve` finds a partner for each point.
+        # The number is even, so that `_halve` finds a partner for each point.
         self._at_most = at_most - at_most % 2
         self._bins: list[_Bin] = []
         self.width = 1

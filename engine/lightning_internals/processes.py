@@ -52,7 +52,7 @@ def disable_signal_handlers(trainer: Trainer) -> None:
     for owner, name in ((connector, "register_signal_handlers"), (loop, "_broadcast_sigterm_tensor")):
         if not callable(getattr(owner, name, None)):
             raise AttributeError(f"Lightning {version('lightning')} has no {type(owner).__name__}.{name}")
-        # On these objects alone, not on their classes.
+        # Replaced on this object alone, not on its class.
         setattr(owner, name, lambda: None)
 
 

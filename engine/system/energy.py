@@ -78,7 +78,7 @@ class NvmlCounter:
         self._nvml = nvml
         try:
             nvml.nvmlInit()
-            # By UUID: CUDA_VISIBLE_DEVICES renumbers the GPUs for torch, but not for NVML.
+            # The GPU is found by UUID: CUDA_VISIBLE_DEVICES renumbers GPUs for torch, but not for NVML.
             self._device = nvml.nvmlDeviceGetHandleByUUID(uuid)
         except nvml.NVMLError as error:
             raise CounterError(f"NVML, {uuid}: {error}") from error

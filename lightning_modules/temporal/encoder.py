@@ -187,7 +187,7 @@ class SeriesEncoder(nn.Module):
 
     def _time_embedding(self, steps: Tensor) -> Tensor:
         """Return position embeddings [N, H] or [N, C] of steps [N]."""
-        # Not the dtype of the features, which autocast narrows: bf16 represents no odd number above 256.
+        # The features' dtype is not used, which autocast narrows: bf16 represents no odd number above 256.
         dtype = self.time.weight.dtype
         return self.time(waves(steps.to(torch.promote_types(dtype, torch.float32)), STEP_WAVES).to(dtype))
 

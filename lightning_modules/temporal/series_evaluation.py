@@ -69,7 +69,7 @@ class SeriesEvaluation(GenerativeEvaluation):
         """Return the answers to a batch, and the log-likelihoods of the options of each question."""
         data, agree = module.data, _agreement(module)
         options = [data.options(sample) for sample in batch.prompts.samples.tolist()]
-        # Over all ranks: under FSDP a rank without options must join the passes of the others.
+        # Summed over all ranks: under FSDP a rank without options must join the passes of the others.
         number = agree(sum(map(len, options)))
         if not number:
             return module.generate(batch.prompts, features, self.max_new_tokens), [[] for _ in options]

@@ -117,7 +117,7 @@ def _lengths(chats: Sequence[Chat], samples: NDArray[np.int64]) -> NDArray[np.in
 def _assemble(
     chats: Sequence[Chat], samples: NDArray[np.int64], rows: list[list[int]], pad: int
 ) -> tuple[Rows, NDArray[np.int64]]:
-    # At least two tokens: a single token predicts nothing, and the model would get empty tensors.
+    # Without chats a row has two tokens: one predicts nothing, and the model would get empty tensors.
     width = max((sum(len(chats[item].tokens) for item in row) for row in rows), default=2)
     shape = (max(1, len(rows)), width)
     tokens, labels = np.full(shape, pad, np.int64), np.full(shape, IGNORE, np.int64)

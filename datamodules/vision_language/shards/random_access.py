@@ -68,7 +68,7 @@ def _identity(shards: Sequence[str], begins: Sequence[NDArray[np.int64]]) -> str
     for name, offsets in zip(shards, begins, strict=True):
         digest.update(f"{os.path.getsize(name)} {len(offsets)} ".encode() + offsets.astype(np.int64).tobytes())
         with open_shard(name) as file:
-            # Evenly spread samples, the first and the last among them.
+            # The samples are spread evenly and include the first and the last.
             for number in np.unique(np.linspace(0, len(offsets) - 1, min(_HASHED_SAMPLES, len(offsets))).astype(int)):
                 file.seek(int(offsets[number]))
                 digest.update(file.read(_BEGINNING))

@@ -24,7 +24,7 @@ def popularity_bounds(counts: NDArray[np.integer]) -> tuple[int, int]:
     number, items = np.unique(counts, return_counts=True)
     below = np.cumsum(number * items.astype(np.int64))  # events of the items with at most this number
     total = int(below[-1])
-    # Events of the items with at least this number.
+    # Number of events of the items that have at least this many.
     above = total - below + number * items
     head = int(np.flatnonzero(above >= SHARE * total)[-1])
     tail = int(np.searchsorted(below, SHARE * total, side="right")) - 1

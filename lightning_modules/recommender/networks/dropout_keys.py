@@ -91,7 +91,7 @@ def keyed_bits(keys: Tensor, sizes: Sequence[int], first: int = 0) -> Tensor:
         outer[-1] += first
     bits_of_positions = position_bits(*outer, last)
     bits = keys.view(-1, *[1] * len(sizes)) ^ (bits_of_positions[..., first:, :] if first else bits_of_positions)
-    # As in SplitMix64's finalizer, with fewer steps, because keys and positions are random already.
+    # This is SplitMix64's finalizer with fewer steps, because keys and positions are random already.
     # Overflow of int64 wraps as for uint64; the shift carries high bits to the lowest, which a product leaves weak.
     bits *= _MIX_1
     bits ^= bits >> 32

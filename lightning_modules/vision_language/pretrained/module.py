@@ -143,7 +143,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
         none = torch.zeros(0, dtype=torch.int64, device=self.device)
         rows = Rows(tokens, torch.full_like(tokens, IGNORE), positions, none, none)
         states = self.states(rows, {name: array.to(self.device) for name, array in images.items()})
-        # In float32: an overflow to infinity times 0 would be NaN.
+        # The product is float32: an overflow to infinity times 0 would be NaN.
         return states.float().sum() * 0
 
     @override

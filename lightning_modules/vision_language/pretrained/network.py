@@ -59,7 +59,7 @@ class ImageTextNetwork(LanguageModel):
                 weight.requires_grad_(part.trainable == "full")
         for weight in unused_weights(network, kind):
             weight.requires_grad_(False)
-        # Again, as weights of tower and connector may train now.
+        # Number formats are set again, because weights of tower and connector may train now.
         set_dtypes(self.network, precision)
 
     @property
@@ -137,7 +137,7 @@ class ImageTextNetwork(LanguageModel):
         return sorted({*ends, *(own if isinstance(own, list) else [] if own is None else [own])})
 
     def _greedy(self, max_new_tokens: int, ends: Iterable[int], pad: int) -> Any:
-        # A copy: the export writes the model's own settings. Its sampling options would warn under greedy decoding.
+        # A copy is changed, because the export writes the model's own settings. Sampling options would cause warnings.
         config = copy.deepcopy(self.causal_lm.generation_config)
         config.update(do_sample=False, temperature=None, top_p=None, top_k=None, max_length=None)
         config.update(max_new_tokens=max_new_tokens, eos_token_id=self.end_tokens(ends), pad_token_id=pad)
@@ -152,7 +152,7 @@ def _inside_decoder(lora: LoraSettings, network: "PreTrainedModel") -> LoraSetti
         targets = sorted({name.split(".")[-1] for name, part in decoder.named_modules() if isinstance(part, nn.Linear)})
     if not isinstance(targets, list):
         return lora
-    # Such as model.language_model, depending on the class
+    # The decoder's name depends on the class, `model.language_model` for example.
     inside = next(name for name, part in network.named_modules() if part is decoder)
     names = "|".join(map(re.escape, targets))
     return replace(lora, target_modules=rf"{re.escape(inside)}\.(?:.*\.)?(?:{names})")

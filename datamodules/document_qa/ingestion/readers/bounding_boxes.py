@@ -97,7 +97,7 @@ def _cut(indices: list[int], extent: Callable[[int], tuple[float, float]], gap: 
     """Group boxes that overlap along an axis; the gap between groups is larger than `gap`."""
     groups: list[list[int]] = []
     end = float("-inf")
-    # By their start: a box that begins behind the end of all boxes so far begins a group.
+    # Sorted by their start: a box that begins behind the end of all boxes so far begins a group.
     for index in sorted(indices, key=lambda index: (extent(index), index)):
         first, last = extent(index)
         if groups and first <= end + gap:
