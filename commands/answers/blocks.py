@@ -27,7 +27,7 @@ class Text(NamedTuple):
     title: str
     text: str
     is_answer: bool = False
-    faint: bool = False
+    faint: bool = False  # drawn faint: an answer to compare with, such as that without the picture
 
 
 class Note(NamedTuple):
@@ -77,7 +77,7 @@ class Pictures(NamedTuple):
     title: str
     pictures: Sequence[Picture]
     note: str = ""
-    large: bool = False
+    large: bool = False  # draw the pictures in large, not as thumbnails
 
 
 class ChartLine(NamedTuple):

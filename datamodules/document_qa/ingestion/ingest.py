@@ -67,10 +67,10 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
             require_ray()
         make_ignored_folder(cache)
         kept.tidy()
-        made = _convert(new, kept, found)
+        page_count = _convert(new, kept, found)
         done = sum(isinstance(found[path], IngestedDocument) for path in new)
         log.info(
-            "%s ingested into %s: %s in %.0f s", _in_words(done, "document"), cache, _in_words(made, "page"),
+            "%s ingested into %s: %s in %.0f s", _in_words(done, "document"), cache, _in_words(page_count, "page"),
             time.monotonic() - begun,
         )  # fmt: skip
     else:

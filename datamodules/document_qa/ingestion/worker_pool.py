@@ -95,11 +95,11 @@ def convert_with_timeout(
                     # So that `finally` ends the worker.
                     idle.append(worker)
                     raise result
-                made = pages.pop(worker.connection, 0) + (
+                converted_pages = pages.pop(worker.connection, 0) + (
                     result.pages if isinstance(result, ConversionResult) else _PAGES
                 )
-                if made < _PAGES or (isinstance(result, ConversionResult) and not waiting):
-                    pages[worker.connection] = made
+                if converted_pages < _PAGES or (isinstance(result, ConversionResult) and not waiting):
+                    pages[worker.connection] = converted_pages
                     idle.append(worker)
                 else:
                     _end(worker)

@@ -66,21 +66,19 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
             sample_indices(draw), lambda index: self._make_pairs(draw.epoch, index), self.skip_bad
         )
         # A sample without evidence has no pair.
-        has_pair = np.array([bool(pairs) for pairs in loaded], np.bool_)
-        pairs_of_batch, indices = [pair for pairs in loaded for pair in pairs], indices[has_pair]
-        pages = [pair.positive for pair in pairs_of_batch] + [
-            page for pair in pairs_of_batch for page in pair.negatives
-        ]
-        owners = np.concatenate([indices, np.repeat(indices, [len(pair.negatives) for pair in pairs_of_batch])])
-        most = max((len(pair.evidence) for pair in pairs_of_batch), default=1)
+        has_pair = np.array([bool(sample_pairs) for sample_pairs in loaded], np.bool_)
+        pairs, indices = [pair for sample_pairs in loaded for pair in sample_pairs], indices[has_pair]
+        pages = [pair.positive for pair in pairs] + [page for pair in pairs for page in pair.negatives]
+        owners = np.concatenate([indices, np.repeat(indices, [len(pair.negatives) for pair in pairs])])
+        most = max((len(pair.evidence) for pair in pairs), default=1)
         # 0 is the key of no page, so it pads lists of different lengths.
-        evidence = [pair.evidence + [0] * (most - len(pair.evidence)) for pair in pairs_of_batch]
-        keys = [pair.keys[0] for pair in pairs_of_batch] + [key for pair in pairs_of_batch for key in pair.keys[1:]]
+        evidence = [pair.evidence + [0] * (most - len(pair.evidence)) for pair in pairs]
+        keys = [pair.keys[0] for pair in pairs] + [key for pair in pairs for key in pair.keys[1:]]
         return RetrievalPairs(
-            one_per_row([pair.question.chat for pair in pairs_of_batch], indices, self.reader.pad),
+            one_per_row([pair.question.chat for pair in pairs], indices, self.reader.pad),
             one_per_row([page.chat for page in pages], owners, self.reader.pad),
             collate_views([page.views for page in pages], self.reader.context_builder.layout),
-            torch.tensor(evidence, dtype=torch.int64).view(len(pairs_of_batch), most),
+            torch.tensor(evidence, dtype=torch.int64).view(len(pairs), most),
             torch.tensor(keys, dtype=torch.int64),
             skipped,
         )

@@ -106,12 +106,12 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         return [self.sample_builder.length(index) for index in range(len(self))]
 
     def __getitem__(self, draw: MicroBatchRequest) -> EvaluationBatch:
-        made, indices, skipped = load_samples(self._order[sample_indices(draw)], self._make_prompts, self.skip_bad)
-        evaluation_prompts = [prompt for sample_prompts, _ in made for prompt in sample_prompts]
-        samples = np.repeat(indices, [len(sample_prompts) for sample_prompts, _ in made])
+        loaded, indices, skipped = load_samples(self._order[sample_indices(draw)], self._make_prompts, self.skip_bad)
+        evaluation_prompts = [prompt for sample_prompts, _ in loaded for prompt in sample_prompts]
+        samples = np.repeat(indices, [len(sample_prompts) for sample_prompts, _ in loaded])
         shown = (
             RetrievedContext(index, sample.ranked, context.chunks)
-            for (_, (sample, context)), index in zip(made, indices.tolist(), strict=True)
+            for (_, (sample, context)), index in zip(loaded, indices.tolist(), strict=True)
         )
         pad = self.encoder.tokenizer.pad
         return EvaluationBatch(
@@ -134,15 +134,15 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
             return SkippedSample("accepted", str(error), index)
         context, name = self.sample_builder.context(sample), self.sample_builder.name(index)
         (question,) = sample.questions
-        made = [self._prompt(WHOLE, question, context, name)]
+        sample_prompts = [self._prompt(WHOLE, question, context, name)]
         orders = 1 if refers_to_others(question) else min(self.option_orders, len(question.options))
         for turn in range(1, orders):
-            made.append(self._prompt(turn, question, context, name))
+            sample_prompts.append(self._prompt(turn, question, context, name))
         if self.question_only:
-            made.append(self._prompt(QUESTION_ONLY, question, Context(), name))
+            sample_prompts.append(self._prompt(QUESTION_ONLY, question, Context(), name))
         if self.evidence is None or index < self.evidence:
-            made += self._without_each_chunk(question, sample, context, name)
-        return made, (sample, context)
+            sample_prompts += self._without_each_chunk(question, sample, context, name)
+        return sample_prompts, (sample, context)
 
     def _without_each_chunk(
         self, question: Question, sample: DocumentSample, context: Context, name: str

@@ -54,12 +54,12 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
         return len(self.source)
 
     def __getitem__(self, draw: MicroBatchRequest) -> tuple[OptionExamples]:
-        made, indices, skipped = load_samples(
+        loaded, indices, skipped = load_samples(
             sample_indices(draw), lambda index: self._make_options(draw.epoch, index), self.skip_bad
         )
-        options = [option for sample in made for question in sample for option in question]
-        samples = np.repeat(indices, [sum(map(len, sample)) for sample in made])
-        questions = [question for sample in made for question in sample]
+        options = [option for sample in loaded for question in sample for option in question]
+        samples = np.repeat(indices, [sum(map(len, sample)) for sample in loaded])
+        questions = [question for sample in loaded for question in sample]
         numbers = np.repeat(np.arange(len(questions)), [len(question) for question in questions])
         chats, pad = [option.chat for option in options], self.encoder.tokenizer.pad
         if self.row_tokens is None:
@@ -82,7 +82,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
         source, name = self.source, self.source.name(index, epoch)
         sample, prompter = source.sample_builder.build(epoch, index), source.sample_builder.prompter
         context = source.sample_builder.context(sample)
-        made = []
+        options_by_question = []
         for question in sample.questions:
             answer = prompter.answer_text(question)
             if answer is None:
@@ -95,10 +95,10 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
             for right, text in texts:
                 item = source.chat(context, [(prompter.question_text(question), text)])
                 options.append(Option(encode_sample(self.encoder.chat, item, name), item.encoder_input, right))
-            made.append(options)
-        longest = max((len(option.chat.tokens) for options in made for option in options), default=0)
+            options_by_question.append(options)
+        longest = max((len(option.chat.tokens) for options in options_by_question for option in options), default=0)
         if self.max_length is None or longest <= self.max_length:
-            return made
+            return options_by_question
         what = f"sample {name}: {longest} tokens, but max_length is {self.max_length}"
         if self.too_long == "drop":
             return SkippedSample("too_long", what, index)

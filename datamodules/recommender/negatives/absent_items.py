@@ -56,9 +56,9 @@ class InteractedItems:
         """Return whether each row has each of the items: [M] -> [B, M]."""
         if not len(self._keys):
             return np.zeros((len(self.numbers), len(items)), np.bool_)
-        wanted = np.arange(len(self.numbers))[:, None] * self._span + items
-        indices = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        return np.equal(self._keys[indices], wanted)
+        wanted_keys = np.arange(len(self.numbers))[:, None] * self._span + items
+        indices = np.minimum(np.searchsorted(self._keys, wanted_keys), len(self._keys) - 1)
+        return np.equal(self._keys[indices], wanted_keys)
 
     def draw_absent(self, *coordinates: int | Integers) -> NDArray[np.int64]:
         """Draw uniformly among the items that a row lacks; see `absent_items`."""
