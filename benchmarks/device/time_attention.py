@@ -1,4 +1,4 @@
-"""Time-interval attention beside the naive form with a vector per pair, both as a share of a copy of their bytes.
+"""Times time-interval attention beside the naive form with a vector per pair, both as a share of a copy of their bytes.
 
 A single layer with its tables, forward and backward. At C 64 it is limited by memory. The share of a form is the time
 of copying the bytes that its operations read and write, over its own time.

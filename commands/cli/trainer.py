@@ -1,4 +1,4 @@
-"""Trainer of a run: Lightning's Trainer with checked settings and the commands that Lightning does not have."""
+"""Extends Lightning's Trainer by checks of its settings and by the commands that Lightning does not have."""
 
 import re
 from collections.abc import Callable

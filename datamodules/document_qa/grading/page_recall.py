@@ -1,4 +1,4 @@
-"""Scores of page rankings, and of the page that an answer is based on."""
+"""Scores page rankings, and the page that an answer is based on."""
 
 from collections.abc import Collection, Sequence
 

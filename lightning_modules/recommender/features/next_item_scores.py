@@ -1,4 +1,4 @@
-"""Scores of the next item by an encoder, whose item vectors may include features."""
+"""Scores the next item by an encoder, whose item vectors may include features."""
 
 from collections.abc import Sequence
 from functools import partial
