@@ -49,7 +49,7 @@ def write_cache(
         OSError: the disk rejected a file. The folder has no manifest then.
     """
     folder, manifest = Path(folder), Path(folder) / MANIFEST
-    if _holds(folder, synthesis, extents):
+    if _is_current(folder, synthesis, extents):
         return manifest
     make_ignored_folder(folder)
     _clear(folder)
@@ -75,7 +75,7 @@ def write_cache(
     return manifest
 
 
-def _holds(folder: Path, synthesis: SyntheticTimelines, extents: Mapping[Split, ShardRange]) -> bool:
+def _is_current(folder: Path, synthesis: SyntheticTimelines, extents: Mapping[Split, ShardRange]) -> bool:
     try:
         content = read_manifest(folder)
     except (FileNotFoundError, CacheMismatch):

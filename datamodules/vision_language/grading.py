@@ -30,7 +30,7 @@ def grade(right: str, text: str) -> dict[str, tuple[float, float]]:
         right: the reference.
         text: the answer.
     """
-    exact = float(_plain(right) == _plain(text))
+    exact = float(_normalize(right) == _normalize(text))
     return {"exact": (exact, 1.0), "token_f1": (_token_f1(right, text, exact), 1.0)}
 
 
@@ -62,15 +62,15 @@ def chosen_letter(reference: Reference, text: str) -> str:
         text: the answer: an option's text, its letter alone or before a mark, as `B`, `(B)`, `B. two`, or a sentence
             such as `The answer is B.`
     """
-    options = [_plain(option) for option in reference.options]
+    options = [_normalize(option) for option in reference.options]
     # The text of an option comes first: an option may itself be a letter.
-    if options.count(_plain(text)) == 1:
-        return reference.letters[options.index(_plain(text))]
+    if options.count(_normalize(text)) == 1:
+        return reference.letters[options.index(_normalize(text))]
     match = re.match(_LETTER % reference.letters, text.strip(), re.IGNORECASE)
     return match[1].upper() if match else ""
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".\u3002").rstrip()
 
 

@@ -27,7 +27,7 @@ def hash_tensor(tensor: Tensor) -> Tensor:
     Returns:
         Scalar int64 on the tensor's device. The call does not wait for the device.
     """
-    words = _words(tensor)
+    words = _as_words(tensor)
     while True:
         hashes = _hash_rows(words)
         if len(hashes) == 1:
@@ -36,7 +36,7 @@ def hash_tensor(tensor: Tensor) -> Tensor:
         words = hashes.view(torch.int32)
 
 
-def _words(tensor: Tensor) -> Tensor:
+def _as_words(tensor: Tensor) -> Tensor:
     # The bytes in the order of the elements, whatever the strides.
     octets = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
     # A view as 32-bit words needs whole words at an aligned address. An empty tensor gets one word.

@@ -197,7 +197,7 @@ def load_full(
         for number, values in state_dict["state"].items():
             parameter = by_number[number]
             optimizer.state[parameter] = {
-                key: _fill(_empty(weights[parameter], (value.shape, value.dtype), str(number), key), value)
+                key: _fill(_empty_tensor(weights[parameter], (value.shape, value.dtype), str(number), key), value)
                 for key, value in values.items()
                 if isinstance(value, Tensor)
             }
@@ -226,11 +226,11 @@ def _empty_state(
         name, _, key = path.rpartition(".")
         if name not in names:
             raise MismatchError(f"optimizer state of {name}, which this model lacks or does not train")
-        empty[path] = _empty(module.get_parameter(name), size_and_dtype, name, key)
+        empty[path] = _empty_tensor(module.get_parameter(name), size_and_dtype, name, key)
     return empty
 
 
-def _empty(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str, key: str) -> Tensor:
+def _empty_tensor(parameter: nn.Parameter, saved: tuple[torch.Size, torch.dtype], name: str, key: str) -> Tensor:
     """Return a tensor to read a parameter's saved state into.
 
     It is in shards like the parameter's, a step count, or whole on each rank: scales and values of 8-bit codes. The

@@ -92,16 +92,16 @@ def _quotas(groups: Path, own_groups: Path) -> Iterator[float]:
 
 
 def _quota_v2(group: Path) -> float | None:
-    words = _words(group / "cpu.max")  # "max 100000", or "150000 100000": microseconds per period
+    words = _read_words(group / "cpu.max")  # "max 100000", or "150000 100000": microseconds per period
     return None if len(words) != 2 or words[0] == "max" else int(words[0]) / int(words[1])
 
 
 def _quota_v1(group: Path) -> float | None:
-    quota, period = _words(group / "cpu.cfs_quota_us"), _words(group / "cpu.cfs_period_us")
+    quota, period = _read_words(group / "cpu.cfs_quota_us"), _read_words(group / "cpu.cfs_period_us")
     return None if not quota or not period or int(quota[0]) <= 0 else int(quota[0]) / int(period[0])
 
 
-def _words(path: Path) -> list[str]:
+def _read_words(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").split()
     except OSError:

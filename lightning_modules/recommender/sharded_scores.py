@@ -70,7 +70,7 @@ class ShardedDotProductScores(ShardedScores):
         seens = [None] * len(self._parts) if seen is None else self._own_numbers(seen)
         # Shifted by one, as entry 0 of a mask stands for padding.
         mask = None if excluded is None else excluded[self._before : self._before + self._own_items + 1]
-        own = [self._best(part, number, own, mask) for part, own in zip(self._parts, seens, strict=True)]
+        own = [self._best_of_part(part, number, own, mask) for part, own in zip(self._parts, seens, strict=True)]
         rows = [len(part) for part in self._parts]
         items, values = (
             all_gather_tensor(torch.cat(column)).split(rows, 1)[self._rank].transpose(0, 1).flatten(1)
@@ -80,7 +80,7 @@ class ShardedDotProductScores(ShardedScores):
         order = values.argsort(dim=1, descending=True, stable=True)[:, :number]
         return items.gather(1, order), values.gather(1, order)
 
-    def _best(
+    def _best_of_part(
         self, part: DotProductScores, number: int, seen: Tensor | None, excluded: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return the best of this rank's items, [B, number], with scores of -inf where it has fewer."""

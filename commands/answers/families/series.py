@@ -57,7 +57,9 @@ class SeriesDemo(Demo):
         self._model, self._data = model, data
         self._limits: SeriesLimits = getattr(data, "limits", SeriesLimits())
         self._shown = self._question_of_each_kind()
-        known = tuple(Choice(text, text) for text in dict.fromkeys(_plain(question) for question in self._shown))
+        known = tuple(
+            Choice(text, text) for text in dict.fromkeys(_without_placeholders(question) for question in self._shown)
+        )
         columns = "Each column but the stamps is a series: time, load (kW), flow (l/s)."
         self.fields = [
             Field(
@@ -98,12 +100,16 @@ class SeriesDemo(Demo):
                 UploadedFile(f"example {number}.{column}.csv", _csv(series))
                 for column, series in enumerate(question.series, 1)
             ]
-            values = {"series": files, "question": _plain(question), "options": "\n".join(question.options)}
+            values = {
+                "series": files,
+                "question": _without_placeholders(question),
+                "options": "\n".join(question.options),
+            }
             try:
-                self._parse(files, _plain(question), list(question.options))
+                self._parse(files, _without_placeholders(question), list(question.options))
             except UserInputError:  # a name that no CSV file can have
                 continue
-            examples.append(Example(_plain(question), values))
+            examples.append(Example(_without_placeholders(question), values))
         return examples
 
     @override
@@ -171,7 +177,7 @@ class SeriesDemo(Demo):
                 raise UserInputError(message) from error
 
 
-def _plain(question: SeriesQuestion) -> str:
+def _without_placeholders(question: SeriesQuestion) -> str:
     return " ".join(question.question.replace(PLACEHOLDER, "").split())
 
 

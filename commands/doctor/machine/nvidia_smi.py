@@ -106,8 +106,8 @@ def query_driver(run: Runner = nvidia_smi) -> Driver:
     except NvidiaSmiError:
         instances = ()
     return Driver(
-        _after("Driver Version", head),
-        _after("CUDA Version", head),
+        _number_after("Driver Version", head),
+        _number_after("CUDA Version", head),
         tuple(map(_gpu, rows)),
         tuple(GpuProcess(r[0], _number(r[1]), r[2], _number(r[3])) for r in processes),
         without_peer_access,
@@ -138,7 +138,7 @@ def _mig_instances(listed: str) -> tuple[MigInstance, ...]:
     return tuple(instances)
 
 
-def _after(label: str, text: str) -> str:
+def _number_after(label: str, text: str) -> str:
     match = re.search(rf"{label}:\s*([\d.]+)", text)
     return match.group(1) if match else ""
 

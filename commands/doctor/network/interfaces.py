@@ -65,7 +65,7 @@ def check_interfaces(
     """
     known = list(present)
     candidates = [interface for interface in known if interface.leads_out]
-    best = _best(candidates, routes)
+    best = _preferred_interface(candidates, routes)
     several = (plan.nodes or 1) > 1
     named: dict[str, set[str]] = {}
     for variable, chosen in (("NCCL_SOCKET_IFNAME", _nccl_choice), ("GLOO_SOCKET_IFNAME", _gloo_choice)):
@@ -140,7 +140,7 @@ def _gloo_choice(value: str, known: list[Interface]) -> list[Interface]:
     return chosen if len(chosen) == len(names) else []
 
 
-def _best(candidates: list[Interface], routes: Path) -> str:
+def _preferred_interface(candidates: list[Interface], routes: Path) -> str:
     """Return the preferred interface: InfiniBand, as NCCL does, then the interface of the default route."""
     names = [interface.name for interface in candidates]
     lines = routes.read_text().splitlines()[1:] if routes.exists() else []

@@ -23,12 +23,12 @@ def pretrained_findings(model: Mapping[str, Any], data: Mapping[str, Any]) -> It
     for name, group in model.items():
         path = group.get("path") if isinstance(group, Mapping) else None
         if isinstance(path, str):
-            yield _present(f"model.init_args.{name}.path", path, _missing_weights)
+            yield _check_presence(f"model.init_args.{name}.path", path, _missing_weights)
     if isinstance(data.get("tokenizer"), str):
-        yield _present("data.init_args.tokenizer", data["tokenizer"], _missing_tokenizer)
+        yield _check_presence("data.init_args.tokenizer", data["tokenizer"], _missing_tokenizer)
 
 
-def _present(key: str, source: str, find_missing: Any) -> Finding:
+def _check_presence(key: str, source: str, find_missing: Any) -> Finding:
     folder = Path(source).expanduser()
     if folder.is_dir():
         missing = find_missing(folder)

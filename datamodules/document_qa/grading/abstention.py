@@ -41,13 +41,13 @@ _RIGHT = re.compile(
 
 def is_abstention(text: str) -> bool:
     """Return whether an answer in English or Chinese states that the question is unanswerable; "" does not."""
-    text = _plain(text)
+    text = _normalize(text)
     return bool(_WHOLE.fullmatch(text) or _ANYWHERE.search(text))
 
 
 def says_unanswerable(answer: str) -> bool:
     """Return whether a right answer, or an option, states only that the document does not answer the question."""
-    return bool(_RIGHT.fullmatch(_plain(answer)))
+    return bool(_RIGHT.fullmatch(_normalize(answer)))
 
 
 def is_unanswerable(question: Question) -> bool:
@@ -72,5 +72,5 @@ def abstention_f1(unanswerable: Sequence[bool], abstained: Sequence[bool]) -> fl
     return 2 * both / total
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).replace("\u2019", "'").casefold().split()).strip(" .。!")

@@ -121,9 +121,11 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
     if len(wanted) == 1 and wanted[0].unit is not None:
         found = [quantity for quantity in found if quantity.unit and quantity.unit.bases == wanted[0].unit.bases]
     if len(wanted) == 1:
-        found = found[:1] if all(_same(found[0], other, 0.0) for other in found) else []
+        found = found[:1] if all(_is_same(found[0], other, 0.0) for other in found) else []
     pairs = zip(wanted, found, strict=False)
-    return float(len(wanted) == len(found) and all(_same(first, second, relative_tolerance) for first, second in pairs))
+    return float(
+        len(wanted) == len(found) and all(_is_same(first, second, relative_tolerance) for first, second in pairs)
+    )
 
 
 def is_quantity(text: str) -> bool:
@@ -142,17 +144,17 @@ def _apply_common_unit(found: list[Quantity]) -> list[Quantity]:
     return [quantity._replace(unit=found[-1].unit) for quantity in found]
 
 
-def _same(expected: Quantity, predicted: Quantity, relative_tolerance: float) -> bool:
+def _is_same(expected: Quantity, predicted: Quantity, relative_tolerance: float) -> bool:
     if expected.bound != predicted.bound:
         return False
     if expected.unit is None:
-        return _close(expected.number, predicted.number, relative_tolerance)
+        return _is_close(expected.number, predicted.number, relative_tolerance)
     if predicted.unit is None or expected.unit.bases != predicted.unit.bases:
         return False
-    return _close(expected.in_base_units, predicted.in_base_units, relative_tolerance)
+    return _is_close(expected.in_base_units, predicted.in_base_units, relative_tolerance)
 
 
-def _close(expected: float, predicted: float, relative_tolerance: float) -> bool:
+def _is_close(expected: float, predicted: float, relative_tolerance: float) -> bool:
     # Unit conversion rounds in the sixteenth digit.
     deviation = abs(expected - predicted)
     return math.isclose(expected, predicted, rel_tol=1e-9) or deviation <= relative_tolerance * abs(expected)
@@ -163,7 +165,7 @@ def _quantity(text: str, match: re.Match[str]) -> Quantity:
     counted = _COUNTED.match(text, match.end()) if unit is None else None
     word = "" if counted is None else counted[1].casefold()
     word = "" if word in _NOT_COUNTED else word.removesuffix("s")
-    return Quantity(_value(match), unit, "" if bound is None else bound[1], word)
+    return Quantity(_parse_value(match), unit, "" if bound is None else bound[1], word)
 
 
 def _replace_signs(text: str, signs: Mapping[str, str]) -> str:
@@ -177,17 +179,17 @@ def _half_width(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", mark) if "\uff00" <= mark <= "\uffef" else mark for mark in text)
 
 
-def _value(match: re.Match[str]) -> float:
+def _parse_value(match: re.Match[str]) -> float:
     power = (match["power"] or match["raised"] or match["exponent"] or "0").translate(_RAISED)
     sign = -1.0 if match["sign"] in ("-", "\u2212") else 1.0
     try:
-        return sign * float(f"{_plain(match['digits'])}e{power}")
+        return sign * float(f"{_to_python_syntax(match['digits'])}e{power}")
     except (ValueError, OverflowError):
         # NaN equals no number, so such an answer is wrong and raises nothing.
         return math.nan
 
 
-def _plain(digits: str) -> str:
+def _to_python_syntax(digits: str) -> str:
     """Return a number in Python's syntax."""
     digits = re.sub("['\\s\u00a0\u202f]", "", digits)
     points, commas = digits.count("."), digits.count(",")

@@ -102,14 +102,14 @@ def _draw_symbol(
         pencil.rectangle((x - radius, y - thick, x + radius, y + thick), fill=colour)
         pencil.rectangle((x - thick, y - radius, x + thick, y + radius), fill=colour)
     elif shape == "hexagon":
-        pencil.polygon(_around(x, y, [radius] * 6), fill=colour)
+        pencil.polygon(_points_around(x, y, [radius] * 6), fill=colour)
     elif shape == "star":
-        pencil.polygon(_around(x, y, [radius, 0.55 * radius] * 5), fill=colour)
+        pencil.polygon(_points_around(x, y, [radius, 0.55 * radius] * 5), fill=colour)
     else:
         raise ValueError(f"unknown shape {shape!r}")
 
 
-def _around(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:
+def _points_around(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:
     angles = (2 * math.pi * index / len(radii) for index in range(len(radii)))
     return [(x + r * math.sin(angle), y - r * math.cos(angle)) for r, angle in zip(radii, angles, strict=True)]
 

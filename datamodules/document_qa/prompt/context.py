@@ -142,15 +142,15 @@ class ContextBuilder:
         for number in ranked:
             block = self._measure_page(document, number)
             length = self._length(document, [block])
-            if not self._holds(length, len(block.images)):
+            if not self._fits(length, len(block.images)):
                 too_long.append(number)
                 continue
             tokens, images = tokens + length + 1, images + len(block.images)  # + 1: the line break between two pages
-            if not self._holds(tokens - 1, images):
+            if not self._fits(tokens - 1, images):
                 break
             kept.append(block)
         # The joined text may have more tokens than its parts, as tokens may span page boundaries.
-        while kept and not self._holds(self._length(document, self._sort_blocks(kept)), 0):
+        while kept and not self._fits(self._length(document, self._sort_blocks(kept)), 0):
             kept.pop()
         used = {*too_long, *(block.page for block in kept)}
         dropped = tuple(number for number in ranked if number not in used)
@@ -207,7 +207,7 @@ class ContextBuilder:
         )
         return block._replace(views=tuple(make_views(picture, self.layout, self.fit) for picture in pictures))
 
-    def _holds(self, tokens: int, images: int) -> bool:
+    def _fits(self, tokens: int, images: int) -> bool:
         """Return whether the budget allows so many tokens and images."""
         limits = (tokens, self.settings.tokens), (images, self.settings.max_images)
         return all(most is None or number <= most for number, most in limits)

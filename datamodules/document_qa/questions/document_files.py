@@ -90,7 +90,7 @@ def link_pages(file: QuestionFile, folder: Path, root: Path) -> None:
             pages = {
                 f"{page:05}{images[image][0].suffix}": images[image][0] for page, image in enumerate(document.images, 1)
             }
-            if not _holds(target, pages):
+            if not _is_complete(target, pages):
                 _make(target, pages)
 
 
@@ -124,16 +124,16 @@ def _folder_name(document: DocumentReference, folder: Path) -> str:
     return f"{readable}-{digest.hexdigest()[:12]}"
 
 
-def _holds(folder: Path, pages: Mapping[str, Path]) -> bool:
+def _is_complete(folder: Path, pages: Mapping[str, Path]) -> bool:
     try:
         if {path.name for path in folder.iterdir()} != pages.keys():
             return False
-        return all(_alike(folder / name, image) for name, image in pages.items())
+        return all(_is_same_image(folder / name, image) for name, image in pages.items())
     except OSError:
         return False
 
 
-def _alike(page: Path, image: Path) -> bool:
+def _is_same_image(page: Path, image: Path) -> bool:
     """Return whether a page is a link to an image or a copy of it.
 
     Samples of a copy are compared, too: the image may have been replaced by another with the same time. The last bytes

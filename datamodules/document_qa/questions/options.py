@@ -26,7 +26,7 @@ def strip_letters(options: Sequence[str]) -> tuple[tuple[str, ...], bool]:
         )
     labels = [label for option in options if (label := _LABEL.match(option)) is not None]
     if len(labels) == len(options):
-        letters = "".join(_plain(label[1]) for label in labels)
+        letters = "".join(_normalize(label[1]) for label in labels)
         expected = OPTION_LETTERS[: len(options)]
         if letters == expected:
             return _texts([option[label.end() :] for option, label in zip(options, labels, strict=True)]), True
@@ -49,7 +49,7 @@ def option_index(answer: str, options: Sequence[str], lettered: bool) -> int:
         ValueError: the answer matches no option.
     """
     letter = _LETTER.fullmatch(answer)
-    named = None if letter is None else OPTION_LETTERS.index(_plain(letter[1]))
+    named = None if letter is None else OPTION_LETTERS.index(_normalize(letter[1]))
     if named is not None and named >= len(options):
         named = None
     wanted = _comparable(answer)
@@ -58,7 +58,7 @@ def option_index(answer: str, options: Sequence[str], lettered: bool) -> int:
         return named
     if same is None and (label := _LABEL.match(answer)):
         rest = _comparable(answer[label.end() :])
-        index = OPTION_LETTERS.index(_plain(label[1]))
+        index = OPTION_LETTERS.index(_normalize(label[1]))
         same = index if index < len(options) and _comparable(options[index]) == rest else None
     if same is not None:
         return same
@@ -79,7 +79,7 @@ def _texts(options: Sequence[str]) -> tuple[str, ...]:
     return texts
 
 
-def _plain(letter: str) -> str:
+def _normalize(letter: str) -> str:
     return unicodedata.normalize("NFKC", letter).upper()
 
 

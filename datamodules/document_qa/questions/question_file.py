@@ -67,7 +67,7 @@ def read_question_file(path: str | Path, format: QuestionFormat = "auto") -> Que
     size = path.stat().st_size
     if size > LARGEST:
         raise ValueError(f"{path}: found {size:,} bytes, expected at most {LARGEST:,}")
-    whole = _whole(path) if size <= LARGEST_VALUE else _Invalid(f"more than {LARGEST_VALUE:,} bytes", 1, False)
+    whole = _read_whole(path) if size <= LARGEST_VALUE else _Invalid(f"more than {LARGEST_VALUE:,} bytes", 1, False)
     read = _READERS[format] if format != "auto" else _choose_reader(whole, path)
     ids, questions, documents = read(whole, path)
     if not questions:
@@ -138,7 +138,7 @@ def _mmlongbench(whole: object, path: Path) -> _Read:
 _READERS: dict[str, _Reader] = {"questions": _lines, "mp_docvqa": _mp_docvqa, "mmlongbench": _mmlongbench}
 
 
-def _whole(path: Path) -> Any:
+def _read_whole(path: Path) -> Any:
     """Return the content of a file with a single JSON value; otherwise an _Invalid.
 
     Raises:

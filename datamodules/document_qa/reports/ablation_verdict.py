@@ -92,8 +92,10 @@ def _above_chance(result: AblationResult, source: str) -> bool:
     estimate, blind = result.accuracy[source], result.question_only.get(source)
     assert estimate.low is not None
     without_document = result.ablate == "question_only"
-    return estimate.low > _blind_rules(result, source) and (without_document or blind is None or _more(blind, estimate))
+    return estimate.low > _blind_rules(result, source) and (
+        without_document or blind is None or _is_higher(blind, estimate)
+    )
 
 
-def _more(first: MetricEstimate, second: MetricEstimate) -> bool:
+def _is_higher(first: MetricEstimate, second: MetricEstimate) -> bool:
     return difference(first, second)[0] > 0

@@ -50,7 +50,7 @@ def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Vie
     For tiling, the image is stretched to the smallest grid of tiles that keeps its longer edge (at most `max_tiles`
     along it) and about its aspect ratio. `fit` applies to the view of the whole image.
     """
-    views, places = [_whole(image, layout, fit)], [0]
+    views, places = [_whole_view(image, layout, fit)], [0]
     rows, columns = tile_grid(image.height, image.width, layout)
     if rows * columns > 1:
         sheet = resize(image, columns * layout.size, rows * layout.size)
@@ -110,7 +110,7 @@ def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
     return images._replace(order=FeatureOrder(torch.from_numpy(order), torch.tensor(counts, dtype=torch.int64)))
 
 
-def _whole(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
+def _whole_view(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
     if fit == "stretch" or image.width == image.height:
         return resize(image, layout.size, layout.size)
     return _pad(image.convert("RGB"), layout) if fit == "pad" else _crop(image.convert("RGB"), layout.size)

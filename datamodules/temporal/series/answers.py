@@ -87,7 +87,7 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
             return False
         # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.
         return abs(found.value - true.value) <= tolerance * (abs(true.value) or 1.0) * (1 + 1e-9)
-    return answer == reference if form == AnswerForm.CHOICE else _plain(answer) == _plain(reference)
+    return answer == reference if form == AnswerForm.CHOICE else _normalize(answer) == _normalize(reference)
 
 
 def grade(question: SeriesQuestion, answer: str, tolerance: float) -> dict[str, Outcome]:
@@ -102,5 +102,5 @@ def points_of(question: SeriesQuestion, points: Outcome) -> dict[str, Outcome]:
     return metrics | ({f"{question.kind}/{RIGHT}": points} if question.kind else {})
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text[:_LONGEST].split()).casefold().removesuffix(".")

@@ -44,7 +44,7 @@ def normalize(values: NDArray[np.float64]) -> NormalizedSeries:
     shares = np.zeros(len(values), np.float32)
     # Clipped, because the division may round to slightly above 1.
     shares[present] = ((measured - float(offset)) / float(scale)).clip(0, 1)
-    return NormalizedSeries(shares, present, _text(offset), _text(scale))
+    return NormalizedSeries(shares, present, _format_number(offset), _format_number(scale))
 
 
 def _rounded_range(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:
@@ -59,6 +59,6 @@ def _rounded_range(low: Decimal, high: Decimal) -> tuple[Decimal, Decimal]:
     return offset, max(scale, unit)
 
 
-def _text(number: Decimal) -> str:
+def _format_number(number: Decimal) -> str:
     short = _CONTEXT.normalize(number) if number else Decimal(0)
     return f"{short:f}" if -7 < short.adjusted() < 16 else str(short)

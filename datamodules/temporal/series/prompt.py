@@ -11,7 +11,7 @@ from datamodules.temporal.text.prompt import PLACEHOLDER, SeriesPosition
 def header(series: InputSeries, normalized: NormalizedSeries) -> str:
     """Return the description of a series that stands before it."""
     unit = f" in {series.unit}" if series.unit else ""
-    step = "" if series.step is None else f" of {_plain(series.step)} s"
+    step = "" if series.step is None else f" of {_format_number(series.step)} s"
     steps = "1 step" if len(series.values) == 1 else f"{len(series.values)} steps"
     return f"{series.name}{unit}, {steps}{step}, offset {normalized.offset}, scale {normalized.scale}:"
 
@@ -34,6 +34,6 @@ def user_text(
     return "\n".join(lines)
 
 
-def _plain(seconds: float) -> str:
+def _format_number(seconds: float) -> str:
     """Return a number without a surplus fraction: 300 for 300.0, 0.1 for 0.1."""
     return f"{seconds:.0f}" if seconds == round(seconds) and seconds < 1e15 else repr(seconds)

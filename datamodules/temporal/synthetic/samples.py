@@ -107,7 +107,7 @@ class SyntheticTimelines:
         queried = integer(random, 0, len(CHANNELS) - 1)
         capacities = tuple(channel.capacities[int(len(channel.capacities) * random.random())] for channel in CHANNELS)
         spec = draw_spec(random, self.task(random.random()), self.notation.format)
-        present = self._present(random, steps, queried)
+        present = self._draw_present(random, steps, queried)
         scale = Scale.of(CHANNELS[queried], self.notation.format, capacities[queried])
         columns = self._columns(random, steps, queried, spec, scale, present[:, queried])
         check_physics(columns, KEYS, f"sample (seed {self.seed}, {split!r}, epoch {epoch}, index {index})")
@@ -125,7 +125,7 @@ class SyntheticTimelines:
         """Return the task for a uniform number in [0, 1)."""
         return next(task for task, until in self._cumulative_shares if uniform < until)
 
-    def _present(self, random: np.random.Generator, steps: int, queried: int) -> Present:
+    def _draw_present(self, random: np.random.Generator, steps: int, queried: int) -> Present:
         present = np.ones((steps, len(CHANNELS)), np.bool_)
         if self.alone_probability and random.random() < self.alone_probability:
             present[:] = np.arange(len(CHANNELS)) == queried

@@ -100,9 +100,9 @@ class Notation(NamedTuple):
         if slot in ("lasts", "steps"):
             return _NUMBER + (" steps" if self._steps else "s")
         if slot == "times":
-            return f"({_plain(time)}(?:, {_plain(time)})*)"
+            return f"({_without_capturing(time)}(?:, {_without_capturing(time)})*)"
         if slot == "readings":
-            reading = _plain(f"at {time} is {number}")
+            reading = _without_capturing(f"at {time} is {number}")
             return f"({reading}(?:, {reading})*)"
         # Longest first, because a pattern takes the first alternative that matches.
         words = [word for words in self._words(slot).values() for word in words]
@@ -150,6 +150,6 @@ class Notation(NamedTuple):
         return int(step) if step.is_integer() else step
 
 
-def _plain(pattern: str) -> str:
+def _without_capturing(pattern: str) -> str:
     # Turns the groups of numbers into groups that do not capture, so that the outer group is the only one.
     return pattern.replace("(-?", "(?:-?")

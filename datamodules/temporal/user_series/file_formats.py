@@ -176,7 +176,7 @@ def _read_parquet(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
 
 def _record_of_row(where: str, row: Mapping[str, object]) -> dict[str, Any]:
     """Return the record of a row of a Parquet file: null fields are missing, NaN is a gap, a text may hold JSON."""
-    record = {key: _plain(value) for key, value in row.items() if value is not None}
+    record = {key: _to_json(value) for key, value in row.items() if value is not None}
     for key in ("series", "options"):
         value = record.get(key)
         if isinstance(value, str) and value[:1] in ("[", "{"):
@@ -187,12 +187,12 @@ def _record_of_row(where: str, row: Mapping[str, object]) -> dict[str, Any]:
     return record
 
 
-def _plain(value: object) -> Any:
+def _to_json(value: object) -> Any:
     """Return a value of a row as JSON has it. A struct of the file has all keys, so null ones are missing."""
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items() if entry is not None}
+        return {key: _to_json(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, list):
-        return [_plain(entry) for entry in value]
+        return [_to_json(entry) for entry in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

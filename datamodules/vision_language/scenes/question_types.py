@@ -88,20 +88,22 @@ def _empty(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
 
 def _count(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     number = int(answer)
-    return SceneSpec({}, lambda: _scatter_objects(random, world, number), _has(number))
+    return SceneSpec({}, lambda: _scatter_objects(random, world, number), _has_number(number))
 
 
 def _count_shape(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     number, shape = int(answer), choice(random, world.forms)
     return SceneSpec(
-        {"shape": shape}, lambda: _scatter_objects(random, world, number, shape=shape), _has(number, shape=shape)
+        {"shape": shape}, lambda: _scatter_objects(random, world, number, shape=shape), _has_number(number, shape=shape)
     )
 
 
 def _count_colour(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     number, colour = int(answer), choice(random, world.palette)
     return SceneSpec(
-        {"colour": colour}, lambda: _scatter_objects(random, world, number, colour=colour), _has(number, colour=colour)
+        {"colour": colour},
+        lambda: _scatter_objects(random, world, number, colour=colour),
+        _has_number(number, colour=colour),
     )
 
 
@@ -109,7 +111,7 @@ def _has_colour(random: np.random.Generator, world: World, answer: str) -> Scene
     colour = choice(random, world.palette)
     if answer == "yes":
         return SceneSpec({"colour": colour}, lambda: _scatter_objects(random, world, 1, colour=colour))
-    return SceneSpec({"colour": colour}, dict, _has(0, colour=colour))
+    return SceneSpec({"colour": colour}, dict, _has_number(0, colour=colour))
 
 
 # -- binding: one property is found by another -------------------------------------------------------------------------
@@ -140,14 +142,16 @@ def _where(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
 def _colour_of(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     shape = choice(random, world.forms)
     return SceneSpec(
-        {"shape": shape}, lambda: _place_objects(random, world, SceneObject(answer, shape)), _has(1, shape=shape)
+        {"shape": shape}, lambda: _place_objects(random, world, SceneObject(answer, shape)), _has_number(1, shape=shape)
     )
 
 
 def _shape_of(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     colour = choice(random, world.palette)
     return SceneSpec(
-        {"colour": colour}, lambda: _place_objects(random, world, SceneObject(colour, answer)), _has(1, colour=colour)
+        {"colour": colour},
+        lambda: _place_objects(random, world, SceneObject(colour, answer)),
+        _has_number(1, colour=colour),
     )
 
 
@@ -174,7 +178,7 @@ DIRECTIONS: dict[str, Callable[[int, int, int], bool]] = {
 """Whether the first cell lies in this direction from the second."""
 
 
-def _has(number: int, colour: str | None = None, shape: str | None = None) -> Callable[[Scene], bool]:
+def _has_number(number: int, colour: str | None = None, shape: str | None = None) -> Callable[[Scene], bool]:
     """Return a condition: the scene has exactly this number of objects (of the colour, of the shape)."""
 
     def holds(scene: Scene) -> bool:

@@ -143,7 +143,7 @@ def load_stage_weights(
         ],
         "omitted as frozen, and different from this model's, are": _changed_frozen(own, frozen, origins),
     }
-    messages = [f"{kind} {_few(names)}" for kind, names in problems.items() if names]
+    messages = [f"{kind} {_shorten(names)}" for kind, names in problems.items() if names]
     # The likeliest mistake: adapters were trained, and this stage has none.
     if any(_ADAPTER in name for name in problems["this model lacks"]):
         messages.append(
@@ -198,6 +198,6 @@ def _changed_frozen(own: Mapping[str, Tensor], frozen: Mapping[str, int], origin
     return differ
 
 
-def _few(names: list[str]) -> str:
+def _shorten(names: list[str]) -> str:
     more = len(names) - _MAX_NAMES
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

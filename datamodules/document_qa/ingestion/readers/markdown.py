@@ -89,12 +89,12 @@ def blocks(text: str) -> Iterator[MarkdownBlock]:
             row = end + 1
         elif heading := _HEADING.match(line):
             yield from finished()
-            if title := _plain(line.strip().strip("#")):
+            if title := _strip_markup(line.strip().strip("#")):
                 yield MarkdownBlock("heading", title, len(heading[1]))
             row += 1
         # A line of = or - below a paragraph makes it a heading.
         elif paragraph and (under := _UNDERLINE.match(line.rstrip())):
-            yield MarkdownBlock("heading", _plain(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
+            yield MarkdownBlock("heading", _strip_markup(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
             paragraph.clear()
             row += 1
         elif "|" in line and _is_ruler(lines[row + 1 : row + 2]):
@@ -132,20 +132,20 @@ def _paragraph(lines: list[str]) -> Iterator[MarkdownBlock]:
     for name, bracketed, bare in _IMAGE.findall(text):
         yield MarkdownBlock("figure", unquote(bracketed or bare))
         if name.strip():
-            yield MarkdownBlock("text", _plain(name))
-    if words := _plain(_IMAGE.sub(" ", text)):
+            yield MarkdownBlock("text", _strip_markup(name))
+    if words := _strip_markup(_IMAGE.sub(" ", text)):
         yield MarkdownBlock("text", words)
 
 
 def _table(lines: list[str]) -> MarkdownBlock:
     split = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
-    rows = [[_plain(cell).replace(" | ", "|") for cell in row] for row in split]
+    rows = [[_strip_markup(cell).replace(" | ", "|") for cell in row] for row in split]
     # Every row gets as many cells as the header.
     columns = len(rows[0])
     return MarkdownBlock("table", "\n".join(" | ".join((row + [""] * columns)[:columns]) for row in rows))
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Remove the markup of emphasis, code and links."""
     text = _EMPHASIS.sub("", _LINK.sub(r"\1", text))
     return " ".join(re.sub(r"\\([^\w\s])", r"\1", text).split())

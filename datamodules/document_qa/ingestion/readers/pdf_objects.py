@@ -85,14 +85,14 @@ def _objects(raw: Any, depth: int = 0, matrix: Matrix = _UNMOVED) -> Iterator[tu
         if kind in (pdfium.FPDF_PAGEOBJ_PATH, pdfium.FPDF_PAGEOBJ_IMAGE):
             yield item, kind, matrix
         elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST:
-            yield from _objects(item, depth + 1, _after(_matrix(item), matrix))
+            yield from _objects(item, depth + 1, _concatenate(_matrix(item), matrix))
 
 
 def _lines(path: Any, count: int, matrix: Matrix, frame: PageFrame) -> Iterator[Box]:
     """Yield the straight segments of a path, each as the box of which it is the diagonal."""
     import pypdfium2.raw as pdfium
 
-    matrix = _after(_matrix(path), matrix)
+    matrix = _concatenate(_matrix(path), matrix)
     x, y = ctypes.c_float(), ctypes.c_float()
     first = last = (0.0, 0.0)
     for index in range(count):
@@ -124,7 +124,7 @@ def _matrix(raw: Any) -> Matrix:
     return own.a, own.b, own.c, own.d, own.e, own.f
 
 
-def _after(first: Matrix, then: Matrix) -> Matrix:
+def _concatenate(first: Matrix, then: Matrix) -> Matrix:
     if first == _UNMOVED:
         return then
     a, b, c, d, e, f = first
