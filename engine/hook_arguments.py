@@ -53,9 +53,9 @@ def leave_training(callback: Callback, trainer: Trainer) -> None:
 
     Lightning calls the hooks of every other callback in each step.
     """
-    of_run = run_trainer(trainer)
+    run = run_trainer(trainer)
     # A new list, because Lightning is iterating over the current list.
-    of_run.callbacks = [other for other in of_run.callbacks if other is not callback]
+    run.callbacks = [other for other in run.callbacks if other is not callback]
 
 
 def run_module(pl_module: LightningModule) -> LockstepModule:

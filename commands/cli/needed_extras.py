@@ -26,8 +26,8 @@ def _needs(config: Namespace, command: str) -> Iterator[tuple[str, str]]:
     model, settings = _class_and_settings(config.get("model"))
     if model is not None and model.extra:
         yield model.extra, model.__name__
-    data, of_data = _class_and_settings(config.get("data"))
-    if data is not None and (extra := data.extra_for(of_data)):
+    data, data_settings = _class_and_settings(config.get("data"))
+    if data is not None and (extra := data.extra_for(data_settings)):
         yield extra, data.__name__
     if (optimizer := settings.get("optimizer")) in ("adamw_8bit", "paged_adamw_8bit"):
         yield "bits", f"model.init_args.optimizer {optimizer}"

@@ -25,8 +25,8 @@ def option_argument(key: str, value: Value) -> str:
 def fit_command(arguments: Sequence[str], params: Mapping[str, Value], runs: Path, name: str) -> list[str]:
     """Return the command that trains a trial, or continues it from its newest checkpoint."""
     values = [option_argument(key, value) for key, value in params.items()]
-    of_run = [OPTION, str(runs), "--run_name", name, "--ckpt_path", "last"]
-    return [sys.executable, str(PROJECT / "train.py"), "fit", *arguments, *values, *of_run]
+    run_options = [OPTION, str(runs), "--run_name", name, "--ckpt_path", "last"]
+    return [sys.executable, str(PROJECT / "train.py"), "fit", *arguments, *values, *run_options]
 
 
 @contextmanager

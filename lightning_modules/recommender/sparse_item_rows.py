@@ -127,10 +127,10 @@ def renumber_items(batch: Sequence[TrainBatch], number: Callable[[Tensor], Tenso
     """
     renumbered = []
     for part in batch:
-        of_part = [number(column) for column in _item_columns(part)]
-        history = part.history._replace(items=of_part[0])
-        sampled = part.sampled and part.sampled._replace(batch_negatives=of_part[3])
-        renumbered.append(part._replace(history=history, targets=of_part[1], negatives=of_part[2], sampled=sampled))
+        columns = [number(column) for column in _item_columns(part)]
+        history = part.history._replace(items=columns[0])
+        sampled = part.sampled and part.sampled._replace(batch_negatives=columns[3])
+        renumbered.append(part._replace(history=history, targets=columns[1], negatives=columns[2], sampled=sampled))
     return renumbered
 
 

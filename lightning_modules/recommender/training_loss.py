@@ -46,8 +46,8 @@ class TrainingLoss:
         batch, vectors = self.vectors.read(batch, step or 0)
         keys = self._mask_keys(batch, step)
         states = [
-            self.encoder(part.history, item_vectors=vectors, keys=of_part)
-            for part, of_part in zip(batch, keys, strict=True)
+            self.encoder(part.history, item_vectors=vectors, keys=part_keys)
+            for part, part_keys in zip(batch, keys, strict=True)
         ]
         # [V or U, C]: row 0 is padding, which no position may be scored against.
         weight = self.encoder.output_weight if vectors is None else vectors[1:]

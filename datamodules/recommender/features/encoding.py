@@ -39,12 +39,12 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
         row_of: [N + 1] row of item 0 (padding), 1, 2, ...; -1 without one.
         trained: [N + 1] whether an item occurs in the training.
     """
-    of_training = np.unique(row_of[trained & (row_of >= 0)])
-    slots = [_category_slots(cells, row_of, of_training) for cells in table.categories.values()]
-    dense, missing = _standardise(table.numbers, row_of, of_training)
+    training_rows = np.unique(row_of[trained & (row_of >= 0)])
+    slots = [_category_slots(cells, row_of, training_rows) for cells in table.categories.values()]
+    dense, missing = _standardise(table.numbers, row_of, training_rows)
     slots += [_missing_slots(column) for column in missing.T]
     if table.vectors.shape[1]:
-        vectors, without = _centre(table.vectors, row_of, of_training)
+        vectors, without = _centre(table.vectors, row_of, training_rows)
         dense = np.concatenate((dense, vectors), 1)
         slots.append(_missing_slots(without))
     firsts = np.cumsum([1, *(column.size for column in slots)])  # code 0 means an empty slot
@@ -60,10 +60,10 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
 
 
 def _category_slots(
-    cells: Sequence[tuple[str, ...]], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
+    cells: Sequence[tuple[str, ...]], row_of: NDArray[np.int64], training_rows: NDArray[np.int64]
 ) -> _Slots:
     """Return the slots of a column of categories; code 0 means unknown."""
-    names = sorted({name for row in of_training for name in cells[row]})
+    names = sorted({name for row in training_rows for name in cells[row]})
     code_of = {name: code for code, name in enumerate(names, start=1)}
     coded = [[code_of[name] for name in cell if name in code_of] or [0] for cell in cells]
     width = max((len(row) for row in coded), default=1)
@@ -82,11 +82,11 @@ def _missing_slots(missing: NDArray[np.bool_]) -> _Slots:
 
 
 def _standardise(
-    numbers: NDArray[np.float64], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
+    numbers: NDArray[np.float64], row_of: NDArray[np.int64], training_rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return standardised numbers [N + 1, columns], and where they are missing."""
     table = np.vstack((numbers, np.full(numbers.shape[1], np.nan)))
-    known = table[of_training]
+    known = table[training_rows]
     # np.nanmean and np.nanstd would warn about a column without a number.
     count = np.maximum((~np.isnan(known)).sum(0), 1)
     mean = np.nansum(known, 0) / count
@@ -100,14 +100,14 @@ def _standardise(
 
 
 def _centre(
-    vectors: NDArray[np.float32], row_of: NDArray[np.int64], of_training: NDArray[np.int64]
+    vectors: NDArray[np.float32], row_of: NDArray[np.int64], training_rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return centred and scaled vectors [N + 1, length], and which items have none."""
     # The last row stands for items without a row, whose row_of is -1.
     table = np.vstack((vectors, np.full(vectors.shape[1], np.nan, np.float32)))
     # A row without a vector is NaN in all columns.
     missing = np.isnan(table[:, 0])
-    known = table[of_training[~missing[of_training]]]
+    known = table[training_rows[~missing[training_rows]]]
     if len(known):
         # Sums over many items lose digits in float32.
         mean = known.mean(0, dtype=np.float64)

@@ -28,8 +28,8 @@ class FeaturesOfItems(NamedTuple):
     @property
     def trained_items(self) -> TrainedItems | None:
         """The items that occur in the training; None if all items of the data do."""
-        of_data = self.arrays.trained[: len(self.arrays.trained) - len(self.cold_ids)]
-        return None if of_data[1:].all() else TrainedItems.of(of_data)
+        trained = self.arrays.trained[: len(self.arrays.trained) - len(self.cold_ids)]  # of the items of the data
+        return None if trained[1:].all() else TrainedItems.of(trained)
 
 
 def with_cold_items(catalog: Catalog, features: FeaturesOfItems | None) -> Catalog:
@@ -59,23 +59,23 @@ def load_item_features(
     table = read_item_table(path, settings)
     row = {item: number for number, item in enumerate(table.ids)}
     # Item 0 (padding) has no row. The rows that remain in `row` belong to cold items.
-    of_data = np.array([-1, *(row.pop(str(item), -1) for item in item_ids)], np.int64)
-    covered = int(np.sum(of_data >= 0))
-    if not (trained & (of_data >= 0)).any():
+    data_rows = np.array([-1, *(row.pop(str(item), -1) for item in item_ids)], np.int64)
+    covered = int(np.sum(data_rows >= 0))
+    if not (trained & (data_rows >= 0)).any():
         raise InteractionError(
             f"{path}: found none of the {int(trained.sum())} training items among {len(table.ids)} ids such as "
             f"{preview(table.ids[0])}, expected ids as in the data, such as {preview(str(item_ids[0]))}; is "
             f"{KEY}.item_column the right one?"
         )
     cold = list(row) if settings.cold_items else []
-    row_of = np.concatenate((of_data, np.array([row[item] for item in cold], np.int64)))
+    row_of = np.concatenate((data_rows, np.array([row[item] for item in cold], np.int64)))
     arrays = encode_items(table, row_of, np.concatenate((trained, np.zeros(len(cold), np.bool_))))
     # Cold items are in `row`, whether or not they are recommended.
     report = f"{path}: features of {covered:,} of {len(item_ids):,} items of the data"
     if row:
         report += f", and of {len(row):,} items without an interaction"
         report += "" if settings.cold_items else f", which {KEY}.cold_items false skips"
-    return FeaturesOfItems(arrays, cold, _identity(table, settings, of_data, trained), report)
+    return FeaturesOfItems(arrays, cold, _identity(table, settings, data_rows, trained), report)
 
 
 def _identity(
@@ -87,13 +87,13 @@ def _identity(
     """
     digest = hashlib.sha256(np.packbits(trained).tobytes())
     digest.update((row_of >= 0).tobytes())
-    of_data = row_of[row_of >= 0]
+    data_rows = row_of[row_of >= 0]
     for values in (table.numbers, table.vectors):
-        chosen = values[of_data]
+        chosen = values[data_rows]
         # NaN has many bit patterns; all are replaced by the same pattern.
         digest.update(np.where(np.isnan(chosen), np.array(np.nan, chosen.dtype), chosen).tobytes())
     for cells in table.categories.values():
-        digest.update("\x1e".join("\x1f".join(cells[row]) for row in of_data).encode())
+        digest.update("\x1e".join("\x1f".join(cells[row]) for row in data_rows).encode())
         digest.update(b"\x1d")
     columns = [f"categories {name}" for name in settings.categories] + [f"number {name}" for name in settings.numbers]
     if settings.vector is not None:

@@ -147,9 +147,9 @@ def last_line_fault(layout: Layout) -> str | None:
 
 def _parquet_fault(layout: Layout) -> str | None:
     for file in layout.files:
-        schema, of_file = read_schema(file), layout._replace(path=file, parts=())
+        schema, file_layout = read_schema(file), layout._replace(path=file, parts=())
         for column in layout.read_columns:
-            values = read_plain_column(of_file, column)
+            values = read_plain_column(file_layout, column)
             if fault := locate_value(values, column, file, layout, kind=schema[column]):
                 return fault
     return None if count_parquet_rows(layout.files) else f"{layout.path}: no interactions, the table has no row"

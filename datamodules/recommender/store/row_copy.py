@@ -26,7 +26,7 @@ def copy_rows(database: RowDatabase, layout: Layout, filters: Filters) -> None:
     """Copy the rows in order; each commit has the row group after which a killed conversion continues."""
     database.run("CREATE TABLE IF NOT EXISTS progress (part INTEGER, row_group INTEGER, rows BIGINT, of_part BIGINT)")
     done = database.run("FROM progress")
-    part, group, rows, of_part = done[0] if done else (0, -1, 0, 0)
+    part, group, rows, rows_of_part = done[0] if done else (0, -1, 0, 0)
     expected = count_parquet_rows(layout.files)
     if rows:
         log.info("%s: continuing after row %s of %s", layout.path, f"{rows:,}", f"{expected:,}")
@@ -34,15 +34,15 @@ def copy_rows(database: RowDatabase, layout: Layout, filters: Filters) -> None:
     database.run("BEGIN")
     for block in read_blocks(layout.files, layout.read_columns, (part, group)):
         if block.part != part:
-            part, of_part = block.part, 0
-        table = _validate_block(block, layout, filters, rows, of_part)
+            part, rows_of_part = block.part, 0
+        table = _validate_block(block, layout, filters, rows, rows_of_part)
         if not rows:
             _create_events(database, table)
         database.insert("events", table)
-        rows, of_part = rows + len(table), of_part + len(table)
+        rows, rows_of_part = rows + len(table), rows_of_part + len(table)
         # Progress counts row groups, so a commit in the middle of a row group would copy its first rows twice.
         if block.is_last and rows - committed >= _COMMITTED:
-            _commit(database, block.part, block.row_group, rows, of_part)
+            _commit(database, block.part, block.row_group, rows, rows_of_part)
             committed = rows
             log.info("%s: %s of %s rows are copied", layout.path, f"{rows:,}", f"{expected:,}")
     if rows != expected or not rows:
@@ -60,15 +60,15 @@ def _create_events(database: RowDatabase, rows: "pl.DataFrame") -> None:
     database.run(f"CREATE TABLE events (row BIGINT, user {user}, item {item}, time BIGINT, passes BOOLEAN)")
 
 
-def _commit(database: RowDatabase, part: int, row_group: int, rows: int, of_part: int) -> None:
+def _commit(database: RowDatabase, part: int, row_group: int, rows: int, rows_of_part: int) -> None:
     # Progress is in the same transaction as the rows, so that they cannot disagree after a kill.
     database.run("DELETE FROM progress")
-    database.run("INSERT INTO progress VALUES (?, ?, ?, ?)", part, row_group, rows, of_part)
+    database.run("INSERT INTO progress VALUES (?, ?, ?, ?)", part, row_group, rows, rows_of_part)
     database.run("COMMIT")
     database.run("BEGIN")
 
 
-def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int, of_part: int) -> "pl.DataFrame":
+def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int, rows_of_part: int) -> "pl.DataFrame":
     """Return the rows of a block as they are in the database.
 
     Raises:
@@ -95,7 +95,7 @@ def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int
             passes = to_ratings(columns[layout.rating]) >= filters.min_rating
     except (InvalidDataError, pl.exceptions.PolarsError) as error:
         faults = (
-            locate_value(columns.get(name), name, file, layout, kind=block.table.schema[name], before=of_part)
+            locate_value(columns.get(name), name, file, layout, kind=block.table.schema[name], before=rows_of_part)
             for name in layout.read_columns
         )
         found = next(filter(None, faults), None)

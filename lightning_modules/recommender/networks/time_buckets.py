@@ -28,8 +28,8 @@ def time_buckets(seconds: Tensor) -> Tensor:
         return _buckets(seconds)
     # Row by row, what is computed stays in the cache, which halves the time.
     buckets = torch.empty_like(seconds)
-    for row, of_row in zip(buckets, seconds, strict=True):
-        row.copy_(_buckets(of_row))
+    for row, row_seconds in zip(buckets, seconds, strict=True):
+        row.copy_(_buckets(row_seconds))
     return buckets
 
 
