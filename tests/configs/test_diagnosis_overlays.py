@@ -15,7 +15,7 @@ ANOMALY = pytest.mark.filterwarnings("ignore:You have turned on `Trainer\\(detec
 
 @pytest.mark.slow
 @ANOMALY
-def test_debug_learns_one_batch_by_heart(lockstep):
+def test_debug_overlay_overfits_one_batch(lockstep):
     fast = ["--trainer.max_epochs", "30", "--model.init_args.learning_rate", "0.03", "--model.init_args.warmup_steps"]
     run = lockstep("fit", *TINY, *DEBUG, *fast, "0", name="a")
     losses = run.series("train/loss")
@@ -34,7 +34,7 @@ def test_debug_names_the_operation_that_makes_a_nan(lockstep):
 
 
 @pytest.mark.slow
-def test_profile_tells_where_time_and_memory_go(lockstep, messages, tmp_path):
+def test_profile_overlay_reports_operators_and_memory(lockstep, messages, tmp_path):
     run = lockstep("fit", *TINY, *PROFILE, name="a")
     assert max(run.series("train/loss")) == 8
     (trace,) = run.folder.glob("profile/training_step-process-0.pt.trace.json")

@@ -62,7 +62,7 @@ def test_in_the_optimizers_step_a_smaller_micro_batch_would_not_help(lockstep, m
     assert "out of memory in the optimizer's step" in text and "micro_batch_size" not in text
 
 
-def test_in_an_evaluation_it_is_that_ones_batch(lockstep, messages, monkeypatch):
+def test_out_of_memory_in_validation_names_its_batch_size(lockstep, messages, monkeypatch):
     from lightning_modules.recommender.module import SequentialRecommender
 
     monkeypatch.setattr(SequentialRecommender, "validation_step", lambda self, *batch: torch.empty(1 << 58))

@@ -75,7 +75,7 @@ def test_it_trains_as_adamw():
 
 @pytest.mark.parametrize("name", ["adamw_8bit", "muon"])
 @pytest.mark.parametrize("rollback", [False, True])
-def test_a_state_that_was_saved_goes_on_to_the_bit(tmp_path, rollback, name):
+def test_saved_state_resumes_bit_identically(tmp_path, rollback, name):
     """Another process, or further training, resumes from a state saved from a copy, as the writer thread saves it."""
     through = Words()
     optimizer = make(through, name)
