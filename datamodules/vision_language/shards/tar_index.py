@@ -13,6 +13,7 @@ MAX_BYTES = 64 << 20
 """Maximum size of a file of a sample, in bytes."""
 
 _BLOCK = 512
+_CHUNK = 1 << 20  # bytes that are read at once after the end mark
 _LONGEST_NAME = 300  # characters of a name in a message
 _DIGITS = 20  # of the length of a record in an extended header
 _SIZE_LIMIT = 1 << 50  # bytes; a larger size is corrupt
@@ -53,11 +54,13 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
         if len(block) < _BLOCK:
             raise _truncation_error(archive, last, offset + len(block))
         if not any(block):  # a block of zeros is the end mark
+            _check_end(file, archive, last, offset)
             return
         header = _header(block, archive, last, offset)
-        name = extended.get("path", header.name)
+        path = extended.get("path", header.name)
+        name, kind = _escaped(path), _kind(header, path)
         last = shown_name(name)
-        size = 0 if header.kind == _FOLDER else int(extended.get("size", header.size))
+        size = 0 if kind == _FOLDER else int(extended.get("size", header.size))
         if not 0 <= size < _SIZE_LIMIT:
             raise ValueError(
                 f"{archive}: the header of {last} states {size} bytes, at byte {offset:,}; the archive is corrupt"
@@ -65,19 +68,22 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
         offset += _BLOCK
         padded = -(-size // _BLOCK) * _BLOCK  # contents fill whole blocks
         # An extended header precedes the file that it describes.
-        if header.kind in (_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL):
+        if kind in (_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL):
             if size > _MAX_EXTENSION:
                 raise ValueError(f"{archive}: an extended header of {size:,} bytes at byte {offset:,}; expected a path")
-            extended.update(_extension(header.kind, file.read(padded)[:size], archive, offset))
+            extended.update(_extension(kind, file.read(padded)[:size], archive, offset))
         else:
-            if header.kind in _REGULAR:
-                _check_name(name, archive, offset - _BLOCK)
+            if kind in _REGULAR:
+                _check_name(path, archive, offset - _BLOCK)
                 data = _contents(file, padded, size) if keep else None
                 if data is not None and len(data) < size:
                     raise _truncation_error(archive, last, offset + len(data))
                 yield Member(name, begin, offset, size, data)
-            elif header.kind != _FOLDER:
-                raise ValueError(f"{archive}: {last} is a link or a device; only regular files and folders are read")
+            elif kind != _FOLDER:
+                raise ValueError(
+                    f"{archive}: {last} is a link or a device; only regular files and folders are read. Write the "
+                    "archive again with the files themselves (tar --dereference --hard-dereference)"
+                )
             extended = {}
             begin = offset + padded
             if not keep:
@@ -93,6 +99,17 @@ def _truncation_error(archive: str, last: str, at: int) -> ValueError:
     )
 
 
+def _check_end(file: BinaryIO, archive: str, last: str, at: int) -> None:
+    """Refuse files after an end mark: of an archive that `cat` appended, or after a header that was erased."""
+    while rest := file.read(_CHUNK):
+        if rest.count(0) < len(rest):
+            raise ValueError(
+                f"{archive}: the end mark at byte {at:,}{last and ', after ' + last} is followed by other bytes than "
+                "zeros, which may be further files. Copy or write a corrupt archive again; unite archives with "
+                "`tar --concatenate`, or name each"
+            )
+
+
 def shown_name(name: str) -> str:
     """Return a name from an archive on one line and of bounded length, for messages."""
     text = name if name.isprintable() else repr(name)
@@ -106,7 +123,7 @@ def _check_name(name: str, archive: str, at: int) -> None:
     parts = {*PurePosixPath(name).parts, *PureWindowsPath(name).parts}
     if ".." in parts or PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor or "\0" in name:
         raise ValueError(
-            f"{archive}: found the file {shown_name(name)} at byte {at:,}, expected a path inside the archive, "
+            f"{archive}: found the file {shown_name(_escaped(name))} at byte {at:,}, expected a path inside the archive, "
             "without .."
         )
 
@@ -133,14 +150,33 @@ def _header(block: bytes, archive: str, last: str, at: int) -> _Header:
             f"{archive}: found no tar header at byte {at:,}{last and ', after ' + last} ({error}). Decompress a "
             "compressed archive (images are compressed already); copy or write a corrupt one again"
         ) from error
-    kind = _FOLDER if name.endswith(b"/") else block[156:157]  # before POSIX, folders had no type of their own
-    return _Header(name.decode("utf-8", "backslashreplace"), size, kind)
+    return _Header(_decoded(name), size, block[156:157])
+
+
+def _kind(header: _Header, path: str) -> bytes:
+    """Return the type of a member; before POSIX, folders had no type of their own.
+
+    Args:
+        header: its header, whose name has at most 100 bytes, and may be cut after a slash.
+        path: its whole path, which an extended header may hold.
+    """
+    return _FOLDER if header.kind in _REGULAR and path.endswith("/") else header.kind
+
+
+def _decoded(name: bytes) -> str:
+    """Decode a name, whose bytes that are not UTF-8 become surrogates: as backslashes they would look like a path."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _escaped(name: str) -> str:
+    """Return a decoded name with backslashes in place of its surrogates, which no text file can hold."""
+    return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _extension(kind: bytes, text: bytes, archive: str, at: int) -> dict[str, str]:
     """Parse an extended header: the `path` of the next file if it is long, its `size` if it is large."""
     if kind == _LONG_NAME:
-        return {"path": text.rstrip(b"\0").decode("utf-8", "backslashreplace")}
+        return {"path": _decoded(text.rstrip(b"\0"))}
     extended = {}
     while kind == _PAX and text:  # records of the form "LENGTH KEY=VALUE\n"
         length, _, rest = text.partition(b" ")
@@ -148,7 +184,7 @@ def _extension(kind: bytes, text: bytes, archive: str, at: int) -> dict[str, str
             raise ValueError(f"{archive}: corrupt extended header ({text[:40]!r}) at byte {at:,}")
         key, _, value = text[len(length) + 1 : int(length) - 1].partition(b"=")
         if key == b"path" or (key == b"size" and value.isdigit() and len(value) < 20):
-            extended[key.decode()] = value.decode("utf-8", "backslashreplace")
+            extended[key.decode()] = _decoded(value)
         text = text[int(length) :]
     return extended
 

@@ -14,6 +14,9 @@ from engine.data.errors import BadSampleError
 
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp")
 
+UNREAD_IMAGES = ("avif", "heic", "heif", "jfif", "jp2", "jxl", "svg", "tif", "tiff")
+"""Suffixes of images that are not read; a sample may have them beside an image that is."""
+
 _MAX_FILES = 1000
 """Maximum number of files of a sample."""
 

@@ -60,6 +60,10 @@ def test_a_streamed_sample_holds_its_contents(write_shard):
         ({"1.jpg": b"j", "1.json": b"[" * 100_000}, "the .json is not JSON"),
         ({"1.jpg": b"j", "1.json": 7}, "a.tar, sample 0 .1."),
         ({"1.jpg": b"j", "1.json": {"messages": chat("<image><image>", "a")}}, "found <image> 2 times"),
+        ({"1.json": {"image": "1.jpg", "messages": chat("What?", "a")}}, "names the image '1.jpg', but .* no image"),
+        ({"1.json": {"images": ["1.jpg"], "texts": chat("What?", "a")}}, "names the images .* has no image"),
+        ({"1.avif": b"j", "1.json": chat("What?", "a")}, "found the image .avif, expected one of jpg, .*; convert it"),
+        ({"1.mask.TIFF": b"j", "1.txt": b"a dog"}, "found the image .mask.tiff, expected one of jpg"),
         ({"1.jpg": b"j" * 2000, "1.txt": b"a dog"}, "1.jpg has 2,000 bytes, expected at most 1,000"),
     ],
 )
@@ -72,6 +76,15 @@ def test_a_sample_that_cannot_be_used_is_named(write_shard, monkeypatch, files, 
         with pytest.raises(BadSampleError, match=message) as error:
             read(name)
         assert f"{name}, sample 0 (1)" in str(error.value)
+
+
+def test_a_chat_without_images_is_read_as_such(write_shard):
+    path = write_shard("a.tar", {
+        "1.json": {"image": "", "messages": chat("Hello?", "Hi.")},
+        "2.json": {"images": [], "image": None, "messages": chat("Hello?", "Hi.")},
+        "3.jpg": b"j", "3.mask.tif": b"m", "3.json": chat("What?", "A dog."),
+    })  # fmt: skip
+    assert [len(sample.images) for sample in read(path)] == [0, 0, 1]
 
 
 def test_a_file_that_stands_there_twice_is_a_fault_of_the_shard(write_shard):

@@ -160,3 +160,41 @@ def test_the_length_of_an_extended_record_has_few_digits():
     data = bomb.tobuf(tarfile.USTAR_FORMAT) + (b"9" * 9999 + b" ").ljust(10_240, b"\0")
     with pytest.raises(ValueError, match="a.tar: corrupt extended header .* at byte 512"):
         list(iter_members(io.BytesIO(data), "a.tar", keep=False))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("padding", [0, 10_240, 3 << 20])
+def test_files_after_an_end_mark_are_not_lost(keep, padding):
+    first, second = archive({"0.jpg": b"j"}), archive({"1.jpg": b"k"})
+    assert len(list(iter_members(io.BytesIO(first + bytes(padding)), "a.tar", keep))) == 1
+    with pytest.raises(ValueError, match="a.tar: the end mark at byte 1,536, after 0.jpg is followed by other bytes"):
+        list(iter_members(io.BytesIO(first + bytes(padding) + second), "a.tar", keep))
+
+
+def test_an_erased_header_is_no_end():
+    data = bytearray(archive())
+    at = data.index(b"empty.txt")
+    data[at : at + 512] = bytes(512)
+    with pytest.raises(ValueError, match="a.tar: the end mark at byte 3,072, after 000.json is followed by other"):
+        list(iter_members(io.BytesIO(bytes(data)), "a.tar", keep=False))
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+@pytest.mark.parametrize("slash", range(95, 105))
+def test_a_long_path_is_a_file_wherever_its_short_name_is_cut(form, slash):
+    name = "d" * slash + "/" + "n" * 120 + ".jpg"
+    found = list(iter_members(io.BytesIO(archive({name: b"j" * 700, "b.jpg": b"k"}, form)), "a.tar", keep=True))
+    assert [(member.name, member.size) for member in found] == [(name, 700), ("b.jpg", 1)]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "gbk"])
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])
+def test_names_in_another_encoding_are_no_paths_out_of_the_archive(encoding, form):
+    names = {"latin-1": ["é.jpg", "é" * 150 + ".jpg"], "gbk": ["图.jpg", "图像" * 60 + ".jpg"]}[encoding]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form, encoding=encoding) as tar:
+        for name in names if form == tarfile.GNU_FORMAT else names[:1]:
+            tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    found = [member.name for member in iter_members(io.BytesIO(buffer.getvalue()), "a.tar", keep=False)]
+    expected = [name.encode(encoding).decode("utf-8", "backslashreplace") for name in names]
+    assert found == (expected if form == tarfile.GNU_FORMAT else expected[:1])
