@@ -96,6 +96,8 @@ def _parse_turn(name: str, turn: object) -> list[Message]:
     if isinstance(turn, dict) and {"user", "assistant"} & set(turn):
         # A turn of The Cauldron holds both sides, of which either may be null.
         pair = [(role, turn[role]) for role in ("user", "assistant") if turn.get(role) is not None]
+        if not pair:
+            raise BadSampleError(f"{name}: found {_preview(turn)}, expected a text of the user, the assistant, or both")
         return [Message(role=role, content=parse_content(name, content)) for role, content in pair]
     role, content = None, None
     if isinstance(turn, dict):

@@ -1,5 +1,6 @@
 """Reads chats with images in Parquet files, in the formats of minimind-v, The Cauldron and FineVision."""
 
+import logging
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -15,8 +16,11 @@ from datamodules.vision_language.files.chat_formats import (
     insert_image_markers,
     parse_messages,
 )
-from datamodules.vision_language.files.parquet_columns import find_columns
+from datamodules.vision_language.files.parquet_columns import find_columns, unread_image_columns
 from datamodules.vision_language.files.parquet_rows import ParquetRows, prepare_rows
+from engine.io.json_records import describe_names
+
+log = logging.getLogger("lockstep")
 
 _BLANK = 8  # maximum edge of minimind-v's placeholder image, in pixels
 
@@ -35,6 +39,11 @@ class ParquetChats(ParquetRows):
 
     def __init__(self, path: str | Path, root: str | Path, images: str | Path | None = None) -> None:
         super().__init__(path, root, images, chat_columns)
+        if not set(IMAGE_FIELDS) & set(self.columns) and (unread := unread_image_columns(self.paths[0])):
+            log.warning(
+                "%s: the column %s is not read, so the chats have no images; name it one of %s",
+                self.paths[0], describe_names(unread), ", ".join(IMAGE_FIELDS),
+            )  # fmt: skip
 
     @override
     def convert(self, name: str, fields: dict[str, Any]) -> ImageChat:

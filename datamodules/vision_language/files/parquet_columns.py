@@ -5,8 +5,9 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, IMAGE_FIELDS
+from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, IMAGE_FIELDS, misspelt_image_field
 from datamodules.vision_language.files.parquet_row_groups import read_schema
+from engine.io.json_records import describe_names
 
 if TYPE_CHECKING:
     from pyarrow import Schema
@@ -19,28 +20,64 @@ def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
     There are several columns of a kind if the first is empty in some rows; the next is used there.
 
     Raises:
-        ValueError: a file has no column of chats, a column of another type, or lacks a column of another file.
+        ValueError: a file has no column of chats, two columns of a name, a column of another type, or lacks a column
+            of another file.
     """
     owners: dict[str, Path] = {}  # {column: first file that needs it}
     names: dict[Path, set[str]] = {}
     for path in paths:
         footer, schema = read_schema(path)
+        # pandas writes an empty part with columns of nulls. A part without rows has nothing to read.
+        if not footer.num_rows and len(paths) > 1:
+            continue
+        _check_names(path, schema)
         chats, images = (_columns_of_field(fields, footer, schema) for fields in (CHAT_FIELDS, IMAGE_FIELDS))
         if not chats:
             raise ValueError(
                 f"{path}: expected chats in one of the columns {', '.join(CHAT_FIELDS)} and images in one of "
-                f"{', '.join(IMAGE_FIELDS)}; found {', '.join(schema.names)}{_hint(schema.names)}"
+                f"{', '.join(IMAGE_FIELDS)}; found {_described(schema)}{_hint(schema.names)}"
             )
         _check_types(path, schema, chats, images)
         names[path] = set(schema.names)
         for column in (*chats, *images):
             owners.setdefault(column, path)
     # Compared for each distinct owner, since most files need the same columns.
-    for owner, path in product(dict.fromkeys(owners.values()), paths):
+    for owner, path in product(dict.fromkeys(owners.values()), names):
         missing = {column for column in owners if owners[column] == owner} - names[path]
         if missing:
             raise ValueError(f"{path}: lacks the column {', '.join(sorted(missing))} that {owner} has")
     return [field for field in CHAT_FIELDS if field in owners], [field for field in IMAGE_FIELDS if field in owners]
+
+
+def unread_image_columns(path: Path) -> list[str]:
+    """Return columns that probably hold images and are not read: their name is misspelt, or they hold bytes."""
+    from pyarrow import types
+
+    schema = read_schema(path)[1]
+    misspelt = misspelt_image_field(dict.fromkeys(schema.names))
+    kinds = {field.name: field.type.value_type if _is_list(field.type) else field.type for field in schema}
+    found = [
+        name
+        for name, kind in kinds.items()
+        if name == misspelt
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or (types.is_struct(kind) and "bytes" in {field.name for field in kind})
+    ]
+    return [name for name in found if name not in (*CHAT_FIELDS, *IMAGE_FIELDS)]
+
+
+def _check_names(path: Path, schema: "Schema") -> None:
+    twice = [field for field in (*CHAT_FIELDS, *IMAGE_FIELDS) if schema.names.count(field) > 1]
+    if twice:
+        raise ValueError(f"{path}: found the column {twice[0]} twice, expected it once; rename or drop one of them")
+
+
+def _described(schema: "Schema") -> str:
+    """Return the names of columns for messages, of which some may have no value."""
+    from pyarrow import types
+
+    return describe_names(f"{field.name}{' (only nulls)' if types.is_null(field.type) else ''}" for field in schema)
 
 
 def _hint(names: Sequence[str]) -> str:

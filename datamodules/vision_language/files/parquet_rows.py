@@ -143,7 +143,7 @@ def parquet_files(path: str | Path, root: str | Path | None = None) -> list[Path
         root: folder that `prepare` writes to; None: files that it has written are not ignored.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is none, or one is a pipe, a device or a link to a missing file.
     """
     path = Path(path)
     if path.is_file():
@@ -151,9 +151,13 @@ def parquet_files(path: str | Path, root: str | Path | None = None) -> list[Path
     if path.is_dir():
         matches = (file for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
     else:
-        names = glob(str(path), recursive=True)
-        matches = (Path(name) for name in names if Path(name).is_file() and not Path(name).name.startswith("."))
-    files = sorted(file for file in matches if root is None or not is_rewritten(file, root))
+        names = map(Path, glob(str(path), recursive=True))
+        matches = (name for name in names if not name.name.startswith("."))
+    # A folder of parts, as Spark writes it, has the suffix as well.
+    files = sorted(file for file in matches if not file.is_dir() and (root is None or not is_rewritten(file, root)))
+    if other := next((file for file in files if not file.is_file()), None):
+        what = "a link to a missing file" if other.is_symlink() else "not a regular file"
+        raise FileNotFoundError(f"{other}: {what}; restore the file, or remove {other.name}")
     if not files:
         problem = "a folder without .parquet files" if path.is_dir() else "not a file, a folder or a matching pattern"
         raise FileNotFoundError(f"{path}: {problem}")

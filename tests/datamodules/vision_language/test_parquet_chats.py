@@ -470,3 +470,75 @@ def test_a_footer_that_ends_the_process_that_reads_it_is_refused(tmp_path):
         footers.check(tmp_path / "c.parquet")
     with pytest.raises(ValueError, match=r"b\.parquet: .*corrupt"):
         prepare_parquet(tmp_path, tmp_path)
+
+
+def write_parts(folder, **columns):
+    folder.mkdir()
+    for name, table in columns.items():
+        pyarrow.parquet.write_table(pyarrow.table(table), folder / f"{name}.parquet")
+    return folder
+
+
+CHAT = json.dumps([{"role": "user", "content": "What?"}, {"role": "assistant", "content": "A dog."}])
+
+
+@pytest.mark.parametrize("kind", [pyarrow.null(), pyarrow.int64(), pyarrow.string()])
+def test_a_part_without_rows_may_have_columns_of_any_type(tmp_path, kind):
+    row = {"messages": [CHAT], "image": [png((255, 0, 0))]}
+    folder = write_parts(tmp_path / "a", a=row, b=dict.fromkeys(row, pyarrow.array([], kind)), c=row)
+    chats = ParquetChats(folder, tmp_path)
+    assert [len(chats.read(row).images) for row in range(len(chats))] == [1, 1]
+
+
+def test_a_column_of_nulls_and_two_columns_of_a_name_are_named(tmp_path):
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"messages": pyarrow.nulls(2), "image": [b"j"] * 2}), path)
+    with pytest.raises(ValueError, match=r"a.parquet: expected chats .*; found messages \(only nulls\), image"):
+        ParquetChats(path, tmp_path)
+    pyarrow.parquet.write_table(pyarrow.table([[CHAT], [CHAT]], names=["messages", "messages"]), path)
+    with pytest.raises(ValueError, match="a.parquet: found the column messages twice, expected it once"):
+        ParquetChats(path, tmp_path)
+
+
+def test_a_folder_of_parts_may_have_the_suffix_of_a_file(tmp_path):
+    write_parts(tmp_path / "table.parquet", a={"messages": [CHAT]}, b={"messages": [CHAT]})
+    assert len(parquet_files(tmp_path)) == len(parquet_files(tmp_path / "*.parquet" / "*")) == 2
+    with pytest.raises(FileNotFoundError, match="not a file, a folder or a matching pattern"):
+        parquet_files(tmp_path / "*.parquet")
+
+
+@pytest.mark.parametrize("pattern", ["", "*.parquet"])
+def test_a_part_that_is_no_file_is_named_and_not_waited_for(tmp_path, pattern):
+    folder = write_parts(tmp_path / "a", a={"messages": [CHAT]})
+    (folder / "b.parquet").symlink_to(folder / "missing.parquet")
+    with pytest.raises(FileNotFoundError, match="b.parquet: a link to a missing file; restore the file"):
+        parquet_files(folder / pattern)
+    (folder / "b.parquet").unlink()
+    os.mkfifo(folder / "b.parquet")
+    with pytest.raises(FileNotFoundError, match="b.parquet: not a regular file"):
+        parquet_files(folder / pattern)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "is_named"),
+    [
+        ("imgs", ["a.jpg"], True),
+        ("picture", [b"j"], True),
+        ("photos", [[{"bytes": b"j", "path": None}]], True),
+        ("source", ["web"], False),
+        ("image", [png((255, 0, 0))], False),
+    ],
+)
+def test_a_column_of_images_under_another_name_is_named(tmp_path, caplog, column, values, is_named):
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"messages": [CHAT], column: values}), path)
+    assert len(ParquetChats(path, tmp_path)) == 1
+    assert (f"the column {column} is not read, so the chats have no images" in caplog.text) == is_named
+
+
+def test_a_turn_without_a_text_is_not_dropped(tmp_path):
+    path = tmp_path / "a.parquet"
+    turns = [{"user": "What?", "assistant": None}, {"user": None, "assistant": None}]
+    pyarrow.parquet.write_table(pyarrow.table({"texts": [turns]}), path)
+    with pytest.raises(BadSampleError, match=r"row 1: turn 2: found .*null.*, expected a text of the user"):
+        ParquetChats(path, tmp_path).read(0)
