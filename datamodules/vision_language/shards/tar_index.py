@@ -123,8 +123,8 @@ def _check_name(name: str, archive: str, at: int) -> None:
     parts = {*PurePosixPath(name).parts, *PureWindowsPath(name).parts}
     if ".." in parts or PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor or "\0" in name:
         raise ValueError(
-            f"{archive}: found the file {shown_name(_escaped(name))} at byte {at:,}, expected a path inside the archive, "
-            "without .."
+            f"{archive}: found the file {shown_name(_escaped(name))} at byte {at:,}, expected a path inside the "
+            "archive, without .."
         )
 
 
