@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,7 +83,8 @@ def _build(path: Path, folder: Path, settings: IngestionSettings) -> ConversionR
                     raise UnreadableDocumentError("it has no pages")
                 writer.note_missing_text()
             except UnreadableDocumentError as error:
-                broken = str(error)
+                # The entry is also found by a copy of the document that has another name.
+                broken = re.sub(rf"^{re.escape(path.name)}(, (?=page )|: )", "", str(error))
         if broken:
             remove(hidden)
             hidden.mkdir()

@@ -21,6 +21,9 @@ _OTHER_IMAGES = (
 """Suffixes of images that are not read. In a folder of page images they are pages, which are refused by name."""
 
 _CHUNK = 1 << 20  # bytes read at once
+_BEGINNING = 1024  # bytes, within which a PDF has its mark
+_IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II", b"MM")
+"""First bytes of images; those of AVIF and WebP stand further on."""
 
 
 class FileStamp(NamedTuple):
@@ -36,12 +39,9 @@ def document_kind(path: Path) -> Kind | None:
     """Return the kind of a document; None for other files, folders without images, and missing files."""
     if path.is_dir():
         return "images" if page_images(path) else None
-    suffix = path.suffix.lower()
-    if not path.is_file():
+    if not path.is_file() or path.suffix.lower() not in (*PDF_SUFFIXES, *MARKDOWN_SUFFIXES, *IMAGE_SUFFIXES):
         return None
-    if suffix in PDF_SUFFIXES:
-        return "pdf"
-    return "markdown" if suffix in MARKDOWN_SUFFIXES else "images" if suffix in IMAGE_SUFFIXES else None
+    return _kind_of_suffix(path)
 
 
 def find_documents(folder: Path) -> list[Path]:
@@ -111,11 +111,14 @@ def file_stamp(path: Path) -> FileStamp:
 def digest(files: list[Path]) -> str:
     """Return a hexadecimal digest of the contents of files in this order.
 
+    The kind of the document follows if its content looks like another: an image that is named `.pdf` cannot be read,
+    and can once it is renamed, which does not change its content.
+
     Raises:
         UnreadableDocumentError: a file cannot be read.
     """
-    total = hashlib.sha256()
-    for path in files:
+    total, beginning = hashlib.sha256(), b""
+    for number, path in enumerate(files):
         content = hashlib.sha256()
         try:
             if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
@@ -123,9 +126,26 @@ def digest(files: list[Path]) -> str:
             with path.open("rb") as file:
                 while part := file.read(_CHUNK):
                     content.update(part)
+                    if not number and not beginning:
+                        beginning = part[:_BEGINNING]
         except FileNotFoundError:
             content.update(b"not there")  # part of existing keys
         except OSError as error:
             raise UnreadableDocumentError(f"{path.name} cannot be read ({error.strerror})") from error
         total.update(content.digest())
-    return total.hexdigest()
+    kind = _kind_of_suffix(files[0]) if files else "images"
+    return total.hexdigest() if kind == _kind_of_content(beginning) else f"{total.hexdigest()} {kind}"
+
+
+def _kind_of_suffix(path: Path) -> Kind:
+    """Return the kind of a document's own file; a page image of a folder may have any suffix."""
+    suffix = path.suffix.lower()
+    return "pdf" if suffix in PDF_SUFFIXES else "markdown" if suffix in MARKDOWN_SUFFIXES else "images"
+
+
+def _kind_of_content(beginning: bytes) -> Kind:
+    """Return the kind that the first bytes of a file suggest."""
+    if b"%PDF-" in beginning:
+        return "pdf"
+    is_image = beginning.startswith(_IMAGES) or beginning[4:8] == b"ftyp" or beginning[8:12] == b"WEBP"
+    return "images" if is_image else "markdown"

@@ -82,6 +82,7 @@ class _Invalid(NamedTuple):
     problem: str
     line: int  # where the parser stopped, from 1; 1 if the first value is valid
     is_list: bool  # whether the file begins a list
+    is_blank: bool = False  # whether it has blank lines only
 
 
 _Read = tuple[Sequence[str | int], Sequence[Question], Mapping[str, DocumentReference]]
@@ -156,7 +157,7 @@ def _read_whole(path: Path) -> Any:
     except json.JSONDecodeError as error:
         # "Extra data" follows a first value that is valid: the file may be JSON lines.
         line = 1 if error.msg.startswith("Extra data") else error.lineno
-        return _Invalid(str(error), line, text[:64].lstrip()[:1] == "[")
+        return _Invalid(str(error), line, text[:64].lstrip()[:1] == "[", text.isspace())
     except ValueError as error:
         return _Invalid(str(error), 1, text[:64].lstrip()[:1] == "[")
 
@@ -166,8 +167,8 @@ def _choose_reader(whole: object, path: Path) -> _Reader:
         return _mp_docvqa
     if is_mmlongbench(whole):
         return _mmlongbench
-    if isinstance(whole, _Invalid) and (
-        whole.is_list or whole.line > 2
+    if (
+        isinstance(whole, _Invalid) and not whole.is_blank and (whole.is_list or whole.line > 2)
     ):  # a cut first line of JSON lines fails in line 2
         raise ValueError(
             f"{path}, line {whole.line}: invalid JSON ({whole.problem}); expected an object per line, or the JSON of "

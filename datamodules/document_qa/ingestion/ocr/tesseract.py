@@ -29,7 +29,7 @@ class Tesseract(Recognizer):
     """The program on the PATH, started once a page, without a shell, with one thread and a time limit.
 
     Raises:
-        ValueError: the program or all of its languages are not installed.
+        ValueError: the program or all of its languages are not installed, or it does not run.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,13 @@ class Tesseract(Recognizer):
                 "(Debian: apt-get install tesseract-ocr tesseract-ocr-chi-sim), or use rapidocr"
             )
         self._program = program
-        installed = self._run(["--list-langs"], b"").split()
+        try:
+            installed = self._run(["--list-langs"], b"").split()
+        except RecognitionError as error:
+            raise ValueError(
+                f"data.init_args.ingestion.ocr is tesseract, but {program} --list-langs does not run: {error}; install "
+                "it again, or use rapidocr"
+            ) from error
         languages = [language for language in _LANGUAGES if language in installed]
         if not languages:
             raise ValueError(

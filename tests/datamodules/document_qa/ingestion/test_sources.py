@@ -240,3 +240,27 @@ def test_find_documents_reads_what_ingest_takes(tmp_path):
     manual(tmp_path / "a.pdf", 1)
     found = ingest(find_documents(tmp_path), tmp_path / "cache", IngestionSettings(dpi=24, workers=1))
     assert list(found.documents) == ["a.pdf"]
+
+
+def test_a_document_under_the_right_name_is_read_though_it_was_refused_under_a_wrong_one(tmp_path, read):
+    contents = {
+        ".png": png(COLOURS[0]),
+        ".pdf": manual(tmp_path / "manual.pdf", 1).read_bytes(),
+        ".md": b"# A title\n\nA text.",
+    }
+    for suffix, content in contents.items():
+        for wrong in contents.keys() - {suffix}:
+            path = tmp_path / f"wrong{suffix[1:]}{wrong}"
+            path.write_bytes(content)
+            assert isinstance(read(path), str), path
+        path.with_suffix(suffix).write_bytes(content)
+        assert len(read(path.with_suffix(suffix)).pages) == 1, path.with_suffix(suffix)
+
+
+def test_an_empty_document_of_each_kind_has_its_own_reason(tmp_path, read):
+    reasons = {}
+    for name in ("a.png", "b.png", "a.pdf", "a.md"):
+        (tmp_path / name).touch()
+        reasons[name] = read(tmp_path / name)
+    assert reasons["a.png"] == reasons["b.png"] and reasons["a.png"].startswith("found no bytes, expected an image")
+    assert reasons["a.pdf"] == "not a PDF, or corrupt" and reasons["a.md"] == "it has no pages"

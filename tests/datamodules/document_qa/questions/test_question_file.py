@@ -275,3 +275,11 @@ def test_any_edit_of_the_file_keeps_every_question_or_gives_one_message(tmp_path
         assert str(error).startswith(str(path)) and str(error).count("\n") < 3
         return
     assert len(file.questions) == sum(bool(line.strip()) for line in data.splitlines())
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\n \r\n\t\n\n", b"\xef\xbb\xbf\n\n\n"])
+def test_a_file_of_blank_lines_has_no_questions(tmp_path, content):
+    path = tmp_path / "questions.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="questions.jsonl: found no questions$"):
+        read_question_file(path)

@@ -117,6 +117,9 @@ def test_what_is_not_installed_is_reported_before_documents_are_read(program, sc
     program("echo deu")
     with pytest.raises(ValueError, match="has none of the languages eng, chi_sim"):
         ingest([scans], tmp_path / "cache", IngestionSettings(ocr="tesseract"))
+    program("echo Error opening data file >&2; exit 1")
+    with pytest.raises(ValueError, match="--list-langs does not run: tesseract failed: Error opening data file; inst"):
+        ingest([scans], tmp_path / "cache", IngestionSettings(ocr="tesseract"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="no such program here: install it .*apt-get install tesseract-ocr"):
         ingest([scans], tmp_path / "cache", IngestionSettings(ocr="tesseract"))
