@@ -25,7 +25,7 @@ from typing import Any
 if not __package__:  # started as a file, whose folder contains packages with the same names as the project's
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks.command_line import benchmark_parser, writable  # noqa: E402
+from benchmarks.command_line import benchmark_parser, positive, writable  # noqa: E402
 from benchmarks.device.part import Check, Failure, Setting, Sheet, part_results  # noqa: E402
 
 PARTS = (
@@ -50,8 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="default: cuda")
     parser.add_argument("--tiny", action="store_true", help="sizes that show that it runs; needed with --device cpu")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes half of the time")
-    parser.add_argument("--minutes", type=float, default=8, metavar="M", help="time limit (default: 8)")
-    parser.add_argument("--peak-tflops", type=float, metavar="X", help="dense peak in 16 bits; by default looked up")
+    parser.add_argument("--minutes", type=positive, default=8, metavar="M", help="time limit (default: 8)")
+    parser.add_argument("--peak-tflops", type=positive, metavar="X", help="dense peak in 16 bits; by default looked up")
     parser.add_argument("--optional", action="store_true", help="without a GPU, exit with 0")
     parser.add_argument("--junit", type=writable, metavar="FILE", help="also write each part as a test case to FILE")
     options = parser.parse_args(arguments)

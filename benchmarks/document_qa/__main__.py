@@ -8,7 +8,7 @@ for one of its sentences with 40 % of the words dropped.
 
 from pathlib import Path
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import benchmark_parser, count
 
 _PARTS = ("ingestion", "retrieval")
 _MANUALS = Path("/usr/share/doc/nut-doc/pdf")  # Debian's package nut-doc
@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, and print the tables."""
     parser = benchmark_parser("document_qa", __doc__, repeats=1)
     parser.add_argument("--only", choices=_PARTS, help="run this part only")
-    parser.add_argument("--pages", type=int, default=5000, help="pages to ingest (default: 5000)")
+    parser.add_argument("--pages", type=count, default=5000, help="pages to ingest (default: 5000)")
     parser.add_argument(
         "--manuals", type=Path, default=_MANUALS, metavar="FOLDER", help=f"of real PDFs (default: {_MANUALS})"
     )

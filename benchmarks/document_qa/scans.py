@@ -12,6 +12,7 @@ from pathlib import Path
 
 from PIL import Image, ImageFilter
 
+from benchmarks.command_line import count
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
@@ -50,7 +51,7 @@ def share_found(
 def main() -> None:
     """Write the scans, ingest them with and without OCR, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--manuals", type=int, default=5, help="manuals of 12 pages (default: 5)")
+    parser.add_argument("--manuals", type=count, default=5, help="manuals of 12 pages (default: 5)")
     parser.add_argument("--ocr", default="rapidocr", choices=["rapidocr", "tesseract"])
     options = parser.parse_args()
     sampler = QuestionSampler(ManualSettings(chapters=4), ManualQuestionSettings())

@@ -9,7 +9,7 @@
 Each size runs in its own process with a single thread, and the sizes alternate. CPU time is reliable on a busy machine.
 """
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import benchmark_parser, count
 
 NAMES = ("length", "items", "ranking", "users", "conversion")
 
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", action="append", choices=NAMES, help="this part alone; may be given several times")
     parser.add_argument(
         "--rows",
-        type=int,
+        type=count,
         nargs="+",
         default=[1_000_000, 5_000_000, 25_000_000],
         metavar="N",

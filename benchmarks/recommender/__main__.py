@@ -20,7 +20,7 @@ Separate, with --only time-to-quality --root FOLDER: the real training on MovieL
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import benchmark_parser, positive
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--only", action="append", default=[], metavar="NAME", help="this comparison alone; may be given several times"
     )
     parser.add_argument("--root", type=Path, metavar="FOLDER", help="of MovieLens-1M, for time-to-quality")
-    parser.add_argument("--target", type=float, default=0.17, help="val/ndcg@10 of time-to-quality (default: 0.17)")
+    parser.add_argument("--target", type=positive, default=0.17, help="val/ndcg@10 of time-to-quality (default: 0.17)")
     options = parser.parse_args(arguments)
     if "time-to-quality" in options.only:
         if options.only != ["time-to-quality"] or options.root is None:

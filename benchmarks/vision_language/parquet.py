@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.command_line import benchmark_parser
+from benchmarks.command_line import benchmark_parser, count
 from benchmarks.memory_peak import peak
 from benchmarks.side import one_thread
 
@@ -26,7 +26,7 @@ _LARGE_GROUP = 2**20  # as pyarrow and pandas write them
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, and print the tables."""
     parser = benchmark_parser("vision_language.parquet", __doc__, repeats=3)
-    parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="of the file (default: %(default)s)")
+    parser.add_argument("--rows", type=count, default=1_000_000, metavar="N", help="of the file (default: %(default)s)")
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait.

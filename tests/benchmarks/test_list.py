@@ -1,5 +1,6 @@
 """`python -m benchmarks` lists what there is, and hands over to it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,22 @@ def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
     with pytest.raises(SystemExit, match=r"growth \(RuntimeError: .* code -9\), engine; see the errors above"):
         door.main(["all"])
     assert called == list(door.BENCHMARKS) and "no root" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["gpu", "--minutes", "-3"], ["gpu", "--minutes", "nan"], ["gpu", "--minutes", "0"],
+        ["gpu", "--peak-tflops", "-1"], ["gpu", "--repeats", "-1"], ["growth", "--rows", "-5"],
+        ["recommender", "--target", "-0.1"], ["document_qa", "--pages", "0"],
+    ],
+)  # fmt: skip
+def test_a_number_that_measures_nothing_is_refused(given, capsys):
+    with pytest.raises(SystemExit) as ended:
+        door.main(given)
+    assert ended.value.code == 2 and f"argument {given[1]}: expected a" in capsys.readouterr().err
+
+
+def test_no_option_of_a_benchmark_takes_every_number():
+    sources = [path for path in Path(door.__file__).parent.rglob("*.py") if "add_argument" in path.read_text()]
+    assert sources and not [path for path in sources if re.search(r"type=(int|float)\b", path.read_text())]
