@@ -185,8 +185,11 @@ class Watchdog(Callback):
         """Allow `start_timeout` for an operation, before training named "start-up, ...". Use it on all ranks."""
         before = (self._monitor.phase, self._monitor.max_idle) if self._monitor is not None else ("start-up", math.inf)
         self._enter(phase, self.start_timeout)
-        yield
-        self._enter(*before)
+        try:
+            yield
+        finally:
+            # A caller may handle the error and go on, and its next phase must not have the longer timeout.
+            self._enter(*before)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

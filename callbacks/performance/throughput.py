@@ -80,7 +80,7 @@ class Throughput(Callback):
         counters.register(WAITED)
         self._counted_wait = run_trainer(trainer).train_dataloader.waited
         self._totals = {WAITED: counters.total(WAITED)}
-        self._restart(trainer)
+        self._start, self._steps = time.perf_counter(), trainer.global_step
         datamodule = run_trainer(trainer).datamodule
         if (batch := datamodule.plan.batch_size) > (samples := _samples_in_step(datamodule)) and trainer.is_global_zero:
             log.warning("the global batch is %d samples, but an epoch has %d, so a step has no more", batch, samples)
@@ -115,9 +115,11 @@ class Throughput(Callback):
         steps = trainer.global_step - self._steps
         if steps < run_trainer(trainer).log_every_n_steps:
             return
-        elapsed = time.perf_counter() - self._start
-        datamodule = run_trainer(trainer).datamodule
+        # Reading the counters waits for the device, whose steps are part of the time.
         since = self._since_last_log(run_module(pl_module))
+        now = time.perf_counter()
+        elapsed = now - self._start
+        datamodule = run_trainer(trainer).datamodule
         metrics = {
             "train/samples_per_second": steps * _samples_in_step(datamodule) / elapsed,
             # The waits of all ranks are summed, so they are a share of the time of all ranks.
@@ -137,7 +139,7 @@ class Throughput(Callback):
         if self._waits.update(share, elapsed) and trainer.is_global_zero and not self._has_warned:
             self._has_warned = True
             log.warning("%s", _wait_warning(share, datamodule), extra=event("waiting_for_data", share=share))
-        self._restart(trainer)
+        self._start, self._steps = now, trainer.global_step
 
     def _open_counters(self, trainer: Trainer, pl_module: LockstepModule, names: list[str]) -> None:
         """Open the counters with the first micro-batch, which all ranks have before any rank ends a step."""
@@ -156,9 +158,6 @@ class Throughput(Callback):
         totals = {counter: pl_module.counters.total(counter) for counter in self._totals}
         before, self._totals = self._totals, totals
         return {counter.removeprefix("throughput/"): total - before[counter] for counter, total in totals.items()}
-
-    def _restart(self, trainer: Trainer) -> None:
-        self._start, self._steps = time.perf_counter(), trainer.global_step
 
 
 def _wait_warning(share: float, datamodule: LockstepDataModule) -> str:

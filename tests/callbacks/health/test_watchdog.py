@@ -54,6 +54,15 @@ def test_the_last_resort_follows_the_phase_at_once(tmp_path, monkeypatch):
     assert limits == [90, 24, 90, 24, None]
 
 
+def test_an_error_in_an_operation_ends_its_longer_timeout(tmp_path):
+    watchdog = Watchdog(timeout=4, start_timeout=70)
+    monitor = watchdog._monitor = ProcessMonitor(4, tmp_path)
+    watchdog._enter("training", 4)
+    with pytest.raises(OSError, match="the disk"), watchdog.extended_timeout("rollback"):
+        raise OSError("the disk")
+    assert (monitor.phase, monitor.max_idle) == ("training", 4)
+
+
 def test_a_rollback_may_take_as_long_as_a_start(tmp_path, monkeypatch):
     """Rank 0 verifies all checkpoints while the other ranks wait."""
     watchdog, guard, phases = Watchdog(timeout=50, start_timeout=70), FiniteGuard("rollback"), []

@@ -72,6 +72,21 @@ def fake_run(monkeypatch):
     return create
 
 
+def test_the_time_in_which_the_device_finishes_its_steps_is_counted(fake_run, monkeypatch):
+    run = fake_run()
+    run.start()
+    total = run.module.counters.total
+
+    def total_after_the_device(name):
+        run.clock.now += 7.5  # reading a counter waits for the steps that the device has not finished
+        return total(name)
+
+    monkeypatch.setattr(run.module.counters, "total", total_after_the_device)
+    run.train(steps=10, seconds=0.5)
+    rate = 5 * 64 / (5 * 0.5 + 7.5)
+    assert [metrics["train/samples_per_second"] for metrics in run.logged] == [pytest.approx(rate)] * 2
+
+
 def test_samples_of_all_ranks_and_the_share_of_waiting(fake_run):
     run = fake_run()
     run.start()
