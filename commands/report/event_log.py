@@ -55,6 +55,8 @@ class RunEvents:
     attempts: list[Attempt] = field(default_factory=list)
     logged: bool = False
     """Whether a log exists."""
+    unreadable: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """{log file: (number of malformed lines of events and warnings, number of the first of them)}."""
 
 
 class _EventSample:
@@ -89,7 +91,7 @@ def read_events(folder: Path) -> RunEvents:
         events.logged = True
         attempts = _Attempts() if path.name == "log.jsonl" else None
         reached = 0
-        for time, step, record in _records(path):
+        for time, step, record in _records(path, events):
             reached = reached if step is None else step
             if record is not None:
                 record["at"] = reached
@@ -129,13 +131,13 @@ class _Attempts:
             self._trains = event not in _END_EVENTS
 
 
-def _records(path: Path) -> Iterator[tuple[float, int | None, dict[str, Any] | None]]:
+def _records(path: Path, events: RunEvents) -> Iterator[tuple[float, int | None, dict[str, Any] | None]]:
     """Yield time, step and record of every line; the record is None unless it is an event or a warning.
 
-    Incomplete and malformed lines are skipped.
+    Incomplete and malformed lines are skipped and counted in `events`.
     """
     with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             try:
                 if '"event"' in line or any(f'"{level}"' in line for level in _LEVELS):
                     whole = parse_json(line)
@@ -143,7 +145,8 @@ def _records(path: Path) -> Iterator[tuple[float, int | None, dict[str, Any] | N
                 elif match := _TIME_AND_STEP.search(line):  # most lines are of a step, and need not be parsed
                     yield seconds(match[1]), None if match[2] == "null" else int(match[2]), None
             except UNREADABLE:
-                continue
+                count, first = events.unreadable.get(path.name, (0, number))
+                events.unreadable[path.name] = count + 1, first
 
 
 def _step(line: Mapping[str, object]) -> int | None:

@@ -14,6 +14,7 @@ from commands.report.study import SUMMARY, StudySummary, read_study
 from engine.health.exit_codes import ExitCode
 from engine.io.atomic_file import write_atomically
 from engine.io.html_page import html_page, replace_non_finite
+from engine.io.json_records import describe_names
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import HELP, OPTION, runs_folder
 
@@ -122,13 +123,34 @@ def with_trials(given: Sequence[str], runs: Path) -> tuple[list[str], StudySumma
             found.append(name)
             continue
         summary = read_study(folder)
-        trials = [str(folder / trial.name) for trial in summary.trials if is_run(folder / trial.name)]
-        if not trials:
-            why = "no trial of the study has begun its training; start the report again later"
-            raise ValueError(f"{folder}: {why}")
-        found += trials
+        found += _trial_folders(folder, summary)
         study = summary if len(given) == 1 else None
     return found, study
+
+
+def _trial_folders(folder: Path, summary: StudySummary) -> list[str]:
+    """Return the run directories of the trials; trials that have trained and have none are named.
+
+    Raises:
+        ValueError: no trial has a run directory.
+    """
+    # A trial that fails before its training has no record, and neither has a trial that has just begun.
+    trained = [trial.name for trial in summary.trials if trial.value is not None]
+    missing = [name for name in trained if not is_run(folder / name)]
+    found = [str(folder / trial.name) for trial in summary.trials if is_run(folder / trial.name)]
+    if not found and missing:
+        raise ValueError(
+            f"{folder}: found no run directory of a trial, expected {describe_names(missing)}, which have trained; "
+            f"restore them beside {SUMMARY}"
+        )
+    if not found:
+        raise ValueError(f"{folder}: no trial of the study has begun its training; start the report again later")
+    if missing:
+        print(
+            f"{PROGRAM} report: {folder}: trials without a run directory are skipped ({len(missing)} of "
+            f"{len(trained)}): {describe_names(missing)}", file=sys.stderr,
+        )  # fmt: skip
+    return found
 
 
 def default_page(folders: Sequence[Path], study: StudySummary | None) -> Path:
@@ -207,7 +229,10 @@ def write_page(
     """
     of_ranks = {"compared": compared._asdict(), "tables": [table._asdict() for table in tables]}
     name = folders[0].resolve().parent.name if study else ""
-    content = {**page_content(folders, page), **of_ranks, "study": study and {**study.for_page(), "name": name}}
+    read = page_content(folders, page)
+    for problem in (problem for run in read["runs"] for problem in run["problems"]):
+        print(f"{PROGRAM} report: {problem}", file=sys.stderr)
+    content = {**read, **of_ranks, "study": study and {**study.for_page(), "name": name}}
     title = name or (content["runs"][0]["name"] if len(folders) == 1 else f"{len(folders)} runs")
     data = json.dumps(replace_non_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # lone surrogates, which a file name or a sample may contain, cannot be encoded: they become question marks

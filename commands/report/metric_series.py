@@ -43,6 +43,8 @@ class MetricHistory:
     last_time: float | None = None
     unreadable: int = 0
     """Number of malformed lines; a killed process may leave the last line incomplete."""
+    first_unreadable: int | None = None
+    """Number of the first malformed line, from 1."""
 
 
 def read_metrics(path: Path, monitor: str | None, mode: Literal["min", "max"], points: int) -> MetricHistory:
@@ -99,7 +101,7 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
     Evaluations with changed settings are skipped: they are not the run's.
     """
     with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
@@ -111,6 +113,7 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
                 parsed = _whole(record["step"]), seconds(record["time"]), _whole(record.get("epoch") or 0), values
             except UNREADABLE:
                 history.unreadable += 1
+                history.first_unreadable = history.first_unreadable or number
                 continue
             yield parsed
 

@@ -52,6 +52,7 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
     mode: Literal["min", "max"] = "min" if settings.get("best_checkpoint.mode") == "min" else "max"
     metrics = read_metrics(folder / "metrics.jsonl", monitor, mode, points)
     events = read_events(folder)
+    examples = read_examples(folder / "examples", pictures)
     began = min((time for time in _times(metrics, events)), default=0.0)
     return {
         "name": name,
@@ -71,13 +72,26 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
         "attempts": _attempts(metrics, events, began),
         "summary": _summary(metrics, events),
         "energy": (energy := read_energy(folder)) and energy._asdict(),
-        "examples": read_examples(folder / "examples", pictures),
+        "examples": examples,
+        "problems": _problems(folder, metrics, events, examples["unreadable"]),
         "links": [
             {"name": path.name, "href": href}
             for path in sorted(folder.glob("*.html"))
             if path.name != "report.html" and path.resolve() != page.resolve() and (href := _link(path, page))
         ],
     }  # fmt: skip
+
+
+def _problems(folder: Path, metrics: MetricHistory, events: RunEvents, previews: int) -> list[str]:
+    """Return what is malformed in the records of a run, and is missing on the page."""
+    lines = {"metrics.jsonl": (metrics.unreadable, metrics.first_unreadable or 0), **events.unreadable}
+    found = [
+        f"{folder / name}, line {first}: not a whole record, skipped"
+        + (f", and {count - 1} more of this kind" if count > 1 else "")
+        for name, (count, first) in lines.items()
+        if count
+    ]
+    return [*found, *([f"{folder / 'examples'}: files skipped that are no previews: {previews}"] if previews else [])]
 
 
 def _link(path: Path, page: Path) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.io.json_records import parse_json
+from engine.io.json_records import describe_value, parse_json
 
 SUMMARY = "study.json"
 
@@ -61,10 +61,30 @@ def read_study(folder: Path) -> StudySummary:
     try:
         content = parse_json(path.read_bytes())
         trials = [TrialSummary(**trial) for trial in content.pop("trials")]
-        if any(trial.state not in STATES or not isinstance(trial.params, dict) for trial in trials):
-            raise ValueError("a trial without a state or without values")
-        return StudySummary(trials=trials, **content)
+        for trial in trials:
+            _check_trial(trial)
+        summary = StudySummary(trials=trials, **content)
+        parameters = summary.parameters
+        if not isinstance(parameters, list) or not all(isinstance(one, dict) and "key" in one for one in parameters):
+            raise ValueError(f"parameters: found {describe_value(parameters)}, expected a list of objects with a key")
+        return summary
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is not a summary of a study ({error}); the next start of the sweep writes it again"
         ) from error
+
+
+def _check_trial(trial: TrialSummary) -> None:
+    """Check a trial of a file.
+
+    Raises:
+        ValueError: a field has another type, or the name is a path that may lead out of the study.
+    """
+    if trial.state not in STATES or not isinstance(trial.params, dict):
+        raise ValueError("a trial without a state or without values")
+    if not isinstance(trial.name, str) or trial.name != Path(trial.name).name or trial.name in ("", ".."):
+        raise ValueError(f"name: found {describe_value(trial.name)}, expected the name of a folder")
+    for field, value in (("number", trial.number), ("value", trial.value), ("step", trial.step)):
+        is_missing = value is None and field != "number"
+        if isinstance(value, bool) or not (is_missing or isinstance(value, int | float)):
+            raise ValueError(f"{field}: found {describe_value(value)}, expected a number")

@@ -1,6 +1,7 @@
 """Tests `train.py report` as users call it."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -186,3 +187,72 @@ def test_the_report_imports_neither_torch_nor_lightning(runs):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "heavy: ['psutil']"  # engine.io.atomic_file asks it whose file it is
     assert (runs / "a" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("metrics.jsonl", '{"step": 4, "epoch": 0, "ti', "metrics.jsonl, line {last}: not a whole record, skipped"),
+        ("metrics.jsonl", "[]\n\n{}\n", "metrics.jsonl, line {last}: not a whole record, skipped, and 1 more of this"),
+        ("log.jsonl", '{"time": "x", "event": ', "log.jsonl, line {last}: not a whole record, skipped"),
+        ("log-1.jsonl", '{"event": 7}', "log-1.jsonl, line {last}: not a whole record, skipped"),
+        ("examples/val-9.json", "[", "examples: files skipped that are no previews: 1"),
+    ],
+)
+def test_what_is_malformed_in_a_record_is_named(runs, capsys, name, content, expected):
+    killed_and_resumed(runs / "a", 1)
+    path = runs / "a" / name
+    path.parent.mkdir(exist_ok=True)
+    lines = path.read_bytes().count(b"\n") if path.exists() else 0
+    with path.open("a", encoding="utf-8") as file:
+        file.write(content)
+    main(["a"])
+    printed = capsys.readouterr()
+    assert (runs / "a/report.html").is_file() and len(printed.err.splitlines()) == 1
+    assert f"report: runs/a/{expected.format(last=lines + 1)}" in printed.err.replace(str(runs), "runs")
+
+
+def test_trials_whose_runs_are_gone_are_named(runs, capsys):
+    trials = [TrialSummary(number, f"trial-{number:04}", "complete", 0.5, 3, {}) for number in (0, 1)]
+    trials.append(TrialSummary(2, "trial-0002", "failed", None, None, {}, "refused before its training"))
+    (runs / "study").mkdir(parents=True)
+    write_summary(StudySummary("val/ndcg@10", "maximize", [], trials, ""), runs / "study")
+    error = error_of(capsys, "study")
+    assert "found no run directory of a trial, expected trial-0000, trial-0001, which have trained; restore" in error
+    Recorded(runs / "study/trial-0001")
+    main(["study"])
+    assert "trials without a run directory are skipped (1 of 2): trial-0000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [5, None, "", "..", "../trial", "/tmp", "a/b"])
+def test_a_summary_names_folders_of_its_own(runs, capsys, name):
+    assert "no summary of a study (name: found" in error_of(capsys, *malformed(runs, trials=[trial(name=name)]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"trials": [{"value": "0.5"}]}, "value: found '0.5', expected a number"),
+        ({"trials": [{"step": True}]}, "step: found True, expected a number"),
+        ({"trials": [{"number": None}]}, "number: found None, expected a number"),
+        ({"parameters": 5}, "parameters: found 5, expected a list of objects with a key"),
+        ({"parameters": ["a"]}, "parameters: found .'a'., expected a list of objects with a key"),
+    ],
+)
+def test_values_of_another_type_in_a_summary_are_named(runs, capsys, fields, message):
+    if "trials" in fields:
+        fields = {"trials": [trial(**changed) for changed in fields["trials"]]}
+    error = error_of(capsys, *malformed(runs, **fields))
+    assert re.search(message, error) and error.count("\n") == 1
+
+
+def trial(**fields):
+    return {**TrialSummary(0, "trial-0000", "complete", 0.5, 3, {})._asdict(), **fields}
+
+
+def malformed(runs, **fields):
+    """Writes a study with these fields; returns its name."""
+    Recorded(runs / "study/trial-0000")
+    whole = {**StudySummary("val/ndcg@10", "maximize", [], [], "").fields(), "trials": [trial()], **fields}
+    (runs / "study/study.json").write_text(json.dumps(whole), encoding="utf-8")
+    return ["study"]
