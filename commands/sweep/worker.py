@@ -1,5 +1,6 @@
 """Runs trials of a study one after another, until none is left or the worker is asked to end."""
 
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,10 @@ class MissingMetricError(ValueError):
     """No validation logs the metric of the study, so no trial can be compared. The message lists the logged metrics."""
 
 
+class RefusedSettingsError(ValueError):
+    """A training has refused settings that no parameter of the study changes, so it would refuse every trial."""
+
+
 class Worker:
     """One worker of a study.
 
@@ -75,6 +80,7 @@ class Worker:
         Raises:
             SweepStopped: a signal was received. The next start continues the trial.
             MissingMetricError: two validations of a trial, or its only validation, have not logged the metric.
+            RefusedSettingsError: the first training of the study has refused settings that all trials have.
         """
         while (claim := self._claim()) is not None:
             if claim.is_resumed:
@@ -117,6 +123,19 @@ class Worker:
             if kills == _MAX_KILLS:
                 break
         self._finish(claim, code, is_pruned, history, error)
+        if code == ExitCode.USER_ERROR and not is_pruned:
+            self._require_acceptable(claim, error)
+
+    def _require_acceptable(self, claim: Claim, error: str) -> None:
+        """Raise RefusedSettingsError if a refusal is about no parameter and no trial has been accepted so far."""
+        names = {name for key in claim.params for name in (key, key.rpartition(".")[2])}
+        is_of_trial = any(re.search(rf"\b{re.escape(name)}\b", error) for name in names)
+        if not is_of_trial and not any(self._study.values(trial.number) for trial in self._study.trials()):
+            raise RefusedSettingsError(
+                f"trial {claim.number} is refused, as every trial would be: {error}\n"
+                f"See {self._folder / claim.name}.log; correct the setting, and start the study anew: another "
+                f"--run_name, or without {self._folder}"
+            )
 
     def _watch(self, process: TrialProcess, number: int, history: ValidationHistory) -> tuple[int, bool]:
         """Return the exit status of a training, and whether it was pruned."""

@@ -15,7 +15,7 @@ from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings
 from commands.sweep.study import OtherSettingsError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
 from commands.sweep.trial_process import training_lock
-from commands.sweep.worker import MissingMetricError, SweepStopped, Worker
+from commands.sweep.worker import MissingMetricError, RefusedSettingsError, SweepStopped, Worker
 
 PARAMETERS = (
     Parameter("x", "float", -1.0, 1.0),
@@ -212,3 +212,28 @@ def test_a_metric_that_no_validation_logs_ends_the_study(tmp_path, program):
     with pytest.raises(MissingMetricError, match="metric: no validation logs val/nope; it logs val/loss"):
         one.run(lambda number: None)
     assert len(study.trials()) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "accepted", "code", "trials"),
+    [
+        ("data.init_args.path: no such file", False, 2, 1),
+        ("data.init_args.maximum: no such file", False, 2, 1),  # `x` is in it, and is no word of it
+        ("model.init_args.x: 0.5 does not go with n", False, 2, 4),
+        ("data.init_args.path: no such file", True, 2, 4),  # another trial has trained
+        ("data.init_args.path: no such file", False, 1, 4),
+    ],
+)
+def test_settings_that_every_training_refuses_end_the_study(tmp_path, message, accepted, code, trials):
+    program = f"if {accepted} and number == 0: write(1, 0.5)\nelse: print('error: {message}'); sys.exit({code})"
+    settings = SETTINGS._replace(trials=4)
+    one, study = worker(tmp_path / "a", program, settings)
+    if trials == 1:
+        with pytest.raises(RefusedSettingsError, match=f"trial 0 is refused, .*: {message}\n.*trial-0000.log") as error:
+            one.run(lambda number: None)
+        assert str(error.value).count("\n") == 1
+    else:
+        one.run(lambda number: None)
+    found = summarize(study, settings, [], tmp_path / "a").trials
+    assert [trial.state for trial in found] == ["complete"] * accepted + ["failed"] * (trials - accepted)
+    assert found[-1].message == message
