@@ -1,9 +1,9 @@
 """Reads rankings that `predict` of a PageRetriever has saved."""
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.io.json_records import describe_line, describe_names, iterate_lines, parse_json
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import runs_folder
 
@@ -45,27 +45,24 @@ def read_rankings(path: Path) -> dict[str, SavedRanking]:
         ValueError: a line is invalid; the message names it.
     """
     rankings: dict[str, SavedRanking] = {}
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}"
-            question, ranked = _ranking(line, where)
-            if question in rankings:
-                raise ValueError(f"{where}: question {question!r} occurs a second time")
-            rankings[question] = ranked
+    for number, line in iterate_lines(path, "the ranking of a question per line"):
+        where = f"{path}, line {number}"
+        question, ranked = _ranking(line, where)
+        if question in rankings:
+            raise ValueError(f"{where}: question {question!r} occurs a second time")
+        rankings[question] = ranked
     if not rankings:
         raise ValueError(f"{path}: is empty, expected one ranking per line")
     return rankings
 
 
-def _ranking(line: str, where: str) -> tuple[str, SavedRanking]:
+def _ranking(line: bytes, where: str) -> tuple[str, SavedRanking]:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: not JSON ({error})") from error
+        record = parse_json(line)
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
     if not isinstance(record, dict) or record.keys() != _FIELDS:
-        found = ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__
+        found = describe_names(sorted(record)) if isinstance(record, dict) else type(record).__name__
         raise ValueError(f"{where}: found {found}, expected an object with {', '.join(sorted(_FIELDS))}")
     question, pages, scores = record["id"], record["pages"], record["scores"]
     for name in ("id", "document"):

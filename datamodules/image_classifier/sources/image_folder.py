@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from datamodules.image_classifier.sources.image_source import FileImages, ImageSource, Splits, hold_out
+from engine.io.folder_walk import walk_visible
 from engine.io.json_records import describe_names
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
@@ -18,7 +19,8 @@ def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float
 
     Raises:
         FileNotFoundError: train/ does not exist, or is empty.
-        ValueError: val/ or test/ has a class that train/ lacks, or train/ has too few images.
+        ValueError: val/ or test/ has a class that train/ lacks, train/ has too few images, or a class is a link to a
+            folder that contains all classes.
     """
     if not (root / "train").is_dir():
         raise FileNotFoundError(
@@ -55,6 +57,10 @@ def _label_files(folder: Path, classes: list[str], shape: tuple[int, int, int]) 
     unknown = sorted(set(folders) - set(classes))
     if unknown:
         raise ValueError(f"{folder}: found class {unknown[0]!r}, which {folder.parent / 'train'} lacks")
+    for name in folders:
+        # Its files would be those of all classes, each a second time and with this label.
+        if (target := (folder / name).resolve()) in (folder.resolve(), *folder.resolve().parents):
+            raise ValueError(f"{folder / name}: a link to {target}, which contains all classes; remove the link")
     files = [(file, classes.index(name)) for name in folders for file in _images(folder / name)]
     return FileImages([file for file, _ in files], np.array([label for _, label in files], np.int64), shape, folder)
 
@@ -69,17 +75,13 @@ def _images(folder: Path) -> list[Path]:
 
     A link that leads nowhere, or whatever else has the name of an image, is listed: it is a bad sample with its name.
     """
-    visible = sorted(path for path in folder.rglob("*") if not _is_hidden(path.relative_to(folder)))
+    visible = sorted(walk_visible(folder))
     files = [path for path in visible if path.suffix.lower() in SUFFIXES]
     if not files:
         problem = "has no images" if folder.is_dir() else "does not exist"
         raise FileNotFoundError(f"{folder}: {problem}; expected files that end in {', '.join(SUFFIXES)}")
     _warn(folder, [path for path in visible if path.suffix.lower() not in SUFFIXES and _is_not_read(path)])
     return files
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _is_not_read(path: Path) -> bool:

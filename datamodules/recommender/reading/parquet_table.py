@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datamodules.recommender.reading.errors import InteractionError
+from engine.io.folder_walk import walk_visible, without_folders
 
 if TYPE_CHECKING:
     import polars as pl
@@ -150,9 +151,13 @@ def find_parts(folder: Path) -> tuple[Path, ...]:
 
     Parts have names that differ by numbers, UUIDs and values of partitions (``day=7/part-00003.parquet``) only, so that
     two tables in a folder are not taken for parts of the same table. Names that begin with ``_`` or ``.`` are skipped.
+
+    Raises:
+        FileNotFoundError: a part is a link to a missing file, a pipe or a device.
     """
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet") if path.is_file()]
-    names = [name for name in names if not re.search(r"(?:^|/)[._]", name)]
+    found = [path for path in walk_visible(folder) if path.name.endswith(".parquet")]
+    found = [path for path in found if not re.search(r"(?:^|/)_", path.relative_to(folder).as_posix())]
+    names = [path.relative_to(folder).as_posix() for path in without_folders(found)]
     if len({_VARYING.sub("#", name) for name in names}) != 1:
         return ()
     return tuple(folder / name for name in sorted(names, key=_natural_sort_key))

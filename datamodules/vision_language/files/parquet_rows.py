@@ -29,6 +29,7 @@ from datamodules.vision_language.files.parquet_row_groups import (
 )
 from engine.data.errors import BadSampleError
 from engine.data.samplers import ShuffleBlocks
+from engine.io.folder_walk import walk_visible, without_folders
 from engine.io.json_records import describe_names
 
 log = logging.getLogger("lockstep")
@@ -149,31 +150,24 @@ def parquet_files(path: str | Path, root: str | Path | None = None) -> list[Path
     if path.is_file():
         return [path]
     if path.is_dir():
-        matches = (file for file in path.rglob("*.parquet") if not _is_hidden(file.relative_to(path)))
+        matches = (file for file in walk_visible(path) if file.name.endswith(".parquet"))
     else:
         names = map(Path, glob(str(path), recursive=True))
         matches = (name for name in names if not name.name.startswith("."))
     # A folder of parts, as Spark writes it, has the suffix as well.
-    files = sorted(file for file in matches if not file.is_dir() and (root is None or not is_rewritten(file, root)))
-    if other := next((file for file in files if not file.is_file()), None):
-        what = "a link to a missing file" if other.is_symlink() else "not a regular file"
-        raise FileNotFoundError(f"{other}: {what}; restore the file, or remove {other.name}")
+    files = sorted(file for file in without_folders(matches) if root is None or not is_rewritten(file, root))
     if not files:
         problem = "a folder without .parquet files" if path.is_dir() else "not a file, a folder or a matching pattern"
         raise FileNotFoundError(f"{path}: {problem}")
     return files
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
 def _warn_about_others(folder: Path, files: Sequence[Path], root: str | Path) -> None:
     """Name the files of a folder that are not read; images may be named by rows, and are many."""
     if not folder.is_dir():
         return
-    visible = (path for path in folder.rglob("*") if path.suffix.lower() not in _IMAGES)
-    present = {path for path in visible if not _is_hidden(path.relative_to(folder)) and path.is_file()}
+    visible = (path for path in walk_visible(folder) if path.suffix.lower() not in _IMAGES)
+    present = {path for path in visible if path.is_file()}
     own = rewritten_folder(root).resolve()
     if others := sorted(str(path.relative_to(folder)) for path in present - set(files) if path.resolve().parent != own):
         log.warning(

@@ -228,3 +228,27 @@ def test_rankings_of_a_run(rankings, tmp_path, monkeypatch):
 def test_settings_are_checked(settings, wrong):
     with pytest.raises(ValueError, match=wrong):
         make_retriever(RetrieverSettings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"id": "a\xff", "document": "a", "pages": [1], "scores": [1]}', "line 2: not JSON .found the byte 0xff"),
+        (b'{"id": "b", "document": "a", "pages": [2, 1], "scores": [NaN, 1]}', "line 2: not JSON .found NaN"),
+        (b'{"id": "b", "id": "c", "document": "a", "pages": [1], "scores": [1]}', "line 2: not JSON .*twice"),
+        (b'{"id": "b", "document": "a", "pa', "line 2: not JSON"),
+        (b"[" * 2000, "line 2: not JSON"),
+    ],
+)
+def test_a_line_of_rankings_that_is_not_json_is_named(rankings, line, message):
+    path = rankings({"id": "q", "document": NAME, "pages": [1], "scores": [1]})
+    path.write_bytes(path.read_bytes().rstrip() + b"\n" + line)
+    with pytest.raises(ValueError, match=message) as error:
+        read_rankings(path)
+    assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+
+
+def test_rankings_of_another_editor_are_read(rankings):
+    path = rankings({"id": "q", "document": NAME, "pages": [1], "scores": [1]})
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r"))
+    assert list(read_rankings(path)) == ["q"]

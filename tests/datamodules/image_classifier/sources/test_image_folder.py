@@ -127,3 +127,20 @@ def test_a_file_that_is_no_image_is_a_bad_sample(tmp_path, kind):
     with pytest.raises(BadSampleError, match=r"red/bad.png(:| )") as error:
         images.read(np.array([1]))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", [".", "..", "../.."])
+def test_a_class_that_links_to_all_classes_is_refused(tmp_path, target):
+    write_colours(tmp_path / "root/train", 2)
+    (tmp_path / "root/train/all").symlink_to(target)
+    with pytest.raises(ValueError, match="train/all: a link to .*, which contains all classes; remove the link"):
+        read_folder(tmp_path / "root", SHAPE, 0.5)
+
+
+def test_a_class_may_be_a_link_to_its_folder(tmp_path):
+    write_colours(tmp_path / "root/train", 2)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "root/train/blue").rename(tmp_path / "elsewhere/blue")
+    (tmp_path / "root/train/blue").symlink_to(tmp_path / "elsewhere/blue")
+    splits = read_folder(tmp_path / "root", SHAPE, 0.25)
+    assert "blue" in splits.classes

@@ -94,3 +94,13 @@ def test_an_invalid_value_is_located_in_its_part(tmp_path: Path) -> None:
     write(tmp_path / "part-1.parquet", ["a", "", "c"])
     with pytest.raises(InteractionError, match=r"part-1.parquet: row 2: column 'user_id': the id is empty"):
         read_interactions(detect(tmp_path))
+
+
+def test_a_part_that_is_missing_behind_its_link_is_named(tmp_path):
+    for number in (0, 1):
+        pl.DataFrame({"user": [1]}).write_parquet(tmp_path / f"part-{number}.parquet")
+    (tmp_path / "part-2.parquet").symlink_to(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError, match="part-2.parquet: a link to a missing file"):
+        find_parts(tmp_path)
+    (tmp_path / "part-2.parquet").rename(tmp_path / "_part-2.parquet")
+    assert [path.name for path in find_parts(tmp_path)] == ["part-0.parquet", "part-1.parquet"]
