@@ -164,9 +164,10 @@ def _read_parquet(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
                 _check_size(f"{path}, row group {group}", size // rows, row_bytes)
                 for batch in file.iter_batches(_BATCH, row_groups=[group], use_threads=False):
                     _check_size(f"{path}, row {number + 1}", batch.nbytes // max(1, len(batch)), row_bytes)
-                    for row in batch.to_pylist():
+                    for index in range(len(batch)):
                         number += 1
-                        yield f"{path}, row {number}", _record_of_row(f"{path}, row {number}", row)
+                        where = f"{path}, row {number}"
+                        yield where, _record_of_row(where, _python_values(where, batch.slice(index, 1)))
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -194,6 +195,16 @@ def _to_json(value: object) -> Any:
     if isinstance(value, list):
         return [_to_json(entry) for entry in value]
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _python_values(where: str, row: Any) -> dict[str, Any]:
+    """Return a row of a table as values of Python, which has no nanoseconds and no year above 9999."""
+    try:
+        values: dict[str, Any] = row.to_pylist()[0]
+        return values
+    except (UnicodeDecodeError, OverflowError, ValueError) as error:
+        why = " ".join(str(error).split())[:_MESSAGE]
+        raise ValueError(f"{where}: a value cannot be read: {why}") from error
 
 
 def _check_size(where: str, size: int, row_bytes: int) -> None:

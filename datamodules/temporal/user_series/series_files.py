@@ -8,7 +8,7 @@ length. The rule of `series.resampling` makes irregular stamps regular; an empty
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,9 @@ TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s"
 
 _CHANNEL = re.compile(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]")
 _ROWS_A_STEP = 100
+_MOST_SECONDS = 1e11
+"""Largest number of seconds, three thousand years; milliseconds since 1970 are larger, and seconds are not."""
+
 _CACHED = 8
 """Number of tables that are cached, as neighbouring records often name the same table."""
 
@@ -70,6 +73,8 @@ class SeriesFiles:
         table = self._table(path)
         times = next((index for index, column in enumerate(table.columns) if column.lower() in TIMES), None)
         channels = {index: _channel(column) for index, column in enumerate(table.columns) if index != times}
+        if times is None:
+            self._require_no_stamps(path, table, channels)
         wanted = list(channels)
         if columns is not None:
             found = [
@@ -87,6 +92,16 @@ class SeriesFiles:
             raise ValueError(f"{path}, line {table.lines[0]}: found no column of a channel, expected name (unit)")
         seconds = None if times is None else self._times(path, table, times)
         return [self._series(path, table, index, channels[index], seconds, step) for index in wanted]
+
+    @staticmethod
+    def _require_no_stamps(path: Path, table: _Table, channels: Mapping[int, tuple[str, str]]) -> None:
+        """Refuse stamps that have a unit as a channel has: `time (s)` would be read as measurements."""
+        misnamed = [table.columns[index] for index, (name, unit) in channels.items() if unit and name.lower() in TIMES]
+        if misnamed:
+            raise ValueError(
+                f"{path}, line {table.lines[0]}: found the column {misnamed[0]!r}, expected stamps in a column "
+                f"{', '.join(TIMES)}, without a unit; rename it, to time_ms if these are milliseconds"
+            )
 
     def _series(
         self, path: Path, table: _Table, index: int, channel: tuple[str, str], times: NDArray[np.float64] | None,
@@ -115,6 +130,8 @@ class SeriesFiles:
                 "a column of seconds is named time"
             )
         column = [_number(path, table, index, row) if numeric else cell for row, cell in enumerate(cells)]
+        if numeric and unit == 1.0:
+            self._check_seconds(path, table, name, column)
         try:
             return stamps(name, column, unit or 1.0)
         except ValueError as error:
@@ -122,6 +139,15 @@ class SeriesFiles:
             row = re.match(r".*?\[(\d+)\]", str(error))
             line = table.lines[1 + int(row[1])] if row else table.lines[1]
             raise ValueError(f"{path}, line {line}: {error}") from error
+
+    @staticmethod
+    def _check_seconds(path: Path, table: _Table, name: str, column: Sequence[float | str | None]) -> None:
+        for row, stamp in enumerate(column):
+            if isinstance(stamp, float) and abs(stamp) > _MOST_SECONDS:
+                raise ValueError(
+                    f"{path}, line {table.lines[row + 1]}, {name}: found {stamp:.0f}, which is no time of this era in "
+                    "seconds; divide the numbers, or name the column time_ms if these are milliseconds"
+                )
 
     def _table(self, path: Path) -> _Table:
         if path not in self._tables:

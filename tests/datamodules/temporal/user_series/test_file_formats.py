@@ -84,3 +84,11 @@ def test_the_csv_module_keeps_its_limit(tmp_path):
     before = csv.field_size_limit()
     (tmp_path / "a.csv").write_text("question,series\n?,[1]\n")
     assert len(list(read_records(tmp_path / "a.csv", 10**6))) == 1 and csv.field_size_limit() == before
+
+
+def test_a_value_of_a_parquet_row_that_python_has_not_names_the_row(tmp_path):
+    times = pa.array([[0], [1]], pa.list_(pa.timestamp("ns")))
+    table = {"question": ["?", "?"], "series": [[1.0], [1.0]], "answer": ["a", "a"], "key": times}
+    pa.parquet.write_table(pa.table(table), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a.parquet, row 2: a value cannot be read: Nanosecond"):
+        list(read_records(tmp_path / "a.parquet", 2**20))

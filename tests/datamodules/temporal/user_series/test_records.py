@@ -88,6 +88,12 @@ def test_refused_with_location_and_key(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "time (s),x\n0,1\n1,2\n",
+            r"plant.csv, line 1: found the column 'time \(s\)', expected stamps in .*; rename it",
+        ),
+        ("x,Date [UTC]\n1,0\n", r"plant.csv, line 1: found the column 'Date \[UTC\]', expected stamps in a column"),
+        ("time,x\n0,1\n1700000000000,2\n", "plant.csv, line 3, time: found 1700000000000, which is no time .*time_ms"),
         ("time,x\n0,1\n1\n", "plant.csv, line 3: found 1 cells, expected 2"),
         ("time,x\n0,1\n1,a\n", "plant.csv, line 3, x: found 'a', expected a number or nothing"),
         ("time,x\n5,1\n1,2\n", "plant.csv, from line 2: stamp 2 is 1, after 5"),
