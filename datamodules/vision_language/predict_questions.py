@@ -123,9 +123,11 @@ class PredictDataset(ImageChatDataset):
         given = conversation(where, record)
         if not isinstance(record.get("id"), str | int | float | None):
             raise ValueError(f"{where}: id is {type(record['id']).__name__}, expected a text or a number")
-        if "image" in record and "images" in record:
+        # A null is a missing key, as in `conversation`.
+        image, images = record.get("image"), record.get("images")
+        if image is not None and images is not None:
             raise ValueError(f"{where}: expected either image, a path, or images, a list of paths")
-        images = record.get("images", [record["image"]] if record.get("image") is not None else [])
+        images = images if images is not None else [] if image is None else [image]
         if not isinstance(images, list) or not all(isinstance(image, str) and image for image in images):
             raise ValueError(
                 f"{where}: expected image, a path, or images, a list of paths; found {describe_value(images)}"

@@ -58,9 +58,11 @@ def iterate_lines(path: Path, expected: str) -> Iterator[tuple[int, bytes]]:
         expected: what the file should be, for messages, for example "an object per line".
 
     Raises:
-        ValueError: the file is compressed, or a line is longer than MAX_LINE_BYTES; the message names file and line.
+        ValueError: the file is compressed, a folder or a pipe, or a line is longer than MAX_LINE_BYTES; the message
+            names file and line.
         OSError: the file cannot be read.
     """
+    check_regular_file(path, expected)
     with path.open("rb") as file:
         number = 0
         # One byte more than allowed, so that a longer line is detected without reading it whole.
@@ -78,6 +80,21 @@ def iterate_lines(path: Path, expected: str) -> Iterator[tuple[int, bytes]]:
                 number += 1
                 if part.strip():
                     yield number, part
+
+
+def check_regular_file(path: Path, expected: str) -> None:
+    """Check that a path is a file: opening a pipe would wait for its writer, and a device may have no end.
+
+    Args:
+        path: the path; if nothing is there, opening it raises the error.
+        expected: what the file should be, for the message.
+
+    Raises:
+        ValueError: it is a folder, a pipe or a device.
+    """
+    if path.exists() and not path.is_file():
+        found = "a folder" if path.is_dir() else "a pipe or a device"
+        raise ValueError(f"{path}: found {found}, expected a file: {expected}")
 
 
 def check_text_file(beginning: bytes, path: Path, expected: str) -> None:

@@ -23,7 +23,7 @@ def read_conversations(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Raises:
         ValueError: the file is neither, or an object has unknown keys; the message names file and line.
     """
-    if path.suffix != ".json":
+    if path.suffix.lower() != ".json":
         yield from read_objects(path, _FIELDS)
         return
     require_file(path)
@@ -49,7 +49,8 @@ def conversation(where: str, record: dict[str, Any]) -> list[Message]:
     Raises:
         ValueError: there is neither or both, a question is empty, or the last message is not of the user.
     """
-    given = [field for field in ("question", *CHAT_FIELDS) if field in record]
+    # A null is a missing key: a program that writes all keys of all rows has one of them in each.
+    given = [field for field in ("question", *CHAT_FIELDS) if record.get(field) is not None]
     if len(given) > 1:
         raise ValueError(f"{where}: found {' and '.join(given)}, expected one of them")
     if given in ([], ["question"]):

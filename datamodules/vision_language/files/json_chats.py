@@ -18,7 +18,7 @@ from datamodules.vision_language.files.chat_formats import (
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
 from engine.data.errors import BadSampleError
-from engine.io.json_records import check_text_file, describe_line, describe_names, parse_json
+from engine.io.json_records import check_regular_file, check_text_file, describe_line, describe_names, parse_json
 
 log = logging.getLogger("lockstep")
 
@@ -51,9 +51,10 @@ class JsonChats(ChatFile):
 
     def _check_form(self) -> None:
         """Refuse a compressed file, and a list in place of lines, all of whose lines would be bad samples."""
+        expected = "an object per line" if self.lines else "a list of records"
+        check_regular_file(self.path, expected)
         with self.path.open("rb") as file:
             beginning = file.read(_BEGINNING)
-        expected = "an object per line" if self.lines else "a list of records"
         check_text_file(beginning, self.path, expected)
         lines = [line.lstrip() for line in beginning.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
         if not self.lines or not lines:

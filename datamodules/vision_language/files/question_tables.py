@@ -24,7 +24,7 @@ from datamodules.vision_language.files.question_fields import (
 )
 from engine.data.errors import BadSampleError
 from engine.io.csv_error import describe_csv_error, field_limit
-from engine.io.json_records import check_text_file, describe_names, describe_undecodable, parse_json
+from engine.io.json_records import check_regular_file, check_text_file, describe_names, describe_undecodable, parse_json
 from engine.io.last_line import warn_if_unterminated
 
 LONGEST = 64 * 2**20
@@ -102,6 +102,7 @@ class QuestionText(ChatFile):
 
     def _index_rows(self) -> None:
         """Read the file once; keep the extents of its rows, and the rows by the `index` that others name."""
+        check_regular_file(self.path, "a table of questions in UTF-8")
         starts: list[int] = []
         numbers: list[int] = []
         self._header: list[str] = []

@@ -1,6 +1,7 @@
 """Tests chats with images in JSON and JSON lines: formats, invalid records, and the index of a list."""
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from datamodules.vision_language.files import json_index
 from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
+from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError
 from tests.support.data_files.vision_language_files import Sample, coloured, png, write_jsonl, write_llava
 
@@ -129,7 +131,7 @@ USER = {"role": "user", "content": "<image>"}
         ({"messages": [{"role": ["user"], "content": "a"}]}, "turn 1: expected"),
         ({"messages": ["hello"]}, "turn 1: expected"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "a part must be a text or an image"),
-        ({"texts": [{"user": None, "assistant": None}]}, "a chat must begin with"),
+        ({"texts": [{"user": None, "assistant": None}]}, "expected a text of the user, the assistant"),
         ({"messages": [{"role": "assistant", "content": "a"}]}, "a chat must begin with"),
         ({"messages": [USER, {"role": "assistant", "content": "<image>"}]}, "message 2 .assistant. contains <image>"),
         ({"messages": [USER]}, "found <image> 1 times in the user's text, expected 0"),
@@ -319,3 +321,10 @@ def test_a_bad_sample_has_one_short_message(tmp_path, line, messages):
     with pytest.raises(BadSampleError, match=f"chats, line 1: .*{messages}") as error:
         JsonChats(tmp_path / "chats", True).read(0)
     assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.tsv"])
+def test_a_source_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name}: found a pipe or a device, expected a file"):
+        SourceSettings(str(tmp_path / name)).open(tmp_path)

@@ -129,3 +129,22 @@ def test_a_list_of_questions_that_cannot_be_read(tmp_path, text, message):
 def test_images_of_questions_that_are_not_there(tmp_path, image):
     with pytest.raises(BadSampleError, match=r"questions.jsonl, line 1"):
         asked(tmp_path, {"image": image, "question": "?"}).item(0, 0)
+
+
+def test_a_null_is_a_missing_key(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(RED, 16))
+    chat = [{"role": "user", "content": "What is it?"}]
+    questions = asked(
+        tmp_path,
+        {"question": None, "messages": chat, "conversations": None, "image": None, "images": ["a.png"], "id": None},
+        {"question": "What is it?", "messages": None, "image": "a.png", "images": None},
+        {"question": "What is it?", "image": None, "images": None},
+    )
+    assert [questions.item(0, index).counts for index in range(len(questions))] == [(4,), (4,), ()]
+    assert {questions.messages(index)[-1]["content"][-11:] for index in range(len(questions))} == {"What is it?"}
+
+
+def test_a_list_may_end_in_json_of_any_case(tmp_path):
+    path = tmp_path / "questions.JSON"
+    path.write_text(json.dumps([{"question": "a"}, {"question": "b"}]))
+    assert len(PredictDataset(path, ImageProcessor(LAYOUT, 10_000))) == 2

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -126,3 +127,19 @@ def test_words_of_a_file_are_short_and_printable_in_messages():
     assert describe_names(["b", "a"]) == "b, a"
     assert describe_names(["\x1b[2J"]) == repr("\x1b[2J")
     assert len(describe_names(["x" * 1000])) < 130 and len(describe_value(["x" * 1000])) < 130
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to a pipe"])
+def test_what_is_no_file_is_named_and_not_waited_for(tmp_path, kind):
+    path = tmp_path / "a.jsonl"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(tmp_path / "pipe" if "link" in kind else path)
+    if "link" in kind:
+        path.symlink_to(tmp_path / "pipe")
+    found = "a folder" if kind == "folder" else "a pipe or a device"
+    with pytest.raises(ValueError, match=f"a.jsonl: found {found}, expected a file: an object per line"):
+        list(iterate_lines(path, "an object per line"))
+    with pytest.raises(FileNotFoundError):
+        list(iterate_lines(tmp_path / "missing.jsonl", "an object per line"))

@@ -1,6 +1,7 @@
 """Tests that questions about the user's timelines are read completely or refused with file and line."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -85,3 +86,9 @@ def test_no_file_and_no_line(tmp_path):
         PredictDataset(tmp_path / "absent.jsonl", LAYOUT, "question_first")
     with pytest.raises(ValueError, match="found no line, expected a question"):
         asked(tmp_path, "", "")
+
+
+def test_a_timeline_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "machine.csv")
+    with pytest.raises(ValueError, match="line 1: .*machine.csv: found a pipe or a device, expected a file"):
+        asked(tmp_path, {"question": "q", "csv": "machine.csv"})
