@@ -1,6 +1,7 @@
 """Reads chats in JSON: one per line (JSONL), or all in one list (LLaVA), with images as files in a folder."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from engine.io.json_records import check_regular_file, check_text_file, describe
 log = logging.getLogger("lockstep")
 
 _BEGINNING = 2**16  # bytes
+_OTHER_LINE_ENDS = re.compile(rb"\}[ \t\r]*\r[ \t\r]*\{")
 _INSPECTED = 8  # records whose fields are compared with the known ones
 
 
@@ -62,6 +64,11 @@ class JsonChats(ChatFile):
         # A list that ends on the first of several lines is a bad row only, which is reported when it is read.
         if lines[0][:1] == b"[" and (len(lines) == 1 or not _is_json(lines[0])):
             raise ValueError(f"{self.path}: found a JSON list, expected {expected}; set format to llava for a list")
+        if _OTHER_LINE_ENDS.search(beginning):  # all lines would be a single one, and a single bad sample
+            raise ValueError(
+                f"{self.path}: found lines that end with a carriage return alone, expected a line feed at the end of "
+                "each; convert the line ends"
+            )
         if not any(line[:1] in (b"{", b"[") for line in lines):
             raise ValueError(f"{self.path}: found {describe_line(lines[0])}, expected {expected}")
 

@@ -328,3 +328,15 @@ def test_a_source_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(ValueError, match=f"{name}: found a pipe or a device, expected a file"):
         SourceSettings(str(tmp_path / name)).open(tmp_path)
+
+
+@pytest.mark.parametrize(("ends", "is_read"), [("\n", True), ("\r\n", True), ("\r", False), ("\r \r", False)])
+def test_lines_that_end_otherwise_are_no_single_bad_sample(tmp_path, ends, is_read):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(ends.join([json.dumps({"messages": [USER]})] * 3).encode())
+    if is_read:
+        assert len(JsonChats(path, True)) == 3
+        return
+    with pytest.raises(ValueError, match="a.jsonl: found lines that end with a carriage return alone, expected") as end:
+        JsonChats(path, True)
+    assert not isinstance(end.value, BadSampleError)
