@@ -14,8 +14,8 @@ from benchmarks.images.jpeg_images import jpeg
 from benchmarks.order import in_order
 from datamodules.image_classifier.dataset import ImageDataset
 from datamodules.image_classifier.sources.image_source import FileImages
+from datamodules.images.decoding import MAX_PIXELS
 from datamodules.multimodal.batch import ImageLayout, Images
-from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.chat_file import ImageChat
 from engine.data.dataloader import TimedDataLoader

@@ -1,1 +1,1 @@
-"""Shared data code of the language-model families: chats, packing, batches, tokenizers, images. Imports engine only."""
+"""Shared data code of the language-model families: chats, packing, batches, tokenizers, tiling. Imports engine only."""

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from typing_extensions import override
 
+from datamodules.images.decoding import decode, image_size
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
-from datamodules.multimodal.images.decoding import decode, image_size
 from datamodules.multimodal.images.image_processing import count_image_tokens, prepare_images
 from datamodules.multimodal.images.tiling import Fit, Views, collate_views
 from datamodules.vision_language.chat_file import ImageChat

@@ -12,9 +12,9 @@ from typing_extensions import override
 from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from commands.answers.interface import Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
+from datamodules.images.decoding import MAX_PIXELS
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.images.decoding import MAX_PIXELS
 from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset, ImageProcessor

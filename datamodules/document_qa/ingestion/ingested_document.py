@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datamodules.document_qa.types.document import KINDS, Chunk, Page
-from datamodules.multimodal.images.decoding import MAX_PIXELS, decode
+from datamodules.images.decoding import MAX_PIXELS, decode
 from engine.io.json_checksum import has_wrong_checksum
 from engine.system.installation import PROGRAM
 

@@ -1,1 +1,1 @@
-"""Sources of labelled images: scikit-learn's digits, CIFAR, a folder of images."""
+"""Sources of labelled images: digits, CIFAR, a folder of images. Imports `datamodules.images` and engine."""

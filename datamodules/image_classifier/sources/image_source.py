@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from datamodules.multimodal.images.decoding import MAX_PIXELS, decode
-from datamodules.multimodal.images.image_file import read_image_file
+from datamodules.images.decoding import MAX_PIXELS, decode
+from datamodules.images.image_file import read_image_file
 from engine.data.worker_process import report_position
 from engine.determinism.stateless_rng import hash_bits
 
@@ -91,7 +91,7 @@ class FileImages(ImageSource):
     """Image files, scaled and cropped to the same size.
 
     Args:
-        files: N files, of any size and of the formats of `multimodal.images.decoding`.
+        files: N files, of any size and of the formats of `decoding.FORMATS`.
         labels: [N] int64.
         shape: C (1 for greyscale, 3 for colour), H, W.
         folder: common folder; identities are hashes of the paths relative to it.
@@ -135,7 +135,7 @@ def fitted_pixels(data: bytes, name: str, shape: tuple[int, int, int]) -> NDArra
     """Decode an image file, scaled and cropped to a shape.
 
     Args:
-        data: content of a file in one of the formats of `multimodal.images.decoding`.
+        data: content of a file in one of the formats of `decoding.FORMATS`.
         name: where it comes from, for errors.
         shape: C (1 for greyscale, 3 for colour), H, W.
 

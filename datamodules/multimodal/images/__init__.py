@@ -1,1 +1,1 @@
-"""Images as pixels: bounded decoding and tiling. Imports the errors and batches of multimodal only."""
+"""Images as views of a vision tower: resizing and tiling. Imports the batches of multimodal only."""

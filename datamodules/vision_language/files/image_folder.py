@@ -2,7 +2,7 @@
 
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from datamodules.multimodal.images.image_file import read_image_file
+from datamodules.images.image_file import read_image_file
 from engine.data.errors import BadSampleError
 from engine.io.json_records import describe_value
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
+from datamodules.images.decoding import decode, image_size
 from datamodules.multimodal.chat_dataset import ChatItem
-from datamodules.multimodal.images.decoding import decode, image_size
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.pretrained.encoded_chat import collate_images
 

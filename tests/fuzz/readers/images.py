@@ -67,7 +67,7 @@ class Images(Reader):
         import numpy as np
 
         from datamodules.image_classifier.sources.image_folder import read_unlabelled
-        from datamodules.multimodal.images.decoding import MAX_PIXELS, decode
+        from datamodules.images.decoding import MAX_PIXELS, decode
 
         pixels = read_unlabelled(path.parent, (3, 8, 8)).read(np.zeros(1, np.int64))
         assert pixels.shape == (1, 3, 8, 8)

@@ -8,8 +8,8 @@ from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.page_writer import PageWriter, limit_pixels
 from datamodules.document_qa.ingestion.readers.bounding_boxes import WHOLE_PAGE
 from datamodules.document_qa.types.document import Chunk
-from datamodules.multimodal.images.decoding import decode_pages
-from datamodules.multimodal.images.image_file import read_image_file
+from datamodules.images.decoding import decode_pages
+from datamodules.images.image_file import read_image_file
 from engine.data.errors import BadSampleError, UnreadableDocumentError
 
 if TYPE_CHECKING:

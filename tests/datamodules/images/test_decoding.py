@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datamodules.multimodal.images.decoding import decode, decode_pages
+from datamodules.images.decoding import decode, decode_pages
 from engine.data.errors import BadSampleError
 from tests.support.data_files.vision_language_files import encoded
 
