@@ -18,6 +18,7 @@ from datamodules.image_classifier.sources.image_source import Splits, digits
 from engine.base_options import LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
 from engine.export.artifacts import DatasetCard
+from engine.number_check import check_number, check_numbers
 
 log = logging.getLogger("lockstep")
 
@@ -78,17 +79,11 @@ class LabelledImages(LockstepDataModule):
         super().__init__(**loading)
         if dataset == "folder" and root is None:
             raise ValueError("data.init_args.root is null; set it to the folder with train/CLASS/FILE")
-        if not 0 < validation_share < 1 or mixup < 0 or crop_padding < 0 or image_size < 1:
-            raise ValueError(
-                f"data.init_args: found validation_share {validation_share}, mixup {mixup}, crop_padding "
-                f"{crop_padding}, image_size {image_size}; expected a share between 0 and 1, at least 0, at least 0, "
-                "and at least 1"
-            )
-        if not 0 <= rotation <= 180 or not 0 <= scaling < 1:
-            raise ValueError(
-                f"data.init_args: found rotation {rotation}, scaling {scaling}; expected degrees from 0 to 180, and a "
-                "fraction from 0 to below 1"
-            )
+        check_number("data.init_args.image_size", image_size, at_least=1)
+        check_number("data.init_args.validation_share", validation_share, above=0, below=1)
+        check_numbers("data.init_args.", {"crop_padding": crop_padding, "mixup": mixup}, at_least=0)
+        check_number("data.init_args.rotation", rotation, at_least=0, at_most=180)
+        check_number("data.init_args.scaling", scaling, at_least=0, below=1)
         self.is_in_memory = dataset != "folder"
         self.dataset, self.root = dataset, Path(root or f"data/{dataset}")
         self.shape: tuple[int, int, int] = _SHAPES.get(dataset, (3, image_size, image_size))

@@ -53,22 +53,22 @@ class ImageDataset:
     def __len__(self) -> int:
         return len(self.source.labels)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> RawImages:
-        coordinates = global_seed(), draw.epoch
-        real, shares = draw.indices != PADDING_INDEX, [1.0]
-        rows = draw.indices[real]
+    def __getitem__(self, request: MicroBatchRequest) -> RawImages:
+        coordinates = global_seed(), request.epoch
+        real, shares = request.indices != PADDING_INDEX, [1.0]
+        rows = request.indices[real]
         pixels, labels = self.source.read(rows)[:, None], self.source.labels[rows][:, None]
         if self.mixup:
             partners = hash_integers(len(self), *coordinates, rows, _PARTNER)
             others, partners = self._load_partners(partners, rows, pixels[:, 0])
             pixels = np.stack([pixels[:, 0], others], axis=1)
             labels = self.source.labels[np.stack([rows, partners], axis=1)]
-            seed = int(hash_bits(*coordinates, draw.number, _SHARE))
+            seed = int(hash_bits(*coordinates, request.number, _SHARE))
             share = np.random.default_rng(seed).beta(self.mixup, self.mixup)
             shares = [share, 1 - share]
         random = None
         if self.random:
-            counters = draw.indices[:, None, None], np.arange(len(shares))[:, None], np.arange(NUMBERS)
+            counters = request.indices[:, None, None], np.arange(len(shares))[:, None], np.arange(NUMBERS)
             bits = hash_bits(*coordinates, *counters, _CROP) >> np.uint64(64 - RANDOM_BITS)
             random = torch.from_numpy(bits.astype(np.int64))
         return RawImages(
@@ -76,7 +76,7 @@ class ImageDataset:
             torch.from_numpy(_pad_rows(labels, real, -1)),
             torch.tensor(shares),
             random,
-            torch.from_numpy(draw.indices),
+            torch.from_numpy(request.indices),
         )
 
     def _load_partners(

@@ -126,9 +126,9 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         blocks = getattr(self.source, "blocks", None)
         return None if blocks is None else blocks(epoch)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> tuple[Examples, ...]:
-        indices = sample_indices(draw)
-        loaded, indices, skipped = load_samples(indices, lambda index: self._load(draw.epoch, index), self.skip_bad)
+    def __getitem__(self, request: MicroBatchRequest) -> tuple[Examples, ...]:
+        indices = sample_indices(request)
+        loaded, indices, skipped = load_samples(indices, lambda index: self._load(request.epoch, index), self.skip_bad)
         chats, pad = [chat for chat, _ in loaded], self.encoder.pad
         if self.row_tokens is not None:
             parts = [pack(chats, indices, self.row_tokens, pad)]
@@ -192,8 +192,8 @@ class ChatQuestions(Dataset[Questions]):
     def __len__(self) -> int:
         return self.number
 
-    def __getitem__(self, draw: MicroBatchRequest) -> Questions:
-        loaded, indices, skipped = load_samples(self._order[sample_indices(draw)], self._load, self.skip_bad)
+    def __getitem__(self, request: MicroBatchRequest) -> Questions:
+        loaded, indices, skipped = load_samples(self._order[sample_indices(request)], self._load, self.skip_bad)
         pad = self.encoder.pad
         chats, prompt_chats = [chat for chat, *_ in loaded], [prompt for _, prompt, _ in loaded]
         encoder_input = self.source.collate([of_sample for *_, of_sample in loaded])
@@ -211,9 +211,9 @@ class ChatQuestions(Dataset[Questions]):
         return len(self.encoder.prompt(item, self.source.name(index))[0].tokens)
 
 
-def sample_indices(draw: MicroBatchRequest) -> NDArray[np.int64]:
+def sample_indices(request: MicroBatchRequest) -> NDArray[np.int64]:
     """Return the indices of a request without padding."""
-    return draw.indices[draw.indices != PADDING_INDEX]
+    return request.indices[request.indices != PADDING_INDEX]
 
 
 def encode_sample(encode: Callable[..., Chat], item: ChatItem, name: str) -> Chat:

@@ -13,6 +13,7 @@ from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
 from engine.base_options import LoaderOptions, LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
+from engine.number_check import check_number, check_numbers
 
 log = logging.getLogger("lockstep")
 
@@ -78,8 +79,7 @@ class MultimodalDataModule(LockstepDataModule):
         max_unusable: int = 0,
         **batches: Unpack[LoadingOptions],
     ) -> None:
-        if max_unusable < 0:
-            raise ValueError(f"data.init_args.max_unusable is a number of samples, 0 for none; got {max_unusable}")
+        check_number("data.init_args.max_unusable", max_unusable, at_least=0)
         if max_unusable:
             log.warning(
                 "deprecated: data.init_args.max_unusable is removed in 0.3.0; use on_bad_sample skip and "
@@ -87,9 +87,8 @@ class MultimodalDataModule(LockstepDataModule):
             )  # fmt: skip
             batches |= {"on_bad_sample": "skip", "max_bad_samples": max_unusable}
         super().__init__(**batches)
-        for name, size in (("row_tokens", row_tokens), ("length_groups", length_groups), ("max_length", max_length)):
-            if size is not None and size < 1:
-                raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
+        sizes = {"row_tokens": row_tokens, "length_groups": length_groups, "max_length": max_length}
+        check_numbers("data.init_args.", sizes, at_least=1)
         if too_long == "drop" and max_length is None:
             raise ValueError("data.init_args.too_long is drop, but max_length is null: no chat is too long")
         self.tokenizer_source, self.row_tokens = tokenizer, row_tokens

@@ -11,6 +11,7 @@ from datamodules.multimodal.images.tiling import MARKER, Fit, collate_views
 from datamodules.multimodal.interface import ImageModule
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from engine.base_options import Unpack
+from engine.number_check import check_number
 from engine.telemetry.image_grid import encode_png_grid
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class ImageDataModule(MultimodalDataModule):
 
     def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:
         super().__init__(**batches)
-        if max_tiles < 1:
-            raise ValueError(f"data.init_args.max_tiles must be at least 1 (images are not split), got {max_tiles}")
+        check_number("data.init_args.max_tiles", max_tiles, at_least=1)
         self.max_tiles = max_tiles
         self._image_previews: dict[Hashable, bytes] = {}
 

@@ -90,39 +90,39 @@ class TrainDataset(Dataset[TrainBatch]):
         """int64 [M]: number of positions of each row."""
         return np.minimum(self.ends - self.events.offsets[self.users] - 1, self.max_length)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> TrainBatch:
-        spans = find_spans(self.events, self.users, self.ends, draw)
-        validate_events(self.events, *spans, draw.indices)
-        inputs, counts = self._windows(draw, spans)
+    def __getitem__(self, request: MicroBatchRequest) -> TrainBatch:
+        spans = find_spans(self.events, self.users, self.ends, request)
+        validate_events(self.events, *spans, request.indices)
+        inputs, counts = self._windows(request, spans)
         history = gather_history(self.events, inputs, counts, self.time_scale, self.features)
         # The event at inputs.ends is the last target: `at` is its time.
         history = history._replace(at=times_at(self.events, inputs.ends, spans.users >= 0))
         real = np.arange(history.items.shape[1]) < counts[:, None]
         first = inputs.ends - counts
         targets = gather(self.events.items, first + 1, counts, real.shape[1]) * real
-        negatives, sampled = self._negatives(draw, spans, first - spans.starts, targets)
+        negatives, sampled = self._negatives(request, spans, first - spans.starts, targets)
         return TrainBatch(history, to_tensor(targets), to_tensor(negatives), to_tensor(spans.users), sampled)
 
-    def _windows(self, draw: MicroBatchRequest, spans: HistorySpans) -> tuple[HistorySpans, NDArray[np.int64]]:
+    def _windows(self, request: MicroBatchRequest, spans: HistorySpans) -> tuple[HistorySpans, NDArray[np.int64]]:
         """Return the inputs of each row, and the number of inputs that fit `max_length`, at their end."""
         # The last event of a row is only a target. A padding row has ends 0, and the maximum keeps its length at 0.
         inputs = spans._replace(ends=np.maximum(spans.ends - 1, spans.starts))
         if self.windows == "random":
-            inputs = inputs._replace(ends=inputs.ends - self._positions_after(draw, inputs))
+            inputs = inputs._replace(ends=inputs.ends - self._positions_after(request, inputs))
         return inputs, np.minimum(inputs.ends - inputs.starts, self.max_length)
 
-    def _positions_after(self, draw: MicroBatchRequest, inputs: HistorySpans) -> NDArray[np.int64]:
+    def _positions_after(self, request: MicroBatchRequest, inputs: HistorySpans) -> NDArray[np.int64]:
         """Draw the number of positions after each row's window, int64 [B]; 0 unless a row has more than `max_length`.
 
         A draw beyond the history is clipped to the window at this end, so that its positions are as likely as others.
         """
         longer = np.maximum(inputs.ends - inputs.starts - self.max_length, 0)
         bound = longer + 2 * self.max_length - 1
-        drawn = hash_integers(bound, self.seed, draw.epoch, _WINDOWS, draw.indices) - (self.max_length - 1)
+        drawn = hash_integers(bound, self.seed, request.epoch, _WINDOWS, request.indices) - (self.max_length - 1)
         return np.clip(drawn, 0, longer)
 
     def _negatives(
-        self, draw: MicroBatchRequest, spans: HistorySpans, first: Integers, targets: Integers
+        self, request: MicroBatchRequest, spans: HistorySpans, first: Integers, targets: Integers
     ) -> tuple[NDArray[np.int64], SampledItems | None]:
         options, real = self.mixture.options, targets > 0
         if options.number == 0 and options.is_uniform:
@@ -134,27 +134,27 @@ class TrainDataset(Dataset[TrainBatch]):
         else:
             # Positions are counted in the user's history, so neither padding nor max_length changes a draw.
             positions = (first[:, None] + np.arange(real.shape[1]))[..., None]
-        negatives = self.mixture.draw(held, draw.epoch, draw.indices[:, None, None], positions)
+        negatives = self.mixture.draw(held, request.epoch, request.indices[:, None, None], positions)
         negatives = negatives * real[:, : negatives.shape[1], None]
         if options.is_uniform:
             return negatives, None
-        return negatives, self.mixture.corrections(held, targets, negatives, self._batch_targets(draw))
+        return negatives, self.mixture.corrections(held, targets, negatives, self._batch_targets(request))
 
-    def _batch_targets(self, draw: MicroBatchRequest) -> NDArray[np.int64]:
+    def _batch_targets(self, request: MicroBatchRequest) -> NDArray[np.int64]:
         """Return M targets of the global batch that the request is a part of, int64 [M]; 0 for corrupt items.
 
         They are a systematic sample of its N targets: offsets ``(k N + r) // M`` with a random r below N. So each
         target is expected M / N times, and none is taken twice if there are M.
         """
         # All micro-batches and ranks must get the same targets, so draw from the whole batch and not from this request.
-        batch, number = draw.whole_batch, self.mixture.options.batch_targets
-        whole = draw._replace(indices=draw.indices if batch is None else batch)
+        batch, number = request.whole_batch, self.mixture.options.batch_targets
+        whole = request._replace(indices=request.indices if batch is None else batch)
         inputs, counts = self._windows(whole, find_spans(self.events, self.users, self.ends, whole))
         ends = np.cumsum(counts)
         if not number or not ends[-1]:
             return np.zeros(number, np.int64)
         total = int(ends[-1])
-        start = hash_integers(total, self.seed, draw.epoch, _BATCH_TARGETS, draw.number)
+        start = hash_integers(total, self.seed, request.epoch, _BATCH_TARGETS, request.number)
         offsets = (np.arange(number) * total + start) // number
         # Targets are numbered row after row; a row's last target is the event at inputs.ends.
         row = np.searchsorted(ends, offsets, side="right")
@@ -220,11 +220,11 @@ class RankingDataset(Dataset[RankingBatch]):
         ends[self.users] = self.ends
         return ends[users] - self.events.offsets[users], self.events.items[ends[users]].astype(np.int64)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> RankingBatch:
-        spans = find_spans(self.events, self.users, self.ends, draw)
+    def __getitem__(self, request: MicroBatchRequest) -> RankingBatch:
+        spans = find_spans(self.events, self.users, self.ends, request)
         known, real = spans.ends - spans.starts, spans.users >= 0
         # The target is the event at the end of an example.
-        validate_events(self.events, spans.users, spans.starts, spans.ends + (real & self.held_out), draw.indices)
+        validate_events(self.events, spans.users, spans.starts, spans.ends + (real & self.held_out), request.indices)
         history = gather_history(self.events, spans, np.minimum(known, self.max_length), self.time_scale, self.features)
         if self.held_out:
             history = history._replace(at=times_at(self.events, spans.ends, real))

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.dataset import TrainDataset
 from engine.data.samplers import MicroBatchRequest
+from engine.number_check import check_number
 
 
 class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
@@ -26,8 +27,7 @@ class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
     """
 
     def __init__(self, rows: TrainDataset, groups: int) -> None:
-        if groups < 1:
-            raise ValueError(f"data.init_args.length_groups must be at least 1, got {groups}")
+        check_number("data.init_args.length_groups", groups, at_least=1)
         self.rows, self.groups, self.lengths = rows, groups, rows.lengths
 
     @property
@@ -38,10 +38,10 @@ class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> tuple[TrainBatch, ...]:
-        lengths = np.where(draw.indices >= 0, self.lengths[draw.indices], 0)
+    def __getitem__(self, request: MicroBatchRequest) -> tuple[TrainBatch, ...]:
+        lengths = np.where(request.indices >= 0, self.lengths[request.indices], 0)
         # Padding rows have length 0 and come first. Rows of equal length stay in the order of the batch.
-        ordered = draw.indices[np.argsort(lengths, kind="stable")]
+        ordered = request.indices[np.argsort(lengths, kind="stable")]
         # With more groups than rows, array_split would return empty parts.
         parts = np.array_split(ordered, min(self.groups, len(ordered)))
-        return tuple(self.rows[draw._replace(indices=part)] for part in parts)
+        return tuple(self.rows[request._replace(indices=part)] for part in parts)

@@ -76,19 +76,19 @@ class HistorySpans(NamedTuple):
     ends: NDArray[np.int64]  # [B], index after the last event
 
 
-def find_spans(events: Events, users: Integers, ends: Integers, draw: MicroBatchRequest) -> HistorySpans:
+def find_spans(events: Events, users: Integers, ends: Integers, request: MicroBatchRequest) -> HistorySpans:
     """Return the events of the samples of a request.
 
     Args:
         events: events of all users.
         users: [M], user of each sample of the data set.
         ends: [M], index after the last event of each sample.
-        draw: the request.
+        request: the micro-batch.
     """
-    real = draw.indices >= 0
+    real = request.indices >= 0
     # A padding row has index -1, which numpy reads as the last user; `where` replaces these values.
-    drawn = np.where(real, users[draw.indices], -1)
-    return HistorySpans(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[draw.indices], 0))
+    drawn = np.where(real, users[request.indices], -1)
+    return HistorySpans(drawn, np.where(real, events.offsets[drawn], 0), np.where(real, ends[request.indices], 0))
 
 
 def gather_history(

@@ -85,14 +85,9 @@ class ResourceTimelines(TimelineEvaluation):
         super().__init__(**batches)
         self.synthesis = synthesis or SyntheticTimelines()
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
-        for name, size in zip(("num_samples", "validation_size", "test_size"), self.sizes.values(), strict=True):
-            if size < 1:
-                raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
-        for name, count in (("easy_epochs", easy_epochs), ("cached_epochs", cached_epochs)):
-            if count < 0:
-                raise ValueError(f"data.init_args.{name} is a number of epochs, 0 for none; got {count}")
-        if patch_length < 1:
-            raise ValueError(f"data.init_args.patch_length is a number of steps, at least 1; got {patch_length}")
+        sizes = {"num_samples": num_samples, "validation_size": validation_size, "test_size": test_size}
+        check_numbers("data.init_args.", sizes | {"patch_length": patch_length}, at_least=1)
+        check_numbers("data.init_args.", {"easy_epochs": easy_epochs, "cached_epochs": cached_epochs}, at_least=0)
         if easy_epochs and (cached_epochs or not fresh_samples):
             raise ValueError(
                 "data.init_args.easy_epochs draws new samples in every epoch, so it excludes cached_epochs and "

@@ -1,12 +1,13 @@
 """Defines a sample as stored in its file, before anything is decoded."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from datamodules.multimodal.images.tiling import MARKER
 from datamodules.multimodal.text.chat_encoder import Message
 from engine.data.samplers import ShuffleBlocks
 
-__all__ = ["MARKER", "ChatFile", "ImageChat", "Reference"]
+__all__ = ["MARKER", "ChatFile", "ImageChat", "Reference", "last_answer"]
 
 
 class Reference(NamedTuple):
@@ -31,6 +32,11 @@ class ImageChat(NamedTuple):
         if message is None or self.messages[0]["role"] == "system":
             return self
         return self._replace(messages=[Message(role="system", content=message), *self.messages])
+
+
+def last_answer(messages: Sequence[Message]) -> str:
+    """Return the last turn if it is the assistant's, which is the reference of an evaluation; otherwise ""."""
+    return messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
 
 
 class ChatFile(Protocol):

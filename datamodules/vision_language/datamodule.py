@@ -13,6 +13,7 @@ from datamodules.multimodal.chat_dataset import ChatItem, SampleEncoder
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
+from datamodules.vision_language.chat_file import last_answer
 from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_prediction_report
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
 from datamodules.vision_language.pretrained.processor import ModelProcessor, ProcessorModule, ProcessorSource
@@ -107,8 +108,7 @@ class VisionLanguageDataModule(ImageDataModule):
 
     def right_answer(self, sample: int) -> str:
         """Return the reference for the last turn of the assistant; empty if it is unknown."""
-        messages = self._messages(sample)
-        return messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
+        return last_answer(self._messages(sample))
 
     def is_right(self, sample: int, text: str) -> bool | None:
         """Return whether an answer is right; None if the reference is unknown."""

@@ -9,7 +9,7 @@ from typing_extensions import override
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, Chats, ImageChatDataset
-from datamodules.vision_language.chat_file import ImageChat, Reference
+from datamodules.vision_language.chat_file import ImageChat, Reference, last_answer
 from datamodules.vision_language.grading import ANLS, OUTCOMES, grade, grade_reference
 from engine.data.errors import BadSampleError
 from engine.determinism.stateless_rng import hash_permutation
@@ -78,8 +78,7 @@ class EvaluationDataset(ImageChatDataset):
 
     def right_answer(self, index: int) -> str:
         """Return the reference for the last turn of the assistant; empty if it is unknown."""
-        messages = self.messages(index)
-        return messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
+        return last_answer(self.messages(index))
 
     def grade(self, index: int, text: str) -> dict[str, tuple[float, float]]:
         """Return {outcome: (points reached, points possible)} of an answer; empty without a reference."""

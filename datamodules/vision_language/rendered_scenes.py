@@ -10,7 +10,7 @@ from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.tiling import Views, collate_views, make_views
-from datamodules.multimodal.synthetic_split import Split
+from datamodules.multimodal.synthetic_split import Split, generated_dataset_card
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.scenes.captions import caption
@@ -19,7 +19,8 @@ from datamodules.vision_language.scenes.question_types import KINDS
 from datamodules.vision_language.scenes.scene import COLOURS, SHAPES, World
 from datamodules.vision_language.scenes.tasks import CAPTION, GENERATOR_VERSION, SceneSample, SceneTasks, Tasks
 from engine.base_options import Unpack
-from engine.export.artifacts import GENERATED, DatasetCard
+from engine.export.artifacts import DatasetCard
+from engine.number_check import check_numbers
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -64,19 +65,14 @@ class RenderedScenes(VisionLanguageDataModule):
         super().__init__(**batches)
         self.scenes = SceneTasks(world or World(), tasks or Tasks(), seed)
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
-        for name, size in zip(("num_samples", "validation_size", "test_size"), self.sizes.values(), strict=True):
-            if size < 1:
-                raise ValueError(f"data.init_args.{name} must be at least 1, got {size}")
+        sizes = {"num_samples": num_samples, "validation_size": validation_size, "test_size": test_size}
+        check_numbers("data.init_args.", sizes, at_least=1)
         self.fresh_samples = fresh_samples
 
     @override
     def description(self) -> DatasetCard:
-        train, validation, test = self.sizes.values()
-        content = (
-            f"Pictures of coloured shapes on a grid, with captions and questions: {train:,} samples an epoch; "
-            f"{validation:,} to validate and {test:,} to test."
-        )
-        return DatasetCard("Lockstep's rendered scenes", content, GENERATED)
+        content = "Pictures of colored shapes on a grid, with captions and questions"
+        return generated_dataset_card("Lockstep's rendered scenes", content, self.sizes)
 
     @override
     def setup(self, stage: str) -> None:

@@ -70,10 +70,8 @@ class SourceSettings:
         Raises:
             ValueError: a value is invalid.
         """
-        if not 0 < self.weight <= 1000:
-            raise ValueError(f"{name}weight of {self.path} must be above 0 and at most 1000, got {self.weight}")
-        if self.first is not None and self.first < 1:
-            raise ValueError(f"{name}first of {self.path} must be at least 1, or null for all; got {self.first}")
+        check_number(f"{name}weight of {self.path}", self.weight, above=0, at_most=1000)
+        check_number(f"{name}first of {self.path}", self.first, at_least=1)
         if self.form == "tar" and self.images is not None:
             raise ValueError(f"{name}images of {self.path}: tar shards contain their images; remove it")
 

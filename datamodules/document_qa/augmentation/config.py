@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.number_check import check_number, check_numbers
+
+MAX_SKEW = 2.0
+"""Degrees: about the skew of a page that is laid on a scanner by hand."""
+
 
 @dataclass(frozen=True)
 class AugmentationSettings:
@@ -44,14 +49,7 @@ class AugmentationSettings:
         Raises:
             ValueError: a value is invalid.
         """
-        for key in ("paraphrase", "scan", "jpeg", "blur", "unneeded"):
-            if not 0 <= getattr(self, key) <= 1:
-                raise ValueError(f"{name}{key} must be 0 to 1, got {getattr(self, key)}")
-        if not 0 <= self.skew <= MAX_SKEW:
-            raise ValueError(f"{name}skew must be 0 to {MAX_SKEW} degrees, got {self.skew}")
-        if self.distractors < 0:
-            raise ValueError(f"{name}distractors must be at least 0 pages, got {self.distractors}")
-
-
-MAX_SKEW = 2.0
-"""Degrees: about the skew of a page that is laid on a scanner by hand."""
+        shares = {key: getattr(self, key) for key in ("paraphrase", "scan", "jpeg", "blur", "unneeded")}
+        check_numbers(name, shares, at_least=0, at_most=1)
+        check_number(f"{name}skew", self.skew, at_least=0, at_most=MAX_SKEW)
+        check_number(f"{name}distractors", self.distractors, at_least=0)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from datamodules.document_qa.ingestion.ocr.recognizer import Ocr
+from engine.number_check import check_number
 
 OnBroken = Literal["stop", "skip"]
 Engine = Literal["processes", "ray"]
@@ -54,24 +55,19 @@ class IngestionSettings:
         Raises:
             ValueError: a value is invalid.
         """
-        if not 18 <= self.dpi <= 1200:
-            raise ValueError(f"{name}dpi must be 18 to 1200, got {self.dpi}")
-        if not 10_000 <= self.max_page_pixels <= 100_000_000:
-            raise ValueError(f"{name}max_page_pixels must be 10,000 to 100,000,000, got {self.max_page_pixels}")
+        check_number(f"{name}dpi", self.dpi, at_least=18, at_most=1200)
+        check_number(f"{name}max_page_pixels", self.max_page_pixels, at_least=10_000, at_most=100_000_000)
         if self.ocr not in get_args(Ocr):
             raise ValueError(f"{name}ocr must be one of {', '.join(get_args(Ocr))}; got {self.ocr!r}")
-        if self.max_pages < 1:
-            raise ValueError(f"{name}max_pages must be at least 1, got {self.max_pages}")
-        if not 0 <= self.heading_level <= 6:
-            raise ValueError(f"{name}heading_level must be 0 to 6, got {self.heading_level}")
+        check_number(f"{name}max_pages", self.max_pages, at_least=1)
+        check_number(f"{name}heading_level", self.heading_level, at_least=0, at_most=6)
         if self.on_broken not in get_args(OnBroken):
             raise ValueError(f"{name}on_broken must be stop or skip, got {self.on_broken!r}")
         if self.engine not in get_args(Engine):
             raise ValueError(f"{name}engine must be one of {', '.join(get_args(Engine))}; got {self.engine!r}")
         if self.ray_address is not None and self.engine != "ray":
             raise ValueError(f"{name}ray_address needs {name}engine ray, got {self.engine!r}")
-        if self.workers is not None and self.workers < 1:
-            raise ValueError(f"{name}workers must be at least 1, or null for one per core; got {self.workers}")
+        check_number(f"{name}workers", self.workers, at_least=1)
 
     @property
     def identity(self) -> dict[str, Any]:

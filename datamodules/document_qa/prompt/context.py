@@ -11,6 +11,7 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.images.tiling import MARKER, Fit, Views, concat_views, make_views, tile_grid
 from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
+from engine.number_check import check_numbers
 
 ShownImages = Literal["figures", "pages", "both", "none"]
 
@@ -56,10 +57,8 @@ class ContextSettings:
         Raises:
             ValueError: a value is invalid.
         """
-        for key in ("tokens", "max_images", "evidence_chunks"):
-            most = getattr(self, key)
-            if most is not None and most < 1:
-                raise ValueError(f"{name}{key} must be at least 1, or null for any number; got {most}")
+        limits = {key: getattr(self, key) for key in ("tokens", "max_images", "evidence_chunks")}
+        check_numbers(name, limits, at_least=1)
         if self.images == "none" and not self.texts:
             raise ValueError(f"{name}texts is false and images is none, so a context would be empty")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from engine.determinism.stateless_rng import hash_bits
+from engine.number_check import check_numbers
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -36,9 +37,7 @@ class SplitSettings:
         Raises:
             ValueError: a value is invalid.
         """
-        for key, share in (("validation", self.validation), ("test", self.test)):
-            if not 0 <= share < 1:
-                raise ValueError(f"{name}{key} is a fraction of the documents, at least 0 and below 1; got {share}")
+        check_numbers(name, {"validation": self.validation, "test": self.test}, at_least=0, below=1)
         if self.validation + self.test >= 1:
             raise ValueError(
                 f"{name}validation and {name}test leave no document for training: "

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from engine.number_check import check_numbers
+
 Kind = Literal["all_pages", "oracle", "page_mention_bm25", "bm25", "dense", "hybrid"]
 
 WITH_RANKINGS: tuple[Kind, ...] = ("dense", "hybrid")
@@ -49,10 +51,7 @@ class RetrieverSettings:
         """
         if self.kind not in get_args(Kind):
             raise ValueError(f"{name}kind must be one of {', '.join(get_args(Kind))}; got {self.kind!r}")
-        if self.pages is not None and self.pages < 1:
-            raise ValueError(f"{name}pages must be at least 1, or null for any number; got {self.pages}")
-        if self.reranked < 1:
-            raise ValueError(f"{name}reranked must be at least 1, got {self.reranked}")
+        check_numbers(name, {"pages": self.pages, "reranked": self.reranked}, at_least=1)
         if self.reranker is not None and self.kind in WITHOUT_ORDER:
             raise ValueError(f"{name}reranker orders the pages of a search, but {name}kind is {self.kind}")
         if self.rankings is None and self.kind in WITH_RANKINGS:

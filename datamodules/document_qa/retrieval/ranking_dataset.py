@@ -41,7 +41,7 @@ class RankingDataset(Dataset[QuestionsAndPages]):
 
     Args:
         parts: question sets; question ids are unique over all sets. Within a set, a document is identified by its name.
-        reader: encodes questions and pages.
+        input_builder: encodes questions and pages.
         skip_bad: skip bad questions and pages; otherwise they raise.
         number: number of questions and pages, rounded down to whole documents, at least one; None for all.
     """
@@ -49,17 +49,17 @@ class RankingDataset(Dataset[QuestionsAndPages]):
     def __init__(
         self,
         parts: Sequence[QuestionSet],
-        reader: EncoderInputBuilder,
+        input_builder: EncoderInputBuilder,
         skip_bad: bool = False,
         number: int | None = None,
     ) -> None:
-        self.parts, self.reader, self.skip_bad, self.number = parts, reader, skip_bad, number
+        self.parts, self.input_builder, self.skip_bad, self.number = parts, input_builder, skip_bad, number
         self._last: tuple[tuple[int, int], Document] | None = None  # pages of a document are read in succession
 
     def first(self, number: int) -> "RankingDataset":
         """Return the data set of the first documents."""
         # Whole documents, because a question is ranked among all pages of its document.
-        fewer = RankingDataset(self.parts, self.reader, self.skip_bad, number)
+        fewer = RankingDataset(self.parts, self.input_builder, self.skip_bad, number)
         if len(fewer) > number:
             log.warning("WARNING: the batches hold only %d pages and questions of the first document", number)
         return fewer
@@ -67,15 +67,15 @@ class RankingDataset(Dataset[QuestionsAndPages]):
     def __len__(self) -> int:
         return len(self._units)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> QuestionsAndPages:
-        indices = sample_indices(draw)
+    def __getitem__(self, request: MicroBatchRequest) -> QuestionsAndPages:
+        indices = sample_indices(request)
         read, indices, skipped = load_samples(indices[indices < len(self)], self._read, self.skip_bad)
         is_page = np.array([self._units[index].page > 0 for index in indices], np.bool_)
         questions, pages = ([item for item, of in zip(read, is_page, strict=True) if of == kind] for kind in (0, 1))
         return QuestionsAndPages(
-            one_per_row([question.chat for question in questions], indices[~is_page], self.reader.pad),
-            one_per_row([page.chat for page in pages], indices[is_page], self.reader.pad),
-            collate_views([page.views for page in pages], self.reader.context_builder.layout),
+            one_per_row([question.chat for question in questions], indices[~is_page], self.input_builder.pad),
+            one_per_row([page.chat for page in pages], indices[is_page], self.input_builder.pad),
+            collate_views([page.views for page in pages], self.input_builder.context_builder.layout),
             skipped,
         )
 
@@ -161,10 +161,14 @@ class RankingDataset(Dataset[QuestionsAndPages]):
 
     def _document(self, part: int, sample: int) -> Document:
         if self._last is None or self._last[0] != (part, sample):
-            self._last = (part, sample), self.reader.document(self.parts[part], 0, sample)
+            self._last = (part, sample), self.input_builder.document(self.parts[part], 0, sample)
         return self._last[1]
 
     def _read(self, number: int) -> EncoderInput:
         unit = self._units[number]
         document = self._document(unit.part, unit.sample)
-        return self.reader.page(document, unit.page) if unit.page else self.reader.question(self._question(unit))
+        return (
+            self.input_builder.page(document, unit.page)
+            if unit.page
+            else self.input_builder.question(self._question(unit))
+        )

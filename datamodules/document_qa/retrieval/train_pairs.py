@@ -20,10 +20,12 @@ from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed, hash_integers, hash_permutation
 
-_RIGHT, _WRONG = 0x51647, 0x3F0A6  # identifiers of random streams
+_POSITIVE_STREAM, _NEGATIVE_STREAM = 0x51647, 0x3F0A6  # identifiers of random streams
 
 
 class _Pair(NamedTuple):
+    """A question with the page that answers it and pages that do not."""
+
     question: EncoderInput
     positive: EncoderInput
     negatives: list[EncoderInput]
@@ -39,7 +41,7 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
 
     Args:
         questions: the samples.
-        reader: encodes questions and pages.
+        input_builder: encodes questions and pages.
         hard_negatives: number of negative pages of the same document per question, if it has as many.
         max_length: largest number of tokens of a page or question; None for no limit.
         too_long: `stop`: a longer input is an error that names its sample; `drop`: the sample is skipped.
@@ -49,62 +51,68 @@ class RetrievalPairDataset(Dataset[RetrievalPairs]):
     def __init__(
         self,
         questions: QuestionSet,
-        reader: EncoderInputBuilder,
+        input_builder: EncoderInputBuilder,
         hard_negatives: int = 3,
         max_length: int | None = None,
         too_long: TooLong = "stop",
         skip_bad: bool = False,
     ) -> None:
-        self.questions, self.reader, self.hard_negatives = questions, reader, hard_negatives
+        self.questions, self.input_builder, self.hard_negatives = questions, input_builder, hard_negatives
         self.max_length, self.too_long, self.skip_bad = max_length, too_long, skip_bad
 
     def __len__(self) -> int:
         return len(self.questions)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> RetrievalPairs:
+    def __getitem__(self, request: MicroBatchRequest) -> RetrievalPairs:
         loaded, indices, skipped = load_samples(
-            sample_indices(draw), lambda index: self._make_pairs(draw.epoch, index), self.skip_bad
+            sample_indices(request), lambda index: self._make_pair(request.epoch, index), self.skip_bad
         )
-        # A sample without evidence has no pair.
-        has_pair = np.array([bool(sample_pairs) for sample_pairs in loaded], np.bool_)
-        pairs, indices = [pair for sample_pairs in loaded for pair in sample_pairs], indices[has_pair]
+        pairs = [pair for pair in loaded if pair is not None]
+        indices = indices[np.array([pair is not None for pair in loaded], np.bool_)]
         pages = [pair.positive for pair in pairs] + [page for pair in pairs for page in pair.negatives]
         owners = np.concatenate([indices, np.repeat(indices, [len(pair.negatives) for pair in pairs])])
-        most = max((len(pair.evidence) for pair in pairs), default=1)
+        width = max((len(pair.evidence) for pair in pairs), default=1)
         # 0 is the key of no page, so it pads lists of different lengths.
-        evidence = [pair.evidence + [0] * (most - len(pair.evidence)) for pair in pairs]
+        evidence = [pair.evidence + [0] * (width - len(pair.evidence)) for pair in pairs]
         keys = [pair.keys[0] for pair in pairs] + [key for pair in pairs for key in pair.keys[1:]]
         return RetrievalPairs(
-            one_per_row([pair.question.chat for pair in pairs], indices, self.reader.pad),
-            one_per_row([page.chat for page in pages], owners, self.reader.pad),
-            collate_views([page.views for page in pages], self.reader.context_builder.layout),
-            torch.tensor(evidence, dtype=torch.int64).view(len(pairs), most),
+            one_per_row([pair.question.chat for pair in pairs], indices, self.input_builder.pad),
+            one_per_row([page.chat for page in pages], owners, self.input_builder.pad),
+            collate_views([page.views for page in pages], self.input_builder.context_builder.layout),
+            torch.tensor(evidence, dtype=torch.int64).view(len(pairs), width),
             torch.tensor(keys, dtype=torch.int64),
             skipped,
         )
 
-    def _make_pairs(self, epoch: int, index: int) -> list[_Pair] | SkippedSample:
-        """Return the pair of a sample; an empty list if it has no evidence page."""
+    def _make_pair(self, epoch: int, index: int) -> _Pair | SkippedSample | None:
+        """Return the pair of a sample; None if it has no evidence page."""
         questions = [question for question in self.questions.questions(epoch, index) if question.evidence_pages]
         if not questions:
-            return []
-        document, name = self.reader.document(self.questions, epoch, index), self.questions.name(index, epoch)
+            return None
+        document = self.input_builder.document(self.questions, epoch, index)
         coordinates = (global_seed(), epoch, index)
         question = questions[hash_integers(len(questions), *coordinates)]
         evidence = evidence_pages_of(question, document)
-        right = evidence[hash_integers(len(evidence), _RIGHT, *coordinates)]
-        others = [number for number in range(1, len(document.pages) + 1) if number not in evidence]
-        order = hash_permutation(len(others), _WRONG, *coordinates)[: self.hard_negatives]
-        numbers = [right, *(others[other] for other in order)]
-        encoded, pages = self.reader.question(question), [self.reader.page(document, number) for number in numbers]
+        numbers = self._draw_pages(evidence, len(document.pages), coordinates)
+        encoded = self.input_builder.question(question)
+        pages = [self.input_builder.page(document, number) for number in numbers]
         longest = max(len(item.chat.tokens) for item in (encoded, *pages))
         if self.max_length is not None and longest > self.max_length:
+            name = self.questions.name(index, epoch)
             what = f"sample {name}: its question or a page has {longest} tokens, but max_length is {self.max_length}"
             if self.too_long == "drop":
                 return SkippedSample("too_long", what, index)
             raise ValueError(f"{what}; increase it, or skip such samples with data.init_args.too_long drop")
-        keys, evidence_keys = ([page_key(question.document, page) for page in some] for some in (numbers, evidence))
-        return [_Pair(encoded, pages[0], pages[1:], evidence_keys, keys)]
+        keys = [page_key(question.document, number) for number in numbers]
+        evidence_keys = [page_key(question.document, number) for number in evidence]
+        return _Pair(encoded, pages[0], pages[1:], evidence_keys, keys)
+
+    def _draw_pages(self, evidence: list[int], num_pages: int, coordinates: tuple[int, int, int]) -> list[int]:
+        """Draw the numbers of the positive page and of the negative pages by (seed, epoch, sample)."""
+        positive = evidence[hash_integers(len(evidence), _POSITIVE_STREAM, *coordinates)]
+        candidates = [number for number in range(1, num_pages + 1) if number not in evidence]
+        order = hash_permutation(len(candidates), _NEGATIVE_STREAM, *coordinates)[: self.hard_negatives]
+        return [positive, *(candidates[position] for position in order)]
 
 
 def evidence_pages_of(question: Question, document: Document) -> list[int]:

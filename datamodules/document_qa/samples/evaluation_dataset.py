@@ -105,8 +105,8 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         """(number of tokens, number of dropped pages) of each sample's context."""
         return [self.sample_builder.length(index) for index in range(len(self))]
 
-    def __getitem__(self, draw: MicroBatchRequest) -> EvaluationBatch:
-        loaded, indices, skipped = load_samples(self._order[sample_indices(draw)], self._make_prompts, self.skip_bad)
+    def __getitem__(self, request: MicroBatchRequest) -> EvaluationBatch:
+        loaded, indices, skipped = load_samples(self._order[sample_indices(request)], self._make_prompts, self.skip_bad)
         evaluation_prompts = [prompt for sample_prompts, _ in loaded for prompt in sample_prompts]
         samples = np.repeat(indices, [len(sample_prompts) for sample_prompts, _ in loaded])
         shown = (

@@ -53,9 +53,9 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
     def __len__(self) -> int:
         return len(self.source)
 
-    def __getitem__(self, draw: MicroBatchRequest) -> tuple[OptionExamples]:
+    def __getitem__(self, request: MicroBatchRequest) -> tuple[OptionExamples]:
         loaded, indices, skipped = load_samples(
-            sample_indices(draw), lambda index: self._make_options(draw.epoch, index), self.skip_bad
+            sample_indices(request), lambda index: self._make_options(request.epoch, index), self.skip_bad
         )
         options = [option for sample in loaded for question in sample for option in question]
         samples = np.repeat(indices, [sum(map(len, sample)) for sample in loaded])

@@ -111,36 +111,42 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
                 continue
             try:
                 row = _object(text.removeprefix(BOM) if line == 1 else text)
-                line_items, line_times, at, user = _parse(row, () if features is None else features.keys)
-                kept = [index for index, item in enumerate(line_items) if item in number_of]
+                history = _parse(row, () if features is None else features.keys)
+                known = [index for index, item in enumerate(history.items) if item in number_of]
                 if features is not None:
-                    features.add(row, len(line_items), kept)
+                    features.add(row, len(history.items), known)
             except ValueError as error:
                 raise InteractionError(f"{path}: line {line}: {error}") from error
-            if line_times is None:
-                line_times, untimed = [0] * len(line_items), untimed or line
-            requests.append(0 if at is None else at)
-            undated = undated or (line if at is None else None)
-            items.extend(number_of[line_items[index]] for index in kept)
-            times.extend(line_times[index] for index in kept)
+            untimed = untimed or (line if history.times is None else None)
+            requests.append(0 if history.at is None else history.at)
+            undated = undated or (line if history.at is None else None)
+            items.extend(number_of[history.items[index]] for index in known)
+            times.extend(0 if history.times is None else history.times[index] for index in known)
             offsets.append(len(items))
-            users.append(str(line) if user is None else user)
-            unknown += len(line_items) - len(kept)
-            if not kept:
+            users.append(str(line) if history.user is None else history.user)
+            unknown += len(history.items) - len(known)
+            if not known:
                 empty.append(line)
     if not users:
         raise InteractionError(f"{path}: found no line, expected {_EXPECTED}")
     columns = np.array(offsets, np.int64), np.array(items, np.int32), np.array(times, np.int64)
-    of_events = None if features is None else features.columns(len(items))
-    events = EventArrays(*columns, len(item_ids), of_events)
-    at_all = np.array(requests, np.int64) if undated is None else None
-    return Histories(events, users, unknown, empty, untimed, at_all, undated)
+    event_features = None if features is None else features.columns(len(items))
+    events = EventArrays(*columns, len(item_ids), event_features)
+    request_times = np.array(requests, np.int64) if undated is None else None
+    return Histories(events, users, unknown, empty, untimed, request_times, undated)
 
 
-def _parse(
-    row: Mapping[str, Any], features: Sequence[str]
-) -> tuple[list[str], list[int] | None, int | None, str | None]:
-    """Return items (as text), times, time of the request and user of a line; raise ValueError if it is invalid."""
+class _History(NamedTuple):
+    """The keys of a line."""
+
+    items: list[str]  # ids, as text
+    times: list[int] | None  # seconds since 1970, of each item
+    at: int | None  # time of the request
+    user: str | None
+
+
+def _parse(row: Mapping[str, Any], features: Sequence[str]) -> _History:
+    """Return the history of a line; raise ValueError if it is invalid."""
     for key in ("items", "times"):
         if key in row and not isinstance(row[key], list):
             raise ValueError(f"found {preview_json(row[key])}, expected {key!r}: a list")
@@ -158,7 +164,7 @@ def _parse(
         raise ValueError(f"key 'user': found {ascii(user)[:60]}, expected text (half of a surrogate pair is none)")
     times = _seconds(row["times"], len(items)) if "times" in row else None
     at = _request_time(row["at"], row["times"]) if "at" in row else None
-    return [str(item) for item in items], times, at, None if user is None else str(user)
+    return _History([str(item) for item in items], times, at, None if user is None else str(user))
 
 
 def _object(text: bytes) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Yields the records of a text file, with the line that each starts on and what is wrong with its quotes.
 
-This is the plain reference of ``line_scan``, for files that it refused. A field may be in double quotes as in RFC 4180:
+This is the plain reference of `line_scan`, for files that it refused. A field may be in double quotes as in RFC 4180:
 a quote inside is doubled, and separators and line breaks are part of the field. A quote anywhere else is a fault, after
 which reading continues on the line after the first line of the record.
 """
@@ -18,6 +18,10 @@ from engine.timestamp import iso_seconds
 
 LONGEST_RECORD = 1 << 24
 """Largest number of bytes of a record. A missing quote would otherwise join the rest of a file to a single field."""
+
+_CR_INSIDE = "found a CR inside of the line; lines end with LF or CR LF, and a field with a CR needs quotes"
+
+_ADVICE = 'write a field with a quote in quotes, and that quote twice ("TV, 32"" black")'
 
 _CONTENT = re.compile(rb'[^"]*(?:""[^"]*)*')
 
@@ -47,17 +51,18 @@ def records(layout: Layout) -> Iterator[Record]:
                 fields = body(line).split(separator)
                 yield Record(number, fields, _CR_INSIDE if any(b"\r" in field for field in fields) else None)
             else:
-                fields, read, fault = _read_quoted(line, lines, separator)
-                if not fault and holds_rows(read, layout):
+                record = _read_quoted(line, lines, separator)
+                fault, last = record.fault, number + len(record.lines) - 1
+                if not fault and holds_rows(record.lines, layout):
                     fault = (
-                        f"a field in quotes holds the line breaks and rows up to line {number + len(read) - 1}; remove "
-                        "the quotes, or double those inside a quoted field"
+                        f"a field in quotes holds the line breaks and rows up to line {last}; remove the quotes, or "
+                        "double those inside a quoted field"
                     )
-                yield Record(number, fields, fault)
+                yield Record(number, record.fields, fault)
                 if fault:  # the quotes have joined lines by mistake, so these are read again as rows of their own
-                    lines.put_back(read[1:])
+                    lines.put_back(record.lines[1:])
                 else:
-                    number += len(read) - 1
+                    number = last
 
 
 def body(line: bytes) -> bytes:
@@ -100,42 +105,51 @@ class _Lines:
         self._ahead.extendleft(reversed(lines))
 
 
-def _read_quoted(
-    line: bytes, following: Iterator[bytes], separator: bytes
-) -> tuple[list[bytes], list[bytes], str | None]:
-    """Return the fields of a record that starts with a line, all lines of it, and what is wrong with its quotes."""
+class _QuotedRecord(NamedTuple):
+    """A record with its lines, which are read again if its quotes are at fault."""
+
+    fields: list[bytes]
+    lines: list[bytes]
+    fault: str | None
+
+
+def _read_quoted(line: bytes, following: Iterator[bytes], separator: bytes) -> _QuotedRecord:
+    """Read the record that starts with a line, and as many of the following lines as its quotes span."""
     fields: list[bytes] = []
     read, start = [line], 0
     while True:
         if read[-1].startswith(b'"', start):
             content, closed = _content(read, start + 1, following)
             if closed is None:
-                return fields, read, f"the quotes of the field {_show(content)} are not closed; {_ADVICE}"
+                fault = f"the quotes of the field {_show(content)} are not closed; {_ADVICE}"
+                return _QuotedRecord(fields, read, fault)
             start, end = closed, len(body(read[-1]))
             fields.append(content)
             if start < end and not read[-1].startswith(separator, start):
                 begins = f" that begins {len(read) - 1} lines before" if len(read) > 1 else ""
                 text = _show(read[-1][start:end])
-                return fields, read, f"found {text} after the quotes of a field{begins}; {_ADVICE}"
+                fault = f"found {text} after the quotes of a field{begins}; {_ADVICE}"
+                return _QuotedRecord(fields, read, fault)
         else:
             end = len(body(read[-1]))
             stop = read[-1].find(separator, start, end)
             value = read[-1][start : end if stop < 0 else stop]
             if b"\r" in value:
-                return fields, read, _CR_INSIDE
+                return _QuotedRecord(fields, read, _CR_INSIDE)
             if b'"' in value:
-                return fields, read, f"a quote inside of the unquoted field {_show(value)}; {_ADVICE}"
+                fault = f"a quote inside of the unquoted field {_show(value)}; {_ADVICE}"
+                return _QuotedRecord(fields, read, fault)
             fields.append(value)
             start += len(value)
         if start >= end:
-            return fields, read, None
+            return _QuotedRecord(fields, read, None)
         start += len(separator)
 
 
 def _content(read: list[bytes], start: int, following: Iterator[bytes]) -> tuple[bytes, int | None]:
     """Return the content of a field in quotes, and the offset after its quotes in the last line; None if not closed.
 
-    The lines that it continues on are added to those ``read``.
+    The lines that it continues on are added to those `read`.
     """
     content: list[bytes] = []
     size = 0
@@ -151,11 +165,6 @@ def _content(read: list[bytes], start: int, following: Iterator[bytes]) -> tuple
             return b"".join(content), None
         read.append(line)
         start = 0
-
-
-_CR_INSIDE = "found a CR inside of the line; lines end with LF or CR LF, and a field with a CR needs quotes"
-
-_ADVICE = 'write a field with a quote in quotes, and that quote twice ("TV, 32"" black")'
 
 
 def _show(value: bytes) -> str:

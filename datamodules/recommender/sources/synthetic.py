@@ -30,6 +30,7 @@ from torch import Tensor
 from datamodules.recommender.batch import History
 from datamodules.recommender.events import EventArrays
 from engine.determinism.stateless_rng import hash_integers, hash_permutation, hash_uniform
+from engine.number_check import check_number
 
 _ALONG, _RETURNING, _LENGTH, _UNIT, _START, _PAUSE, _STEPS, _REST, _ITEM = range(9)  # streams of the seed
 _DAY = 86_400
@@ -62,8 +63,7 @@ class Marketplace:
     companions: int = 4
 
     def __post_init__(self) -> None:
-        if self.num_users < 1:
-            raise ValueError(f"num_users: found {self.num_users}, expected 1 or more")
+        check_number("num_users", self.num_users, at_least=1)
         if not 3 <= self.min_length <= self.max_length:
             raise ValueError(
                 f"min_length and max_length: found {self.min_length} and {self.max_length}, expected 3 <= min_length "
@@ -74,11 +74,8 @@ class Marketplace:
                 f"num_items: found {self.num_items}, expected at least max_length ({self.max_length}), as no shopper "
                 f"takes an item twice, and more than companions ({self.companions}, which must be 1 or more)"
             )
-        if not 0 < self.noise <= 1 or not 0 <= self.pause_share <= 1:
-            raise ValueError(
-                f"noise and pause_share: found {self.noise} and {self.pause_share}, expected probabilities, and noise "
-                "above 0"
-            )
+        check_number("noise", self.noise, above=0, at_most=1)
+        check_number("pause_share", self.pause_share, at_least=0, at_most=1)
 
     def events(self, chunk: int = 2_048) -> EventArrays:
         """Generate the events of all shoppers.

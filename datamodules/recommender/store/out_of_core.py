@@ -7,7 +7,7 @@ conversion that was killed continues after the last block that was committed.
 
 import logging
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,8 @@ def _convert(
         report = _filter(database, layout, filters)
         log.info("%s: %s", layout.path, report)
         with StoreDraft(root) as draft:
-            users, items, events = _sort(database, work, draft.folder)
-            store = draft.publish(users, items, events, has_times=layout.time is not None, source=source)
+            sizes = _sort(database, work, draft.folder)
+            store = draft.publish(*sizes, has_times=layout.time is not None, source=source)
     finally:
         database.close()
     # This is not in `finally`: the next start continues with the rows that a failed conversion has copied.
@@ -88,9 +88,9 @@ def _filter(database: RowDatabase, layout: Layout, filters: Filters) -> str:
     dropped, rounds = [0, 0], 0
     while True:
         before = sum(dropped)
-        for side, (name, least) in enumerate(zip(("item", "user"), filters[:2], strict=True)):
-            if least > 1:
-                dropped[side] += _drop_rare(database, name, least)
+        for side, (name, min_count) in enumerate(zip(("item", "user"), filters[:2], strict=True)):
+            if min_count > 1:
+                dropped[side] += _drop_rare(database, name, min_count)
         rounds += 1
         # A dropped user may leave an item below its minimum, and vice versa: a k-core repeats until nothing changes.
         if not filters.k_core or sum(dropped) == before:
@@ -112,16 +112,24 @@ def _drop_rare(database: RowDatabase, name: str, min_count: int) -> int:
     return database.number("SELECT sum(n) FROM rare")
 
 
-def _sort(database: RowDatabase, work: Path, folder: Path) -> tuple[int, int, int]:
-    """Write sequences and ids to the files of a store; return the numbers of users, items and events."""
+class _StoreSizes(NamedTuple):
+    """Numbers of entries of a store, in the order of `StoreDraft.publish`."""
+
+    users: int
+    items: int
+    events: int
+
+
+def _sort(database: RowDatabase, work: Path, folder: Path) -> _StoreSizes:
+    """Write sequences and ids to the files of a store."""
     database.run("CREATE OR REPLACE TABLE users AS SELECT user, min(row) AS first FROM events GROUP BY user")
     distinct = f"SELECT DISTINCT item {_LEFT}"
     database.run(f"CREATE OR REPLACE TABLE items AS SELECT item, row_number() OVER () - 1 AS code FROM ({distinct})")
     catalog = database.number("SELECT count(*) FROM items")
     events = database.number(f"SELECT count(*) {_LEFT}")
-    firsts, lengths, first_event = _write_events(database, work / "codes", folder / "times.npy", events, catalog)
-    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(DTYPES["offsets"]))
-    order = np.argsort(first_event, kind="stable")  # codes of the items by first appearance
+    written = _write_events(database, work / "codes", folder / "times.npy", events, catalog)
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(written.lengths)]).astype(DTYPES["offsets"]))
+    order = np.argsort(written.first_events, kind="stable")  # codes of the items by first appearance
     numbers = np.empty(catalog, DTYPES["items"])
     numbers[order] = np.arange(1, catalog + 1)
     with (work / "codes").open("rb") as codes, (folder / "items.npy").open("wb") as file:
@@ -129,48 +137,53 @@ def _sort(database: RowDatabase, work: Path, folder: Path) -> tuple[int, int, in
         while (block := np.fromfile(codes, np.int32, BLOCK)).size:
             file.write(numbers[block].tobytes())
     (work / "codes").unlink()
-    for name, column, key, keys in (("user_ids", "user", "first", firsts), ("item_ids", "item", "code", order)):
+    for name, column, key, keys in (
+        ("user_ids", "user", "first", written.first_rows),
+        ("item_ids", "item", "code", order),
+    ):
         number = write_texts(folder / f"{name}.json", database.texts(f"{column}s", column, key, keys))
         if number != len(keys):
             raise AssertionError(f"{number} {name} of {len(keys)}")
-    return len(firsts), catalog, events
+    return _StoreSizes(len(written.first_rows), catalog, events)
 
 
-def _write_events(
-    database: RowDatabase, codes: Path, times: Path, events: int, catalog: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Write the code of each event's item, and its time, in the order of the store.
+class _WrittenEvents(NamedTuple):
+    """Where users and items appear among the events of a store."""
 
-    Returns:
-        first row of each user [U], in order; number of events of each user [U]; first event of each item's code [I].
-    """
+    first_rows: NDArray[np.int64]  # [U] first row of each user in the table, in the order of the store
+    lengths: NDArray[np.int64]  # [U] number of events of each user
+    first_events: NDArray[np.int64]  # [I] first event of each item's code
+
+
+def _write_events(database: RowDatabase, codes: Path, times: Path, events: int, catalog: int) -> _WrittenEvents:
+    """Write the code of each event's item, and its time, in the order of the store."""
     query = (
         f"SELECT first, code::INTEGER AS code, time FROM (SELECT * {_LEFT}) JOIN users USING (user) "
         "JOIN items USING (item) ORDER BY first, time, row"
     )
     # A user's events may span several blocks of the result; the last entries of both lists are still open.
-    firsts, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    first_event, number = np.full(catalog, events, np.int64), 0
-    with codes.open("wb") as of_codes, times.open("wb") as of_times:
-        _write_header(of_times, "times", events)
+    first_rows, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    first_events, number = np.full(catalog, events, np.int64), 0
+    with codes.open("wb") as code_file, times.open("wb") as time_file:
+        _write_header(time_file, "times", events)
         for first, code, time in database.blocks(query, ("first", "code", "time")):
-            of_codes.write(code.tobytes())
-            of_times.write(time.tobytes())
+            code_file.write(code.tobytes())
+            time_file.write(time.tobytes())
             starts = np.flatnonzero(np.concatenate([[True], first[1:] != first[:-1]]))
             users, counts = first[starts], np.diff(starts, append=len(first))
-            if firsts[-1].size and users[0] == firsts[-1][-1]:  # the previous block ends with the same user
+            if first_rows[-1].size and users[0] == first_rows[-1][-1]:  # the previous block ends with the same user
                 lengths[-1][-1] += counts[0]
                 users, counts = users[1:], counts[1:]
             if users.size:
-                firsts.append(users)
+                first_rows.append(users)
                 lengths.append(counts)
-            new = np.flatnonzero(first_event[code] == events)[::-1]
+            new = np.flatnonzero(first_events[code] == events)[::-1]
             # numpy keeps the last assignment to a repeated index; in reverse order this is the first appearance.
-            first_event[code[new]] = number + new
+            first_events[code[new]] = number + new
             number += len(code)
     if number != events:
         raise AssertionError(f"{number} events of {events} were sorted")
-    return np.concatenate(firsts), np.concatenate(lengths), first_event
+    return _WrittenEvents(np.concatenate(first_rows), np.concatenate(lengths), first_events)
 
 
 def _write_header(file: BinaryIO, name: str, size: int) -> None:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.number_check import check_numbers
+
 
 class InputSeries(NamedTuple):
     """A regular series of one channel."""
@@ -55,6 +57,4 @@ class SeriesLimits:
     row_bytes: int = 2**24
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 1:
-                raise ValueError(f"limits.{name}: found {value}, expected 1 or more")
+        check_numbers("limits.", vars(self), at_least=1)

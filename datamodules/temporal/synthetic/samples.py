@@ -23,6 +23,7 @@ from datamodules.temporal.synthetic.sample_builder import TimelineSample, build_
 from datamodules.temporal.text.facts import Present, Task
 from datamodules.temporal.text.number_format import Notation
 from engine.determinism.stateless_rng import hash_bits
+from engine.number_check import check_number, check_numbers
 
 GENERATOR_VERSION = 1
 """Incremented by every change of the generated samples; caches of another version are refused."""
@@ -75,13 +76,10 @@ class SyntheticTimelines:
                 f"min_steps and max_steps: found {self.min_steps} and {self.max_steps}, expected {MIN_STEPS} <= "
                 "min_steps <= max_steps"
             )
-        if self.step_ms < 1:
-            raise ValueError(f"step_ms: found {self.step_ms}, expected 1 or more")
-        if not 0 <= self.noise <= 0.15:
-            raise ValueError(f"noise: found {self.noise}, expected 0 to 0.15")
-        for name in ("drop_probability", "pod_share", "job_share", "missing_probability", "alone_probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected a probability")
+        check_number("step_ms", self.step_ms, at_least=1)
+        check_number("noise", self.noise, at_least=0, at_most=0.15)
+        probabilities = ("drop_probability", "pod_share", "job_share", "missing_probability", "alone_probability")
+        check_numbers("", {name: getattr(self, name) for name in probabilities}, at_least=0, at_most=1)
         unknown = set(self.task_mix) - {task.value for task in Task}
         if unknown or min(self.task_mix.values(), default=0) < 0 or sum(self.task_mix.values()) <= 0:
             raise ValueError(

@@ -10,14 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from typing_extensions import override
 
-from datamodules.multimodal.synthetic_split import Split
+from datamodules.multimodal.synthetic_split import Split, generated_dataset_card
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
 from datamodules.temporal.synthetic_series.question_types import KINDS, draw
 from datamodules.temporal.user_series.datamodule import QuestionList, read_questions
 from engine.base_options import Unpack
 from engine.determinism.stateless_rng import hash_bits
-from engine.export.artifacts import GENERATED, DatasetCard
+from engine.export.artifacts import DatasetCard
 from engine.number_check import check_numbers
 
 GENERATOR_VERSION = 1
@@ -141,12 +141,8 @@ class SyntheticSeries(SeriesDataModule):
 
     @override
     def description(self) -> DatasetCard:
-        train, validation, test = self.sizes.values()
-        content = (
-            f"Generated series with questions about them: {train:,} samples an epoch; {validation:,} to validate and "
-            f"{test:,} to test."
-        )
-        return DatasetCard("Lockstep's synthetic series", content, GENERATED)
+        content = "Generated series with questions about them"
+        return generated_dataset_card("Lockstep's synthetic series", content, self.sizes)
 
     @property
     @override

@@ -11,7 +11,7 @@ tokenizer's end-of-text token after each answer, as these models were trained.
 
 import bisect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 _TEXT_KEYS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "offset_mapping")
 _SPANS = "text_replacement_offsets"
+
+
+class _ProcessedText(NamedTuple):
+    """What the processor returns for a text and its images."""
+
+    tokens: NDArray[np.int64]  # [n]
+    ends: NDArray[np.int64]  # [n] end of each token in the text with expanded images, ascending
+    expansions: list[dict[str, Any]]  # place of each image before and after its expansion
+    image_inputs: dict[str, Any]
 
 
 class TemplateEncoder:
@@ -58,16 +67,18 @@ class TemplateEncoder:
         starts = self._starts(turns, text, name)
         if not starts:
             raise ValueError(f"sample {name}: nothing to learn from: the chat has no turn of the assistant")
-        tokens, ends, spans, inputs = self._process(text, images)
+        processed = self._process(text, images)
+        tokens = processed.tokens
         supervised = np.zeros(len(tokens), np.bool_)
         for start in starts:
             # `ends` is ascending, so this is the first token that ends behind the start of the answer.
-            first = int(np.searchsorted(ends, _expanded_offset(start, spans), side="right"))
+            offset = _expanded_offset(start, processed.expansions)
+            first = int(np.searchsorted(processed.ends, offset, side="right"))
             found = np.flatnonzero(np.isin(tokens[first:], self.model.ends))
             if not len(found):
                 raise ValueError(f"sample {name}: the chat template of {self.model.name} does not end an answer")
             supervised[first : first + found[0] + 1] = True
-        return EncodedChat(Chat(tokens, supervised, _image_tokens(tokens, self.model)), inputs)
+        return EncodedChat(Chat(tokens, supervised, _image_tokens(tokens, self.model)), processed.image_inputs)
 
     def prompt(self, messages: Sequence[Message], images: Sequence["Image"], name: str) -> EncodedChat:
         """Encode a chat up to the start of the assistant's turn; a final turn of the assistant is dropped.
@@ -78,9 +89,10 @@ class TemplateEncoder:
             messages = messages[:-1]
         check_turns(messages, len(images), self.model.control, name)
         text = self._render(self._conversation(messages), name, add_generation_prompt=True, **PROMPT_ARGUMENTS[0])
-        tokens, _, _, inputs = self._process(text, images)
-        nothing = np.zeros(len(tokens), np.bool_)
-        return EncodedChat(Chat(tokens, nothing, _image_tokens(tokens, self.model)), inputs)
+        processed = self._process(text, images)
+        supervised = np.zeros(len(processed.tokens), np.bool_)
+        placeholders = _image_tokens(processed.tokens, self.model)
+        return EncodedChat(Chat(processed.tokens, supervised, placeholders), processed.image_inputs)
 
     def _conversation(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the messages with contents as lists of parts, and with an end after each answer if need be."""
@@ -137,10 +149,8 @@ class TemplateEncoder:
                 f"sample {name}: the chat template of {self.model.name} rejects turns of {roles}: {error}"
             ) from error
 
-    def _process(
-        self, text: str, images: Sequence["Image"]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]], dict[str, Any]]:
-        """Return tokens, the end of each in the text with expanded images, the expansions and the images' inputs."""
+    def _process(self, text: str, images: Sequence["Image"]) -> _ProcessedText:
+        """Tokenize a rendered text, in which the processor expands the placeholder of each image."""
         processor: Any = self.model.processor
         bos = processor.tokenizer.bos_token
         encoded = processor(
@@ -157,7 +167,7 @@ class TemplateEncoder:
         # Added special tokens have the offsets (0, 0).
         ends = np.maximum.accumulate(offsets[:, 1]) if len(offsets) else offsets[:, 1]
         inputs = {key: value for key, value in encoded.items() if key not in _TEXT_KEYS}
-        return tokens, ends, spans[0] if images and spans else [], inputs
+        return _ProcessedText(tokens, ends, spans[0] if images and spans else [], inputs)
 
 
 def _expanded_offset(at: int, spans: Sequence[dict[str, Any]]) -> int:

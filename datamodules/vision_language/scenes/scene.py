@@ -8,6 +8,7 @@ import numpy as np
 
 from datamodules.multimodal.synthetic_split import Split
 from engine.determinism.stateless_rng import hash_uniform
+from engine.number_check import check_number
 
 COLOURS = ("red", "green", "blue", "yellow", "purple", "cyan")
 SHAPES = ("circle", "square", "triangle", "diamond", "ring")
@@ -76,10 +77,8 @@ class World:
             "size": (8 * self.grid, 4096),
         }
         for name, (least, most) in limits.items():
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"world.{name}: found {getattr(self, name)}, expected {least} to {most}")
-        if not 0 < self.held_out < 1:
-            raise ValueError(f"world.held_out: found {self.held_out}, expected a share above 0 and below 1")
+            check_number(f"world.{name}", getattr(self, name), at_least=least, at_most=most)
+        check_number("world.held_out", self.held_out, above=0, below=1)
 
     @property
     def palette(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from datamodules.vision_language.scenes.render import draw
 from datamodules.vision_language.scenes.scene import Scene, World, choice
 from datamodules.vision_language.scenes.templates import CAPTION_PROMPT
 from engine.determinism.stateless_rng import hash_bits
+from engine.number_check import check_numbers
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -66,9 +67,8 @@ class Tasks:
     image_position: ImagePosition = "question_first"
 
     def __post_init__(self) -> None:
-        for name in ("caption_share", "unseen_wordings"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"tasks.{name}: found {getattr(self, name)}, expected a share in [0, 1]")
+        shares = {"caption_share": self.caption_share, "unseen_wordings": self.unseen_wordings}
+        check_numbers("tasks.", shares, at_least=0, at_most=1)
         for name in ("question_mix", "training_mix"):
             mix = getattr(self, name)
             if mix and (set(mix) - set(KINDS) or min(mix.values()) < 0 or sum(mix.values()) <= 0):

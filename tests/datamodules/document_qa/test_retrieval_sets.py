@@ -150,7 +150,7 @@ def read_through(ranked, size):
     for start in range(0, len(ranked), size):
         batch = ranked[draw(*range(start, min(start + size, len(ranked))))]
         for rows, found in ((batch.questions, questions), (batch.pages, pages)):
-            texts = decoded(ranked.reader, rows) if len(rows.samples) else []
+            texts = decoded(ranked.input_builder, rows) if len(rows.samples) else []
             for number, text in zip(rows.samples.tolist(), texts, strict=True):
                 assert number not in found, "each comes once"
                 found[number] = text

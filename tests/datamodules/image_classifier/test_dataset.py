@@ -183,7 +183,20 @@ def test_an_image_is_enlarged_about_its_centre():
         torch.testing.assert_close(larger, mirrored, atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize(("rotation", "scaling"), [(-1, 0), (181, 0), (0, -0.1), (0, 1)])
-def test_impossible_augmentation_is_refused(rotation, scaling):
-    with pytest.raises(ValueError, match="expected degrees from 0 to 180"):
-        LabelledImages(batch_size=8, rotation=rotation, scaling=scaling)
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("image_size", 0, "at least 1"),
+        ("validation_share", 0.0, "more than 0 and less than 1"),
+        ("validation_share", 1.0, "more than 0 and less than 1"),
+        ("crop_padding", -1, "at least 0"),
+        ("mixup", -0.1, "at least 0"),
+        ("rotation", -1, "at least 0 and at most 180"),
+        ("rotation", 181, "at least 0 and at most 180"),
+        ("scaling", -0.1, "at least 0 and less than 1"),
+        ("scaling", 1, "at least 0 and less than 1"),
+    ],
+)
+def test_a_number_outside_its_range_is_refused_with_its_key_and_range(key, value, expected):
+    with pytest.raises(ValueError, match=rf"^data\.init_args\.{key} must be {expected}, got {value}$"):
+        LabelledImages(batch_size=8, **{key: value})

@@ -97,8 +97,8 @@ def test_training_from_a_cache_is_the_same_training(lockstep):
     [
         ("data.init_args.row_tokens", "0", "row_tokens must be at least 1"),
         ("data.init_args.length_groups", "0", "length_groups must be at least 1"),
-        ("data.init_args.easy_epochs", "-1", "easy_epochs is a number of epochs"),
-        ("data.init_args.cached_epochs", "-1", "cached_epochs is a number of epochs"),
+        ("data.init_args.easy_epochs", "-1", "easy_epochs must be at least 0, got -1"),
+        ("data.init_args.cached_epochs", "-1", "cached_epochs must be at least 0, got -1"),
         ("model.init_args.max_new_tokens", "0", "max_new_tokens must be at least 1"),
         ("model.init_args.projector.kind", "pixel_shuffle", "pixel_shuffle, which takes the features of images"),
     ],

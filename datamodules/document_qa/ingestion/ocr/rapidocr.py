@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
-from datamodules.document_qa.ingestion.ocr.recognizer import Line, RecognitionError, Recognizer
+from datamodules.document_qa.ingestion.ocr.recognizer import OcrLine, RecognitionError, Recognizer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,7 +22,7 @@ class RapidOCR(Recognizer):
         logging.getLogger("RapidOCR").setLevel(logging.ERROR)  # it warns of every page without text
 
     @override
-    def lines(self, picture: "Image") -> list[Line]:
+    def lines(self, picture: "Image") -> list[OcrLine]:
         pixels = np.asarray(picture.convert("RGB"))[:, :, ::-1]  # OpenCV's order of the channels
         try:
             recognised, _ = self._engine(np.ascontiguousarray(pixels))
@@ -31,5 +31,5 @@ class RapidOCR(Recognizer):
         lines = []
         for corners, text, _ in recognised or ():
             across, down = zip(*corners, strict=True)
-            lines.append(Line((min(across), min(down), max(across), max(down)), text))
+            lines.append(OcrLine((min(across), min(down), max(across), max(down)), text))
         return lines

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 Ocr = Literal["none", "rapidocr", "tesseract"]
 
 
-class Line(NamedTuple):
+class OcrLine(NamedTuple):
     """A line of text, or a cell of a table."""
 
     box: tuple[float, float, float, float]  # left, top, right, bottom in pixels
@@ -22,7 +22,7 @@ class RecognitionError(RuntimeError):
 class Recognizer(Protocol):
     """A program that recognises text."""
 
-    def lines(self, picture: "Image") -> list[Line]:
+    def lines(self, picture: "Image") -> list[OcrLine]:
         """Return the lines of an image, in any order.
 
         Raises:

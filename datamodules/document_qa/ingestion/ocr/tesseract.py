@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from datamodules.document_qa.ingestion.ocr.recognizer import Line, RecognitionError, Recognizer
+from datamodules.document_qa.ingestion.ocr.recognizer import OcrLine, RecognitionError, Recognizer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,18 +56,18 @@ class Tesseract(Recognizer):
         self._languages = "+".join(languages)
 
     @override
-    def lines(self, picture: "Image") -> list[Line]:
+    def lines(self, picture: "Image") -> list[OcrLine]:
         file = io.BytesIO()
         # The image only passes through a pipe, so a fast compression is best.
         picture.save(file, format="PNG", compress_level=1)
         table = self._run(["stdin", "stdout", "-l", self._languages, "--psm", "3", "tsv"], file.getvalue())
-        words: dict[tuple[str, ...], list[Line]] = {}
+        words: dict[tuple[str, ...], list[OcrLine]] = {}
         # Tesseract quotes nothing, and a recognised text may be a quotation mark.
         for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
             if row["level"] == _WORD and row["text"] and row["text"].strip():
                 left, top, width, height = (int(row[name]) for name in ("left", "top", "width", "height"))
                 position = tuple(row[name] for name in ("block_num", "par_num", "line_num"))
-                words.setdefault(position, []).append(Line((left, top, left + width, top + height), row["text"]))
+                words.setdefault(position, []).append(OcrLine((left, top, left + width, top + height), row["text"]))
         return [_join_words(line) for line in words.values()]
 
     def _run(self, arguments: list[str], given: bytes) -> str:
@@ -85,11 +85,11 @@ class Tesseract(Recognizer):
         return done.stdout.decode(errors="replace")
 
 
-def _join_words(words: list[Line]) -> Line:
+def _join_words(words: list[OcrLine]) -> OcrLine:
     """Join the words of a line, without spaces between Chinese characters."""
     text = words[0].text
     for word in words[1:]:
         close = _CJK.match(text[-1]) and _CJK.match(word.text[0])
         text += word.text if close else f" {word.text}"
     lefts, tops, rights, bottoms = zip(*(word.box for word in words), strict=True)
-    return Line((min(lefts), min(tops), max(rights), max(bottoms)), text)
+    return OcrLine((min(lefts), min(tops), max(rights), max(bottoms)), text)

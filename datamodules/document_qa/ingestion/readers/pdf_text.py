@@ -27,7 +27,7 @@ class Character(NamedTuple):
     box: Box | None  # None for white space, which PDFium inserts
 
 
-class Line(NamedTuple):
+class PdfLine(NamedTuple):
     """A line with at least one visible character."""
 
     text: str
@@ -59,7 +59,7 @@ def page_characters(page: Any, frame: PageFrame) -> list[Character]:
 
 def text_blocks(characters: Sequence[Character], excluded: Sequence[Box] = ()) -> list[tuple[Box, str]]:
     """Return (box, text) of each block, in the order of the file, without the characters in excluded boxes."""
-    blocks: list[list[Line]] = []
+    blocks: list[list[PdfLine]] = []
     for line in split_lines(_without(characters, excluded)):
         if blocks and _goes_on(blocks[-1], line):
             blocks[-1].append(line)
@@ -70,7 +70,7 @@ def text_blocks(characters: Sequence[Character], excluded: Sequence[Box] = ()) -
     ]
 
 
-def split_lines(characters: Iterable[Character]) -> Iterator[Line]:
+def split_lines(characters: Iterable[Character]) -> Iterator[PdfLine]:
     """Yield non-empty lines with normalised spaces."""
     text: list[str] = []
     boxes: list[Box] = []
@@ -80,7 +80,7 @@ def split_lines(characters: Iterable[Character]) -> Iterator[Line]:
             boxes += [] if character.box is None else [character.box]
             continue
         if boxes and (words := " ".join("".join(text).split())):
-            yield Line(words, union(boxes))
+            yield PdfLine(words, union(boxes))
         text, boxes = [], []
 
 
@@ -106,7 +106,7 @@ def _without(characters: Iterable[Character], excluded: Sequence[Box]) -> Iterat
             yield character
 
 
-def _goes_on(block: Sequence[Line], line: Line) -> bool:
+def _goes_on(block: Sequence[PdfLine], line: PdfLine) -> bool:
     last = block[-1].box
     low, high = sorted((height(last), height(line.box)))
     apart = line.box[1] - last[3]

@@ -110,12 +110,12 @@ def test_the_task_mix_is_kept():
     "settings, messages",
     [
         ({"min_steps": 5}, "min_steps and max_steps: found 5 and 48"),
-        ({"noise": 0.5}, "noise: found 0.5"),
-        ({"pod_share": 2}, "pod_share: found 2, expected a probability"),
+        ({"noise": 0.5}, "noise must be at least 0 and at most 0.15, got 0.5"),
+        ({"pod_share": 2}, "pod_share must be at least 0 and at most 1, got 2"),
         ({"task_mix": {}}, "task_mix: found {}"),
         ({"task_mix": {"trend": 0}}, "one above 0"),
         ({"task_mix": {"forecast": 1}}, "task_mix: found {'forecast': 1}, expected shares of 0 or more of trend"),
-        ({"step_ms": 0}, "step_ms: found 0"),
+        ({"step_ms": 0}, "step_ms must be at least 1, got 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, messages):

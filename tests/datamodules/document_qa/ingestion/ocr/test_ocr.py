@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.ocr import tesseract
-from datamodules.document_qa.ingestion.ocr.recognizer import Line, RecognitionError
+from datamodules.document_qa.ingestion.ocr.recognizer import OcrLine, RecognitionError
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import load_recognizer, require_recognizer
 from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.types.question import Question
@@ -95,7 +95,7 @@ def test_lines_of_tesseract_are_joined_from_its_words(program, tmp_path):
         f'echo "$@" > {tmp_path}/arguments; cat {tmp_path}/table'
     )
     found = load_recognizer("tesseract").lines(scan("x"))
-    assert found == [Line((20, 28, 130, 52), 'The "relay"'), Line((20, 60, 90, 80), "额定 24V")]
+    assert found == [OcrLine((20, 28, 130, 52), 'The "relay"'), OcrLine((20, 60, 90, 80), "额定 24V")]
     assert (tmp_path / "arguments").read_text() == "stdin stdout -l eng+chi_sim --psm 3 tsv\n"
     with Image.open(tmp_path / "page") as given:
         assert given.size == (440, 440)
