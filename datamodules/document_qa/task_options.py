@@ -27,13 +27,13 @@ def check_task_options(
     Raises:
         ValueError: an option is out of its range, or has no effect with another option.
     """
-    for name, number, least in (
+    for name, number, minimum in (
         ("option_orders", option_orders, 1),
         ("questions_per_chat", questions_per_chat, 1),
         ("hard_negatives", hard_negatives, 0),
     ):
-        if number < least:
-            raise ValueError(f"data.init_args.{name} must be at least {least}, got {number}")
+        if number < minimum:
+            raise ValueError(f"data.init_args.{name} must be at least {minimum}, got {number}")
     if not list_options and (answer_with == "letter" or option_orders > 1):
         raise ValueError(
             "data.init_args.list_options is false, so options have neither letters nor an order; remove "

@@ -137,9 +137,9 @@ class LabelledImages(LockstepDataModule):
     @override
     def description(self) -> DatasetCard:
         splits, (channels, height, width) = self.splits, self.shape
-        train, held, test = (len(part.labels) for part in (splits.train, splits.validation, splits.test))
+        train, held_out, test = (len(part.labels) for part in (splits.train, splits.validation, splits.test))
         content = (
-            f"{train:,} images to train, {held:,} to validate, {test:,} to test, of {len(splits.classes)} classes; "
+            f"{train:,} images to train, {held_out:,} to validate, {test:,} to test, of {len(splits.classes)} classes; "
             f"{height} x {width} pixels, {channels} channel(s)."
         )
         name, terms = _TERMS.get(self.dataset, (self.root.name, _OWN))

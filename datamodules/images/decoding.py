@@ -105,6 +105,24 @@ def image_size(data: bytes) -> tuple[int, int] | None:
             return None
 
 
+def count_frames(data: bytes) -> int:
+    """Return how many frames or pictures an animation or an MPO file has, of which `decode` returns the first.
+
+    Returns:
+        1 for a file that is not in PAGE_FORMATS or cannot be read; `decode_pages` reports the problem.
+    """
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return int(getattr(Image.open(io.BytesIO(data), formats=PAGE_FORMATS), "n_frames", 1))
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001  (Pillow raises almost any exception for a corrupt file)
+            return 1
+
+
 @contextmanager
 def _named_errors(data: bytes, name: str, formats: tuple[str, ...]) -> Iterator[None]:
     """Convert what Pillow raises for a file to a BadSampleError that names it."""

@@ -34,7 +34,7 @@ class Counts(NamedTuple):
     pairs: int = 0  # ordered pairs of tokens of the same chat
 
 
-class TokenRows(NamedTuple):
+class Rows(NamedTuple):
     """S chats in R rows of L tokens. A row holds one or several chats in sequence, and is padded on the right."""
 
     tokens: Tensor  # [R, L] int64, padded with the padding token
@@ -57,7 +57,7 @@ class Prompts(NamedTuple):
 class Examples(NamedTuple):
     """Chats for training."""
 
-    rows: TokenRows
+    rows: Rows
     encoder_input: Any  # input of the family's encoder, in the order of `rows.samples`
     skipped: tuple[SkippedSample, ...] = ()
 
@@ -65,7 +65,7 @@ class Examples(NamedTuple):
 class Questions(NamedTuple):
     """The same chats in two forms, in the same order: complete, to be scored, and as prompts, to be answered."""
 
-    rows: TokenRows  # one chat per row; no token is supervised if the answer is unknown
+    rows: Rows  # one chat per row; no token is supervised if the answer is unknown
     prompts: Prompts
     encoder_input: Any  # input of the family's encoder
     skipped: tuple[SkippedSample, ...] = ()

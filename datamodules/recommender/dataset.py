@@ -127,18 +127,18 @@ class TrainDataset(Dataset[TrainBatch]):
         options, real = self.mixture.options, targets > 0
         if options.number == 0 and options.is_uniform:
             return np.zeros((len(targets), 1, 0), np.int64), None
-        held = InteractedItems(self.events, spans.starts, spans.ends, self.negatives_among)
+        interacted = InteractedItems(self.events, spans.starts, spans.ends, self.negatives_among)
         if options.shared:
             # Every row with samples has a first position, so it masks the padding rows.
             positions, real = np.zeros((1, 1, 1), np.int64), real[:, :1]
         else:
             # Positions are counted in the user's history, so neither padding nor max_length changes a draw.
             positions = (first[:, None] + np.arange(real.shape[1]))[..., None]
-        negatives = self.mixture.draw(held, request.epoch, request.indices[:, None, None], positions)
+        negatives = self.mixture.draw(interacted, request.epoch, request.indices[:, None, None], positions)
         negatives = negatives * real[:, : negatives.shape[1], None]
         if options.is_uniform:
             return negatives, None
-        return negatives, self.mixture.corrections(held, targets, negatives, self._batch_targets(request))
+        return negatives, self.mixture.corrections(interacted, targets, negatives, self._batch_targets(request))
 
     def _batch_targets(self, request: MicroBatchRequest) -> NDArray[np.int64]:
         """Return M targets of the global batch that the request is a part of, int64 [M]; 0 for corrupt items.
@@ -148,8 +148,8 @@ class TrainDataset(Dataset[TrainBatch]):
         """
         # All micro-batches and ranks must get the same targets, so draw from the whole batch and not from this request.
         batch, number = request.whole_batch, self.mixture.options.batch_targets
-        whole = request._replace(indices=request.indices if batch is None else batch)
-        inputs, counts = self._windows(whole, find_spans(self.events, self.users, self.ends, whole))
+        batch_request = request._replace(indices=request.indices if batch is None else batch)
+        inputs, counts = self._windows(batch_request, find_spans(self.events, self.users, self.ends, batch_request))
         ends = np.cumsum(counts)
         if not number or not ends[-1]:
             return np.zeros(number, np.int64)
@@ -222,16 +222,18 @@ class RankingDataset(Dataset[RankingBatch]):
 
     def __getitem__(self, request: MicroBatchRequest) -> RankingBatch:
         spans = find_spans(self.events, self.users, self.ends, request)
-        known, real = spans.ends - spans.starts, spans.users >= 0
+        lengths, real = spans.ends - spans.starts, spans.users >= 0
         # The target is the event at the end of an example.
         validate_events(self.events, spans.users, spans.starts, spans.ends + (real & self.held_out), request.indices)
-        history = gather_history(self.events, spans, np.minimum(known, self.max_length), self.time_scale, self.features)
+        history = gather_history(
+            self.events, spans, np.minimum(lengths, self.max_length), self.time_scale, self.features
+        )
         if self.held_out:
             history = history._replace(at=times_at(self.events, spans.ends, real))
         elif self.at is not None:
             history = history._replace(at=to_tensor(np.where(real, self.at[spans.users], 0)))
-        width = max(int(known.max()), 1)
-        seen = gather(self.events.items, spans.starts, known, width) * (np.arange(width) < known[:, None])
+        width = max(int(lengths.max()), 1)
+        seen = gather(self.events.items, spans.starts, lengths, width) * (np.arange(width) < lengths[:, None])
         target = gather(self.events.items, spans.ends, (real & self.held_out).astype(np.int64), 1)
         # A target that the user has seen before must still be ranked.
         seen[seen == target] = 0

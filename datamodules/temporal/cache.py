@@ -141,10 +141,10 @@ class CachedTimelines:
         Raises:
             CacheMismatch: fewer samples or epochs are cached.
         """
-        kept = self.extents.get(split, ShardRange(0, 0))
-        if samples > kept.samples or epochs > kept.epochs:
+        cached = self.extents.get(split, ShardRange(0, 0))
+        if samples > cached.samples or epochs > cached.epochs:
             raise CacheMismatch(
-                f"{self.folder}: found {kept.epochs} epochs of {kept.samples:,} samples for {split.name}, expected "
+                f"{self.folder}: found {cached.epochs} epochs of {cached.samples:,} samples for {split.name}, expected "
                 f"{epochs} of {samples:,}; {_REWRITE_HINT}"
             )
 

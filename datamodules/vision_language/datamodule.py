@@ -84,10 +84,10 @@ class VisionLanguageDataModule(ImageDataModule):
         """Raise ValueError for settings in whose place the model's processor decides."""
         defaults = {"tokenizer": None, "max_tiles": 1, "tiling": "places", "fit": "stretch"}
         for key, default in defaults.items():
-            given = self.tokenizer_source if key == "tokenizer" else getattr(self, key)
-            if given != default:
+            value = self.tokenizer_source if key == "tokenizer" else getattr(self, key)
+            if value != default:
                 raise ValueError(
-                    f"data.init_args.{key} is {given}, but the processor of {path} decides it; remove the key "
+                    f"data.init_args.{key} is {value}, but the processor of {path} decides it; remove the key "
                     "(model.init_args.image_processor changes settings of the image processor)"
                 )
 

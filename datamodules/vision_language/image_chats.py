@@ -241,7 +241,7 @@ class ImageChats(VisionLanguageDataModule):
     def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
         source = self._evaluation_source
         assert isinstance(source, PredictDataset)  # only predict continues a conversation
-        rows = [row for row, given in sorted(answers.items()) if source.turns(row) > len(given)]
+        rows = [row for row, row_answers in sorted(answers.items()) if source.turns(row) > len(row_answers)]
         if not rows:
             return None
         # The model's own answer may contain what no chat may, such as a special token; then the conversation ends.

@@ -11,7 +11,7 @@ from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ImageChatDataset
 from datamodules.vision_language.chat_file import MARKER, ImageChat
-from datamodules.vision_language.files.chat_formats import insert_image_markers
+from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, insert_image_markers, resolve_part_images
 from datamodules.vision_language.files.conversations import (
     conversation,
     open_turns,
@@ -101,9 +101,9 @@ class PredictDataset(ImageChatDataset):
             answers: {row: answers to its first questions}, fewer than `turns`.
         """
         # A shallow copy: the rows are shared, the answers are not.
-        rest = copy(self)
-        rest.answers = answers
-        return rest
+        continued = copy(self)
+        continued.answers = answers
+        return continued
 
     def _read(self, index: int) -> ImageChat:
         row = self.rows[index]
@@ -120,7 +120,7 @@ class PredictDataset(ImageChatDataset):
         return ImageChat(row.where, messages, images)
 
     def _parse_row(self, where: str, record: dict[str, Any]) -> PredictRow:
-        given = conversation(where, record)
+        chat_messages = conversation(where, record)
         if not isinstance(record.get("id"), str | int | float | None):
             raise ValueError(f"{where}: id is {type(record['id']).__name__}, expected a text or a number")
         # A null is a missing key, as in `conversation`.
@@ -128,11 +128,14 @@ class PredictDataset(ImageChatDataset):
         if image is not None and images is not None:
             raise ValueError(f"{where}: expected either image, a path, or images, a list of paths")
         images = images if images is not None else [] if image is None else [image]
+        chat = next((record[field] for field in CHAT_FIELDS if record.get(field) is not None), None)
+        if chat is not None and isinstance(images, list):
+            images = resolve_part_images(where, chat, images)
         if not isinstance(images, list) or not all(isinstance(image, str) and image for image in images):
             raise ValueError(
                 f"{where}: expected image, a path, or images, a list of paths; found {describe_value(images)}"
             )
-        messages = insert_image_markers(where, given, len(images))
+        messages = insert_image_markers(where, chat_messages, len(images))
         if self.system is not None and messages[0]["role"] != "system":
             messages = [Message(role="system", content=self.system), *messages]
         return PredictRow(where, record, messages, images)

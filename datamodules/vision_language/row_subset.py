@@ -28,8 +28,8 @@ class RowSubset(ChatFile):
         if file.blocks is not None:
             # Rows are ascending, so this is the first row of the subset in each block.
             starts = np.searchsorted(rows, file.blocks.starts)
-            held = starts < np.append(starts[1:], len(rows))  # blocks with at least one row of the subset
-            self.blocks = file.blocks._replace(starts=starts[held], sizes=file.blocks.sizes[held])
+            has_rows = starts < np.append(starts[1:], len(rows))  # blocks with at least one row of the subset
+            self.blocks = file.blocks._replace(starts=starts[has_rows], sizes=file.blocks.sizes[has_rows])
 
     @override
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ def validation_mask(file: ChatFile, share: float) -> NDArray[np.bool_]:
         )
     stretch = 1 if file.blocks is None else int(np.clip(rows * share / 8, 1, _STRETCH))
     numbers = hash_uniform(_HELD_OUT, np.arange(rows) // stretch)
-    held = numbers < share
+    is_validation = numbers < share
     # Neither side may be empty in a small file.
-    held[numbers.argmin()], held[numbers.argmax()] = True, False
-    return held
+    is_validation[numbers.argmin()], is_validation[numbers.argmax()] = True, False
+    return is_validation

@@ -74,7 +74,7 @@ def add_distractor_pages(
     document: Document,
     ranked: Sequence[int],
     another: Callable[[], Document],
-    most: int,
+    max_pages: int,
     random: np.random.Generator,
 ) -> tuple[Document, tuple[int, ...]]:
     """Add up to `most` distractor pages at the end of the ranking, from the same or another document.
@@ -85,25 +85,25 @@ def add_distractor_pages(
     Returns:
         The document, extended if pages of another document were added, and the ranked pages.
     """
-    wanted = int(random.integers(most + 1))
-    if not wanted:
+    num_pages = int(random.integers(max_pages + 1))
+    if not num_pages:
         return document, tuple(ranked)
     others = sorted(set(range(1, len(document.pages) + 1)) - set(ranked))
     # A random share of the pages from the same document, which are the harder distractors; the rest from another.
-    own = random.permutation(others)[: int(random.integers(wanted + 1))].tolist()
+    same_document = random.permutation(others)[: int(random.integers(num_pages + 1))].tolist()
     foreign: list[int] = []
-    if len(own) < wanted:
+    if len(same_document) < num_pages:
         other = another()
-        foreign = list(_unrelated_pages(questions, other, wanted - len(own), random))
+        foreign = list(_unrelated_pages(questions, other, num_pages - len(same_document), random))
         if foreign:
             document = _ExtendedDocument(document, other, foreign)
     # The appended pages are the last pages of the extended document.
     added = range(len(document.pages) - len(foreign) + 1, len(document.pages) + 1)
-    return document, (*ranked, *own, *added)
+    return document, (*ranked, *same_document, *added)
 
 
 def _unrelated_pages(
-    questions: Sequence[Question], document: Document, most: int, random: np.random.Generator
+    questions: Sequence[Question], document: Document, max_pages: int, random: np.random.Generator
 ) -> Iterator[int]:
     # Words of questions, options and answers except function words: a page with any of them may be on the subject.
     asked = [text for question in questions for text in (question.question, *question.options, question.answer or "")]
@@ -114,8 +114,8 @@ def _unrelated_pages(
         readable = page.chunks and all(chunk.kind != "figure" for chunk in page.chunks)
         if readable and not words & set(terms("\n".join(chunk.text for chunk in page.chunks))):
             yield page.number
-            most -= 1
-        if not most:
+            max_pages -= 1
+        if not max_pages:
             return
 
 

@@ -38,9 +38,9 @@ def paraphrase_question(question: Question, random: np.random.Generator) -> Ques
 def _paraphrase(text: str, random: np.random.Generator) -> str:
     for forms in _FORMS:
         for form in forms:
-            rest = _rest(text, form)
-            if rest is not None:
-                return forms[int(random.integers(len(forms)))].format(x=rest)
+            core = _rest(text, form)
+            if core is not None:
+                return forms[int(random.integers(len(forms)))].format(x=core)
     frames = _CHINESE_FRAMES if _CHINESE.search(text) else _FRAMES
     return frames[int(random.integers(len(frames)))].replace("{question}", text)
 

@@ -65,11 +65,11 @@ def abstention_f1(unanswerable: Sequence[bool], abstained: Sequence[bool]) -> fl
     Raises:
         ValueError: there are neither abstentions nor unanswerable questions, or the lengths differ.
     """
-    both = sum(right and abstains for right, abstains in zip(unanswerable, abstained, strict=True))
+    true_abstentions = sum(right and abstains for right, abstains in zip(unanswerable, abstained, strict=True))
     total = sum(unanswerable) + sum(abstained)
     if not total:
         raise ValueError("found no abstention and no unanswerable question, so there is no F1")
-    return 2 * both / total
+    return 2 * true_abstentions / total
 
 
 def _normalize(text: str) -> str:

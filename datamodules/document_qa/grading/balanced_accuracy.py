@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 
-def balanced_accuracy(right: Sequence[int], chosen: Sequence[int]) -> float:
+def balanced_accuracy(right: Sequence[int], predictions: Sequence[int]) -> float:
     """Return the mean of the accuracies of questions whose right option is A, B, and so on.
 
     A constant answer gets 1 / number of letters (Brodersen et al., "The balanced accuracy and its posterior
@@ -16,6 +16,6 @@ def balanced_accuracy(right: Sequence[int], chosen: Sequence[int]) -> float:
     if not right:
         raise ValueError("found no questions, so there is no balanced accuracy")
     hits: dict[int, list[bool]] = defaultdict(list)
-    for expected, predicted in zip(right, chosen, strict=True):
+    for expected, predicted in zip(right, predictions, strict=True):
         hits[expected].append(predicted == expected)
-    return sum(sum(of_letter) / len(of_letter) for _, of_letter in sorted(hits.items())) / len(hits)
+    return sum(sum(letter_hits) / len(letter_hits) for _, letter_hits in sorted(hits.items())) / len(hits)

@@ -39,9 +39,9 @@ def grade(question: Question, given: ModelAnswer, relative_tolerance: float = 0.
         relative_tolerance: tolerance of numbers, see `same_quantities`.
     """
     if question.options:
-        chosen = question.options[given.chosen] if given.options else None
-        right = None if question.right is None else float(chosen == question.options[question.right])
-        return Grade(right, {}, chosen is not None and says_unanswerable(chosen))
+        chosen_option = question.options[given.chosen] if given.options else None
+        right = None if question.right is None else float(chosen_option == question.options[question.right])
+        return Grade(right, {}, chosen_option is not None and says_unanswerable(chosen_option))
     return grade_text(question, given.text, relative_tolerance)
 
 

@@ -13,10 +13,10 @@ def page_recall(ranked: Sequence[int], evidence: Collection[int], first: int) ->
     Raises:
         ValueError: there is no evidence.
     """
-    wanted = set(evidence)
-    if not wanted:
+    evidence_pages = set(evidence)
+    if not evidence_pages:
         raise ValueError("a question without evidence pages has no recall")
-    return len(wanted & set(ranked[:first])) / len(wanted)
+    return len(evidence_pages & set(ranked[:first])) / len(evidence_pages)
 
 
 def reciprocal_rank(ranked: Sequence[int], evidence: Collection[int]) -> float:

@@ -113,18 +113,25 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
     # Words such as "at most" become signs only if one of the two texts has a sign; otherwise they are ignored.
     if any(quantity.bound for text in (expected, predicted) for quantity in quantities(text)):
         expected, predicted = (_replace_signs(text, _BOUNDS_IN_WORDS) for text in (expected, predicted))
-    wanted, found = _apply_common_unit(quantities(expected)), _apply_common_unit(quantities(predicted))
-    if any(quantity.unit is None and quantity.counted not in _half_width(predicted).casefold() for quantity in wanted):
+    references, answers = (
+        _apply_common_unit(quantities(expected)),
+        _apply_common_unit(quantities(predicted)),
+    )
+    if any(
+        quantity.unit is None and quantity.counted not in _half_width(predicted).casefold() for quantity in references
+    ):
         return 0.0
-    if not wanted:
+    if not references:
         return exact_match(expected, predicted)
-    if len(wanted) == 1 and wanted[0].unit is not None:
-        found = [quantity for quantity in found if quantity.unit and quantity.unit.bases == wanted[0].unit.bases]
-    if len(wanted) == 1:
-        found = found[:1] if all(_is_same(found[0], other, 0.0) for other in found) else []
-    pairs = zip(wanted, found, strict=False)
+    if len(references) == 1 and references[0].unit is not None:
+        answers = [
+            quantity for quantity in answers if quantity.unit and quantity.unit.bases == references[0].unit.bases
+        ]
+    if len(references) == 1:
+        answers = answers[:1] if all(_is_same(answers[0], other, 0.0) for other in answers) else []
+    pairs = zip(references, answers, strict=False)
     return float(
-        len(wanted) == len(found) and all(_is_same(first, second, relative_tolerance) for first, second in pairs)
+        len(references) == len(answers) and all(_is_same(first, second, relative_tolerance) for first, second in pairs)
     )
 
 
@@ -132,8 +139,8 @@ def is_quantity(text: str) -> bool:
     """Return whether a text is a single number, with or without a unit, and nothing else."""
     text = _half_width(text).strip().rstrip(".\u3002")
     match = _NUMBER.match(text)
-    rest = "" if match is None else normal_form(text[match.end() :]).strip()
-    return match is not None and (not rest or parse_unit(rest) is not None)
+    unit_text = "" if match is None else normal_form(text[match.end() :]).strip()
+    return match is not None and (not unit_text or parse_unit(unit_text) is not None)
 
 
 def _apply_common_unit(found: list[Quantity]) -> list[Quantity]:

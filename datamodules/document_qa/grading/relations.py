@@ -111,8 +111,8 @@ def _asked_turned(relation: Relation, question: str) -> bool:
 
 def _last_offset(text: str, name: str) -> int:
     """Return the last position of a name as a whole word, or -1; numbers of pages precede parts in questions."""
-    whole = rf"(?<!\d){re.escape(name)}(?!\d)" if name.isdigit() else rf"(?<![^\W_]){re.escape(name)}"
-    return max((match.start() for match in re.finditer(whole, text)), default=-1)
+    pattern = rf"(?<!\d){re.escape(name)}(?!\d)" if name.isdigit() else rf"(?<![^\W_]){re.escape(name)}"
+    return max((match.start() for match in re.finditer(pattern, text)), default=-1)
 
 
 def _name(text: str) -> str:

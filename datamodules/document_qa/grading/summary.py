@@ -75,22 +75,22 @@ def compute_metrics(
     """
     records = unique_by_sample(records)
     asked = [questions(record.sample) for record in records]
-    own = grade_answers(asked, records, relative_tolerance)
+    graded = grade_answers(asked, records, relative_tolerance)
     measures = _MEASURES if retrieved else {name: fn for name, fn in _MEASURES.items() if name not in _RECALLS}
-    found = _measure_by_source(own, measures)
+    metrics = _measure_by_source(graded, measures)
     blind = [
         GradedRecord(item.question, item.record, answer, grade(item.question, answer, relative_tolerance))
-        for item in own
+        for item in graded
         if (answer := item.record.question_only) is not None
     ]
     loss = _loss(blind)
-    found |= _add_prefix("baseline/question_only/", _measure_by_source(blind, {"accuracy": _accuracy}))
-    found |= {} if loss is None else {"baseline/question_only/loss": loss}
-    found |= _add_prefix("baseline/random/", _measure_by_source(own, {"accuracy": _expected_value(random_score)}))
+    metrics |= _add_prefix("baseline/question_only/", _measure_by_source(blind, {"accuracy": _accuracy}))
+    metrics |= {} if loss is None else {"baseline/question_only/loss": loss}
+    metrics |= _add_prefix("baseline/random/", _measure_by_source(graded, {"accuracy": _expected_value(random_score)}))
     if most_frequent is not None:
         by_usual = _expected_value(lambda question: majority_score(question, most_frequent, relative_tolerance))
-        found |= _add_prefix("baseline/majority/", _measure_by_source(own, {"accuracy": by_usual}))
-    return found
+        metrics |= _add_prefix("baseline/majority/", _measure_by_source(graded, {"accuracy": by_usual}))
+    return metrics
 
 
 def grade_answers(
@@ -127,8 +127,8 @@ def _add_prefix(prefix: str, found: Mapping[str, MetricEstimate]) -> dict[str, M
 
 
 def _mean(points: Iterable[float | None]) -> MetricEstimate | None:
-    known = [point for point in points if point is not None]
-    return mean(known) if known else None
+    scores = [point for point in points if point is not None]
+    return mean(scores) if scores else None
 
 
 def _accuracy(items: Sequence[GradedRecord]) -> MetricEstimate | None:
@@ -146,8 +146,8 @@ def _balanced_accuracy(items: Sequence[GradedRecord]) -> MetricEstimate | None:
         for item in items
         if item.question.right is not None
     ]
-    right, chosen = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return MetricEstimate(balanced_accuracy(right, chosen), len(pairs)) if pairs else None
+    right, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return MetricEstimate(balanced_accuracy(right, predicted), len(pairs)) if pairs else None
 
 
 def _points(name: str) -> Measure:
@@ -155,28 +155,29 @@ def _points(name: str) -> Measure:
 
 
 def _abstention_f1(items: Sequence[GradedRecord]) -> MetricEstimate | None:
-    known = [item for item in items if item.grade.right is not None]
-    unanswerable = [is_unanswerable(item.question) for item in known]
+    graded = [item for item in items if item.grade.right is not None]
+    unanswerable = [is_unanswerable(item.question) for item in graded]
     if len(set(unanswerable)) < 2:
         return None
-    return MetricEstimate(abstention_f1(unanswerable, [item.grade.abstained for item in known]), len(known))
+    return MetricEstimate(abstention_f1(unanswerable, [item.grade.abstained for item in graded]), len(graded))
 
 
 def _calibration_error(items: Sequence[GradedRecord]) -> MetricEstimate | None:
-    known = [(item.given.confidence, item.grade.right) for item in items if item.grade.right is not None]
-    if not known:
+    confidences = [(item.given.confidence, item.grade.right) for item in items if item.grade.right is not None]
+    if not confidences:
         return None
     invalid = [item for item in items if item.grade.right is not None and not math.isfinite(item.given.confidence)]
     if invalid:
         first = invalid[0]
         raise ValueError(
             f"sample {first.record.sample} (question {first.question.id}, document {first.question.document}): the "
-            f"confidence of its answer is {first.given.confidence}, as of {len(invalid)} of {len(known)} answers: the "
-            "model has diverged, or overflows in 16 bits. Take an earlier checkpoint, or train with a lower learning "
-            "rate or with trainer.precision bf16-mixed or 32-true"
+            f"confidence of its answer is {first.given.confidence}, as of {len(invalid)} of {len(confidences)} "
+            "answers: the model has diverged, or overflows in 16 bits. Take an earlier checkpoint, or train with a "
+            "lower learning rate or with trainer.precision bf16-mixed or 32-true"
         )
     return MetricEstimate(
-        calibration_error([confidence for confidence, _ in known], [right for _, right in known]), len(known)
+        calibration_error([confidence for confidence, _ in confidences], [right for _, right in confidences]),
+        len(confidences),
     )
 
 

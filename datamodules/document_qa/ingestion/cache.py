@@ -78,15 +78,15 @@ class Cache:
         """
         if self._known is None:
             self._known = self._read()
-        known = self._known.get(str(path.absolute()))
-        if known is None or known.content.startswith(again):
+        record = self._known.get(str(path.absolute()))
+        if record is None or record.content.startswith(again):
             return None
-        current = _find_unchanged(path, known)
+        current = _find_unchanged(path, record)
         if current is None:
             return None
-        if current != known:
+        if current != record:
             self._compared[str(path.absolute())] = current
-        return self.at(self.key(known.content), path.name)
+        return self.at(self.key(record.content), path.name)
 
     def at(self, key: str, name: str) -> IngestedDocument | str | None:
         """Look up a document by key. Returns the error message of a broken document; None if there is no entry."""
@@ -117,11 +117,11 @@ class Cache:
             stamps = tuple(map(file_stamp, files))
         except OSError:
             return None
-        known = SourceRecord(stamps, mark + hashlib.sha256(repr(stamps).encode()).hexdigest())
+        record = SourceRecord(stamps, mark + hashlib.sha256(repr(stamps).encode()).hexdigest())
         text = json.dumps({"reason": reason, **self.settings.identity}, ensure_ascii=False).encode(errors=_ESCAPED)
-        marker = self.document_folder(self.key(known.content)) / BROKEN
+        marker = self.document_folder(self.key(record.content)) / BROKEN
         write_atomically(marker, text)
-        return known
+        return record
 
     def remember(self, found: dict[str, SourceRecord]) -> None:
         """Save source records, merged with those that other processes have saved."""
@@ -129,7 +129,7 @@ class Cache:
         with self.locked(_KNOWN):
             self._known = {**self._read(), **found}
             documents = {
-                path: {"files": known.files, "content": known.content} for path, known in sorted(self._known.items())
+                path: {"files": record.files, "content": record.content} for path, record in sorted(self._known.items())
             }
             content = with_checksum({"documents": documents})
             text = json.dumps(content, ensure_ascii=False, indent=1).encode(errors=_ESCAPED)
@@ -188,19 +188,19 @@ class Cache:
             raise ValueError(f"{path}: is corrupt ({error!r}); delete it, and it is created again") from error
 
 
-def _find_unchanged(path: Path, known: SourceRecord) -> SourceRecord | None:
+def _find_unchanged(path: Path, record: SourceRecord) -> SourceRecord | None:
     """Return the record with the current times; None if a file has changed or cannot be read."""
     try:
-        files = [Path(file.path) for file in known.files]
+        files = [Path(file.path) for file in record.files]
         if path.is_dir() and [image.absolute() for image in page_images(path)] != files:
             return None
         stamps = tuple(map(file_stamp, files))
         # Path, size and mtime. The last field is the ctime, which also moves when permissions or links change.
-        if any(now[:3] != before[:3] for now, before in zip(stamps, known.files, strict=True)):
+        if any(now[:3] != before[:3] for now, before in zip(stamps, record.files, strict=True)):
             return None
         # A mark has no digest to compare with.
-        if stamps == known.files or known.content.startswith((GIVEN_UP, FAILED)):
-            return known
-        return SourceRecord(stamps, known.content) if digest(files) == known.content else None
+        if stamps == record.files or record.content.startswith((GIVEN_UP, FAILED)):
+            return record
+        return SourceRecord(stamps, record.content) if digest(files) == record.content else None
     except (OSError, UnreadableDocumentError):
         return None

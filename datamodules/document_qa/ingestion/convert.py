@@ -37,17 +37,17 @@ def convert(path: Path, cache: Cache) -> ConversionResult:
     try:
         files = files_of(path)
         stamps = tuple(map(file_stamp, files))  # before the contents are read, so that later changes are detected
-        known = SourceRecord(stamps, digest(files))
+        record = SourceRecord(stamps, digest(files))
     except UnreadableDocumentError as error:
         return ConversionResult("", None, str(error), unopened=isinstance(error.__cause__, OSError))
-    key = cache.key(known.content)
+    key = cache.key(record.content)
     with cache.locked(key) as alone:
         done = cache.at(key, path.name)
         if done is None:
             if alone:
                 _remove_unfinished(cache.document_folder(key))
-            return _build(path, cache.document_folder(key), cache.settings)._replace(key=key, known=known)
-    return ConversionResult(key, known, done if isinstance(done, str) else "")
+            return _build(path, cache.document_folder(key), cache.settings)._replace(key=key, known=record)
+    return ConversionResult(key, record, done if isinstance(done, str) else "")
 
 
 def _remove_unfinished(folder: Path) -> None:

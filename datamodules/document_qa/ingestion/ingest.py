@@ -53,12 +53,12 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
     """
     settings.check()
     _check_names(paths)
-    kept, begun = Cache(cache, settings), time.monotonic()
+    store, begun = Cache(cache, settings), time.monotonic()
     again = (GIVEN_UP, FAILED) if settings.on_broken == "stop" else (GIVEN_UP,)
-    found = {path: kept.find(path, again) for path in paths}
-    kept.remember_compared()
-    new = [path for path, result in found.items() if result is None]
-    for path, result in found.items():
+    outcomes = {path: store.find(path, again) for path in paths}
+    store.remember_compared()
+    new = [path for path, result in outcomes.items() if result is None]
+    for path, result in outcomes.items():
         if isinstance(result, str):
             _report_broken(path, result, settings)
     if new:
@@ -66,17 +66,17 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
         if settings.engine == "ray":
             require_ray()
         make_ignored_folder(cache)
-        kept.tidy()
-        page_count = _convert(new, kept, found)
-        done = sum(isinstance(found[path], IngestedDocument) for path in new)
+        store.tidy()
+        page_count = _convert(new, store, outcomes)
+        done = sum(isinstance(outcomes[path], IngestedDocument) for path in new)
         log.info(
             "%s ingested into %s: %s in %.0f s", _in_words(done, "document"), cache, _in_words(page_count, "page"),
             time.monotonic() - begun,
         )  # fmt: skip
     else:
-        cached = sum(isinstance(result, IngestedDocument) for result in found.values())
+        cached = sum(isinstance(result, IngestedDocument) for result in outcomes.values())
         log.info("%s already ingested into %s: nothing to do", _in_words(cached, "document"), cache)
-    return _sort_outcomes(found)
+    return _sort_outcomes(outcomes)
 
 
 def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> IngestedDocuments:
@@ -88,51 +88,54 @@ def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSetting
     """
     settings.check()
     _check_names(paths)
-    kept = Cache(cache, settings)
-    found = {path: kept.find(path) for path in paths}
-    missing = [path for path, result in found.items() if result is None]
+    store = Cache(cache, settings)
+    outcomes = {path: store.find(path) for path in paths}
+    missing = [path for path, result in outcomes.items() if result is None]
     if missing:
         raise ValueError(
             f"{missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}: not ingested into {cache} with "
             f"these settings, or changed since; run `{PROGRAM} prepare` with the same config"
         )
-    return _sort_outcomes(found)
+    return _sort_outcomes(outcomes)
 
 
-def _convert(new: Sequence[Path], kept: Cache, found: dict[Path, IngestedDocument | str | None]) -> int:
+def _convert(new: Sequence[Path], store: Cache, outcomes: dict[Path, IngestedDocument | str | None]) -> int:
     """Convert new documents, add them to `found` and return the number of converted pages."""
     remembered: dict[str, SourceRecord] = {}
-    engine = convert_with_ray if kept.settings.engine == "ray" else convert_documents
+    engine = convert_with_ray if store.settings.engine == "ray" else convert_documents
     pages, saved_at = 0, time.monotonic()
     try:
         # `closing` ends the workers at once when a broken document raises.
-        with _progress(len(new)) as progress, closing(engine(new, kept.folder, kept.settings)) as results:
+        with (
+            _progress(len(new)) as progress,
+            closing(engine(new, store.folder, store.settings)) as results,
+        ):
             for number, (path, result) in enumerate(results, 1):
                 if isinstance(result, ConversionResult):
                     pages += result.pages
                     _log_notes(path, result.notes)
-                found[path] = _outcome(path, result, kept)
-                known = result.known if isinstance(result, ConversionResult) else None
-                if known is None:
-                    known = kept.mark_unreadable(_files(path), str(found[path]), _mark(result))
-                if known is not None:
-                    remembered[str(path.absolute())] = known
-                if isinstance(found[path], str):
-                    _report_broken(path, str(found[path]), kept.settings)
+                outcomes[path] = _outcome(path, result, store)
+                record = result.known if isinstance(result, ConversionResult) else None
+                if record is None:
+                    record = store.mark_unreadable(_files(path), str(outcomes[path]), _mark(result))
+                if record is not None:
+                    remembered[str(path.absolute())] = record
+                if isinstance(outcomes[path], str):
+                    _report_broken(path, str(outcomes[path]), store.settings)
                 progress(number, pages)
                 if time.monotonic() - saved_at > _KEPT:
-                    kept.remember(remembered)
+                    store.remember(remembered)
                     remembered, saved_at = {}, time.monotonic()
     finally:
         # Remembered also after an error or Ctrl-C, so that finished documents are not ingested again.
         if remembered:
-            kept.remember(remembered)
+            store.remember(remembered)
     return pages
 
 
-def _outcome(path: Path, result: ConversionResult | WorkerFailure, kept: Cache) -> IngestedDocument | str:
+def _outcome(path: Path, result: ConversionResult | WorkerFailure, store: Cache) -> IngestedDocument | str:
     if isinstance(result, ConversionResult):
-        return result.broken or IngestedDocument(path.name, kept.document_folder(result.key))
+        return result.broken or IngestedDocument(path.name, store.document_folder(result.key))
     return result.reason
 
 
@@ -177,10 +180,10 @@ def _check_names(paths: Sequence[Path]) -> None:
         raise ValueError(f"{same}: documents have the same name")
 
 
-def _sort_outcomes(found: dict[Path, IngestedDocument | str | None]) -> IngestedDocuments:
+def _sort_outcomes(outcomes: dict[Path, IngestedDocument | str | None]) -> IngestedDocuments:
     return IngestedDocuments(
-        {path.name: result for path, result in found.items() if isinstance(result, IngestedDocument)},
-        {path.name: result for path, result in found.items() if isinstance(result, str)},
+        {path.name: result for path, result in outcomes.items() if isinstance(result, IngestedDocument)},
+        {path.name: result for path, result in outcomes.items() if isinstance(result, str)},
     )
 
 

@@ -119,12 +119,12 @@ def default_workers() -> int:
 def _start(folder: Path, settings: IngestionSettings, conversion: Conversion, memory: int | None) -> _Worker:
     # Spawned, as a fork would copy the locks and threads of this process, which may have used a GPU.
     spawn = multiprocessing.get_context("spawn")
-    own, remote = spawn.Pipe()
+    connection, remote = spawn.Pipe()
     process = spawn.Process(target=_work, args=(remote, folder, settings, conversion, memory), daemon=True)
     process.start()
     # Only the worker has this end now, so reading from it fails as soon as the worker is dead.
     remote.close()
-    return _Worker(process, own)
+    return _Worker(process, connection)
 
 
 def _work(

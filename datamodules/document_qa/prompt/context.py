@@ -135,7 +135,7 @@ class ContextBuilder:
 
         A page that exceeds the budget by itself is skipped, so lower-ranked pages may follow.
         """
-        kept: list[ContextBlock] = []
+        chosen_blocks: list[ContextBlock] = []
         too_long: list[int] = []
         tokens = images = 0
         for number in ranked:
@@ -147,13 +147,13 @@ class ContextBuilder:
             tokens, images = tokens + length + 1, images + len(block.images)  # + 1: the line break between two pages
             if not self._fits(tokens - 1, images):
                 break
-            kept.append(block)
+            chosen_blocks.append(block)
         # The joined text may have more tokens than its parts, as tokens may span page boundaries.
-        while kept and not self._fits(self._length(document, self._sort_blocks(kept)), 0):
-            kept.pop()
-        used = {*too_long, *(block.page for block in kept)}
+        while chosen_blocks and not self._fits(self._length(document, self._sort_blocks(chosen_blocks)), 0):
+            chosen_blocks.pop()
+        used = {*too_long, *(block.page for block in chosen_blocks)}
         dropped = tuple(number for number in ranked if number not in used)
-        return PageSelection(tuple(block.page for block in self._sort_blocks(kept)), dropped, tuple(too_long))
+        return PageSelection(tuple(block.page for block in self._sort_blocks(chosen_blocks)), dropped, tuple(too_long))
 
     def context(self, document: Document, pages: Sequence[int]) -> Context:
         """Build the context of pages in the given order, with their images."""
@@ -180,20 +180,20 @@ class ContextBuilder:
     def _measure_page(self, document: Document, number: int) -> ContextBlock:
         """Return the block of a page, without views."""
         settings, page = self.settings, document.pages[number - 1]
-        whole, figures = settings.images in ("pages", "both"), settings.images in ("figures", "both")
+        shows_pages, shows_figures = settings.images in ("pages", "both"), settings.images in ("figures", "both")
         lines: list[str] = []
         images: list[Chunk | None] = []
         chunks: list[Chunk] = []
-        if whole:
+        if shows_pages:
             lines.append(MARKER)
             images.append(None)
         for chunk in page.chunks:
-            if chunk.kind == "figure" and figures:
+            if chunk.kind == "figure" and shows_figures:
                 lines.append(MARKER)
                 images.append(chunk)
             elif chunk.kind != "figure" and settings.texts and chunk.text.strip():
                 lines.append(self.prompter.escape(chunk.text.strip()))
-            elif not whole:
+            elif not shows_pages:
                 continue
             chunks.append(chunk)
         if settings.show_page_numbers:
@@ -209,7 +209,7 @@ class ContextBuilder:
     def _fits(self, tokens: int, images: int) -> bool:
         """Return whether the budget allows so many tokens and images."""
         limits = (tokens, self.settings.tokens), (images, self.settings.max_images)
-        return all(most is None or number <= most for number, most in limits)
+        return all(limit is None or number <= limit for number, limit in limits)
 
     def _sort_blocks(self, blocks: list[ContextBlock]) -> list[ContextBlock]:
         return sorted(blocks, key=lambda block: block.page) if self.settings.order == "reading" else blocks

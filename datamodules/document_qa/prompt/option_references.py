@@ -35,7 +35,7 @@ def _refers(option: str, letters: str) -> bool:
     if len(together) > 1 and set(together) <= set(letters) and sorted(set(together)) == list(together):
         return True  # ABD
     several = rf"{_BEFORE}{letter}(?:{_AND}{letter})+{_AFTER}"
-    named = (
+    option_names = (
         rf"(?:\b(?i:options?|answers?|choices?|only|neither|both|except)\b\s*|选项|答案|仅|只有|除了?){letter}{_AFTER}"
     )
-    return bool(_OTHERS.search(option) or re.search(f"{several}|{named}", option))
+    return bool(_OTHERS.search(option) or re.search(f"{several}|{option_names}", option))

@@ -59,8 +59,8 @@ class FileQuestionSet(QuestionSet):
             for first in range(0, len(indices), per_chat)
         ]
         # The order is reversed, so that of each group the first name remains in the dict.
-        whole = sorted(by_document.keys() - self._broken.keys(), reverse=True)
-        self._different = sorted({self._groups[name]: name for name in whole}.items())
+        readable = sorted(by_document.keys() - self._broken.keys(), reverse=True)
+        self._different = sorted({self._groups[name]: name for name in readable}.items())
 
     @override
     def __len__(self) -> int:
@@ -103,8 +103,8 @@ class FileQuestionSet(QuestionSet):
         Raises:
             ValueError: all documents have the same content.
         """
-        own = self._groups[self.document(epoch, index).name]
-        others = [name for group, name in self._different if group != own]
+        own_group = self._groups[self.document(epoch, index).name]
+        others = [name for group, name in self._different if group != own_group]
         if not others:
             raise ValueError(
                 f"{self.title}: ablation and augmentation need another document, but all questions are about one; add "
@@ -115,8 +115,8 @@ class FileQuestionSet(QuestionSet):
     def _open_document(self, name: str) -> IngestedDocument:
         # Returns the same object while it is cached: retrievers cache by identity.
         if name not in self._open:
-            kept = self._documents[name]
-            self._open[name] = IngestedDocument(name, kept.folder)
+            document = self._documents[name]
+            self._open[name] = IngestedDocument(name, document.folder)
             if len(self._open) > _OPEN:
                 self._open.popitem(last=False)
         self._open.move_to_end(name)

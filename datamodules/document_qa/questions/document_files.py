@@ -82,9 +82,9 @@ def link_pages(file: QuestionFile, folder: Path, root: Path) -> None:
                         f"{where[document.name]}: found no image {image} in {folder}, {_expected_extensions()}"
                     )
                 if len(images[image]) > 1:
-                    both = " and ".join(path.name for path in images[image][:2])
+                    names = " and ".join(path.name for path in images[image][:2])
                     raise ValueError(
-                        f"{where[document.name]}: image {image} is ambiguous in {folder}: {both}; remove one of them"
+                        f"{where[document.name]}: image {image} is ambiguous in {folder}: {names}; remove one of them"
                     )
             target = root / PAGES / _folder_name(document, folder)
             pages = {

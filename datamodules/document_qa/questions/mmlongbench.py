@@ -32,19 +32,19 @@ _TYPES: dict[str, AnswerType | None] = {"Int": "number", "Float": "number", "Lis
 """Answer types by answer format; None: inferred from the answer."""
 
 
-def is_mmlongbench(whole: object) -> bool:
+def is_mmlongbench(content: object) -> bool:
     """Return whether JSON content has the format of MMLongBench-Doc."""
-    return isinstance(whole, list) and bool(whole) and isinstance(whole[0], dict) and "doc_id" in whole[0]
+    return isinstance(content, list) and bool(content) and isinstance(content[0], dict) and "doc_id" in content[0]
 
 
-def read_mmlongbench(whole: list[Any], path: Path) -> list[Question]:
+def read_mmlongbench(records: list[Any], path: Path) -> list[Question]:
     """Read all questions. As they have no ids, their id is the document and their number within it, from 1.
 
     Raises:
         ValueError: a record is invalid; the message names file and record (from 0).
     """
     questions, asked = [], Counter[str]()
-    for number, record in enumerate(whole):
+    for number, record in enumerate(records):
         question = _record(record, f"{path}, record {number}")
         asked[question.document] += 1
         questions.append(question._replace(id=f"{question.document}#{asked[question.document]}"))

@@ -18,13 +18,13 @@ from datamodules.document_qa.questions.question_record import (
 from datamodules.document_qa.types.question import Question
 
 
-def is_mp_docvqa(whole: object) -> bool:
+def is_mp_docvqa(content: object) -> bool:
     """Return whether JSON content has the format of MP-DocVQA."""
-    return isinstance(whole, dict) and isinstance(whole.get("data"), list)
+    return isinstance(content, dict) and isinstance(content.get("data"), list)
 
 
 def read_mp_docvqa(
-    whole: Mapping[str, Any], path: Path
+    content: Mapping[str, Any], path: Path
 ) -> tuple[list[Question], dict[str, tuple[tuple[str, ...], str]]]:
     """Read the questions, and {name: (page ids, doc_id)} of their documents.
 
@@ -33,7 +33,7 @@ def read_mp_docvqa(
     Raises:
         ValueError: a record is invalid; the message names file and record (from 0).
     """
-    records = [_record(record, f"{path}, record {number}") for number, record in enumerate(whole["data"])]
+    records = [_record(record, f"{path}, record {number}") for number, record in enumerate(content["data"])]
     ranges: dict[str, set[tuple[str, ...]]] = {}
     for question, pages in records:
         ranges.setdefault(question.document, set()).add(pages)

@@ -49,17 +49,17 @@ def option_index(answer: str, options: Sequence[str], lettered: bool) -> int:
         ValueError: the answer matches no option.
     """
     letter = _LETTER.fullmatch(answer)
-    named = None if letter is None else OPTION_LETTERS.index(_normalize(letter[1]))
-    if named is not None and named >= len(options):
-        named = None
-    wanted = _comparable(answer)
-    same = next((index for index, option in enumerate(options) if _comparable(option) == wanted), None)
-    if named is not None and (lettered or same is None):
-        return named
+    letter_index = None if letter is None else OPTION_LETTERS.index(_normalize(letter[1]))
+    if letter_index is not None and letter_index >= len(options):
+        letter_index = None
+    comparable_answer = _comparable(answer)
+    same = next((index for index, option in enumerate(options) if _comparable(option) == comparable_answer), None)
+    if letter_index is not None and (lettered or same is None):
+        return letter_index
     if same is None and (label := _LABEL.match(answer)):
-        rest = _comparable(answer[label.end() :])
+        comparable_text = _comparable(answer[label.end() :])
         index = OPTION_LETTERS.index(_normalize(label[1]))
-        same = index if index < len(options) and _comparable(options[index]) == rest else None
+        same = index if index < len(options) and _comparable(options[index]) == comparable_text else None
     if same is not None:
         return same
     letters = f"{OPTION_LETTERS[0]} to {OPTION_LETTERS[len(options) - 1]}"
@@ -74,8 +74,8 @@ def _texts(options: Sequence[str]) -> tuple[str, ...]:
     for index, text in enumerate(texts):
         # The letter of either would be the right answer, and the other is graded as wrong.
         if (before := first.setdefault(_comparable(text), index)) != index:
-            both = f"{OPTION_LETTERS[before]} and {OPTION_LETTERS[index]}"
-            raise ValueError(f"found {text[:100]!r} as options {both}, expected options that differ")
+            letters = f"{OPTION_LETTERS[before]} and {OPTION_LETTERS[index]}"
+            raise ValueError(f"found {text[:100]!r} as options {letters}, expected options that differ")
     return texts
 
 

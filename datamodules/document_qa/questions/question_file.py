@@ -67,9 +67,9 @@ def read_question_file(path: str | Path, format: QuestionFormat = "auto") -> Que
     size = path.stat().st_size
     if size > LARGEST:
         raise ValueError(f"{path}: found {size:,} bytes, expected at most {LARGEST:,}")
-    whole = _read_whole(path) if size <= LARGEST_VALUE else _Invalid(f"more than {LARGEST_VALUE:,} bytes", 1, False)
-    read = _READERS[format] if format != "auto" else _choose_reader(whole, path)
-    ids, questions, documents = read(whole, path)
+    content = _read_whole(path) if size <= LARGEST_VALUE else _Invalid(f"more than {LARGEST_VALUE:,} bytes", 1, False)
+    read = _READERS[format] if format != "auto" else _choose_reader(content, path)
+    ids, questions, documents = read(content, path)
     if not questions:
         raise ValueError(f"{path}: found no questions")
     _check_ids(questions)
@@ -89,7 +89,7 @@ _Read = tuple[Sequence[str | int], Sequence[Question], Mapping[str, DocumentRefe
 _Reader = Callable[[Any, Path], _Read]
 
 
-def _lines(whole: object, path: Path) -> _Read:
+def _lines(content: object, path: Path) -> _Read:
     ids, questions = [], []
     unknown: dict[str, int] = {}
     for number, line in iterate_lines(path, _EXPECTED):
@@ -118,20 +118,20 @@ def _warn_of_unknown(fields: Mapping[str, int], path: Path) -> None:
         )  # fmt: skip
 
 
-def _mp_docvqa(whole: Any, path: Path) -> _Read:
-    if not is_mp_docvqa(whole):
-        found = f"; found invalid JSON: {whole.problem}" if isinstance(whole, _Invalid) else ""
+def _mp_docvqa(content: Any, path: Path) -> _Read:
+    if not is_mp_docvqa(content):
+        found = f"; found invalid JSON: {content.problem}" if isinstance(content, _Invalid) else ""
         raise ValueError(f'{path}: expected the JSON of MP-DocVQA: an object with "data", a list of questions{found}')
-    questions, pages = read_mp_docvqa(whole, path)
-    ids = [record["questionId"] for record in whole["data"]]
+    questions, pages = read_mp_docvqa(content, path)
+    ids = [record["questionId"] for record in content["data"]]
     return ids, questions, {name: DocumentReference(name, *document) for name, document in pages.items()}
 
 
-def _mmlongbench(whole: object, path: Path) -> _Read:
-    if not isinstance(whole, list):
-        found = f"; found invalid JSON: {whole.problem}" if isinstance(whole, _Invalid) else ""
+def _mmlongbench(content: object, path: Path) -> _Read:
+    if not isinstance(content, list):
+        found = f"; found invalid JSON: {content.problem}" if isinstance(content, _Invalid) else ""
         raise ValueError(f"{path}: expected the JSON of MMLongBench-Doc: a list of questions with doc_id{found}")
-    questions = read_mmlongbench(whole, path)
+    questions = read_mmlongbench(content, path)
     names = dict.fromkeys(question.document for question in questions)
     return [question.id for question in questions], questions, {name: DocumentReference(name) for name in names}
 
@@ -162,19 +162,18 @@ def _read_whole(path: Path) -> Any:
         return _Invalid(str(error), 1, text[:64].lstrip()[:1] == "[")
 
 
-def _choose_reader(whole: object, path: Path) -> _Reader:
-    if is_mp_docvqa(whole):
+def _choose_reader(content: object, path: Path) -> _Reader:
+    if is_mp_docvqa(content):
         return _mp_docvqa
-    if is_mmlongbench(whole):
+    if is_mmlongbench(content):
         return _mmlongbench
-    if (
-        isinstance(whole, _Invalid) and not whole.is_blank and (whole.is_list or whole.line > 2)
-    ):  # a cut first line of JSON lines fails in line 2
+    # A cut first line of JSON lines fails in line 2.
+    if isinstance(content, _Invalid) and not content.is_blank and (content.is_list or content.line > 2):
         raise ValueError(
-            f"{path}, line {whole.line}: invalid JSON ({whole.problem}); expected an object per line, or the JSON of "
-            "MP-DocVQA or MMLongBench-Doc"
+            f"{path}, line {content.line}: invalid JSON ({content.problem}); expected an object per line, or the JSON "
+            "of MP-DocVQA or MMLongBench-Doc"
         )
-    if isinstance(whole, list):
+    if isinstance(content, list):
         raise ValueError(
             f"{path}: found a JSON list without doc_id; expected an object per line, or MMLongBench-Doc's list"
         )

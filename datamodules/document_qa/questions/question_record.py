@@ -68,7 +68,7 @@ def unknown_fields(record: Mapping[str, object]) -> list[str]:
 
 def _known_as(field: str) -> str:
     close = difflib.get_close_matches(field.lower(), FIELDS, n=1, cutoff=0.7)
-    part = next((known for known in FIELDS if field.lower() in known.split("_")), "")
+    part = next((name for name in FIELDS if field.lower() in name.split("_")), "")
     return f" (did you mean {(close or [part])[0]}?)" if close or part else ""
 
 

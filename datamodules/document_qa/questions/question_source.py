@@ -75,7 +75,7 @@ class QuestionSource:
             name: found.broken[path.name] for name, path in files.items() if keep_all and path.name in found.broken
         }
         names = [question.document for question in file.questions]
-        kept = [index for index, name in enumerate(names) if name in documents or name in broken]
+        usable = [index for index, name in enumerate(names) if name in documents or name in broken]
         lost = sum(name not in documents for name in names)
         if lost == len(names):
             raise ValueError(f"{self.questions}: all documents of the questions are broken")
@@ -89,8 +89,8 @@ class QuestionSource:
         }
         return LoadedQuestions(
             str(file.path),
-            tuple(file.questions[index] for index in kept),
-            tuple(file.ids[index] for index in kept),
+            tuple(file.questions[index] for index in usable),
+            tuple(file.ids[index] for index in usable),
             documents,
             contents,
             broken,
@@ -109,13 +109,13 @@ class LoadedQuestions(NamedTuple):
 
     def about(self, documents: Sequence[str]) -> "LoadedQuestions":
         """Return the questions about some of the documents."""
-        chosen = set(documents)
-        kept = [index for index, question in enumerate(self.questions) if question.document in chosen]
+        names = set(documents)
+        indices = [index for index, question in enumerate(self.questions) if question.document in names]
         return self._replace(
-            questions=tuple(self.questions[index] for index in kept),
-            ids=tuple(self.ids[index] for index in kept),
-            documents={name: document for name, document in self.documents.items() if name in chosen},
-            contents={name: content for name, content in self.contents.items() if name in chosen},
+            questions=tuple(self.questions[index] for index in indices),
+            ids=tuple(self.ids[index] for index in indices),
+            documents={name: document for name, document in self.documents.items() if name in names},
+            contents={name: content for name, content in self.contents.items() if name in names},
         )
 
     @property
@@ -132,21 +132,25 @@ def _origin(origin: str) -> list[str]:
 
 
 def shared_documents_message(
-    held: LoadedQuestions, part: str, known: LoadedQuestions, other: str, shared: list[tuple[str, str]]
+    split_questions: LoadedQuestions,
+    part: str,
+    other_questions: LoadedQuestions,
+    other: str,
+    shared: list[tuple[str, str]],
 ) -> str:
     """Return the error message for two files that share documents.
 
     Args:
-        held: questions of an evaluation.
+        split_questions: questions of an evaluation.
         part: name of their split.
-        known: questions of another split.
+        other_questions: questions of another split.
         other: its name.
         shared: names of each document, in the first and in the second.
     """
     document, same = shared[0]
     first, second = (
         next(question.where for question in file.questions if question.document == name)
-        for file, name in ((held, document), (known, same))
+        for file, name in ((split_questions, document), (other_questions, same))
     )
     more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
     return (

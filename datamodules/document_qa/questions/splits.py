@@ -54,8 +54,8 @@ def group_documents(contents: Mapping[str, Sequence[str]]) -> dict[str, str]:
         contents: {document: hashes or names of its content}; at least one each.
     """
     holders: dict[str, list[str]] = defaultdict(list)
-    for document, found in contents.items():
-        for content in found:
+    for document, hashes in contents.items():
+        for content in hashes:
             holders[content].append(document)
     groups: dict[str, str] = {}
     for content in sorted(holders):
@@ -64,7 +64,7 @@ def group_documents(contents: Mapping[str, Sequence[str]]) -> dict[str, str]:
             document = reached.pop()
             if document not in groups:
                 groups[document] = content
-                reached += [other for own in contents[document] for other in holders[own] if other not in groups]
+                reached += [other for part in contents[document] for other in holders[part] if other not in groups]
     return groups
 
 

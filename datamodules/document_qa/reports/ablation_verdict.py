@@ -36,13 +36,13 @@ class AblationFinding(NamedTuple):
     says: str
 
 
-def verdict(whole: AblationResult, ablated: AblationResult, source: str) -> AblationFinding | None:
+def verdict(unablated: AblationResult, ablated: AblationResult, source: str) -> AblationFinding | None:
     """Compare the accuracies of a source by 95 % intervals (Newcombe's, of differences of proportions).
 
     Returns None if there is no expectation for the source, or there are no questions.
     """
     expected = _EXPECTED.get(ablated.ablate, {}).get(source)
-    before, after = whole.accuracy.get(source), ablated.accuracy.get(source)
+    before, after = unablated.accuracy.get(source), ablated.accuracy.get(source)
     if expected is None or before is None or after is None:
         return None
     if expected == "as before":
@@ -50,7 +50,7 @@ def verdict(whole: AblationResult, ablated: AblationResult, source: str) -> Abla
         if not low <= 0 <= high:
             return AblationFinding(expected, False, _change(after.value - before.value))
         return _too_few(expected) if high - low > 2 * _TELLING else AblationFinding(expected, True, "stays")
-    if not _above_chance(whole, source):
+    if not _above_chance(unablated, source):
         return _too_few(expected) if _is_wide(before) else AblationFinding(expected, False, "never above chance")
     if _above_chance(ablated, source):
         return AblationFinding(expected, False, "stays above chance")

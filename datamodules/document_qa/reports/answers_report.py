@@ -69,19 +69,19 @@ def write_answers_report(
     """
     skipped = unanswered or {}
     samples = sorted([*(record.sample for record in records), *skipped])[:SHOWN]
-    of_sample, pictures = {record.sample: record for record in records}, PageImages()
+    record_by_sample, pictures = {record.sample: record for record in records}, PageImages()
     shown = [
-        _record(question_set, sample, of_sample.get(sample), skipped, pictures, relative_tolerance)
+        _record(question_set, sample, record_by_sample.get(sample), skipped, pictures, relative_tolerance)
         for sample in samples
     ]
     total = len(records) + len(skipped)
     # Without a known right answer no metric counts a question.
-    known = metrics if any(metric.questions for metric in metrics.values()) else {}
+    shown_metrics = metrics if any(metric.questions for metric in metrics.values()) else {}
     content = {
         "title": title,
-        "about": {**about, "answers": _how_many(len(shown), total, bool(known))},
-        "sources": ["all", *_sources(known)] if known else [],
-        "metrics": _table(known),
+        "about": {**about, "answers": _how_many(len(shown), total, bool(shown_metrics))},
+        "sources": ["all", *_sources(shown_metrics)] if shown_metrics else [],
+        "metrics": _table(shown_metrics),
         "records": shown,
         "pictures": pictures.content(),
     }
@@ -131,17 +131,17 @@ def _record(
 
 
 def _pictures(
-    question: Question, record: AnswerRecord, document: Document, kept: PageImages, differs: bool
+    question: Question, record: AnswerRecord, document: Document, images: PageImages, differs: bool
 ) -> list[dict[str, Any]]:
     """Return at most two pages: of the strongest evidence and of the right answer; otherwise the best-ranked page."""
     evidence = strongest_evidence(record)
-    wanted = [] if evidence is None else [evidence.page]
-    if not set(wanted) & set(question.evidence_pages):
-        wanted += question.evidence_pages[:1]
-    if not wanted:
-        wanted = [page for page in record.ranked if page in record.pages][:1] or list(record.pages[:1])
+    pages = [] if evidence is None else [evidence.page]
+    if not set(pages) & set(question.evidence_pages):
+        pages += question.evidence_pages[:1]
+    if not pages:
+        pages = [page for page in record.ranked if page in record.pages][:1] or list(record.pages[:1])
     try:
-        keys = {page: kept.add(document, page, str(record.sample) if differs else "") for page in wanted}
+        keys = {page: images.add(document, page, str(record.sample) if differs else "") for page in pages}
     except (BadSampleError, OSError, ValueError):
         return []  # a missing image must not prevent the report
     return [{"page": page, "key": key} for page, key in keys.items() if key is not None]

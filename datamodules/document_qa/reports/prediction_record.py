@@ -16,21 +16,21 @@ def prediction_line(question: Question, record: AnswerRecord) -> dict[str, Any]:
 
     The answer to a choice question is the letter of the option; `text` is its text.
     """
-    given, evidence = record.whole, strongest_evidence(record)
+    answer, evidence = record.whole, strongest_evidence(record)
     line: dict[str, Any] = {
         "id": question.id,
         "question": question.question,
         "document": question.document,
-        "answer": OPTION_LETTERS[given.chosen] if given.options else given.text,
-        "confidence": _round(given.confidence),
+        "answer": OPTION_LETTERS[answer.chosen] if answer.options else answer.text,
+        "confidence": _round(answer.confidence),
         "page": None if evidence is None else evidence.page,
         "evidence": None if evidence is None else _evidence(evidence),
         "pages": list(record.pages),
         "ranked": list(record.ranked),
     }
-    if given.options:
-        line["text"] = question.options[given.chosen]
-        line["options"] = dict(zip(OPTION_LETTERS, map(_round, shares(given.options)), strict=False))
+    if answer.options:
+        line["text"] = question.options[answer.chosen]
+        line["options"] = dict(zip(OPTION_LETTERS, map(_round, shares(answer.options)), strict=False))
     return line
 
 

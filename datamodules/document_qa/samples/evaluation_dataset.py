@@ -148,17 +148,17 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         self, question: Question, sample: DocumentSample, context: Context, name: str
     ) -> Iterator[EvaluationPrompt]:
         for chunk in self._chunks_to_ablate(sample, context):
-            rest = self.sample_builder.context_builder.without(context, sample.document, chunk)
-            prompt = self._prompt(FIRST_CHUNK + chunk, question, rest, name)
+            remaining = self.sample_builder.context_builder.without(context, sample.document, chunk)
+            prompt = self._prompt(FIRST_CHUNK + chunk, question, remaining, name)
             # For an open question the generated text is scored instead, which only the model knows.
             yield prompt if question.options else prompt._replace(continuations=())
 
     def _chunks_to_ablate(self, sample: DocumentSample, context: Context) -> list[int]:
         """Return the indices of the chunks to skip, in the order of the context."""
-        most, chunks = self.sample_builder.context_builder.settings.evidence_chunks, context.chunks
+        max_chunks, chunks = self.sample_builder.context_builder.settings.evidence_chunks, context.chunks
         rank = {page: position for position, page in enumerate(sample.ranked)}
         best = sorted(range(len(chunks)), key=lambda index: (rank.get(chunks[index].page, len(rank)), index))
-        return sorted(best[:most])
+        return sorted(best[:max_chunks])
 
     def _prompt(self, variant: int, question: Question, context: Context, name: str) -> EvaluationPrompt:
         prompter, builder = self.sample_builder.prompter, self.sample_builder.context_builder
@@ -197,7 +197,7 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         return collate_views(views, self.sample_builder.context_builder.layout)
 
     def _continuations(self, answers: Sequence[tuple[tuple[int, NDArray[np.int64]], ...]]) -> Continuations:
-        rows = [(prompt, option, tokens) for prompt, found in enumerate(answers) for option, tokens in found]
+        rows = [(prompt, option, tokens) for prompt, options in enumerate(answers) for option, tokens in options]
         lengths = [len(tokens) for *_, tokens in rows]
         padded = np.full((len(rows), max(lengths, default=1)), self.encoder.tokenizer.pad, np.int64)
         for row, (*_, tokens) in enumerate(rows):

@@ -31,14 +31,14 @@ def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float
     if len(classes) < 2:
         raise ValueError(f"{root}/train: found {len(classes)} folders, expected one per class, at least two")
     train: ImageSource = _label_files(root / "train", classes, shape)
-    held: dict[str, ImageSource] = {}
+    sources: dict[str, ImageSource] = {}
     # The test set first: the images held out for it do not depend on whether there is a val/.
     for name in ("test", "val"):
         if (root / name).is_dir():
-            held[name] = _label_files(root / name, classes, shape)
+            sources[name] = _label_files(root / name, classes, shape)
         else:
-            train, held[name] = hold_out(train, validation_share)
-    return Splits(classes, train, held["val"], held["test"])
+            train, sources[name] = hold_out(train, validation_share)
+    return Splits(classes, train, sources["val"], sources["test"])
 
 
 def read_unlabelled(folder: Path, shape: tuple[int, int, int]) -> FileImages:

@@ -167,8 +167,8 @@ def hold_out(source: ImageSource, share: float) -> tuple[ImageSource, ImageSourc
     number = len(source.labels)
     if number < 2:
         raise ValueError(f"found {number} training images to hold out from, expected at least two")
-    order, held = np.argsort(hash_bits(_SPLIT, source.identities), kind="stable"), max(1, round(share * number))
-    return source.subset(np.sort(order[held:])), source.subset(np.sort(order[:held]))
+    order, num_held_out = np.argsort(hash_bits(_SPLIT, source.identities), kind="stable"), max(1, round(share * number))
+    return source.subset(np.sort(order[num_held_out:])), source.subset(np.sort(order[:num_held_out]))
 
 
 def digits(validation_share: float) -> Splits:
@@ -182,5 +182,5 @@ def digits(validation_share: float) -> Splits:
     scans = load_digits()
     # Grey levels from 0 to 16 become 0 to 255.
     pixels = (scans.images[:, None] * (255 / 16)).round().astype(np.uint8)
-    rest, test = hold_out(ArrayImages(pixels, scans.target.astype(np.int64), "digit"), 0.2)
-    return Splits([str(digit) for digit in range(10)], *hold_out(rest, validation_share), test)
+    training, test = hold_out(ArrayImages(pixels, scans.target.astype(np.int64), "digit"), 0.2)
+    return Splits([str(digit) for digit in range(10)], *hold_out(training, validation_share), test)

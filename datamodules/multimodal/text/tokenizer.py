@@ -67,8 +67,8 @@ class ChatTokenizer:
     @cached_property
     def identity(self) -> str:
         """SHA-256 of vocabulary and chat template. Equal identities give tokens the same meaning."""
-        known = json.dumps([sorted(self.tokenizer.get_vocab().items()), self.tokenizer.chat_template])
-        return hashlib.sha256(known.encode()).hexdigest()
+        content = json.dumps([sorted(self.tokenizer.get_vocab().items()), self.tokenizer.chat_template])
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @cached_property
     def control(self) -> re.Pattern[str]:

@@ -131,12 +131,12 @@ class NegativeMixture:
             negatives: [B, L, K] or [B, 1, K], 0 where padded.
             batch_targets: [M] targets of the global batch; 0 for none.
         """
-        of_batch = np.broadcast_to(batch_targets, (len(held.numbers), len(batch_targets)))
+        batch_candidates = np.broadcast_to(batch_targets, (len(held.numbers), len(batch_targets)))
         logs = [
             np.where(items > 0, self._log_expected(held, items), 0).astype(np.float32)
             if self.options.log_q
             else np.zeros(items.shape, np.float32)
-            for items in (targets, negatives, of_batch)
+            for items in (targets, negatives, batch_candidates)
         ]
         # The score of an item that the row has becomes minus infinity, so that it is not a negative.
         logs[2] = np.where((batch_targets > 0) & ~held.contain(batch_targets), logs[2], np.float32(np.inf))

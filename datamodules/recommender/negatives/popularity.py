@@ -50,8 +50,8 @@ class PopularItems:
             int64 [B, ...]
         """
         span, total = int(self._ends[-1]) + 1, int(self._ends[-1])
-        own = self.weights[held.items]
-        cut = np.concatenate([np.zeros(1, np.int64), np.cumsum(own)])  # [D + 1] weight of all held items before
+        own_weights = self.weights[held.items]
+        cut = np.concatenate([np.zeros(1, np.int64), np.cumsum(own_weights)])  # [D + 1] weight of all held items before
         lacked = total - (cut[held.begins + held.numbers] - cut[held.begins])
         # Weight of the absent items before each held item.
         # _ends[i - 1] is the point at which item i begins.

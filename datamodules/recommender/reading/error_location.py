@@ -36,20 +36,20 @@ def locate_error(layout: Layout) -> str | None:
     if not layout.separator:
         return _parquet_fault(layout)
     count, faults = 0, RowErrors(layout)
-    named: list[tuple[int, str]] = []
+    located: list[tuple[int, str]] = []
     for record in records(layout):
         if layout.header and record.number == 1:
             continue
         count += 1
         if fault := faults.of(record):
-            named.append((record.number, fault))
-        if len(named) > MAX_NAMED or (named and record.number >= named[0][0] + _SEARCHED):
+            located.append((record.number, fault))
+        if len(located) > MAX_NAMED or (located and record.number >= located[0][0] + _SEARCHED):
             more = " and perhaps more"
             break
     else:
         more = ""
-    if named:
-        (number, fault), others = named[0], [str(line) for line, _ in named[1:]]
+    if located:
+        (number, fault), others = located[0], [str(line) for line, _ in located[1:]]
         also = f"\nOther invalid lines: {', '.join(others)}{more}" if others else ""
         return f"{layout.path}: line {number}: {fault}{also}"
     if not count:

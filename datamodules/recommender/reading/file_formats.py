@@ -84,33 +84,33 @@ def detect(
     source = Path(source)
     if not source.exists():
         raise FileNotFoundError(f"{source}: no such file or folder; expected interactions ({_SEARCHED})")
-    wanted = (user_column, item_column, time_column)
+    requested = (user_column, item_column, time_column)
     path, *others = _find(source) if source.is_dir() else (source,)
     if others:
-        return _parquet(source, wanted, (path, *others))
+        return _parquet(source, requested, (path, *others))
     if path.stat().st_size == 0:
         raise InteractionError(f"{path}: the file is empty; expected interactions, one per line")
     if path.name.endswith(".parquet"):
-        return _parquet(path, wanted)
+        return _parquet(path, requested)
     if foreign := foreign_content(path):
         raise InteractionError(f"{path}: {foreign}")
     first = first_line(path)
     if path.suffix == ".inter":
         titles = _if_file(path.with_suffix(".item"))
-        return _table("RecBole .inter", path, tuple(first.split("\t")), wanted, separator="\t", titles=titles)
+        return _table("RecBole .inter", path, tuple(first.split("\t")), requested, separator="\t", titles=titles)
     if path.suffix == ".dat" and first.count("::") == 3:
         return _movielens("MovieLens ratings.dat", path, "::", "movies.dat")
     if path.name == "u.data" and first.count("\t") == 3:
         return _movielens("MovieLens u.data", path, "\t", "u.item")
     # Configured columns take precedence over a known format, whose columns are fixed.
-    if path.name == "ratings.csv" and tuple(first.split(",")) == _RATINGS and wanted == (None, None, None):
+    if path.name == "ratings.csv" and tuple(first.split(",")) == _RATINGS and requested == (None, None, None):
         return _movielens("MovieLens ratings.csv", path, ",", "movies.csv", header=True)
-    if path.suffix == ".txt" and _PAPERS.fullmatch(first) and wanted == (None, None, None):
+    if path.suffix == ".txt" and _PAPERS.fullmatch(first) and requested == (None, None, None):
         return _papers_file(path, first)
     if path.suffix in _TABLES:
         separator = separator_of(first)
         return _table(
-            f"{path.suffix} table", path, split_header(path, first, separator), wanted, separator, quoted=True
+            f"{path.suffix} table", path, split_header(path, first, separator), requested, separator, quoted=True
         )
     raise InteractionError(f"{path}: not a known format. Looked for {_SEARCHED}; the first line is {first[:80]!r}")
 
@@ -161,11 +161,11 @@ def _find(folder: Path) -> tuple[Path, ...]:
     raise InteractionError(f"{folder}: no interactions here. Looked for {_SEARCHED}; found {list_names(names)}")
 
 
-def _parquet(path: Path, wanted: tuple[str | None, str | None, str | None], parts: tuple[Path, ...] = ()) -> Layout:
+def _parquet(path: Path, requested: tuple[str | None, str | None, str | None], parts: tuple[Path, ...] = ()) -> Layout:
     schema = parquet_schema(parts[0] if parts else path)
     dates = tuple(name for name, kind in schema.items() if kind.is_temporal())
     kind = f"Parquet table of {len(parts)} files" if parts else "Parquet table"
-    layout = _table(kind, path, tuple(schema), wanted, separator="", dates=dates)._replace(parts=parts)
+    layout = _table(kind, path, tuple(schema), requested, separator="", dates=dates)._replace(parts=parts)
     require_one_schema(layout.files, layout.read_columns)
     return layout
 
@@ -189,13 +189,13 @@ def _table(
     kind: str,
     path: Path,
     columns: tuple[str, ...],
-    wanted: tuple[str | None, str | None, str | None],
+    requested: tuple[str | None, str | None, str | None],
     separator: str,
     quoted: bool = False,
     titles: Path | None = None,
     dates: tuple[str, ...] = (),
 ) -> Layout:
-    user, item, time = choose_columns(path, columns, wanted, dates)
+    user, item, time = choose_columns(path, columns, requested, dates)
     return Layout(kind, path, user, item, time, columns, separator, quoted=quoted, titles=titles)
 
 

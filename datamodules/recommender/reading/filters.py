@@ -41,38 +41,38 @@ def apply_filters(rows: Interactions, filters: Filters) -> Filtered:
     Raises:
         InteractionError: no interaction remains.
     """
-    kept = np.ones(len(rows.users), np.bool_)
+    passes = np.ones(len(rows.users), np.bool_)
     if filters.min_rating is not None:
         assert rows.ratings is not None, "the layout has a column of ratings"
-        kept = rows.ratings >= filters.min_rating
+        passes = rows.ratings >= filters.min_rating
     sides = (rows.items, len(rows.item_ids), filters.min_item_interactions), (
         rows.users, len(rows.user_ids), filters.min_user_interactions
     )  # fmt: skip
-    below_rating = len(kept) - int(np.count_nonzero(kept))
+    below_rating = len(passes) - int(np.count_nonzero(passes))
     dropped, rounds = [0, 0], 0
     while True:
         before = sum(dropped)
-        for side, (codes, size, least) in enumerate(sides):
-            dropped[side] += _drop_rare(kept, codes, size, least)
+        for side, (codes, size, min_count) in enumerate(sides):
+            dropped[side] += _drop_rare(passes, codes, size, min_count)
         rounds += 1
         if not filters.k_core or sum(dropped) == before:
             break
-    report = report_rows(filters, len(kept), below_rating, dropped, rounds)
-    if not kept.any():
-        raise nothing_left(filters, len(kept), len(rows.user_ids), len(rows.item_ids), report)
-    return Filtered(kept, report)
+    report = report_rows(filters, len(passes), below_rating, dropped, rounds)
+    if not passes.any():
+        raise nothing_left(filters, len(passes), len(rows.user_ids), len(rows.item_ids), report)
+    return Filtered(passes, report)
 
 
-def _drop_rare(kept: NDArray[np.bool_], codes: NDArray[np.int32], size: int, min_count: int) -> int:
+def _drop_rare(passes: NDArray[np.bool_], codes: NDArray[np.int32], size: int, min_count: int) -> int:
     """Drop the kept rows of users or items with too few of them, in place; return the number of dropped rows."""
-    all_kept = bool(kept.all())
-    counts = np.bincount(codes if all_kept else codes[kept], minlength=size)
+    all_kept = bool(passes.all())
+    counts = np.bincount(codes if all_kept else codes[passes], minlength=size)
     # Those without rows have nothing to drop.
     if not ((counts > 0) & (counts < min_count)).any():
         return 0
-    before = int(np.count_nonzero(kept))
-    kept &= (counts >= min_count)[codes]
-    return before - int(np.count_nonzero(kept))
+    before = int(np.count_nonzero(passes))
+    passes &= (counts >= min_count)[codes]
+    return before - int(np.count_nonzero(passes))
 
 
 def report_rows(filters: Filters, rows: int, below_rating: int, dropped: Sequence[int], rounds: int) -> str:

@@ -163,7 +163,7 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
 
     if not layout.separator:
         return to_seconds(_parquet_column(layout, column))
-    whole = _last_line_ends(layout) or layout.columns[-1] != column
+    is_complete = _last_line_ends(layout) or layout.columns[-1] != column
     try:
         times = _text_column(layout, column)
     except pl.exceptions.PolarsError:
@@ -171,11 +171,11 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
         texts = _text_column(layout, column, pl.String)
         times = parse_iso(texts)
         lengths = texts.str.len_bytes()
-        whole = whole or lengths.min() == lengths.max()
+        is_complete = is_complete or lengths.min() == lengths.max()
     else:
         # With another digit it would be a time after 2200, so no digit is missing.
-        whole = whole or bool((times.tail(1) * 10 > LATEST_TIME).all())
-    if not whole:
+        is_complete = is_complete or bool((times.tail(1) * 10 > LATEST_TIME).all())
+    if not is_complete:
         raise InvalidDataError("the last line has no end")
     return to_seconds(times)
 

@@ -25,10 +25,10 @@ class ItemList(NamedTuple):
         """Return a sentence on the unknown ids; empty if there are none."""
         if not self.unknown:
             return ""
-        named = ", ".join(preview(item, 40) for item in self.unknown[:_MAX_NAMED])
+        shown = ", ".join(preview(item, 40) for item in self.unknown[:_MAX_NAMED])
         more = ", ..." if len(self.unknown) > _MAX_NAMED else ""
         total = len(self.items) + len(self.unknown)
-        return f"{path}: {len(self.unknown)} of {total} ids are not items of the model and are ignored: {named}{more}"
+        return f"{path}: {len(self.unknown)} of {total} ids are not items of the model and are ignored: {shown}{more}"
 
 
 def read_item_list(path: Path, number_of: Mapping[str, int]) -> ItemList:

@@ -26,25 +26,25 @@ def count_rows(layout: Layout, block_size: int = _BLOCK) -> int | None:
         layout: format of the file.
         block_size: bytes read at once (affects memory, not the result).
     """
-    rows, rest, ended = -int(layout.header), b"", False
+    rows, remainder, ended = -int(layout.header), b"", False
     with layout.path.open("rb") as file:
         start = file.read(len(BOM))
-        rest = start.removeprefix(BOM)
+        remainder = start.removeprefix(BOM)
         while not ended:
             read = file.read(block_size)
             ended = not read
             # A last line may have no end.
-            block = rest + (read or (b"" if not rest or rest.endswith(b"\n") else b"\n"))
+            block = remainder + (read or (b"" if not remainder or remainder.endswith(b"\n") else b"\n"))
             counted = _count(block, layout)
             if counted is None:
                 return None
             found, used = counted
             if not _is_utf8(block[:used]):
                 return None
-            rows, rest = rows + found, block[used:]
-            if len(rest) > LONGEST_RECORD:
+            rows, remainder = rows + found, block[used:]
+            if len(remainder) > LONGEST_RECORD:
                 return None
-    return None if rest else rows
+    return None if remainder else rows
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -83,8 +83,8 @@ def _count_quoted(block: bytes, layout: Layout) -> tuple[int, int] | None:
     ends = np.flatnonzero((kinds == _LF) & ~inside)
     if not len(ends):
         return 0, 0
-    whole = slice(0, int(ends[-1]) + 1)
-    positions, kinds, inside = positions[whole], kinds[whole], inside[whole]
+    complete = slice(0, int(ends[-1]) + 1)
+    positions, kinds, inside = positions[complete], kinds[complete], inside[complete]
     found = _records(np.compress(~inside & ((kinds == separator) | (kinds == _LF)), kinds), layout)
     if found is None or not _quotes_are_valid(data, positions, kinds, inside, separator):
         return None

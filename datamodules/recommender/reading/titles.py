@@ -100,9 +100,9 @@ def _titles(path: Path, rows: Iterable[_Row], item: int, title: slice, separator
             )
         found = separator.join(fields[title])
         if titles.setdefault(fields[item], found) != found:
-            both = f"{titles[fields[item]][:_SHOWN]!r} and {found[:_SHOWN]!r}"
+            pair = f"{titles[fields[item]][:_SHOWN]!r} and {found[:_SHOWN]!r}"
             raise InteractionError(
-                f"{path}: line {number}: found two titles of item {fields[item][:_SHOWN]!r}, {both}; expected one line "
+                f"{path}: line {number}: found two titles of item {fields[item][:_SHOWN]!r}, {pair}; expected one line "
                 "for each item"
             )
     if not titles:

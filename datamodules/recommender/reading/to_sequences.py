@@ -62,13 +62,13 @@ def to_sequences(rows: Interactions, filters: Filters = DEFAULT) -> tuple[Sequen
     Raises:
         InteractionError: the filters drop all rows.
     """
-    kept, report = apply_filters(rows, filters)
+    passes, report = apply_filters(rows, filters)
     columns = _Columns(rows.users, rows.items, rows.times, rows.features)
     all_user_ids, all_item_ids = rows.user_ids, rows.item_ids
     del rows  # so that `columns` alone holds the arrays
-    if not kept.all():
-        columns.select(kept)
-    del kept
+    if not passes.all():
+        columns.select(passes)
+    del passes
     if not _is_sorted(columns.users, columns.times):
         # stable, and users have codes by first appearance
         columns.select(np.lexsort((columns.times, columns.users)))
@@ -96,7 +96,7 @@ def _number_by_appearance(items: NDArray[np.int32], size: int) -> tuple[NDArray[
     first = np.full(size, len(items), np.int64)
     # numpy keeps the last assignment to a repeated index; in reverse order this is the first appearance.
     first[items[::-1]] = np.arange(len(items) - 1, -1, -1)
-    kept = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(items))]
+    order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(items))]
     numbers = np.zeros(size, np.int32)
-    numbers[kept] = np.arange(1, len(kept) + 1)
-    return numbers, kept
+    numbers[order] = np.arange(1, len(order) + 1)
+    return numbers, order

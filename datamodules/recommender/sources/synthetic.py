@@ -85,10 +85,10 @@ class Marketplace:
         """
         users = np.arange(self.num_users)
         lengths = self.min_length + hash_integers(self.max_length - self.min_length + 1, self.seed, _LENGTH, users)
-        # All shoppers are generated with max_length events; `kept` cuts each to its own length.
+        # All shoppers are generated with max_length events; `is_event` cuts each to its own length.
         parts = [self._shoppers(users[start : start + chunk]) for start in range(0, self.num_users, chunk)]
-        kept = np.arange(self.max_length) < lengths[:, None]
-        items, times = (np.concatenate(columns)[kept] for columns in zip(*parts, strict=True))
+        is_event = np.arange(self.max_length) < lengths[:, None]
+        items, times = (np.concatenate(columns)[is_event] for columns in zip(*parts, strict=True))
         return EventArrays(np.concatenate([[0], np.cumsum(lengths)]), items.astype(np.int32), times, self.num_items)
 
     def probabilities(
@@ -182,8 +182,8 @@ class Marketplace:
         unit = 10 + hash_integers(51, self.seed, _UNIT, users)[:, None]
         steps = 1 + hash_integers(4, self.seed, _STEPS, users[:, None], positions)
         steps[:, 1] = 1
-        rest = _DAY + hash_integers(6 * _DAY, self.seed, _REST, users[:, None], positions)
-        gaps = np.where(back, rest, unit * steps)
+        away = _DAY + hash_integers(6 * _DAY, self.seed, _REST, users[:, None], positions)
+        gaps = np.where(back, away, unit * steps)
         times = _EPOCH + hash_integers(365 * _DAY, self.seed, _START, users)[:, None] + np.cumsum(gaps, 1)
 
         items = np.zeros((len(users), self.max_length), np.int64)

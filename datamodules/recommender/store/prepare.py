@@ -152,8 +152,8 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
 
 
 def _filters(conversion: Conversion) -> Filters:
-    given: Mapping[str, Any] = conversion
-    return Filters(**{name: given[name] for name in Filters._fields if name in given})
+    settings: Mapping[str, Any] = conversion
+    return Filters(**{name: settings[name] for name in Filters._fields if name in settings})
 
 
 def _convert(plan: _Plan, root: Path, memory: float, log_rows: bool = False) -> InteractionStore:

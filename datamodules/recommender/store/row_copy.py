@@ -26,7 +26,7 @@ def copy_rows(database: RowDatabase, layout: Layout, filters: Filters) -> None:
     """Copy the rows in order; each commit has the row group after which a killed conversion continues."""
     database.run("CREATE TABLE IF NOT EXISTS progress (part INTEGER, row_group INTEGER, rows BIGINT, of_part BIGINT)")
     done = database.run("FROM progress")
-    part, group, rows, rows_of_part = done[0] if done else (0, -1, 0, 0)
+    part, group, rows, part_rows = done[0] if done else (0, -1, 0, 0)
     expected = count_parquet_rows(layout.files)
     if rows:
         log.info("%s: continuing after row %s of %s", layout.path, f"{rows:,}", f"{expected:,}")
@@ -34,15 +34,15 @@ def copy_rows(database: RowDatabase, layout: Layout, filters: Filters) -> None:
     database.run("BEGIN")
     for block in read_blocks(layout.files, layout.read_columns, (part, group)):
         if block.part != part:
-            part, rows_of_part = block.part, 0
-        table = _validate_block(block, layout, filters, rows, rows_of_part)
+            part, part_rows = block.part, 0
+        table = _validate_block(block, layout, filters, rows, part_rows)
         if not rows:
             _create_events(database, table)
         database.insert("events", table)
-        rows, rows_of_part = rows + len(table), rows_of_part + len(table)
+        rows, part_rows = rows + len(table), part_rows + len(table)
         # Progress counts row groups, so a commit in the middle of a row group would copy its first rows twice.
         if block.is_last and rows - committed >= _COMMITTED:
-            _commit(database, block.part, block.row_group, rows, rows_of_part)
+            _commit(database, block.part, block.row_group, rows, part_rows)
             committed = rows
             log.info("%s: %s of %s rows are copied", layout.path, f"{rows:,}", f"{expected:,}")
     if rows != expected or not rows:

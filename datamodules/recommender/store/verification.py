@@ -40,8 +40,8 @@ def _open_if_whole(root: Path) -> InteractionStore | None:
         # The inode changes if another process replaces the store while its files are read.
         folder = root.stat().st_ino
         store = InteractionStore.open(root)
-        whole = store.find_corrupt_file() is None
-        return store if whole and root.stat().st_ino == folder else None
+        is_intact = store.find_corrupt_file() is None
+        return store if is_intact and root.stat().st_ino == folder else None
     except (FileNotFoundError, StoreError):
         return None  # opened again under the lock, where the error is this store's own
 

@@ -128,10 +128,10 @@ class RecordedTimelines:
             if shares[k] >= _ENOUGH and self._fullest(k, self.questions.min_steps)[1] >= _ENOUGH
         ]
         if not measured:
-            most = int(shares.argmax())
+            worst = int(shares.argmax())
             raise ValueError(
                 f"{self.path}: no channel has {_ENOUGH:.0%} of its samples; expected at least one, the fullest is "
-                f"{KEYS[most]} with {shares[most]:.0%}. Look for gaps and steps of unequal length"
+                f"{KEYS[worst]} with {shares[worst]:.0%}. Look for gaps and steps of unequal length"
             )
         return measured
 

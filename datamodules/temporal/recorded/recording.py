@@ -41,5 +41,5 @@ def check_capacities(capacities: Mapping[str, float]) -> None:
 
 def covering_capacity(channel: Channel, values: NDArray[np.float64]) -> float:
     """Return the smallest common capacity that covers the values [n], or their maximum if none does; NaN is missing."""
-    most = float(np.nanmax(values)) if not np.isnan(values).all() else 0.0
-    return float(next((capacity for capacity in channel.capacities if capacity >= most), most))
+    maximum = float(np.nanmax(values)) if not np.isnan(values).all() else 0.0
+    return float(next((capacity for capacity in channel.capacities if capacity >= maximum), maximum))

@@ -59,8 +59,8 @@ def choose_examples(samples: Iterable[SampleView], count: int) -> list[SampleVie
         if len(group) < count:
             group.append(sample)
     turns = ((turn, key) for turn in range(count) for key in sorted(groups) if turn < len(groups[key]))
-    chosen = [groups[key][turn] for (turn, key), _ in zip(turns, range(count), strict=False)]
-    return sorted(chosen, key=lambda sample: sample.sample)
+    examples = [groups[key][turn] for (turn, key), _ in zip(turns, range(count), strict=False)]
+    return sorted(examples, key=lambda sample: sample.sample)
 
 
 def _channels(samples: Sequence[SampleView]) -> list[dict[str, Any]]:
@@ -111,8 +111,8 @@ def _spread(numbers: Iterable[float]) -> dict[str, float | None]:
     return {name: round(float(of(array)), 4) if len(array) else None for name, of in names.items()}
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
+def _share(part: int, total: int) -> float:
+    return part / total if total else 0.0
 
 
 def _sort_counts(counts: Counter[str]) -> dict[str, int]:

@@ -90,12 +90,12 @@ def _bin_values(values: list[float | str | None]) -> list[Hashable]:
     return [int(np.searchsorted(edges, value)) if isinstance(value, (int, float)) else value for value in values]
 
 
-def _score(values: list[Hashable], classes: np.ndarray, known: np.ndarray, queried: np.ndarray) -> float:
+def _score(values: list[Hashable], classes: np.ndarray, is_known: np.ndarray, queried: np.ndarray) -> float:
     """Return the accuracy on `queried` with the table fitted on `known`; unseen values get the most frequent class."""
     table: dict[Hashable, Counter[str]] = defaultdict(Counter)
-    for index in np.flatnonzero(known):
+    for index in np.flatnonzero(is_known):
         table[values[index]][classes[index]] += 1
-    most_frequent = Counter(classes[known].tolist()).most_common(1)[0][0]
+    most_frequent = Counter(classes[is_known].tolist()).most_common(1)[0][0]
     guesses = {value: counts.most_common(1)[0][0] for value, counts in table.items()}
     right = [guesses.get(values[index], most_frequent) == classes[index] for index in np.flatnonzero(queried)]
     return float(np.mean(right))

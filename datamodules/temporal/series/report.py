@@ -93,16 +93,16 @@ def downsample(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
     """
     if len(values) <= 2 * _POINTS:
         return np.arange(len(values)), values
-    chosen: set[int] = set()
+    selected: set[int] = set()
     for bucket in np.array_split(np.arange(len(values)), _POINTS):
         inside = values[bucket]
         missing = np.isnan(inside)
         # A gap in a bucket is kept as a point without a value, so that the drawn line is interrupted.
         if missing.any():
-            chosen.add(int(bucket[missing.argmax()]))
+            selected.add(int(bucket[missing.argmax()]))
         if not missing.all():
-            chosen |= {int(bucket[np.nanargmin(inside)]), int(bucket[np.nanargmax(inside)])}
-    steps = np.array(sorted(chosen), np.int64)
+            selected |= {int(bucket[np.nanargmin(inside)]), int(bucket[np.nanargmax(inside)])}
+    steps = np.array(sorted(selected), np.int64)
     return steps, values[steps]
 
 

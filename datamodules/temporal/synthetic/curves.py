@@ -51,10 +51,10 @@ def draw_job(random: np.random.Generator, steps: int) -> Job:
     """Draw a job with random start and end that fills its memory and computes with pauses."""
     start = integer(random, 0, steps // 2)
     end = min(steps, start + integer(random, steps // 4, steps))
-    held, use = np.zeros(steps), np.zeros(steps)
+    memory, use = np.zeros(steps), np.zeros(steps)
     # A gradual fill takes at least four steps; an immediate allocation is a jump.
     filling = integer(random, 4, max(4, steps // 3)) if random.random() < 0.5 else 1
-    held[start:end] = np.minimum(np.arange(1, end - start + 1) / filling, 1.0)
+    memory[start:end] = np.minimum(np.arange(1, end - start + 1) / filling, 1.0)
     use[start:end] = 1.0
     use_jumps = [start, end]
     for _ in range(integer(random, 0, 4)):
@@ -62,7 +62,7 @@ def draw_job(random: np.random.Generator, steps: int) -> Job:
         until = min(end, pause + integer(random, 1, max(2, steps // 8)))
         use[pause:until] = between(random, 0.0, 0.6)
         use_jumps += [pause, until]
-    return Job(use, held, use_jumps, [start, end] if filling == 1 else [end])
+    return Job(use, memory, use_jumps, [start, end] if filling == 1 else [end])
 
 
 def draw_column(

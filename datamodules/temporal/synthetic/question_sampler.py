@@ -77,8 +77,8 @@ def compute_facts(
     steps = np.flatnonzero(present)
     count = min(_SEVERAL, len(steps)) if spec.several else 1
     # Only present steps are asked for.
-    chosen = random.permutation(steps)[:count]
-    return facts.readout(channel, scale, levels, tuple(sorted(map(int, chosen))))
+    steps_read = random.permutation(steps)[:count]
+    return facts.readout(channel, scale, levels, tuple(sorted(map(int, steps_read))))
 
 
 def construct_matching_column(

@@ -136,8 +136,8 @@ class Notation(NamedTuple):
     def _unit(self, channel: str) -> tuple[str, int]:
         if self.format == Format.TINY:
             return "%", 0
-        known = CHANNELS[KEYS.index(channel)]
-        return known.unit, known.decimals
+        definition = CHANNELS[KEYS.index(channel)]
+        return definition.unit, definition.decimals
 
     def _seconds(self, steps: int) -> str:
         # The fewest decimals of a second that represent a step exactly, at most 3 (milliseconds).

@@ -84,7 +84,7 @@ def _compile_templates(
         # Nested optional groups: each slot matches only if all slots before it match.
         prefix = parts[0] + "".join(f"(?:{part}" for part in parts[1:]) + f"(?:{re.escape(literals[-1])})?"
         prefix += ")?" * (len(parts) - 1)
-        whole = "".join(parts) + re.escape(literals[-1])
+        full_pattern = "".join(parts) + re.escape(literals[-1])
         flags = re.IGNORECASE
-        compiled.append((task, slots, re.compile(prefix, flags), re.compile(whole, flags)))
+        compiled.append((task, slots, re.compile(prefix, flags), re.compile(full_pattern, flags)))
     return compiled

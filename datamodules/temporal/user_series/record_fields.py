@@ -16,14 +16,14 @@ _TEXT = 100_000
 """Largest length of a text, in characters."""
 
 
-def check_keys(record: Mapping[str, object], known: Collection[str], what: str) -> None:
+def check_keys(record: Mapping[str, object], expected: Collection[str], what: str) -> None:
     """Refuse keys that are not known.
 
     Raises:
         ValueError: there is an unknown key.
     """
-    if unknown := [key for key in record if key not in known]:
-        raise ValueError(f"{what}: found the key {describe_names(unknown)}, expected some of {', '.join(known)}")
+    if unknown := [key for key in record if key not in expected]:
+        raise ValueError(f"{what}: found the key {describe_names(unknown)}, expected some of {', '.join(expected)}")
 
 
 def text(key: str, value: object, default: str | None = None) -> str:

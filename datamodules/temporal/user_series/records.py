@@ -88,10 +88,10 @@ class RecordParser:
         if answer is None and self._answers:
             raise ValueError("answer: not found, expected a text or a number")
         if answer is not None and options:
-            chosen = chosen_option(answer, options)
-            if chosen is None:
+            option = chosen_option(answer, options)
+            if option is None:
                 raise ValueError(f"answer: found {describe_value(answer)}, expected one of the options, or its letter")
-            answer = chosen
+            answer = option
         kind = label("kind", record.get("kind"), "")
         key = scalar_text("key", record["key"]) if "key" in record else ""
         return SeriesQuestion(where, key, question, series, options, answer, kind)

@@ -75,7 +75,7 @@ class SeriesFiles:
         channels = {index: _channel(column) for index, column in enumerate(table.columns) if index != times}
         if times is None:
             self._require_no_stamps(path, table, channels)
-        wanted = list(channels)
+        indices = list(channels)
         if columns is not None:
             found = [
                 next((index for index, (short, _) in channels.items() if column in (short, table.columns[index])), None)
@@ -87,11 +87,11 @@ class SeriesFiles:
                     f"{path}, line {table.lines[0]}: column {missing[:100]!r} not found, expected some of "
                     f"{describe_names(table.columns)}"
                 )
-            wanted = [index for index in found if index is not None]
-        if not wanted:
+            indices = [index for index in found if index is not None]
+        if not indices:
             raise ValueError(f"{path}, line {table.lines[0]}: found no column of a channel, expected name (unit)")
         seconds = None if times is None else self._times(path, table, times)
-        return [self._series(path, table, index, channels[index], seconds, step) for index in wanted]
+        return [self._series(path, table, index, channels[index], seconds, step) for index in indices]
 
     @staticmethod
     def _require_no_stamps(path: Path, table: _Table, channels: Mapping[int, tuple[str, str]]) -> None:

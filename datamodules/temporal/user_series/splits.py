@@ -38,8 +38,8 @@ def split_files(path: Path) -> dict[str, list[Path]]:
     for split, names in _NAMES.items():
         entries = [entry for entry in sorted(path.iterdir()) if _PART.sub("", entry.stem.lower()) in names]
         files = [file for entry in entries for file in ([entry] if entry.is_file() else _files(entry))]
-        if known := [file for file in files if file.suffix.lower() in SUFFIXES]:
-            found[split] = known
+        if readable := [file for file in files if file.suffix.lower() in SUFFIXES]:
+            found[split] = readable
     if found:
         used = {file for files in found.values() for file in files}
         for file in (file for file in _files(path) if file not in used):

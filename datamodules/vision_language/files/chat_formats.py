@@ -8,12 +8,13 @@ format of a turn                                        used by
 ``{"user": ..., "assistant": ...}``                     The Cauldron, FineVision
 ======================================================  =====================================
 
-A content may also be a list of parts, ``{"type": "text", "text": ...}`` and ``{"type": "image"}``.
+A content may also be a list of parts, ``{"type": "text", "text": ...}`` and ``{"type": "image"}``. An image part may
+name its image, as ``{"type": "image", "image": "a.png"}``.
 """
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from datamodules.multimodal.text.chat_encoder import ROLES, Message
@@ -29,6 +30,7 @@ IMAGE_FIELDS = ("images", "image", "image_bytes")
 
 _SPEAKERS = {"human": "user", "gpt": "assistant"} | {role: role for role in ROLES}
 _IMAGE_PARTS = ("image", "image_url", "input_image")
+_PART_PATHS = ("image", "path", "image_url", "url")  # keys of an image part that may name its image
 
 
 def parse_messages(name: str, turns: Any) -> list[Message]:
@@ -41,16 +43,10 @@ def parse_messages(name: str, turns: Any) -> list[Message]:
     Raises:
         BadSampleError: `turns` is not such a list, or the turns are not a valid chat.
     """
-    # A column of a Parquet table may hold the chat as JSON text.
-    if isinstance(turns, str):
-        try:
-            turns = parse_json(turns)
-        except ValueError as error:
-            raise BadSampleError(f"{name}: the chat is not JSON ({error}): {turns[:80]!r}") from error
-    if not isinstance(turns, list) or not turns:
-        raise BadSampleError(f"{name}: the chat must be a list of one turn or more, found {_preview(turns)}")
     messages = [
-        message for number, turn in enumerate(turns, 1) for message in _parse_turn(f"{name}: turn {number}", turn)
+        message
+        for number, turn in enumerate(_turn_list(name, turns), 1)
+        for message in _parse_turn(f"{name}: turn {number}", turn)
     ]
     if not messages or messages[0]["role"] == "assistant":
         raise BadSampleError(f"{name}: a chat must begin with a message of the user or the system")
@@ -60,6 +56,33 @@ def parse_messages(name: str, turns: Any) -> list[Message]:
                 f"{name}: message {position} ({message['role']}) contains {MARKER}, which belongs in a user's text"
             )
     return messages
+
+
+def resolve_part_images(name: str, turns: Any, paths: Sequence[Any]) -> list[Any]:
+    """Return the paths of a chat's images: those of its record, else those that its image parts name.
+
+    Args:
+        name: file and row, for errors.
+        turns: see `parse_messages`.
+        paths: paths of the record, in the order of the markers; empty if it has none.
+
+    Raises:
+        BadSampleError: parts name other images than the record, or some of the parts name an image and others do not.
+    """
+    part_paths = [path for turn in _turn_list(name, turns) for path in _part_paths(turn)]
+    if all(path is None for path in part_paths):
+        return list(paths)
+    if not paths:
+        if None in part_paths:
+            raise BadSampleError(f"{name}: image part {part_paths.index(None) + 1} names no image, but other parts do")
+        return part_paths
+    for number, (path, expected) in enumerate(zip(part_paths, paths, strict=False), 1):
+        if path is not None and path != expected:
+            raise BadSampleError(
+                f"{name}: image part {number} names {_preview(path)}, but image {number} of the record is "
+                f"{_preview(expected)}; remove either"
+            )
+    return list(paths)
 
 
 def insert_image_markers(name: str, messages: Sequence[Message], images: int) -> list[Message]:
@@ -90,6 +113,29 @@ def misspelt_image_field(fields: Mapping[str, object]) -> str | None:
         return None
     unread = [field for field in fields if field not in CHAT_FIELDS]
     return next((field for field in unread if difflib.get_close_matches(field.lower(), IMAGE_FIELDS, 1, 0.7)), None)
+
+
+def _turn_list(name: str, turns: Any) -> list[Any]:
+    # A column of a Parquet table may hold the chat as JSON text.
+    if isinstance(turns, str):
+        try:
+            turns = parse_json(turns)
+        except ValueError as error:
+            raise BadSampleError(f"{name}: the chat is not JSON ({error}): {turns[:80]!r}") from error
+    if not isinstance(turns, list) or not turns:
+        raise BadSampleError(f"{name}: the chat must be a list of one turn or more, found {_preview(turns)}")
+    return turns
+
+
+def _part_paths(turn: object) -> Iterator[Any]:
+    """Yield what each image part of a turn names; None for a part that names nothing."""
+    contents = [turn.get(key) for key in ("content", "value", "user", "assistant")] if isinstance(turn, dict) else []
+    for content in contents:
+        for part in content if isinstance(content, list) else []:
+            if isinstance(part, dict) and part.get("type") in _IMAGE_PARTS:
+                path = next((part[key] for key in _PART_PATHS if part.get(key)), None)
+                # OpenAI's form: {"type": "image_url", "image_url": {"url": ...}}
+                yield path.get("url", path.get("path")) if isinstance(path, dict) else path
 
 
 def _parse_turn(name: str, turn: object) -> list[Message]:

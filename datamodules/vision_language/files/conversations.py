@@ -50,14 +50,14 @@ def conversation(where: str, record: dict[str, Any]) -> list[Message]:
         ValueError: there is neither or both, a question is empty, or the last message is not of the user.
     """
     # A null is a missing key: a program that writes all keys of all rows has one of them in each.
-    given = [field for field in ("question", *CHAT_FIELDS) if record.get(field) is not None]
-    if len(given) > 1:
-        raise ValueError(f"{where}: found {' and '.join(given)}, expected one of them")
-    if given in ([], ["question"]):
+    present = [field for field in ("question", *CHAT_FIELDS) if record.get(field) is not None]
+    if len(present) > 1:
+        raise ValueError(f"{where}: found {' and '.join(present)}, expected one of them")
+    if present in ([], ["question"]):
         question = record.get("question")
         texts = question if isinstance(question, list) and question else [question]
         return [Message(role="user", content=parse_content(where, check_question(where, text))) for text in texts]
-    messages = parse_messages(where, record[given[0]])
+    messages = parse_messages(where, record[present[0]])
     if messages[-1]["role"] != "user":
         found = f"found a message of the {messages[-1]['role']} at the end"
         raise ValueError(f"{where}: {found}, expected a question of the user, which predict answers")

@@ -15,6 +15,7 @@ from datamodules.vision_language.files.chat_formats import (
     insert_image_markers,
     misspelt_image_field,
     parse_messages,
+    resolve_part_images,
 )
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
@@ -109,7 +110,7 @@ class JsonChats(ChatFile):
                 f"the keys {describe_names(fields) or 'none'}" if isinstance(fields, dict) else type(fields).__name__
             )
             raise BadSampleError(f"{name}: expected an object with one of {', '.join(CHAT_FIELDS)}; found {found}")
-        paths = _paths(fields)
+        paths = resolve_part_images(name, fields[field], _paths(fields))
         messages = insert_image_markers(name, parse_messages(name, fields[field]), len(paths))
         return ImageChat(name, messages, [self._images.read(name, path) for path in paths])
 

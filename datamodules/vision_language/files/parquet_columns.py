@@ -119,8 +119,8 @@ def _check_types(path: Path, schema: "Schema", chats: Sequence[str], images: Seq
     for image in images:
         kind = schema.field(image).type
         kind = kind.value_type if _is_list(kind) else kind
-        named = types.is_struct(kind) and {"bytes", "path"} & {field.name for field in kind}
-        if not (_is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or named):
+        is_image_struct = types.is_struct(kind) and {"bytes", "path"} & {field.name for field in kind}
+        if not (_is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or is_image_struct):
             raise ValueError(
                 f"{path}: the column {image} must hold an image's bytes, a path or both (bytes, path), or a list of "
                 f"these; found {schema.field(image).type}"

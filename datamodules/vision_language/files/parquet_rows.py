@@ -168,8 +168,10 @@ def _warn_about_others(folder: Path, files: Sequence[Path], root: str | Path) ->
         return
     visible = (path for path in walk_visible(folder) if path.suffix.lower() not in _IMAGES)
     present = {path for path in visible if path.is_file()}
-    own = rewritten_folder(root).resolve()
-    if others := sorted(str(path.relative_to(folder)) for path in present - set(files) if path.resolve().parent != own):
+    ours = rewritten_folder(root).resolve()
+    if others := sorted(
+        str(path.relative_to(folder)) for path in present - set(files) if path.resolve().parent != ours
+    ):
         log.warning(
             "%s: %d files are not read, as they do not end in .parquet: %s", folder, len(others), describe_names(others)
         )

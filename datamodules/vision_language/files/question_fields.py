@@ -134,9 +134,9 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
         if same < 0 and plain.count(text.casefold()) == 1:
             same = plain.index(text.casefold())
         indices = [letter if 0 <= letter < len(options) else -1, same]
-        chosen = [index for index in (indices if has_letters else reversed(indices)) if index >= 0]
-        if chosen:
-            return chosen[0]
+        marked = [index for index in (indices if has_letters else reversed(indices)) if index >= 0]
+        if marked:
+            return marked[0]
     expected = f"a letter of {OPTION_COLUMNS[: len(options)]}, an option or an index from 0"
     raise BadSampleError(f"{name}: answer: found {describe_value(answer)}, expected {expected}")
 

@@ -35,7 +35,7 @@ def _pad_and_concatenate(arrays: list[Tensor]) -> Tensor:
 
 
 def _pad_to(array: Tensor, shape: Sequence[int]) -> Tensor:
-    lacking = [wanted - found for wanted, found in zip(shape, array.shape[1:], strict=True)]
+    lacking = [target - length for target, length in zip(shape, array.shape[1:], strict=True)]
     if not any(lacking):
         return array
     # F.pad counts dimensions from the last, with two sides each; only the end is padded.

@@ -142,8 +142,8 @@ class ModelProcessor:
         images = {key: repr(value) for key, value in self.processor.image_processor.to_dict().items()}
         # The class of an image processor depends on whether torchvision is installed.
         images.pop("image_processor_type", None)
-        known = json.dumps([sorted(tokenizer.get_vocab().items()), self.template, images], sort_keys=True)
-        return hashlib.sha256(known.encode()).hexdigest()
+        content = json.dumps([sorted(tokenizer.get_vocab().items()), self.template, images], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode an answer up to its end token, without special tokens."""

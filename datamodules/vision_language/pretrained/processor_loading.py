@@ -96,9 +96,9 @@ def _change_image_settings(processor: Any, path: str, settings: Mapping[str, Any
     images = processor.image_processor
     for key, value in settings.items():
         if not hasattr(images, key):
-            known = ", ".join(sorted(key for key in images.to_dict() if not key.endswith("_type")))
+            settings_list = ", ".join(sorted(key for key in images.to_dict() if not key.endswith("_type")))
             raise ValueError(
                 f"model.init_args.image_processor.{key}: the {type(images).__name__} of {path} has no such setting; "
-                f"it has {known}"
+                f"it has {settings_list}"
             )
         setattr(images, key, value)

@@ -13,8 +13,8 @@ Located = tuple[SceneObject, str]
 
 def caption(scene: Scene) -> str:
     """Return the caption of a scene: all objects in reading order, "red circle top left, blue square bottom right"."""
-    named = zip(scene.cells, cell_names(scene.grid), strict=True)
-    return ", ".join(f"{thing} {cell_name}" for thing, cell_name in named if thing is not None)
+    named_cells = zip(scene.cells, cell_names(scene.grid), strict=True)
+    return ", ".join(f"{thing} {cell_name}" for thing, cell_name in named_cells if thing is not None)
 
 
 def parse_caption(text: str) -> Counter[Located]:

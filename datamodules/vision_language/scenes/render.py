@@ -37,9 +37,9 @@ def draw(scene: Scene, size: int, random: np.random.Generator) -> "Image":
     """
     from PIL import Image, ImageDraw
 
-    whole = size * _SAMPLES
-    cell = whole / scene.grid
-    image = Image.new("RGB", (whole, whole), _background(random))
+    canvas_size = size * _SAMPLES
+    cell = canvas_size / scene.grid
+    image = Image.new("RGB", (canvas_size, canvas_size), _background(random))
     pencil = ImageDraw.Draw(image)
     for index, thing in enumerate(scene.cells):
         if thing is not None:

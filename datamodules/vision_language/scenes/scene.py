@@ -76,8 +76,8 @@ class World:
             "max_objects": (1, self.grid**2),
             "size": (8 * self.grid, 4096),
         }
-        for name, (least, most) in limits.items():
-            check_number(f"world.{name}", getattr(self, name), at_least=least, at_most=most)
+        for name, (minimum, maximum) in limits.items():
+            check_number(f"world.{name}", getattr(self, name), at_least=minimum, at_most=maximum)
         check_number("world.held_out", self.held_out, above=0, below=1)
 
     @property
@@ -117,8 +117,8 @@ class World:
     ) -> Scene:
         """Return a random scene with the required objects in their cells, and this number of objects, or any number."""
         if objects is None:
-            least = max(1, len(required))
-            objects = least + int(random.random() * (self.max_objects + 1 - least))
+            minimum = max(1, len(required))
+            objects = minimum + int(random.random() * (self.max_objects + 1 - minimum))
         cells: list[SceneObject | None] = [required.get(cell) for cell in self.cells]
         free = [cell for cell in self.cells if cell not in required]
         for _ in range(objects - len(required)):

@@ -121,8 +121,8 @@ class SceneTasks:
     def _shares(self, mix: dict[str, float]) -> dict[str, float]:
         possible = {name: 1.0 for name, kind in KINDS.items() if kind.fewest <= self.world.max_objects}
         sizes = {name: mix[name] for name in KINDS if mix.get(name)} or possible
-        whole = sum(sizes.values())
-        return {name: size / whole for name, size in sizes.items()}
+        total = sum(sizes.values())
+        return {name: size / total for name, size in sizes.items()}
 
     def chance(self) -> float:
         """Return the accuracy of the best guess without the image, over all questions of the evaluation."""

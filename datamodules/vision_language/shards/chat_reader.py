@@ -40,8 +40,8 @@ def read_sample(location: SampleLocation) -> ImageChat:
         return _read(location.sample, None)
     with open_shard(location.shard) as file:
         file.seek(location.begin)
-        found = iter_samples(file, location.shard, keep=False, begin=location.begin, number=location.number)
-        return _read(next(found), file)
+        samples = iter_samples(file, location.shard, keep=False, begin=location.begin, number=location.number)
+        return _read(next(samples), file)
 
 
 def _read(sample: TarSample, file: BinaryIO | None) -> ImageChat:
@@ -69,18 +69,18 @@ def _parse_chat(sample: TarSample, file: BinaryIO | None) -> Any:
 
 
 def _check_text_only(sample: TarSample, content: Any) -> None:
-    """Refuse a sample without an image that should have one; its chat would be learnt as a chat about nothing."""
+    """Refuse a sample without an image that should have one; its chat would be learned as a chat about nothing."""
     field = first_filled(IMAGE_FIELDS, content) if isinstance(content, dict) else None
-    named = None if field is None else content[field]
+    image_names = None if field is None else content[field]
     other = next((suffix for suffix in sample.files if suffix.rpartition(".")[2] in UNREAD_IMAGES), None)
     if other is not None:
         raise BadSampleError(
             f"{sample.name}: found the image .{shown_name(other)}, expected one of {', '.join(IMAGES)}; convert it"
         )
-    if named not in (None, "", []):
+    if image_names not in (None, "", []):
         raise BadSampleError(
-            f"{sample.name}: the .json names the {field} {describe_value(named)}, but the sample has no image; write "
-            "the files of a sample next to each other, with the same name up to the first dot"
+            f"{sample.name}: the .json names the {field} {describe_value(image_names)}, but the sample has no image; "
+            "write the files of a sample next to each other, with the same name up to the first dot"
         )
 
 

@@ -101,8 +101,8 @@ def _truncation_error(archive: str, last: str, at: int) -> ValueError:
 
 def _check_end(file: BinaryIO, archive: str, last: str, at: int) -> None:
     """Refuse files after an end mark: of an archive that `cat` appended, or after a header that was erased."""
-    while rest := file.read(_CHUNK):
-        if rest.count(0) < len(rest):
+    while block := file.read(_CHUNK):
+        if block.count(0) < len(block):
             raise ValueError(
                 f"{archive}: the end mark at byte {at:,}{last and ', after ' + last} is followed by other bytes than "
                 "zeros, which may be further files. Copy or write a corrupt archive again; unite archives with "

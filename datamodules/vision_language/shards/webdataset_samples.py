@@ -5,7 +5,7 @@ family's formats, or a caption. Files of other types are ignored, since other to
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import BinaryIO, NamedTuple
 
@@ -40,10 +40,14 @@ def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number:
     """Yield the samples of a shard in order, beginning with the sample of this number at the offset `begin`.
 
     For other arguments and errors see `iter_members`.
+
+    Raises:
+        ValueError: a sample has too many files, or the same file twice, or its files are apart from each other.
     """
-    named = ((_split(member.name), member) for member in iter_members(file, shard, keep, begin))
-    # groupby joins neighbours only, as WebDataset does: the files of a sample follow each other in a shard.
-    grouped = groupby((entry for entry in named if _is_sample(entry[0][0])), key=lambda entry: entry[0][0])
+    seen: dict[str, tuple[int, frozenset[str]]] = {}  # {key: (number, suffixes)}
+    entries = ((_split(member.name), member) for member in iter_members(file, shard, keep, begin))
+    # groupby joins adjacent members only, as WebDataset does: the files of a sample follow each other in a shard.
+    grouped = groupby((entry for entry in entries if _is_sample(entry[0][0])), key=lambda entry: entry[0][0])
     for index, (key, group) in enumerate(grouped, number):
         files: dict[str, Member] = {}
         for (_, suffix), member in group:
@@ -52,6 +56,13 @@ def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number:
             if len(files) == _MAX_FILES:
                 raise ValueError(f"{shard}: sample {index} ({shown_name(key)}) has more than {_MAX_FILES} files")
             files[suffix] = member
+        first, suffixes = seen.setdefault(key, (index, frozenset(files)))
+        # Two whole samples of the same name have the same suffixes; the parts of a single sample have different ones.
+        if first != index and suffixes.isdisjoint(files):
+            raise ValueError(
+                f"{shard}: the files of {shown_name(key)} are apart: {_list_suffixes(suffixes)} as sample {first}, "
+                f"{_list_suffixes(files)} as sample {index}; write the files of a sample next to each other"
+            )
         yield TarSample(shard, index, next(iter(files.values())).begin, key, files)
 
 
@@ -99,6 +110,10 @@ def _split(name: str) -> tuple[str, str]:
     folder, slash, last = name.rpartition("/")
     stem, _, suffix = last.partition(".")
     return folder + slash + stem, suffix.lower()
+
+
+def _list_suffixes(suffixes: Iterable[str]) -> str:
+    return shown_name(", ".join(f".{suffix}" for suffix in sorted(suffixes)))
 
 
 def _is_sample(key: str) -> bool:

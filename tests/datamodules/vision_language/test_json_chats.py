@@ -88,6 +88,47 @@ def test_a_marker_is_put_where_there_is_none(tmp_path):
     assert [len(chats.read(row).images) for row in range(4)] == [2, 1, 1, 1]
 
 
+NAMED = {"type": "image", "image": "a.png"}
+
+
+def part_record(*parts, **fields):
+    return {"messages": [{"role": "user", "content": [*parts, {"type": "text", "text": "Why?"}]}], **fields}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        part_record(NAMED, {"type": "image_url", "image_url": {"url": "b.png"}}),
+        part_record(NAMED, {"type": "image", "path": "b.png"}, images=["a.png", "b.png"]),
+        part_record(NAMED, {"type": "image"}, images=["a.png", "b.png"]),
+    ],
+)
+def test_image_parts_may_name_their_images(tmp_path, record):
+    images = [png((1, 2, 3)), png((4, 5, 6))]
+    for name, data in zip(("a.png", "b.png"), images, strict=True):
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "chats.jsonl").write_text(json.dumps(record))
+    chat = JsonChats(tmp_path / "chats.jsonl", True).read(0)
+    assert chat.images == images
+    assert chat.messages[0]["content"] == "<image>\n<image>\nWhy?"
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (part_record(NAMED, image="b.png"), 'image part 1 names "a.png", but image 1 of the record is "b.png"'),
+        (part_record(NAMED, {"type": "image"}), "image part 2 names no image, but other parts do"),
+        (part_record({"type": "image", "image": 7}), "the image must be a path in .*, found 7"),
+    ],
+)
+def test_image_parts_that_contradict_are_refused(tmp_path, record, message):
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(png((1, 2, 3)))
+    (tmp_path / "chats.jsonl").write_text(json.dumps(record))
+    with pytest.raises(BadSampleError, match=message):
+        JsonChats(tmp_path / "chats.jsonl", True).read(0)
+
+
 @pytest.mark.parametrize("nothing", [None, []])
 def test_a_field_without_a_value_gives_way_to_the_next(tmp_path, nothing):
     (tmp_path / "a.png").write_bytes(png((1, 2, 3)))

@@ -41,6 +41,16 @@ def test_questions_about_images_of_ones_own(tmp_path):
     assert questions.name(1) == f"1 ({tmp_path / 'questions.jsonl'}, line 3)"
 
 
+def test_image_parts_of_a_conversation_may_name_their_images(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(RED, 16))
+    parts = [{"type": "image", "image": "a.png"}, {"type": "text", "text": "What is it?"}]
+    questions = asked(tmp_path, {"messages": [{"role": "user", "content": parts}]})
+    assert questions.rows[0].images == ["a.png"]
+    assert questions.item(0, 0).encoder_input.pixels[:, :, 0, 0].tolist() == [list(RED)]
+    with pytest.raises(ValueError, match='image part 1 names "a.png", but image 1 of the record is "b.png"'):
+        asked(tmp_path, {"image": "b.png", "messages": [{"role": "user", "content": parts}]})
+
+
 @pytest.mark.parametrize(
     ("line", "messages"),
     [

@@ -70,12 +70,17 @@ class Tesseract(Recognizer):
                 words.setdefault(position, []).append(OcrLine((left, top, left + width, top + height), row["text"]))
         return [_join_words(line) for line in words.values()]
 
-    def _run(self, arguments: list[str], given: bytes) -> str:
+    def _run(self, arguments: list[str], image: bytes) -> str:
         # One thread: each worker process runs a program of its own.
         environ = {**os.environ, "OMP_THREAD_LIMIT": "1"}
         try:
             done = subprocess.run(
-                [self._program, *arguments], input=given, capture_output=True, timeout=_SECONDS, env=environ, check=True
+                [self._program, *arguments],
+                input=image,
+                capture_output=True,
+                timeout=_SECONDS,
+                env=environ,
+                check=True,
             )
         except subprocess.TimeoutExpired as error:
             raise RecognitionError(f"tesseract has taken more than {_SECONDS:g} s") from error

@@ -54,7 +54,7 @@ def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -
     """
 
     def image(name: str) -> "Image":
-        return read_image(_inside(path, name), name)
+        return read_image(_inside(path, name), name, writer.note)
 
     def existing() -> Iterator[MarkdownBlock]:
         for block in blocks(_read(path)):

@@ -33,14 +33,14 @@ def read_pdf(path: Path, writer: PageWriter, settings: IngestionSettings) -> Non
     """Convert a PDF to pages.
 
     Raises:
-        UnreadableDocumentError: the PDF is corrupt, encrypted or too large.
+        UnreadableDocumentError: the PDF is corrupt, encrypted or too large, or has no pages.
     """
     from pypdfium2 import PdfDocument, PdfiumError
 
     try:
         pdf = PdfDocument(path)
     except PdfiumError as error:
-        raise UnreadableDocumentError(_reason(error)) from error
+        raise UnreadableDocumentError(_reason(path, error)) from error
     with pdf:
         if len(pdf) > settings.max_pages:
             raise UnreadableDocumentError(
@@ -71,8 +71,8 @@ def _chunks(page: Any, number: int, settings: IngestionSettings, note: Callable[
     if not texts and not tables:
         # A page without a text layer is a scan, which becomes one figure.
         return [Chunk(number, "figure", WHOLE_PAGE, "")] if drawn else []
-    lines_of_tables = [expand(box, _BESIDE) for box, _ in tables]
-    drawn = [part for part in drawn if not any(contains_centre(box, part.box) for box in lines_of_tables)]
+    ruling_boxes = [expand(box, _BESIDE) for box, _ in tables]
+    drawn = [part for part in drawn if not any(contains_centre(box, part.box) for box in ruling_boxes)]
     chunks = [
         *(Chunk(number, "table", clip_to_page(box), text) for box, text in tables),
         *(Chunk(number, "text", box, text) for box, text in texts),
@@ -97,17 +97,35 @@ def _render(page: Any, settings: IngestionSettings) -> "Image":
     width, height = page.get_size()
     scale = settings.dpi / _POINTS
     # PDFium rounds both edges up: find the largest scale with (width * scale + 1) * (height * scale + 1) <= most.
-    both, most = width + height, settings.max_page_pixels
-    largest = ((both**2 + 4 * width * height * (most - 1)) ** 0.5 - both) / (2 * width * height)
+    edge_sum, max_pixels = width + height, settings.max_page_pixels
+    largest = ((edge_sum**2 + 4 * width * height * (max_pixels - 1)) ** 0.5 - edge_sum) / (2 * width * height)
     scale = min(scale, largest)
     # PDFium's own order of bytes is BGR.
     picture: Image = page.render(scale=scale, rev_byteorder=True).to_pil()
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
-def _reason(error: Exception) -> str:
+def _has_no_pages(path: Path) -> bool:
+    """Return whether PDFium reads a file that it cannot open, because the file has no pages.
+
+    For such a file PDFium leaves the error code of an earlier call, so a code that no readable file gives is set first.
+    """
+    import pypdfium2.raw as pdfium
+    from pypdfium2 import PdfDocument, PdfiumError
+
+    pdfium.FPDF_LoadDocument(b"", None)  # sets FPDF_ERR_FILE: no file has this name
+    try:
+        PdfDocument(path).close()
+    except PdfiumError as error:
+        return path.stat().st_size > 0 and getattr(error, "err_code", None) == pdfium.FPDF_ERR_FILE
+    return False
+
+
+def _reason(path: Path, error: Exception) -> str:
     import pypdfium2.raw as pdfium
 
+    if _has_no_pages(path):
+        return "it has no pages"
     code = getattr(error, "err_code", None)
     if code == pdfium.FPDF_ERR_PASSWORD:
         return "encrypted with a password; save it without a password"

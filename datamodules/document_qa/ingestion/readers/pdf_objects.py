@@ -118,10 +118,10 @@ def _between(frame: PageFrame, start: tuple[float, float], end: tuple[float, flo
 def _matrix(raw: Any) -> Matrix:
     import pypdfium2.raw as pdfium
 
-    own = pdfium.FS_MATRIX()
-    if not pdfium.FPDFPageObj_GetMatrix(raw, own):
+    matrix = pdfium.FS_MATRIX()
+    if not pdfium.FPDFPageObj_GetMatrix(raw, matrix):
         return _UNMOVED
-    return own.a, own.b, own.c, own.d, own.e, own.f
+    return matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f
 
 
 def _concatenate(first: Matrix, then: Matrix) -> Matrix:

@@ -1,5 +1,8 @@
 """Tests samples in WebDataset's layout: grouping, order of images, chats in every format, captions."""
 
+import io
+import tarfile
+
 import pytest
 
 from datamodules.vision_language.chat_file import ImageChat
@@ -92,6 +95,27 @@ def test_a_file_that_stands_there_twice_is_a_fault_of_the_shard(write_shard):
     with pytest.raises(ValueError, match="a.tar: 1.JPG occurs twice in sample 0") as error:
         read(path)
     assert not isinstance(error.value, BadSampleError)
+
+
+def test_the_parts_of_a_sample_that_are_apart_are_a_fault_of_the_shard(write_shard):
+    """Otherwise its chat would be learned as a chat without an image."""
+    words = chat("What?", "A dog.")
+    path = write_shard("a.tar", {"1.json": words, "2.json": words, "2.jpg": b"j", "1.jpg": b"j"})
+    for name in (path, f"file://{path}"):
+        message = r"a.tar: the files of 1 are apart: \.json as sample 0, \.jpg as sample 2; write .* next to each other"
+        with pytest.raises(ValueError, match=message) as error:
+            read(name)
+        assert not isinstance(error.value, BadSampleError)
+
+
+def test_two_whole_samples_of_the_same_name_are_two_samples(tmp_path):
+    samples = [("1.txt", b"x"), ("1.jpg", b"a"), ("2.txt", b"y"), ("2.jpg", b"b"), ("1.txt", b"z"), ("1.jpg", b"c")]
+    with tarfile.open(tmp_path / "a.tar", "w") as shard:
+        for name, data in samples:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            shard.addfile(member, io.BytesIO(data))
+    assert [sample.images for sample in read(tmp_path / "a.tar")] == [[b"a"], [b"b"], [b"c"]]
 
 
 def test_a_sample_has_no_end_of_files(write_shard):

@@ -50,6 +50,22 @@ def test_a_tiff_is_all_of_its_pages_in_order(folder, compression):
     assert read(folder) == [RED, GREEN, BLUE, RED]
 
 
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "MPO", "AVIF"])
+def test_of_an_animation_the_first_frame_is_a_page_and_a_warning_names_it(folder, kind):
+    if kind == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow reads no AVIF")
+    frames, file = [Image.new("RGB", (40, 20), colour) for colour in (RED, GREEN, BLUE)], io.BytesIO()
+    frames[0].save(file, kind, save_all=True, append_images=frames[1:])
+    suffix = "jpg" if kind == "MPO" else kind.lower()
+    (folder / f"1.{suffix}").write_bytes(file.getvalue())
+    (folder / "2.png").write_bytes(png(BLUE))
+    (folder / "3.tif").write_bytes(tiff(RED, GREEN))
+    done = convert(folder, Cache(folder.parent / "cache", SETTINGS))
+    assert done.pages == 4, "one of the animation, one of the image, two of the scan"
+    expected = f"1.{suffix} has 3 frames, of which the first is read; save the others as files of their own"
+    assert [note for note in done.notes if "frames" in note] == [expected]
+
+
 def avif(colour, size=(40, 20)):
     file = io.BytesIO()
     Image.new("RGB", size, colour).save(file, "AVIF", quality=100, subsampling="4:4:4")

@@ -212,6 +212,14 @@ def test_broken_documents_say_why(tmp_path, read):
     assert read(tmp_path / "whole.pdf", few) == "found 3 pages, ingestion.max_pages allows 2"
 
 
+def test_a_pdf_without_pages_says_so_whatever_was_read_before(tmp_path, read):
+    (tmp_path / "text.pdf").write_bytes(b"hello")
+    with pypdfium2.PdfDocument.new() as pdf:
+        pdf.save(tmp_path / "none.pdf")
+    for name, reason in (("none", "it has no pages"), ("text", "not a PDF, or corrupt"), ("none", "it has no pages")):
+        assert read(tmp_path / f"{name}.pdf") == reason
+
+
 def test_the_same_file_gives_the_same_bytes(tmp_path, read):
     path = manual(tmp_path / "a.pdf", 6)
     copy = tmp_path / "b.pdf"
