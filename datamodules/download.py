@@ -1,6 +1,6 @@
 """Downloads files, resumes after interruptions, and compares checksums.
 
-Bytes are written to ``NAME.partial``; a later call requests the rest (HTTP Range). A file gets its name only after its
+Bytes are written to `NAME.partial`; a later call requests the rest (HTTP Range). A file gets its name only after its
 checksum has been verified, so a file that exists is complete.
 """
 
@@ -58,7 +58,7 @@ def download(
     Args:
         url: http(s) address.
         target: path of the file; its folder is created.
-        checksum: ``algorithm:hex digits``, for example ``md5:c4d9...``; any algorithm of hashlib.
+        checksum: `algorithm:hex digits`, for example `md5:c4d9...`; any algorithm of hashlib.
         progress: called after every received block; None for no reports.
         timeout: seconds without data after which a connection counts as broken.
         attempts: number of connections; each resumes where the previous connection ended.
@@ -144,7 +144,7 @@ def _fetch(url: str, file: IO[bytes], progress: Progress | None, timeout: float)
 
 
 def _agreed_start(response: http.client.HTTPResponse, start: int) -> int:
-    """Return where the received bytes belong: ``start`` if the server resumes, 0 if it ignores the range."""
+    """Return where the received bytes belong: `start` if the server resumes, 0 if it ignores the range."""
     if response.status != 206:
         return 0
     sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))

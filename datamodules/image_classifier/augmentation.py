@@ -1,4 +1,4 @@
-"""Augments and normalises a whole batch, on the device."""
+"""Augments and normalizes a whole batch, on the device."""
 
 import math
 from typing import NamedTuple
@@ -78,7 +78,7 @@ def random_crop_and_flip(pixels: Tensor, uniform: Tensor, padding: int, flip: bo
 
 
 def random_rotation_and_scale(pixels: Tensor, uniform: Tensor, rotation: float, scaling: float) -> Tensor:
-    """Rotate and resize images about their centre, with bilinear interpolation and black beyond the border.
+    """Rotate and resize images about their center, with bilinear interpolation and black beyond the border.
 
     Args:
         pixels: [B, C, H, W] in [0, 255].

@@ -1,4 +1,4 @@
-"""Provides labelled images: the DataModule of scikit-learn's digits, CIFAR, or a folder of files."""
+"""Provides labeled images: the DataModule of scikit-learn's digits, CIFAR, or a folder of files."""
 
 import logging
 from functools import cached_property
@@ -24,7 +24,7 @@ log = logging.getLogger("lockstep")
 
 _CIFAR = (
     "the authors request a citation of Krizhevsky, 'Learning Multiple Layers of Features from Tiny Images', 2009, and "
-    "state no licence; the images were collected from the web and have different owners."
+    "state no license; the images were collected from the web and have different owners."
 )
 _TERMS = {
     "digits": (
@@ -35,7 +35,7 @@ _TERMS = {
     "cifar10": ("CIFAR-10", _CIFAR),
     "cifar100": ("CIFAR-100", _CIFAR),
 }
-_OWN = "your own images: state here under which terms they may be used, and whether people are recognisable."
+_OWN = "your own images: state here under which terms they may be used, and whether people are recognizable."
 _SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
 
 

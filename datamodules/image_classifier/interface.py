@@ -13,7 +13,7 @@ from engine.interface import LockstepData
 
 
 class ImageClassifierData(LockstepData, Protocol):
-    """Images of the same size, labelled with K classes. LabelledImages implements it."""
+    """Images of the same size, labeled with K classes. LabeledImages implements it."""
 
     classes: list[str]
     """Class names by index, K in all; when predicting a folder, the module sets the names of its checkpoint."""
@@ -34,7 +34,7 @@ class ImageClassifierData(LockstepData, Protocol):
         """Create the data sets of a stage: `fit`, `validate`, `test` or `predict`."""
 
     def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
-        """Augment (in training) and normalise a batch."""
+        """Augment (in training) and normalize a batch."""
 
     def validation_image(self, sample: int) -> tuple[str, NDArray[np.uint8]]:
         """Return name and pixels [C, H, W] of an image of `validation_set`."""

@@ -208,12 +208,12 @@ def _rgb(image: "Image") -> "Image":
     if image.format == "TIFF" and image.mode in ("I", "F"):
         raise ValueError("its pixels have 32 bits, expected 1, 8 or 16")
     if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
-        # 16-bit grey: convert() would clip values above 255 instead of scaling them.
+        # 16-bit gray: convert() would clip values above 255 instead of scaling them.
         # For 32-bit images, `point` accepts only a linear function of the value.
         image = image.convert("I").point(lambda value: value / 256).convert("L")
     if image.has_transparency_data:
-        coloured = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured)
+        rgba = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
     return image.convert("RGB")
 
 

@@ -26,7 +26,7 @@ class Chat(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Numbers of tokens. They are Python numbers, so reading them does not synchronise with the device."""
+    """Numbers of tokens. They are Python numbers, so reading them does not synchronize with the device."""
 
     real: int = 0  # not padding
     supervised: int = 0

@@ -1,9 +1,9 @@
 """Defines batches of the recommender family, shared by the data side and the model side.
 
-Item ids run from 1 to ``num_items``; 0 is padding. Rows are padded on the *right* (oldest event first), so the causal
+Item ids run from 1 to `num_items`; 0 is padding. Rows are padded on the *right* (oldest event first), so the causal
 mask hides the padding from every real position, and attention needs no other mask. Positions are counted from the end
-of a row, as in the SASRec papers: event ``j`` of a row with ``n`` events has position ``max_length - n + j``. A row
-without events (``lengths == 0``) is padding that gives all ranks the same number of rows; it has zero weight.
+of a row, as in the SASRec papers: event `j` of a row with `n` events has position `max_length - n + j`. A row
+without events (`lengths == 0`) is padding that gives all ranks the same number of rows; it has zero weight.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -111,7 +111,7 @@ class EventCoding(NamedTuple):
 
 
 class TrainingEvents(NamedTuple):
-    """Training part of every user: user u trains on ``items[offsets[u]:train_end[u]]``."""
+    """Training part of every user: user u trains on `items[offsets[u]:train_end[u]]`."""
 
     offsets: NDArray[np.integer]  # [U + 1]
     items: NDArray[np.integer]  # [N] all events

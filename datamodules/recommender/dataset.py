@@ -30,7 +30,7 @@ Windows = Literal["last", "random"]
 
 
 class TrainDataset(Dataset[TrainBatch]):
-    """Training rows: the events ``offsets[user]:end``, each of which predicts the next event, cut to a window.
+    """Training rows: the events `offsets[user]:end`, each of which predicts the next event, cut to a window.
 
     Args:
         events: events of all users.
@@ -40,9 +40,9 @@ class TrainDataset(Dataset[TrainBatch]):
         seed: seed of the windows and negatives.
         windows: which positions of a longer history are kept: the `last` positions, or a `random` window, which is
             a pure function of (seed, epoch, sample). Of n positions each is then in the window of an epoch with a
-            probability of at least ``max_length / (n + max_length - 1)``.
+            probability of at least `max_length / (n + max_length - 1)`.
         negatives: negatives per position, or per row if they are shared. They are drawn among the items that do not
-            occur in the row (in all its events, not only the last ``max_length``), and a pure function of (seed, epoch,
+            occur in the row (in all its events, not only the last `max_length`), and a pure function of (seed, epoch,
             sample, position in the user's history, k). The negatives of a global batch are a function of (seed, epoch,
             number of the batch).
         negatives_among: the only items that are drawn, a superset of the items of all rows; None: all items.
@@ -143,7 +143,7 @@ class TrainDataset(Dataset[TrainBatch]):
     def _batch_targets(self, request: MicroBatchRequest) -> NDArray[np.int64]:
         """Return M targets of the global batch that the request is a part of, int64 [M]; 0 for corrupt items.
 
-        They are a systematic sample of its N targets: offsets ``(k N + r) // M`` with a random r below N. So each
+        They are a systematic sample of its N targets: offsets `(k N + r) // M` with a random r below N. So each
         target is expected M / N times, and none is taken twice if there are M.
         """
         # All micro-batches and ranks must get the same targets, so draw from the whole batch and not from this request.
@@ -163,14 +163,14 @@ class TrainDataset(Dataset[TrainBatch]):
 
 
 class RankingDataset(Dataset[RankingBatch]):
-    """Histories ``offsets[user]:end``, of which the event at ``end`` is ranked.
+    """Histories `offsets[user]:end`, of which the event at `end` is ranked.
 
     Args:
         events: events of all users.
         examples: (users [M], ends [M]).
-        max_length: maximum number of events of a history; the last events are kept. ``seen`` has all of them.
+        max_length: maximum number of events of a history; the last events are kept. `seen` has all of them.
         time_scale: int64 [U], from `personal_time_scale`.
-        candidates: [U, 100] from ``sampled_candidates.py``, or None without the `sampled_100` protocol.
+        candidates: [U, 100] from `sampled_candidates.py`, or None without the `sampled_100` protocol.
         held_out: False for prediction: a history ends where the user's events end, and there is no target.
         at: int64 [U], time of the request of each user without a target, or None if it is unknown. With a target it is
             the target's time.

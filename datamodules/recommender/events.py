@@ -28,11 +28,11 @@ class Events(Protocol):
 
     @property
     def offsets(self) -> Integers:
-        """int64 [U + 1]: the events of user u are ``offsets[u]:offsets[u + 1]``."""
+        """int64 [U + 1]: the events of user u are `offsets[u]:offsets[u + 1]`."""
 
     @property
     def items(self) -> Integers:
-        """[N], 1 to ``num_items``."""
+        """[N], 1 to `num_items`."""
 
     @property
     def times(self) -> Integers:
@@ -58,7 +58,7 @@ class EventArrays(NamedTuple):
 
 
 def user_chunks(offsets: Integers, chunk: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of users with about ``chunk`` events in total, at least one user each.
+    """Yield ranges of users with about `chunk` events in total, at least one user each.
 
     Args:
         offsets: [U + 1], see `Events.offsets`.

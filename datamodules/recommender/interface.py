@@ -55,7 +55,7 @@ class RecommenderData(LockstepData, Protocol):
         """{name: scorer} of the optimal scores [B, num_items + 1]; empty unless the rule of the data is known."""
 
     def some_histories(self, number: int) -> RankingBatch:
-        """Return histories of at most ``number`` users, to compare an export with."""
+        """Return histories of at most `number` users, to compare an export with."""
 
     @property
     def user_ids(self) -> Sequence[str]:

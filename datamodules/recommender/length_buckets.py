@@ -16,14 +16,14 @@ from engine.number_check import check_number
 
 
 class LengthGroups(Dataset[tuple[TrainBatch, ...]]):
-    """Splits a batch of training rows into up to ``groups`` batches, from the shortest rows to the longest.
+    """Splits a batch of training rows into up to `groups` batches, from the shortest rows to the longest.
 
     Args:
         rows: the training rows.
         groups: maximum number of groups.
 
     Raises:
-        ValueError: ``groups`` is below 1.
+        ValueError: `groups` is below 1.
     """
 
     def __init__(self, rows: TrainDataset, groups: int) -> None:

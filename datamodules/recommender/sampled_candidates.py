@@ -26,7 +26,7 @@ _CHECKSUM = ".crc32"  # suffix of the file with the CRC-32 of a file of candidat
 
 
 def sampled_candidates(events: Events, seed: int, count: int = 100, chunk: int = 1 << 20) -> NDArray[np.int32]:
-    """Draw ``count`` items per user, uniformly among the items without an event of the user.
+    """Draw `count` items per user, uniformly among the items without an event of the user.
 
     Args:
         events: events of all users.
@@ -67,7 +67,7 @@ def stored_candidates(path: Path, events: Events) -> NDArray[np.int32]:
 
 
 def save_candidates(path: Path, candidates: Integers) -> None:
-    """Write int32 [U, count] as ``.npy``, atomically, and its CRC-32 to a file beside it."""
+    """Write int32 [U, count] as `.npy`, atomically, and its CRC-32 to a file beside it."""
     # The temporary file is in the folder of the file: a rename is atomic only within a file system.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     temporary = Path(name)
@@ -121,7 +121,7 @@ def load_candidates(path: Path, events: Events, chunk: int = 1 << 20) -> NDArray
 
 
 def _check_unmet(events: Events, candidates: Integers, first: int, last: int, problem: str) -> None:
-    """Check that no candidate of the users ``first`` to ``last`` is in the history of that user."""
+    """Check that no candidate of the users `first` to `last` is in the history of that user."""
     span, low, high = events.num_items + 1, int(events.offsets[first]), int(events.offsets[last])
     users = np.repeat(np.arange(last - first), np.diff(events.offsets[first : last + 1]))
     # A pair (user, item) is a single integer, so one search serves all users.

@@ -13,7 +13,7 @@ from datamodules.recommender.store.interaction_store import InteractionStore
 
 
 class Examples(NamedTuple):
-    """M prefixes: ``items[offsets[user]:end]``."""
+    """M prefixes: `items[offsets[user]:end]`."""
 
     users: NDArray[np.int64]  # [M] row of the user
     ends: NDArray[np.int64]  # [M] index into store.items after the prefix; in evaluations the index of the target
@@ -22,7 +22,7 @@ class Examples(NamedTuple):
 class Splits(NamedTuple):
     """The parts of a store.
 
-    A training row predicts the next item at each position of its prefix: input ``prefix[:-1]``, targets ``prefix[1:]``.
+    A training row predicts the next item at each position of its prefix: input `prefix[:-1]`, targets `prefix[1:]`.
     Users with fewer than two training events have no row. An evaluation example ranks the event after its prefix.
     """
 
@@ -56,7 +56,7 @@ def leave_one_out(store: InteractionStore) -> Splits:
 def temporal(store: InteractionStore, validation_from: float, test_from: float) -> Splits:
     """Cut the data set at two points in time, as a deployed model encounters it.
 
-    The target is the user's *first* event in the period ``[validation_from, test_from)`` or ``[test_from, end]``. The
+    The target is the user's *first* event in the period `[validation_from, test_from)` or `[test_from, end]`. The
     history is everything before the period begins, so no event at or after a cut-off is in a history or in the training
     part. Users whose first event lies in the period have no history; they are skipped and counted.
 
@@ -142,7 +142,7 @@ def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
 
 
 def _first_events(starts: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Examples, int]:
-    """Return the examples of users with an event in ``[begin, end)`` and a history, and the number of those without."""
+    """Return the examples of users with an event in `[begin, end)` and a history, and the number of those without."""
     active, has_history = begin < end, begin > starts
     users = np.flatnonzero(active & has_history)
     return Examples(users, begin[users]), int(np.sum(active & ~has_history))

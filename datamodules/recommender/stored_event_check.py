@@ -24,7 +24,7 @@ def validate_events(
         samples: [B], sample of each row, for the message.
 
     Raises:
-        BadSampleError: a row has an item outside 1 to ``num_items``, or an event older than its predecessor. The
+        BadSampleError: a row has an item outside 1 to `num_items`, or an event older than its predecessor. The
             message names the first such row.
     """
     counts = ends - starts

@@ -14,7 +14,7 @@ from engine.data.samplers import MicroBatchRequest
 
 
 def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) -> NDArray[np.int64]:
-    """Compute the smallest non-zero gap between neighbouring events of each user's history.
+    """Compute the smallest non-zero gap between neighboring events of each user's history.
 
     The unit is seconds; a user without such a gap gets 1. TiSASRec (Li, Wang and McAuley, WSDM 2020, section 3.1)
     divides a user's intervals by it. The paper uses the whole sequence, which leaks information about the test events;
@@ -23,7 +23,7 @@ def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) ->
 
     Args:
         events: events of all users.
-        ends: int64 [U], end of each user's history; ``offsets[u]`` if there is none.
+        ends: int64 [U], end of each user's history; `offsets[u]` if there is none.
         chunk: events processed at once (affects memory, not the result).
 
     Returns:
@@ -49,7 +49,7 @@ def personal_time_scale(events: Events, ends: Integers, chunk: int = 1 << 22) ->
 
 
 def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> NDArray[np.int64]:
-    """Gather ``values[starts[b]:starts[b] + counts[b]]`` as row b, padded with the last value of the row.
+    """Gather `values[starts[b]:starts[b] + counts[b]]` as row b, padded with the last value of the row.
 
     A row without values is 0.
 
@@ -69,7 +69,7 @@ def gather(values: Integers, starts: Integers, counts: Integers, width: int) -> 
 
 
 class HistorySpans(NamedTuple):
-    """Events of each of the B rows of a request: ``starts[b]:ends[b]``. A padding row has user -1 and no events."""
+    """Events of each of the B rows of a request: `starts[b]:ends[b]`. A padding row has user -1 and no events."""
 
     users: NDArray[np.int64]  # [B]
     starts: NDArray[np.int64]  # [B], index of the first event
@@ -94,7 +94,7 @@ def find_spans(events: Events, users: Integers, ends: Integers, request: MicroBa
 def gather_history(
     events: Events, spans: HistorySpans, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
 ) -> History:
-    """Gather the last ``counts[b]`` events of each row, padded to the longest row (at least 1: no empty axes).
+    """Gather the last `counts[b]` events of each row, padded to the longest row (at least 1: no empty axes).
 
     Args:
         events: events of all users.

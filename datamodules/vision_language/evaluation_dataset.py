@@ -107,7 +107,7 @@ class EvaluationDataset(ImageChatDataset):
 
 
 def select_samples(samples: int, size: int) -> NDArray[np.int64]:
-    """Select the samples of an evaluation, as many short runs because neighbours are read together.
+    """Select the samples of an evaluation, as many short runs because neighbors are read together.
 
     Args:
         samples: number of samples.

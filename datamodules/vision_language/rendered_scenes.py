@@ -32,7 +32,7 @@ _TEXTS = 2000
 
 
 class RenderedScenes(VisionLanguageDataModule):
-    """Images of coloured shapes on a grid, with captions and questions.
+    """Images of colored shapes on a grid, with captions and questions.
 
     The answers to a question are equally likely, whatever its wording: without the image no guess is better than
     chance, which is logged and differs between kinds. Scenes of validation and test never occur in training.

@@ -10,7 +10,7 @@ from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from engine.determinism.stateless_rng import hash_uniform
 
 _HELD_OUT = 0x4E1D  # hash key; the held-out rows do not depend on the seed of the run
-_STRETCH = 64  # maximum run of neighbouring rows that are held out together
+_STRETCH = 64  # maximum run of neighboring rows that are held out together
 
 
 class RowSubset(ChatFile):
@@ -58,7 +58,7 @@ def validation_mask(file: ChatFile, share: float) -> NDArray[np.bool_]:
     """Select the rows for validation: about this share of the rows, at least one and not all.
 
     The selection hashes the number of a row, so no run trains on a row that another run holds out. In a file with
-    blocks, neighbouring rows are held out together; otherwise a validation would read the whole file.
+    blocks, neighboring rows are held out together; otherwise a validation would read the whole file.
 
     Args:
         file: the file.

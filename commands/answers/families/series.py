@@ -32,7 +32,7 @@ from datamodules.temporal.series.normalization import normalize
 from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.user_series.datamodule import QuestionList
-from datamodules.temporal.user_series.records import RecordParser
+from datamodules.temporal.user_series.record_parser import RecordParser
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache

@@ -69,7 +69,7 @@ def add_artefacts(picture: "Image", scan: Scan, key: int) -> "Image":
         picture = picture.filter(ImageFilter.GaussianBlur(scan.blur * max(picture.size) / 1000))
     if scan.noise:
         random = np.random.Generator(np.random.Philox(key=key))
-        # The same noise in all channels, as of a greyscale scanner.
+        # The same noise in all channels, as of a grayscale scanner.
         noise = random.normal(scale=scan.noise, size=(picture.height, picture.width, 1)).astype(np.float32)
         pixels = np.clip(np.asarray(picture, np.float32) + noise, 0, 255)
         picture = Image.fromarray(np.rint(pixels).astype(np.uint8))

@@ -116,6 +116,6 @@ def _last_offset(text: str, name: str) -> int:
 
 
 def _name(text: str) -> str:
-    """Normalise a part's name: its last number, as in "the pump (10)", else its words."""
+    """Normalize a part's name: its last number, as in "the pump (10)", else its words."""
     numbers = re.findall(r"\d+", text)
     return numbers[-1] if numbers else " ".join(_FILLING.sub(" ", text).split())

@@ -108,7 +108,7 @@ def parse_unit(text: str) -> Unit | None:
 
 
 def normal_form(text: str) -> str:
-    """Normalise the spelling of a unit's signs and powers."""
+    """Normalize the spelling of a unit's signs and powers."""
     for sign, plain in {"µ": "μ", "\u2126": "Ω", "℃": "°C", "℉": "°F", "º": "°", "˚": "°", "″": '"', "×": "*"}.items():
         text = text.replace(sign, plain)
     text = re.sub("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: "^" + power[0].translate(_RAISED), text)

@@ -22,7 +22,7 @@ class IngestionSettings:
         max_page_pixels: largest number of pixels of a page image; larger pages are rendered at a lower resolution.
         max_pages: largest number of pages of a document; longer documents count as broken.
         tables: detect ruled tables in PDFs; otherwise their words are text.
-        ocr: program that recognises the text of pages without any (scans): `rapidocr` (English and Chinese; its models
+        ocr: program that recognizes the text of pages without any (scans): `rapidocr` (English and Chinese; its models
             are in its package), `tesseract` (the program on the PATH) or `none`.
         heading_level: in Markdown, headings up to this level begin a page; 0 for one page per file.
         on_broken: what to do with unreadable documents (encrypted, corrupt, too large): `stop` with an error, or `skip`

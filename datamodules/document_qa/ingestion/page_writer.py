@@ -72,23 +72,23 @@ class PageWriter:
         _plainest(picture).save(
             self.folder / PAGES / picture_name(self.pages), format="PNG", compress_level=_COMPRESSION
         )
-        for chunk in self._add_recognised_text(list(chunks), picture):
+        for chunk in self._add_recognized_text(list(chunks), picture):
             box = [round(min(max(edge, 0.0), 1.0), _DIGITS) for edge in chunk.box]
             record = {"page": self.pages, "kind": chunk.kind, "box": box, "text": chunk.text}
             self._chunks.write(json.dumps(record, ensure_ascii=False) + "\n")
 
-    def _add_recognised_text(self, chunks: list[Chunk], picture: "Image") -> list[Chunk]:
-        """Return the chunks of a page, with its recognised text if it has none."""
+    def _add_recognized_text(self, chunks: list[Chunk], picture: "Image") -> list[Chunk]:
+        """Return the chunks of a page, with its recognized text if it has none."""
         if not chunks or any(chunk.text for chunk in chunks):
             return chunks
-        recognised: list[Chunk] = []
+        recognized: list[Chunk] = []
         if self.settings.ocr != "none":
             try:
-                recognised = recognized_chunks(picture, self.pages, self.settings.ocr)
+                recognized = recognized_chunks(picture, self.pages, self.settings.ocr)
             except RecognitionError as error:
                 self.note(f"page {self.pages}: {error}")
-        self._without_text += not recognised
-        return [*chunks, *recognised]
+        self._without_text += not recognized
+        return [*chunks, *recognized]
 
 
 def limit_pixels(picture: "Image", max_pixels: int) -> "Image":
@@ -105,7 +105,7 @@ def limit_pixels(picture: "Image", max_pixels: int) -> "Image":
 
 
 def _plainest(picture: "Image") -> "Image":
-    """Return a colourless image in greyscale: most pages of manuals are, and it takes a third of the bytes."""
+    """Return a colorless image in grayscale: most pages of manuals are, and it takes a third of the bytes."""
     import numpy as np
 
     if picture.mode != "RGB":

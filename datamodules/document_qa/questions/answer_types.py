@@ -13,8 +13,8 @@ _OF_SOMETHING = re.compile(r"\b(?:of|from|than|to)\b|[^\x00-\u02ff]")
 
 def canonical_answer(answer: str) -> str:
     """Return UNANSWERABLE if the answer states that in other words; otherwise the answer."""
-    normalised = answer.strip(" .").casefold()
-    return UNANSWERABLE if normalised in (UNANSWERABLE, "unanswerable") else answer
+    normalized = answer.strip(" .").casefold()
+    return UNANSWERABLE if normalized in (UNANSWERABLE, "unanswerable") else answer
 
 
 def infer_answer_type(answer: str) -> AnswerType:

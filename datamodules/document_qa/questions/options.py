@@ -84,5 +84,5 @@ def _normalize(letter: str) -> str:
 
 
 def _comparable(text: str) -> str:
-    """Normalise a text: options that differ in character width or outer spaces only are equal."""
+    """Normalize a text: options that differ in character width or outer spaces only are equal."""
     return " ".join(unicodedata.normalize("NFKC", text).split())

@@ -155,6 +155,6 @@ def shared_documents_message(
     more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
     return (
         f"{first}: document {document!r} of data.init_args.{part} is also in data.init_args.{other}, as {same!r} "
-        f"({second}){more}. Scores on training documents do not show generalisation: remove its questions from one "
+        f"({second}){more}. Scores on training documents do not show generalization: remove its questions from one "
         "file, or set data.init_args.shared_documents to allow"
     )

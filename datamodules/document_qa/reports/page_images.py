@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 _EDGE = 720
 """Largest edge of a page image in pixels; text of 10 points is readable."""
 
-_COLOURS = 32
-"""Number of colours of a PNG, enough for drawings and text."""
+_MAX_COLORS = 32
+"""Number of colors of a PNG, enough for drawings and text."""
 
 _PHOTOGRAPH = 48 << 10
 """Bytes of a PNG above which JPEG is tried."""
@@ -62,12 +62,12 @@ class PageImages:
 
 
 def data_uri(picture: "Image") -> str:
-    """Encode a page image as a data URI: PNG with few colours, or JPEG if that is smaller."""
+    """Encode a page image as a data URI: PNG with few colors, or JPEG if that is smaller."""
     from PIL.Image import Quantize, Resampling
 
     picture = picture.convert("RGB")
     picture.thumbnail((_EDGE, _EDGE), Resampling.BILINEAR)
-    form, stored = "png", _encode_image(picture.quantize(_COLOURS, Quantize.FASTOCTREE), "png", compress_level=6)
+    form, stored = "png", _encode_image(picture.quantize(_MAX_COLORS, Quantize.FASTOCTREE), "png", compress_level=6)
     if len(stored) > _PHOTOGRAPH:
         jpeg = _encode_image(picture, "jpeg", quality=70)
         form, stored = min((form, stored), ("jpeg", jpeg), key=lambda candidate: len(candidate[1]))

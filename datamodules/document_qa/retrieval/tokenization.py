@@ -13,7 +13,7 @@ _IS_CJK = re.compile(f"[{_CJK}]")
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text in their order, normalised in case and character width."""
+    """Return the terms of a text in their order, normalized in case and character width."""
     result: list[str] = []
     for term in _TERM.findall(unicodedata.normalize("NFKC", text).casefold()):
         if _IS_CJK.match(term):

@@ -131,7 +131,7 @@ def _figures(document: Document) -> Iterator[Chunk]:
 
 
 def _lies_in(inner: Chunk, outer: Chunk) -> bool:
-    """Return whether the centre of a chunk is inside another, larger chunk."""
+    """Return whether the center of a chunk is inside another, larger chunk."""
     left, top, right, bottom = outer.box
     across, down = (inner.box[0] + inner.box[2]) / 2, (inner.box[1] + inner.box[3]) / 2
     return inner != outer and left <= across <= right and top <= down <= bottom and _area(inner) < _area(outer)

@@ -1,1 +1,1 @@
-"""Sources of labelled images: digits, CIFAR, a folder of images. Imports `datamodules.images` and engine."""
+"""Sources of labeled images: digits, CIFAR, a folder of images. Imports `datamodules.images` and engine."""

@@ -93,7 +93,7 @@ class FileImages(ImageSource):
     Args:
         files: N files, of any size and of the formats of `decoding.FORMATS`.
         labels: [N] int64.
-        shape: C (1 for greyscale, 3 for colour), H, W.
+        shape: C (1 for grayscale, 3 for color), H, W.
         folder: common folder; identities are hashes of the paths relative to it.
     """
 
@@ -137,7 +137,7 @@ def fitted_pixels(data: bytes, name: str, shape: tuple[int, int, int]) -> NDArra
     Args:
         data: content of a file in one of the formats of `decoding.FORMATS`.
         name: where it comes from, for errors.
-        shape: C (1 for greyscale, 3 for colour), H, W.
+        shape: C (1 for grayscale, 3 for color), H, W.
 
     Returns:
         [C, H, W]
@@ -150,7 +150,7 @@ def fitted_pixels(data: bytes, name: str, shape: tuple[int, int, int]) -> NDArra
 
     channels, height, width = shape
     image = decode(data, name, MAX_PIXELS, needed=max(height, width))
-    # Scaled to cover the shape, then cropped at the centre, so that the aspect ratio is kept.
+    # Scaled to cover the shape, then cropped at the center, so that the aspect ratio is kept.
     image = ImageOps.fit(image, (width, height), Resampling.BICUBIC)
     pixels = np.asarray(image if channels == 3 else image.convert("L"))
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)
@@ -172,7 +172,7 @@ def hold_out(source: ImageSource, share: float) -> tuple[ImageSource, ImageSourc
 
 
 def digits(validation_share: float) -> Splits:
-    """Return the 1,797 scanned digits of scikit-learn, 8 x 8 in 17 grey levels; a fifth is the test set.
+    """Return the 1,797 scanned digits of scikit-learn, 8 x 8 in 17 gray levels; a fifth is the test set.
 
     Alpaydin and Kaynak, "Cascading Classifiers", Kybernetika 34(4), 1998: the test part of their "Optical Recognition
     of Handwritten Digits". Its 13 writers occur in all three splits.
@@ -180,7 +180,7 @@ def digits(validation_share: float) -> Splits:
     from sklearn.datasets import load_digits
 
     scans = load_digits()
-    # Grey levels from 0 to 16 become 0 to 255.
+    # Gray levels from 0 to 16 become 0 to 255.
     pixels = (scans.images[:, None] * (255 / 16)).round().astype(np.uint8)
     training, test = hold_out(ArrayImages(pixels, scans.target.astype(np.int64), "digit"), 0.2)
     return Splits([str(digit) for digit in range(10)], *hold_out(training, validation_share), test)

@@ -50,7 +50,7 @@ class ChatEncoder:
 
     Args:
         tokenizer: tokenizer of the run.
-        marker: marker of the other modality in the text of a user, for example ``<series>``.
+        marker: marker of the other modality in the text of a user, for example `<series>`.
     """
 
     def __init__(self, tokenizer: ChatTokenizer, marker: str) -> None:

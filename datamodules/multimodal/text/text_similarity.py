@@ -23,11 +23,11 @@ _ONE_FORM = str.maketrans({"\u2212": "-", "\u2010": "-", "\u2011": "-", "\u2013"
 _RAISED = re.compile("(?<=\\d)(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹¼½¾⅐-⅞])")
 
 
-def normalised(text: str) -> str:
-    """Normalise a text for comparison: without case, punctuation, articles and repeated spaces.
+def normalized(text: str) -> str:
+    """Normalize a text for comparison: without case, punctuation, articles and repeated spaces.
 
     As in Rajpurkar et al., "SQuAD", 2016, with two differences: punctuation with meaning is kept (their script reads
-    3.5 as 35), and character widths are normalised, which Chinese texts need.
+    3.5 as 35), and character widths are normalized, which Chinese texts need.
     """
     text = unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).casefold().translate(_ONE_FORM)
     kept = {position for match in _TELLS_APART.finditer(text) for position in range(*match.span())}
@@ -36,12 +36,12 @@ def normalised(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a normalised text; of Chinese and Japanese, the characters."""
-    return _WORD.findall(normalised(text))
+    """Return the words of a normalized text; of Chinese and Japanese, the characters."""
+    return _WORD.findall(normalized(text))
 
 
 def exact_match(expected: str, predicted: str) -> float:
-    """Return 1 if two answers are equal after normalisation, else 0 (Rajpurkar et al., "SQuAD", 2016).
+    """Return 1 if two answers are equal after normalization, else 0 (Rajpurkar et al., "SQuAD", 2016).
 
     Only spaces between digits count: "3.5 A" equals "3.5A". Answers of punctuation only are compared as they are.
     """
@@ -59,7 +59,7 @@ def character_f1(expected: str, predicted: str) -> float:
 
 
 def anls(expected: str, predicted: str, tau: float = 0.5) -> float:
-    """Return the normalised Levenshtein similarity, 0 below `tau` (Biten et al., "Scene Text VQA", 2019).
+    """Return the normalized Levenshtein similarity, 0 below `tau` (Biten et al., "Scene Text VQA", 2019).
 
     It tolerates misread characters. It is not suitable for model selection: "part 4 is to the left of part 5" scores
     0.87 for "right", and 35 A scores 0.8 for 3.5 A.
@@ -101,12 +101,12 @@ def _is_punctuation(mark: str) -> bool:
 
 
 def _characters(text: str) -> str:
-    return "".join(normalised(text).split())
+    return "".join(normalized(text).split())
 
 
 def _comparable(text: str) -> str:
     # Removes all spaces but those between two digits, which separate numbers.
-    return re.sub(r"(?<!\d) | (?!\d)", "", normalised(text)) or "".join(text.split())
+    return re.sub(r"(?<!\d) | (?!\d)", "", normalized(text)) or "".join(text.split())
 
 
 def _overlap(expected_items: Iterable[str], predicted_items: Iterable[str]) -> float:

@@ -5,8 +5,8 @@ share 1 / (number of the cell's known categories), so their vectors are averaged
 the column's code of *unknown*: it is empty, the item has no row, or no training item has its categories. A column of
 numbers or vectors has a slot for the code of *missing*.
 
-Numbers become ``(x - mean) / standard deviation``, limited to [-5, 5]; vectors become ``(v - mean) / norm``, with the
-root mean square of the norms of ``v - mean``. Means, deviations and norms are over the training items, each of
+Numbers become `(x - mean) / standard deviation`, limited to [-5, 5]; vectors become `(v - mean) / norm`, with the
+root mean square of the norms of `v - mean`. Means, deviations and norms are over the training items, each of
 which counts once. A missing number or vector is 0.
 """
 
@@ -44,7 +44,7 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
     dense, missing = _standardise(table.numbers, row_of, training_rows)
     slots += [_missing_slots(column) for column in missing.T]
     if table.vectors.shape[1]:
-        vectors, without = _centre(table.vectors, row_of, training_rows)
+        vectors, without = _center(table.vectors, row_of, training_rows)
         dense = np.concatenate((dense, vectors), 1)
         slots.append(_missing_slots(without))
     firsts = np.cumsum([1, *(column.size for column in slots)])  # code 0 means an empty slot
@@ -99,10 +99,10 @@ def _standardise(
     return np.where(missing, 0.0, scaled.clip(-LIMIT, LIMIT)), missing
 
 
-def _centre(
+def _center(
     vectors: NDArray[np.float32], row_of: NDArray[np.int64], training_rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return centred and scaled vectors [N + 1, length], and which items have none."""
+    """Return centered and scaled vectors [N + 1, length], and which items have none."""
     # The last row stands for items without a row, whose row_of is -1.
     table = np.vstack((vectors, np.full(vectors.shape[1], np.nan, np.float32)))
     # A row without a vector is NaN in all columns.

@@ -1,7 +1,7 @@
 """Encodes event features for a network, by vocabularies and statistics of the training events.
 
 Only events that are inputs of a training row count: a category that no input has would have a vector that is never
-trained. Its code is 0, which also stands for a missing value. Numbers become ``(x - mean) / standard deviation``,
+trained. Its code is 0, which also stands for a missing value. Numbers become `(x - mean) / standard deviation`,
 limited to [-5, 5]; a missing number stays NaN.
 """
 
@@ -39,7 +39,7 @@ class CodedEvents:
                 self._code_of.append(np.array([0, *(number.get(name, 0) for name in found)], np.int64))
 
     def gather(self, starts: Integers, counts: Integers, width: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the features of the events ``starts[b]:starts[b] + counts[b]`` as row b.
+        """Return the features of the events `starts[b]:starts[b] + counts[b]` as row b.
 
         Returns:
             codes int64 [B, width, K], 0 where padded; numbers float32 [B, width, M], NaN where padded.

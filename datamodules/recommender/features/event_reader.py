@@ -1,6 +1,6 @@
 """Reads the columns of interactions that are features of an event. Every row is read, or the file is refused.
 
-An empty cell is a missing value, and white space around a value is no part of it. As in ``interactions``, columns are
+An empty cell is a missing value, and white space around a value is no part of it. As in `interactions`, columns are
 read fast, and a file with an invalid value is read again to locate it.
 """
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from datamodules.recommender.events import EventColumns
 from datamodules.recommender.features.event_feature_settings import KEY, EventFeatures
 from datamodules.recommender.reading.column_choice import choose_named
+from datamodules.recommender.reading.csv_records import records
 from datamodules.recommender.reading.error_location import NUMBER, last_line_fault
 from datamodules.recommender.reading.errors import InteractionError, preview
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.interactions import read_text_column
 from datamodules.recommender.reading.parquet_table import ParquetError, parquet_schema, read_column, require_one_schema
-from datamodules.recommender.reading.records import records
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,10 +10,10 @@ from datamodules.recommender.features.item_parquet import read_parquet
 from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, duplicate_item_error
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
 from datamodules.recommender.reading.content_type import foreign_content
+from datamodules.recommender.reading.csv_records import records
 from datamodules.recommender.reading.error_location import NUMBER, RowErrors, last_line_fault
 from datamodules.recommender.reading.errors import InteractionError, preview
 from datamodules.recommender.reading.file_formats import Layout, first_line, separator_of, split_header
-from datamodules.recommender.reading.records import records
 
 
 def read_item_table(path: Path, settings: ItemFeatures) -> ItemTable:

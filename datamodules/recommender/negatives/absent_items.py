@@ -9,7 +9,7 @@ from engine.determinism.stateless_rng import hash_integers
 
 
 class InteractedItems:
-    """Distinct items of the events ``starts[b]:ends[b]`` of each row b.
+    """Distinct items of the events `starts[b]:ends[b]` of each row b.
 
     Args:
         events: events of all users.
@@ -79,17 +79,17 @@ class InteractedItems:
 def absent_items(
     events: Events, starts: Integers, ends: Integers, *coordinates: int | Integers, among: TrainedItems | None = None
 ) -> NDArray[np.int64]:
-    """Draw uniformly among the items that do not occur in the events ``starts[b]:ends[b]``.
+    """Draw uniformly among the items that do not occur in the events `starts[b]:ends[b]`.
 
-    There is no rejection: with the distinct items of the row in order, ``h_0 < h_1 < ...``, there are ``h_i - 1 - i``
-    absent items before ``h_i``, so the r-th absent item (from 0) is ``r + 1 +`` the number of ``i`` with ``h_i - 1 - i
-    <= r``. A row that has every item draws from all of them.
+    There is no rejection: with the distinct items of the row in order, `h_0 < h_1 < ...`, there are `h_i - 1 - i`
+    absent items before `h_i`, so the r-th absent item (from 0) is `r + 1 +` the number of `i` with `h_i - 1 - i
+    <= r`. A row that has every item draws from all of them.
 
     Args:
         events: events of all users.
         starts: [B], first event of each row.
         ends: [B], index after the last event of each row.
-        *coordinates: coordinates of the hash; they broadcast to ``[B, ...]``.
+        *coordinates: coordinates of the hash; they broadcast to `[B, ...]`.
         among: the only items to draw, a superset of the events' items; None: all items.
 
     Returns:

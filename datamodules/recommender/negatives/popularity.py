@@ -44,7 +44,7 @@ class PopularItems:
 
         Args:
             held: distinct items of each row.
-            *coordinates: coordinates of the hash; they broadcast to ``[B, ...]``.
+            *coordinates: coordinates of the hash; they broadcast to `[B, ...]`.
 
         Returns:
             int64 [B, ...]

@@ -129,7 +129,7 @@ def _choose(
 ) -> str:
     """Return the column that is `requested`, or a column with a well-known name.
 
-    A RecBole column ``name:type`` also matches ``name``. ``option`` is the option that names the column.
+    A RecBole column `name:type` also matches `name`. `option` is the option that names the column.
     """
     option = option or f"{role}_column"
     # The right operand wins: an exact name comes before a name without its RecBole type.

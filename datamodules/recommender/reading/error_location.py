@@ -10,11 +10,11 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from datamodules.recommender.reading.csv_records import Record, records
 from datamodules.recommender.reading.errors import preview
 from datamodules.recommender.reading.event_times import time_fault
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.parquet_table import ParquetError, count_parquet_rows, read_column, read_schema
-from datamodules.recommender.reading.records import Record, records
 from engine.timestamp import is_iso
 
 if TYPE_CHECKING:

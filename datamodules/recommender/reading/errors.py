@@ -11,7 +11,7 @@ class InteractionError(ValueError):
 
 
 def preview(text: str, max_length: int = 60) -> str:
-    """Return a text in quotes for a message, with at most ``max_length`` characters of it."""
+    """Return a text in quotes for a message, with at most `max_length` characters of it."""
     return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")
 
 

@@ -4,16 +4,16 @@
 format                 file                                             columns
 =====================  ===============================================  ====================================
 MovieLens 1M, 10M      ``ratings.dat``, separated by ``::``             user, item, rating, time; no header
-MovieLens 100K         ``u.data``, tabs                                 user, item, rating, time; no header
+MovieLens 100K         `u.data`, tabs                                 user, item, rating, time; no header
 MovieLens 20M and on   ``ratings.csv``                                  userId, movieId, rating, timestamp
-RecBole                ``NAME.inter``, tabs, ``column:type`` header     user_id, item_id, timestamp
-SASRec, TiSASRec       ``.txt``, spaces or tabs between numbers         user, item; or with rating, time
-table                  ``.csv``, ``.tsv``, ``.txt`` (header), Parquet   well-known or configured names
+RecBole                `NAME.inter`, tabs, `column:type` header     user_id, item_id, timestamp
+SASRec, TiSASRec       `.txt`, spaces or tabs between numbers         user, item; or with rating, time
+table                  `.csv`, `.tsv`, `.txt` (header), Parquet   well-known or configured names
 =====================  ===============================================  ====================================
 
 A folder is searched in this order, the last two formats together. A Parquet table may have several files, see
-``parquet_table``. The ids of MovieLens and of the papers' files are
-integers; elsewhere an id is any text, and ``007`` is not ``7``. A file without a column of times has the events of each
+`parquet_table`. The ids of MovieLens and of the papers' files are
+integers; elsewhere an id is any text, and `007` is not `7`. A file without a column of times has the events of each
 user in order.
 """
 
@@ -71,13 +71,13 @@ def detect(
 ) -> Layout:
     """Detect the format of a file, or of the interactions in a folder.
 
-    In files with a header, columns are selected by name: the given ones, else the first well-known name (``user_id``,
-    ``item_id``, ``timestamp`` and similar, case-insensitive). A table without a time column has the events of a user in
-    order. If an unknown column has a name (or in Parquet, a type) like a time, ``time_column`` must name it or be
-    ``""``.
+    In files with a header, columns are selected by name: the given ones, else the first well-known name (`user_id`,
+    `item_id`, `timestamp` and similar, case-insensitive). A table without a time column has the events of a user in
+    order. If an unknown column has a name (or in Parquet, a type) like a time, `time_column` must name it or be
+    `""`.
 
     Raises:
-        FileNotFoundError: ``source`` does not exist.
+        FileNotFoundError: `source` does not exist.
         InteractionError: the format is unknown, there are several candidates, the file is empty or not text in UTF-8,
             or a column is missing.
     """
@@ -120,7 +120,7 @@ def with_ratings(layout: Layout, rating_column: str | None = None) -> Layout:
 
     Args:
         layout: layout without ratings, from `detect`.
-        rating_column: name of the column; None for a well-known name (``rating``, ``stars`` and similar).
+        rating_column: name of the column; None for a well-known name (`rating`, `stars` and similar).
 
     Raises:
         InteractionError: there is no such column.

@@ -1,10 +1,10 @@
 """Filters interactions by a smallest rating, and by smallest numbers of rows of an item and of a user.
 
-1. Rows with a rating below ``min_rating`` are dropped.
-2. Items with fewer than ``min_item_interactions`` of the remaining rows are dropped.
-3. Users with fewer than ``min_user_interactions`` of the then remaining rows are dropped.
+1. Rows with a rating below `min_rating` are dropped.
+2. Items with fewer than `min_item_interactions` of the remaining rows are dropped.
+3. Users with fewer than `min_user_interactions` of the then remaining rows are dropped.
 
-Steps 2 and 3 run once, as in the SASRec papers. With ``k_core`` they are repeated until nothing changes. What remains
+Steps 2 and 3 run once, as in the SASRec papers. With `k_core` they are repeated until nothing changes. What remains
 is the largest set of rows in which every item and every user has its minimum: the k-core of the graph of users and
 items (Batagelj and Zaversnik, arXiv cs/0310049) with a k for each side, whatever the order of the steps.
 """

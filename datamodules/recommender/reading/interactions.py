@@ -1,8 +1,8 @@
 """Reads interactions fast: rows in file order, with ids as integer codes.
 
 Columns are read and encoded as int32 codes one at a time, so the peak memory is the encoded columns (16 bytes per row)
-plus one column as text. ``line_scan`` counts the rows independently of the parser, so either all rows are read or an
-error is raised. If the data are invalid, ``error_location`` reads the file again to locate the errors.
+plus one column as text. `line_scan` counts the rows independently of the parser, so either all rows are read or an
+error is raised. If the data are invalid, `error_location` reads the file again to locate the errors.
 """
 
 import io

@@ -1,15 +1,15 @@
 """Counts the rows of a text file without the parser, which silently accepts stray quotes and surplus fields.
 
 The bytes that separate fields and lines, without those inside quotes, must be the same for every line. Blocks of whole
-records are compared at once, so a good file costs little. ``records`` is the plain reference, and names the line.
+records are compared at once, so a good file costs little. `records` is the plain reference, and names the line.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.reading.content_type import BOM
+from datamodules.recommender.reading.csv_records import LONGEST_RECORD, holds_rows
 from datamodules.recommender.reading.file_formats import Layout
-from datamodules.recommender.reading.records import LONGEST_RECORD, holds_rows
 
 _BLOCK = 1 << 20
 _QUOTE, _LF, _CR = b'"\n\r'

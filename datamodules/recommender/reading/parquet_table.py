@@ -4,7 +4,7 @@ pyarrow decodes the pages, and polars holds the values. Where a page has too few
 missing bytes, and pyarrow raises. pyarrow also compares the checksums of pages, if the writer has stored any.
 
 Spark, Ray and Dask write a table in parts. They are in the order of their names, in which numbers count as numbers:
-``part.10`` follows ``part.9``. The rows of the table are the rows of the parts in this order.
+`part.10` follows `part.9`. The rows of the table are the rows of the parts in this order.
 """
 
 import re
@@ -27,7 +27,7 @@ _MESSAGE = 300  # characters
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _VARYING = re.compile(rf"{_UUID}|[0-9a-f]{{32}}|[0-9]+|(?<=[^/=]=)[^/]+(?=/)")
-"""What differs between the names of parts: numbers, a job's UUID, and the value of a partition (``KEY=VALUE/``)."""
+"""What differs between the names of parts: numbers, a job's UUID, and the value of a partition (`KEY=VALUE/`)."""
 
 
 class ParquetError(Exception):
@@ -149,8 +149,8 @@ class RowBlock(NamedTuple):
 def find_parts(folder: Path) -> tuple[Path, ...]:
     """Return the parts of the Parquet table in a folder, in the order of their names; empty if there is none.
 
-    Parts have names that differ by numbers, UUIDs and values of partitions (``day=7/part-00003.parquet``) only, so that
-    two tables in a folder are not taken for parts of the same table. Names that begin with ``_`` or ``.`` are skipped.
+    Parts have names that differ by numbers, UUIDs and values of partitions (`day=7/part-00003.parquet`) only, so that
+    two tables in a folder are not taken for parts of the same table. Names that begin with `_` or `.` are skipped.
 
     Raises:
         FileNotFoundError: a part is a link to a missing file, a pipe or a device.

@@ -4,10 +4,10 @@ Each line is a JSON object, oldest event first:
 
     {"items": [1193, 661, 914], "times": [978300760, 978301968, 978302109], "at": 978303000, "user": "anna"}
 
-``items`` are ids of the training data set, ``times`` are seconds since 1970 or ISO 8601 dates, and ``user`` is optional
-(the default is the line number). ``times`` may be missing for a model that reads no times. ``at``, the time of the
+`items` are ids of the training data set, `times` are seconds since 1970 or ISO 8601 dates, and `user` is optional
+(the default is the line number). `times` may be missing for a model that reads no times. `at`, the time of the
 request, is for models with request time, and not before the last event. Features of events have keys of their own, see
-``features/history_features.py``, whose reader is an argument here.
+`features/history_features.py`, whose reader is an argument here.
 """
 
 import json
@@ -33,7 +33,7 @@ _EXPECTED = 'a JSON object such as {"items": [1193, 661], "times": [978300760, 9
 
 
 class Histories(NamedTuple):
-    """Rows of a file, in order, for ``RankingDataset(events, examples, ..., held_out=False)``."""
+    """Rows of a file, in order, for `RankingDataset(events, examples, ..., held_out=False)`."""
 
     events: Events  # row r of the file is user r
     users: Sequence[str]  # user of each row
@@ -81,13 +81,13 @@ class FeatureReader(Protocol):
 def read_histories(path: Path, item_ids: Sequence[object], features: FeatureReader | None = None) -> Histories:
     """Read a file of histories.
 
-    An event with an item outside ``item_ids`` is dropped and counted, and the rest of its history is kept. A history
+    An event with an item outside `item_ids` is dropped and counted, and the rest of its history is kept. A history
     without known items remains as a row of length 0, so the output has a row for each line; such a row gets no
     recommendations.
 
     Args:
         path: a JSONL file, see the module's docstring.
-        item_ids: [num_items], ids in the data set of item 1, 2, ...; ids are compared as text (``7`` is ``"7"``).
+        item_ids: [num_items], ids in the data set of item 1, 2, ...; ids are compared as text (`7` is `"7"`).
         features: reads the features of events from further keys; None: events have none.
 
     Raises:

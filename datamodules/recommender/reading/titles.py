@@ -21,8 +21,8 @@ class _Row(NamedTuple):
 def read_titles(path: Path, item_column: str = "item_id") -> dict[str, str]:
     """Read titles by original item id.
 
-    Supported are MovieLens' ``movies.dat`` and ``u.item`` (UTF-8 or Latin-1), ``movies.csv``, and RecBole's ``.item``
-    (UTF-8). The title of a RecBole file is the first column with "title" in its name, else the column ``name``; without
+    Supported are MovieLens' `movies.dat` and `u.item` (UTF-8 or Latin-1), `movies.csv`, and RecBole's `.item`
+    (UTF-8). The title of a RecBole file is the first column with "title" in its name, else the column `name`; without
     either there are no titles. Every line has as many fields as the header or, without a header, as the first line.
 
     Raises:

@@ -1,8 +1,8 @@
 """Converts rows in file order to sequences, by the rules that define the data set of the SASRec papers.
 
-1. Rows that do not pass the filters are dropped, see ``filters``.
+1. Rows that do not pass the filters are dropped, see `filters`.
 2. Users are numbered by first appearance in the file, including dropped rows. The rows of a user are sorted by time;
-   rows of the same second stay in file order. On ML-1M half of all neighbouring events share a second, so the test item
+   rows of the same second stay in file order. On ML-1M half of all neighboring events share a second, so the test item
    depends on this.
 3. Items are numbered from 1 by first appearance in that order: the events of the first user, then of the second,
    and so on.
@@ -24,7 +24,7 @@ DEFAULT = Filters()
 
 
 class Sequences(NamedTuple):
-    """Content of a store; see ``InteractionStore``."""
+    """Content of a store; see `InteractionStore`."""
 
     offsets: NDArray[np.int64]  # [U + 1]
     items: NDArray[np.int32]  # [N], from 1

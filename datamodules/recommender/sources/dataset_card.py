@@ -17,6 +17,6 @@ def dataset_card(dataset: str, where: str, content: str) -> DatasetCard:
         return DatasetCard("Lockstep's synthetic marketplace", content, GENERATED)
     if dataset == "files":
         return DatasetCard(where, content, _OWN)
-    from datamodules.recommender.sources.movielens import LICENCE
+    from datamodules.recommender.sources.movielens import LICENSE
 
-    return DatasetCard(f"MovieLens {dataset}", content, LICENCE.format(name=dataset, readme="in its README") + ".")
+    return DatasetCard(f"MovieLens {dataset}", content, LICENSE.format(name=dataset, readme="in its README") + ".")

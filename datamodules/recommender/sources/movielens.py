@@ -1,6 +1,6 @@
 """Downloads MovieLens from GroupLens, verifies and unpacks it.
 
-The licence of MovieLens allows research and forbids redistribution, so the data are not in this repository. Cite F.
+The license of MovieLens allows research and forbids redistribution, so the data are not in this repository. Cite F.
 Maxwell Harper and Joseph A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5(4), 2015.
 """
 
@@ -20,14 +20,14 @@ from datamodules.recommender.reading.file_formats import detect
 
 BASE_URL = "https://files.grouplens.org/datasets/movielens"
 
-LICENCE = (
+LICENSE = (
     "MovieLens {name} by GroupLens, University of Minnesota: for research; no commercial use and no redistribution "
-    "without permission; cite Harper and Konstan 2015 (doi 10.1145/2827872). The full licence: {readme}"
+    "without permission; cite Harper and Konstan 2015 (doi 10.1145/2827872). The full license: {readme}"
 )
 
 
 class _Archive(NamedTuple):
-    """``NAME.zip``, whose files are in a folder ``NAME``."""
+    """`NAME.zip`, whose files are in a folder `NAME`."""
 
     members: tuple[str, ...]  # members to unpack; the first has the interactions
     readme: str
@@ -59,16 +59,16 @@ def download(
     timeout: float = 30.0,
     wait: float = 1.0,
 ) -> Path:
-    """Download a data set and unpack it to the folder ``root``, unless the folder has interactions.
+    """Download a data set and unpack it to the folder `root`, unless the folder has interactions.
 
     Args:
-        name: one of ``NAMES``.
+        name: one of `NAMES`.
         root: folder to unpack to.
         base_url: URL of the archives, for a mirror.
-        progress: see ``datamodules.download``; by default a progress bar in the terminal.
-        announce: function that receives the licence before the download.
-        timeout: see ``datamodules.download``.
-        wait: see ``datamodules.download``.
+        progress: see `datamodules.download`; by default a progress bar in the terminal.
+        announce: function that receives the license before the download.
+        timeout: see `datamodules.download`.
+        wait: see `datamodules.download`.
 
     Raises:
         ValueError: the name is unknown.
@@ -82,7 +82,7 @@ def download(
         # Raises an error unless the folder has interactions.
         detect(root)
         return root
-    announce(LICENCE.format(name=name, readme=root / archive.readme))
+    announce(LICENSE.format(name=name, readme=root / archive.readme))
     url = f"{base_url.rstrip('/')}/{name}.zip"
     md5 = archive.md5 or _published_md5(f"{url}.md5", timeout)
     with _bar(f"{name}.zip") if progress is None else contextlib.nullcontext(progress) as report:

@@ -1,19 +1,19 @@
 """Generates a marketplace with a known rule, so that a model can be compared with the best possible scores.
 
-The rule. Every item ``i`` has two short lists: ``along(i)``, the next items along the aisle, and ``returning(i)``, the
-items that shoppers come back for after ``i``. A shopper's events form visits: within a visit, events are 1 to 4
+The rule. Every item `i` has two short lists: `along(i)`, the next items along the aisle, and `returning(i)`, the
+items that shoppers come back for after `i`. A shopper's events form visits: within a visit, events are 1 to 4
 personal units apart (a unit is 10 to 60 seconds), and a pause of 1 to 7 days separates two visits. The next item
 depends on the last item and on the gap before it:
 
     in the middle of a visit (the last gap was short)      next ~ along(last)
     just back (the last gap was a pause)                   next ~ returning(last)
 
-The items of a list have the weights 1, 1/2, 1/4, ... in order, and with probability ``noise`` the next item is any
+The items of a list have the weights 1, 1/2, 1/4, ... in order, and with probability `noise` the next item is any
 item. A shopper never takes an item twice: a taken item has weight 0, and the other items share its probability in
 proportion. (Seen items are removed from the ranking; with repeated purchases the metrics could be gamed and no optimum
 would be known.)
 
-Whether a gap is a pause is independent of the items (probability ``pause_share``). A model without the times can
+Whether a gap is a pause is independent of the items (probability `pause_share`). A model without the times can
 therefore do no better than to mix the two lists. The first event of a shopper counts as just back, and the second
 follows after one unit, so the smallest gap of a training part is the shopper's unit, and a pause is longer than 256
 units.
@@ -34,7 +34,7 @@ from engine.number_check import check_number
 
 _ALONG, _RETURNING, _LENGTH, _UNIT, _START, _PAUSE, _STEPS, _REST, _ITEM = range(9)  # streams of the seed
 _DAY = 86_400
-_NEIGHBOURS = 8  # items of an aisle or an errand
+_GROUP_SIZE = 8  # items of an aisle or an errand
 _EPOCH = 1_577_836_800  # 2020-01-01
 
 
@@ -116,9 +116,9 @@ class Marketplace:
 
     @cached_property
     def lists(self) -> NDArray[np.int64]:
-        """int64 [2, V + 1, companions]: ``lists[0, i]`` is along(i), ``lists[1, i]`` is returning(i); row 0 is unused.
+        """int64 [2, V + 1, companions]: `lists[0, i]` is along(i), `lists[1, i]` is returning(i); row 0 is unused.
 
-        Each list has the items that follow ``i`` on a circle of all items in random order.
+        Each list has the items that follow `i` on a circle of all items in random order.
         """
         lists = np.ones((2, self.num_items + 1, self.companions), np.int64)
         ahead = np.arange(self.num_items)[:, None] + np.arange(1, self.companions + 1)
@@ -130,13 +130,13 @@ class Marketplace:
     def item_table(self) -> str:
         """Return a table of the items as CSV: what is near to what on the two circles of `lists`.
 
-        An `aisle` is of 8 neighbours on the circle of along(i), where `shelf` is the place of an item, from 0. An
+        An `aisle` is of 8 neighbors on the circle of along(i), where `shelf` is the place of an item, from 0. An
         `errand` and its `step` are the same on the circle of returning(i).
         """
         positions = np.zeros((2, self.num_items), np.int64)
         for kind, stream in enumerate((_ALONG, _RETURNING)):
             positions[kind, hash_permutation(self.num_items, self.seed, stream)] = np.arange(self.num_items)
-        (aisle, errand), (shelf, step) = np.divmod(positions, _NEIGHBOURS)
+        (aisle, errand), (shelf, step) = np.divmod(positions, _GROUP_SIZE)
         rows = zip(range(1, self.num_items + 1), aisle, shelf, errand, step, strict=True)
         lines = (f"item-{item},aisle-{a},{b},errand-{c},{d}" for item, a, b, c, d in rows)
         return "\n".join(["item_id,aisle,shelf,errand,step", *lines, ""])
@@ -145,7 +145,7 @@ class Marketplace:
         """Return the best possible scores: the probability of each item under the rule.
 
         The probability depends on the last item, the last gap and the taken items, so the whole history is needed
-        (``max_length`` of the batch is at least the marketplace's). Ties are broken by item number, because ranks
+        (`max_length` of the batch is at least the marketplace's). Ties are broken by item number, because ranks
         count ties against the model; any order of equal items is optimal.
 
         Returns:
@@ -162,7 +162,7 @@ class Marketplace:
         """Return the best scores without times: the probability of each item given all items so far.
 
         Pauses are independent of the items, so this is the mixture of the two cases weighted by the probability of a
-        pause (1 before the second event, 0 before the third, then ``pause_share``).
+        pause (1 before the second event, 0 before the third, then `pause_share`).
 
         Returns:
             float64 [B, V + 1]

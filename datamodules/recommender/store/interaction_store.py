@@ -1,6 +1,6 @@
 """Stores interactions on disk: three memory-mapped arrays, whose pages are shared by all processes of a node.
 
-A store is a folder. The events of user row ``u`` (from 0) are ``items[offsets[u]:offsets[u + 1]]``, oldest first. Items
+A store is a folder. The events of user row `u` (from 0) are `items[offsets[u]:offsets[u + 1]]`, oldest first. Items
 count from 1; 0 is padding. A store is written to a temporary folder and renamed, so a folder with the final name is
 complete. A store whose events have features has two further arrays and their categories. meta.json has the CRC-32 of
 every other file, see `find_corrupt_file`, and a CRC-32 of its own entries.
@@ -41,11 +41,11 @@ class InteractionStore:
 
     Attributes:
         offsets: [U + 1] int64, first event of each user; every user has at least one event.
-        items: [N] int32, from 1 to ``num_items``.
+        items: [N] int32, from 1 to `num_items`.
         times: [N] int64, seconds; non-decreasing within a user.
         has_times: whether the source has times. Otherwise all times are 0, and the events are in the source's order.
         features: features of the events, or None; event_categories.json has the categories of each column.
-        source: provenance of the data, the `source` argument of ``write_store``.
+        source: provenance of the data, the `source` argument of `write_store`.
         checksums: CRC-32 of each file, by its name; empty for a store in memory.
     """
 
@@ -80,12 +80,12 @@ class InteractionStore:
 
     @cached_property
     def item_ids(self) -> list[str]:
-        """[I] ids of the items in the source: ``item_ids[i - 1]`` belongs to item ``i``."""
+        """[I] ids of the items in the source: `item_ids[i - 1]` belongs to item `i`."""
         return self._texts("item_ids", self.num_items)
 
     @cached_property
     def titles(self) -> list[str] | None:
-        """[I] titles: ``titles[i - 1]`` belongs to item ``i``. None if the source has no titles."""
+        """[I] titles: `titles[i - 1]` belongs to item `i`. None if the source has no titles."""
         return self._texts("titles", self.num_items) if (self.root / "titles.json").is_file() else None
 
     @classmethod

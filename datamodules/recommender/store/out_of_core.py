@@ -1,6 +1,6 @@
 """Converts Parquet tables that are larger than memory, on disk with DuckDB.
 
-The store is identical to the byte to a store by ``to_sequences``, whose rules apply. The rows are copied to a database
+The store is identical to the byte to a store by `to_sequences`, whose rules apply. The rows are copied to a database
 beside the store, block by block, and sorted there; both need disk space of about the size of the table, uncompressed. A
 conversion that was killed continues after the last block that was committed.
 """
@@ -36,7 +36,7 @@ def convert_out_of_core(
 
     Args:
         layout: the table.
-        filters: see ``filters``.
+        filters: see `filters`.
         root: folder of the store.
         memory_gb: memory of the process in GB, libraries apart; more is needed for over 30 million users or items.
         source: provenance, for `write_store`.

@@ -61,13 +61,13 @@ def prepare_store(
     settings, so a changed source is converted again.
 
     Args:
-        source: file or folder, see ``file_formats.detect``.
-        cache: folder of the stores; by default ``.lockstep`` beside the data or, if it is read-only, ``data/cache``.
+        source: file or folder, see `file_formats.detect`.
+        cache: folder of the stores; by default `.lockstep` beside the data or, if it is read-only, `data/cache`.
         verify: compare an existing store with its checksums, and convert the source again if a file is corrupt.
         **conversion: see Conversion.
 
     Raises:
-        FileNotFoundError: ``source`` does not exist.
+        FileNotFoundError: `source` does not exist.
         InteractionError: the source cannot be read. The message names file, line, the value found and the expected
             value.
         StoreError: a corrupt store cannot be replaced.

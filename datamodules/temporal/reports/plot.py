@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WIDTH, PANEL, LEFT, GAP = 640, 96, 8, 22  # pixels: image width, panel height, margins, height of a heading
 DOT = 4  # radius of a point in pixels
 PAPER, GRID, INK, FAINT = (255, 255, 255), (226, 230, 235), (28, 33, 38), (128, 137, 148)
-COLOURS = {MarkKind.ASKED: (38, 96, 200), MarkKind.TRUE: (10, 122, 75), MarkKind.PREDICTED: (200, 60, 30)}
+COLORS = {MarkKind.ASKED: (38, 96, 200), MarkKind.TRUE: (10, 122, 75), MarkKind.PREDICTED: (200, 60, 30)}
 
 
 def draw(view: SampleView) -> "Image":
@@ -61,24 +61,24 @@ class _Panel:
         values, present = self.view.values[:, self.number], self.view.present[:, self.number]
         for first, last in _stretches(present):
             points = [(self._x(step), self._y(float(values[step]))) for step in range(first, last)]
-            colour = INK if self.asked else FAINT
+            color = INK if self.asked else FAINT
             # Pillow draws no line of a single point.
             if len(points) == 1:
-                self.pen.point(points, colour)
-            self.pen.line(points, colour, 2 if self.asked else 1)
+                self.pen.point(points, color)
+            self.pen.line(points, color, 2 if self.asked else 1)
 
     def _mark(self, mark: Mark) -> None:
-        colour = COLOURS[mark.kind]
+        color = COLORS[mark.kind]
         x = None if mark.time_s is None else self._x(mark.time_s * 1000 / self.view.step_ms)
         y = None if mark.value is None else self._y(mark.value / self.capacity)
         if x is not None and not LEFT <= x <= WIDTH - LEFT:  # an answer may name any time
             return
         if x is not None and y is not None:
-            self.pen.ellipse((x - DOT, y - DOT, x + DOT, y + DOT), outline=colour, width=2)
+            self.pen.ellipse((x - DOT, y - DOT, x + DOT, y + DOT), outline=color, width=2)
         elif x is not None:
-            self.pen.line((x, self.top, x, self.top + PANEL), colour)
+            self.pen.line((x, self.top, x, self.top + PANEL), color)
         elif y is not None:
-            self.pen.line((LEFT, y, WIDTH - LEFT, y), colour)
+            self.pen.line((LEFT, y, WIDTH - LEFT, y), color)
 
 
 def _stretches(present: NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -92,5 +92,5 @@ def _legend(pen: "ImageDraw", view: SampleView, top: int) -> None:
     left = WIDTH // 3
     for kind in MarkKind:
         if any(mark.kind == kind for mark in view.marks):
-            pen.text((left, top), kind.value, COLOURS[kind])
+            pen.text((left, top), kind.value, COLORS[kind])
             left += 80

@@ -7,7 +7,7 @@ from datamodules.temporal.channels import Format
 from datamodules.temporal.dataset import TimelineQuestions
 from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
 from datamodules.temporal.reports.plot import draw
-from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
+from datamodules.temporal.reports.sample_records import answer_metrics, answer_record, question_record
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview

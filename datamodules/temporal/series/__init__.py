@@ -1,1 +1,1 @@
-"""Questions about any series: normalisation, resampling, prompts, grading. Imports multimodal and engine."""
+"""Questions about any series: normalization, resampling, prompts, grading. Imports multimodal and engine."""

@@ -1,4 +1,4 @@
-"""Normalises a series to shares of its range, so that nothing is lost: `value = offset + scale * share`.
+"""Normalizes a series to shares of its range, so that nothing is lost: `value = offset + scale * share`.
 
 Offset and scale are decimal numbers of few digits, and the text that the model reads states exactly the numbers that
 were used. ChatTS (arXiv 2412.03104) states the mean and a scale, rounded to four decimals; a range keeps the shares in
@@ -33,7 +33,7 @@ class NormalizedSeries(NamedTuple):
 
 
 def normalize(values: NDArray[np.float64]) -> NormalizedSeries:
-    """Normalise values [T], NaN where nothing was measured, all of at most LARGEST."""
+    """Normalize values [T], NaN where nothing was measured, all of at most LARGEST."""
     present = ~np.isnan(values)
     measured = values[present]
     if not len(measured):

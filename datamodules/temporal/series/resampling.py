@@ -1,8 +1,8 @@
 """Resamples a series with irregular stamps to steps of one length.
 
 The rule: a step is as long as the user sets, else as the lower median of the distances between successive stamps.
-Step k is centred k steps after the first stamp. Its value is the mean of the measurements whose stamps are nearer to
-its centre than to another (a stamp in the middle belongs to the later step). A step without a measurement is a gap.
+Step k is centered k steps after the first stamp. Its value is the mean of the measurements whose stamps are nearer to
+its center than to another (a stamp in the middle belongs to the later step). A step without a measurement is a gap.
 Nothing is interpolated, and regular stamps keep their values to the bit.
 """
 

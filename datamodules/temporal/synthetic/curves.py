@@ -1,4 +1,4 @@
-"""Generates columns of a timeline: a pattern or a job's load, with noise, drops, quantisation and gaps."""
+"""Generates columns of a timeline: a pattern or a job's load, with noise, drops, quantization and gaps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -119,7 +119,7 @@ def check_physics(columns: Sequence[Column], names: Sequence[str], where: str) -
     """Check that columns stay within their bounds and do not change too fast.
 
     Noise may add twice its limit to a pattern's `SMOOTH_CHANGE`. Jumps (edges of steps, square waves, jobs, bursts,
-    drops and quantised counters) are allowed where the synthesis marks them.
+    drops and quantized counters) are allowed where the synthesis marks them.
 
     Args:
         columns: the columns.
@@ -160,7 +160,7 @@ def _drop(random: np.random.Generator, shares: Values, jumps: NDArray[np.bool_])
 
 
 def _coarse(shares: Values, count: int, jumps: NDArray[np.bool_]) -> Values:
-    """Quantise a counter to `count` values above zero; its steps are jumps."""
+    """Quantize a counter to `count` values above zero; its steps are jumps."""
     coarse = np.floor(shares * count + 0.5) / count
     jumps[1 : len(shares)] |= coarse[1:] != coarse[:-1]
     return coarse

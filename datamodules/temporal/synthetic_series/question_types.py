@@ -104,9 +104,9 @@ def _lag(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
     # The second series repeats what the first showed `delay` steps before: an event, and its smaller echo.
     # Room of 8 steps on both sides for the delay, which is at most 7.
     length = steps + 16
-    centre = random.uniform(0.35, 0.65)
-    base = bump(length, centre, random.uniform(0.05, 0.1)) * random.choice((-1, 1))
-    base = base + 0.4 * bump(length, centre + random.choice((-1, 1)) * random.uniform(0.15, 0.25), 0.06)
+    center = random.uniform(0.35, 0.65)
+    base = bump(length, center, random.uniform(0.05, 0.1)) * random.choice((-1, 1))
+    base = base + 0.4 * bump(length, center + random.choice((-1, 1)) * random.uniform(0.15, 0.25), 0.06)
     first, second = base[8 : 8 + steps], base[8 - delay : 8 - delay + steps]
     return first + noise(random, steps, 0.03), second + noise(random, steps, 0.03)
 
@@ -114,13 +114,13 @@ def _lag(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
 def _comparison(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
     early = random.uniform(0.1, 0.6)
     late = random.uniform(early + 0.25, 0.95)
-    centres = (early, late) if answer == 0 else (late, early)
+    centers = (early, late) if answer == 0 else (late, early)
     lengths = [steps, steps // 2 if random.random() < 0.5 else steps]
     if random.random() < 0.5:
         lengths.reverse()
     first, second = (
-        bump(length, centre, random.uniform(0.08, 0.2)) + noise(random, length, 0.05)
-        for length, centre in zip(lengths, centres, strict=True)
+        bump(length, center, random.uniform(0.08, 0.2)) + noise(random, length, 0.05)
+        for length, center in zip(lengths, centers, strict=True)
     )
     return first, second
 

@@ -30,9 +30,9 @@ def smooth(random: np.random.Generator, steps: int, width: int) -> Shape:
     return (values - values.mean()) / max(float(values.std()), 1e-6)
 
 
-def bump(steps: int, centre: float, width: float) -> Shape:
-    """Return a bell of height 1 at a centre in 0 to 1, of a width in the same unit."""
-    return np.exp(-(((np.linspace(0.0, 1.0, steps) - centre) / width) ** 2))
+def bump(steps: int, center: float, width: float) -> Shape:
+    """Return a bell of height 1 at a center in 0 to 1, of a width in the same unit."""
+    return np.exp(-(((np.linspace(0.0, 1.0, steps) - center) / width) ** 2))
 
 
 def unit_range(shape: Shape) -> Shape:

@@ -13,7 +13,7 @@ from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptio
 from datamodules.temporal.series.dataset import SeriesChats
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
 from datamodules.temporal.user_series.file_formats import read_records
-from datamodules.temporal.user_series.records import RecordParser
+from datamodules.temporal.user_series.record_parser import RecordParser
 from datamodules.temporal.user_series.splits import SPLITS, split_files, split_of
 from engine.base_options import Unpack
 from engine.export.artifacts import DatasetCard

@@ -32,7 +32,7 @@ _MOST_SECONDS = 1e11
 """Largest number of seconds, three thousand years; milliseconds since 1970 are larger, and seconds are not."""
 
 _CACHED = 8
-"""Number of tables that are cached, as neighbouring records often name the same table."""
+"""Number of tables that are cached, as neighboring records often name the same table."""
 
 
 class _Table(NamedTuple):

@@ -8,8 +8,8 @@ format of a turn                                        used by
 ``{"user": ..., "assistant": ...}``                     The Cauldron, FineVision
 ======================================================  =====================================
 
-A content may also be a list of parts, ``{"type": "text", "text": ...}`` and ``{"type": "image"}``. An image part may
-name its image, as ``{"type": "image", "image": "a.png"}``.
+A content may also be a list of parts, `{"type": "text", "text": ...}` and `{"type": "image"}`. An image part may
+name its image, as `{"type": "image", "image": "a.png"}`.
 """
 
 import difflib
@@ -107,7 +107,7 @@ def first_filled(fields: Sequence[str], found: Mapping[str, object]) -> str | No
     return next((field for field in present if found[field] not in (None, [])), present[0] if present else None)
 
 
-def misspelt_image_field(fields: Mapping[str, object]) -> str | None:
+def misspelled_image_field(fields: Mapping[str, object]) -> str | None:
     """Return a field that is not read and probably should hold the images; None if there is none."""
     if any(field in fields for field in IMAGE_FIELDS):
         return None

@@ -13,7 +13,7 @@ from datamodules.vision_language.files.chat_formats import (
     IMAGE_FIELDS,
     first_filled,
     insert_image_markers,
-    misspelt_image_field,
+    misspelled_image_field,
     parse_messages,
     resolve_part_images,
 )
@@ -30,7 +30,7 @@ _INSPECTED = 8  # records whose fields are compared with the known ones
 
 
 class JsonChats(ChatFile):
-    """A ChatFile of records ``{"messages" | "conversations" | "texts": turns, "images" | "image": path or paths}``.
+    """A ChatFile of records `{"messages" | "conversations" | "texts": turns, "images" | "image": path or paths}`.
 
     Args:
         path: the file.
@@ -50,7 +50,7 @@ class JsonChats(ChatFile):
         self._extents = (index_lines if lines else index_elements)(self.path)
         self.identity = f"{self._extents.checksum:08x}"
         self._images = ImageFolder(self.path.parent if images is None else images)
-        self._warn_of_misspelt_images()
+        self._warn_of_misspelled_images()
 
     def _check_form(self) -> None:
         """Refuse a compressed file, and a list in place of lines, all of whose lines would be bad samples."""
@@ -73,14 +73,14 @@ class JsonChats(ChatFile):
         if not any(line[:1] in (b"{", b"[") for line in lines):
             raise ValueError(f"{self.path}: found {describe_line(lines[0])}, expected {expected}")
 
-    def _warn_of_misspelt_images(self) -> None:
-        """Warn if one of the first records has no images, and a field that is spelt similarly."""
+    def _warn_of_misspelled_images(self) -> None:
+        """Warn if one of the first records has no images, and a field that is spelled similarly."""
         for row in range(min(len(self), _INSPECTED)):
             try:
                 fields = self._fields(row)
             except ValueError:  # reported when the record is used
                 continue
-            if isinstance(fields, dict) and (field := misspelt_image_field(fields)) is not None:
+            if isinstance(fields, dict) and (field := misspelled_image_field(fields)) is not None:
                 log.warning(
                     "%s: the field %s is not read; did you mean image?", self.name(row), describe_names([field])
                 )

@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, IMAGE_FIELDS, misspelt_image_field
+from datamodules.vision_language.files.chat_formats import CHAT_FIELDS, IMAGE_FIELDS, misspelled_image_field
 from datamodules.vision_language.files.parquet_row_groups import read_schema
 from engine.io.json_records import describe_names
 
@@ -50,11 +50,11 @@ def find_columns(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
 
 
 def unread_image_columns(path: Path) -> list[str]:
-    """Return columns that probably hold images and are not read: their name is misspelt, or they hold bytes."""
+    """Return columns that probably hold images and are not read: their name is misspelled, or they hold bytes."""
     from pyarrow import types
 
     schema = read_schema(path)[1]
-    misspelt = misspelt_image_field(dict.fromkeys(schema.names))
+    misspelt = misspelled_image_field(dict.fromkeys(schema.names))
     kinds = {field.name: field.type.value_type if _is_list(field.type) else field.type for field in schema}
     found = [
         name

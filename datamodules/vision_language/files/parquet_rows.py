@@ -51,7 +51,7 @@ class ParquetRows(ChatFile):
     """A ChatFile of the rows of Parquet files; a subclass converts a row.
 
     Args:
-        path: a file, a folder (searched recursively), or a pattern such as ``data/train-*.parquet``.
+        path: a file, a folder (searched recursively), or a pattern such as `data/train-*.parquet`.
         root: folder where `prepare` writes files whose row groups are too large.
         images: base folder of images that are named by path instead of being in the file.
         find_columns: finds the columns to read.

@@ -5,7 +5,7 @@ fields                                      read from
 ==========================================  ==========================================================
 ``A``, ``B``, ... and ``hint``              MMBench
 ``choices``, ``answer`` an index, ``hint``  ScienceQA
-``answer`` a letter of options in the text  MMStar
+`answer` a letter of options in the text  MMStar
 ``answers``                                 DocVQA, TextVQA, InfographicVQA
 ==========================================  ==========================================================
 """

@@ -128,7 +128,7 @@ class ModelProcessor:
 
     @cached_property
     def black(self) -> tuple[float, ...]:
-        """Values of a black pixel after normalisation, one per channel."""
+        """Values of a black pixel after normalization, one per channel."""
         images: Any = self.processor.image_processor
         if not getattr(images, "do_normalize", False):
             return (0.0, 0.0, 0.0)

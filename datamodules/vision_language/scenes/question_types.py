@@ -124,7 +124,7 @@ def _exists(random: np.random.Generator, world: World, answer: str) -> SceneSpec
         return SceneSpec(slots, lambda: _place_objects(random, world, thing))
 
     def without() -> dict[int, SceneObject]:
-        # Half of the scenes without the object have its colour and its shape, each on another object.
+        # Half of the scenes without the object have its color and its shape, each on another object.
         if world.max_objects == 1 or random.random() < 0.5:
             return {}
         shape = choice(random, [shape for shape in world.forms if shape != thing.shape])
@@ -179,7 +179,7 @@ DIRECTIONS: dict[str, Callable[[int, int, int], bool]] = {
 
 
 def _has_number(number: int, colour: str | None = None, shape: str | None = None) -> Callable[[Scene], bool]:
-    """Return a condition: the scene has exactly this number of objects (of the colour, of the shape)."""
+    """Return a condition: the scene has exactly this number of objects (of the color, of the shape)."""
 
     def holds(scene: Scene) -> bool:
         matching = [thing for thing in scene.things if colour in (None, thing.colour) and shape in (None, thing.shape)]
@@ -201,7 +201,7 @@ def _place_objects(random: np.random.Generator, world: World, *things: SceneObje
 def _scatter_objects(
     random: np.random.Generator, world: World, number: int, colour: str | None = None, shape: str | None = None
 ) -> dict[int, SceneObject]:
-    """Place random objects (of the colour, of the shape) in random cells."""
+    """Place random objects (of the color, of the shape) in random cells."""
     return _place_objects(random, world, *(world.thing(random, colour, shape) for _ in range(number)))
 
 

@@ -18,12 +18,12 @@ RGB = {
     "purple": (165, 60, 205),
     "cyan": (45, 200, 215),
 }
-"""Colours at full light."""
+"""Colors at full light."""
 
 _SAMPLES = 3  # supersampling factor, for smooth edges
 _LIGHT = (0.75, 1.0)  # range of the light on an object
-_GREY = (20, 110)  # range of the background's grey
-_TINT = 8  # maximum difference of a background channel from grey
+_GREY = (20, 110)  # range of the background's gray
+_TINT = 8  # maximum difference of a background channel from gray
 _RADIUS = (0.34, 0.44)  # range of an object's radius, in edges of its cell
 
 

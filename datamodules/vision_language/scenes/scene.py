@@ -53,7 +53,7 @@ class World:
 
     Args:
         grid: cells along each edge, 1 to 3.
-        colours: number of colours used from `COLOURS`, at least 2.
+        colours: number of colors used from `COLOURS`, at least 2.
         shapes: number of shapes used from `SHAPES`, at least 2.
         max_objects: maximum number of objects; the minimum is one.
         size: edge of an image, in pixels.
@@ -82,7 +82,7 @@ class World:
 
     @property
     def palette(self) -> tuple[str, ...]:
-        """The colours of this world."""
+        """The colors of this world."""
         return COLOURS[: self.colours]
 
     @property
@@ -126,7 +126,7 @@ class World:
         return Scene(tuple(cells))
 
     def thing(self, random: np.random.Generator, colour: str | None = None, shape: str | None = None) -> SceneObject:
-        """Return a random object, of a given colour or shape."""
+        """Return a random object, of a given color or shape."""
         return SceneObject(colour or choice(random, self.palette), shape or choice(random, self.forms))
 
 
@@ -144,7 +144,7 @@ def _code(scene: Scene) -> int:
     """Return a unique number of a scene among the scenes of its grid."""
     number = 0
     for thing in scene.cells:
-        # A digit for each cell; its base counts all possible objects and the empty cell. All colours and shapes count,
+        # A digit for each cell; its base counts all possible objects and the empty cell. All colors and shapes count,
         # so that a scene has the same split in worlds of different sizes.
         number *= 1 + len(COLOURS) * len(SHAPES)
         if thing is not None:

@@ -85,7 +85,7 @@ def _check_text_only(sample: TarSample, content: Any) -> None:
 
 
 def _chat(sample: TarSample, content: Any) -> list[Message] | None:
-    """Return the chat of the .json; None if it has another content, such as the URL and licence of a caption."""
+    """Return the chat of the .json; None if it has another content, such as the URL and license of a caption."""
     turns = content.get(first_filled(CHAT_FIELDS, content)) if isinstance(content, dict) else content
     return None if turns is None else parse_messages(sample.name, turns)
 

@@ -1,6 +1,6 @@
 """Groups members of a tar archive to samples as WebDataset does: files with the same name up to the first dot.
 
-Examples are ``000012.jpg 000012.json`` and ``000012.0.jpg 000012.1.jpg 000012.txt``: images, and a chat in one of the
+Examples are `000012.jpg 000012.json` and `000012.0.jpg 000012.1.jpg 000012.txt`: images, and a chat in one of the
 family's formats, or a caption. Files of other types are ignored, since other tools add their own.
 """
 

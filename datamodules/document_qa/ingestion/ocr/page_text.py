@@ -1,4 +1,4 @@
-"""Recognises the text of a page as chunks in reading order."""
+"""Recognizes the text of a page as chunks in reading order."""
 
 from typing import TYPE_CHECKING
 

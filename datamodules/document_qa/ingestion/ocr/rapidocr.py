@@ -1,4 +1,4 @@
-"""Recognises English and Chinese text with PP-OCRv4 in ONNX Runtime (rapidocr-onnxruntime; Apache 2.0)."""
+"""Recognizes English and Chinese text with PP-OCRv4 in ONNX Runtime (rapidocr-onnxruntime; Apache 2.0)."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -25,11 +25,11 @@ class RapidOCR(Recognizer):
     def lines(self, picture: "Image") -> list[OcrLine]:
         pixels = np.asarray(picture.convert("RGB"))[:, :, ::-1]  # OpenCV's order of the channels
         try:
-            recognised, _ = self._engine(np.ascontiguousarray(pixels))
+            recognized, _ = self._engine(np.ascontiguousarray(pixels))
         except Exception as error:  # noqa: BLE001  (of OpenCV, ONNX Runtime and shapely, for unusual images)
             raise RecognitionError(f"rapidocr failed: {error}") from error
         lines = []
-        for corners, text, _ in recognised or ():
+        for corners, text, _ in recognized or ():
             across, down = zip(*corners, strict=True)
             lines.append(OcrLine((min(across), min(down), max(across), max(down)), text))
         return lines

@@ -1,4 +1,4 @@
-"""Declares the interface of programs that recognise text."""
+"""Declares the interface of programs that recognize text."""
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -16,11 +16,11 @@ class OcrLine(NamedTuple):
 
 
 class RecognitionError(RuntimeError):
-    """The text of a page could not be recognised; the page has none."""
+    """The text of a page could not be recognized; the page has none."""
 
 
 class Recognizer(Protocol):
-    """A program that recognises text."""
+    """A program that recognizes text."""
 
     def lines(self, picture: "Image") -> list[OcrLine]:
         """Return the lines of an image, in any order.

@@ -1,4 +1,4 @@
-"""Chooses the program that recognises text."""
+"""Chooses the program that recognizes text."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Recognises text with the program tesseract (Apache 2.0), of Debian's package tesseract-ocr for example."""
+"""Recognizes text with the program tesseract (Apache 2.0), of Debian's package tesseract-ocr for example."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ class Tesseract(Recognizer):
         picture.save(file, format="PNG", compress_level=1)
         table = self._run(["stdin", "stdout", "-l", self._languages, "--psm", "3", "tsv"], file.getvalue())
         words: dict[tuple[str, ...], list[OcrLine]] = {}
-        # Tesseract quotes nothing, and a recognised text may be a quotation mark.
+        # Tesseract quotes nothing, and a recognized text may be a quotation mark.
         for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
             if row["level"] == _WORD and row["text"] and row["text"].strip():
                 left, top, width, height = (int(row[name]) for name in ("left", "top", "width", "height"))

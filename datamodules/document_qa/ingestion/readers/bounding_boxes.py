@@ -47,8 +47,8 @@ def expand(box: Box, by: float) -> Box:
     return box[0] - by, box[1] - by, box[2] + by, box[3] + by
 
 
-def contains_centre(outer: Box, inner: Box) -> bool:
-    """Return whether the centre of the inner box is inside the outer box."""
+def contains_center(outer: Box, inner: Box) -> bool:
+    """Return whether the center of the inner box is inside the outer box."""
     x, y = (inner[0] + inner[2]) / 2, (inner[1] + inner[3]) / 2
     return outer[0] <= x <= outer[2] and outer[1] <= y <= outer[3]
 

@@ -1,6 +1,6 @@
 """Reads Markdown files: headings begin pages; paragraphs, pipe tables and images become text, tables and figures.
 
-Blocks are recognised line by line. Markup of emphasis and links is removed. HTML counts as text.
+Blocks are recognized line by line. Markup of emphasis and links is removed. HTML counts as text.
 """
 
 import re

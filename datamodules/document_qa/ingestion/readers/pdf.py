@@ -10,7 +10,7 @@ from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.readers.bounding_boxes import (
     WHOLE_PAGE,
     clip_to_page,
-    contains_centre,
+    contains_center,
     expand,
     reading_order,
 )
@@ -72,7 +72,7 @@ def _chunks(page: Any, number: int, settings: IngestionSettings, note: Callable[
         # A page without a text layer is a scan, which becomes one figure.
         return [Chunk(number, "figure", WHOLE_PAGE, "")] if drawn else []
     ruling_boxes = [expand(box, _BESIDE) for box, _ in tables]
-    drawn = [part for part in drawn if not any(contains_centre(box, part.box) for box in ruling_boxes)]
+    drawn = [part for part in drawn if not any(contains_center(box, part.box) for box in ruling_boxes)]
     chunks = [
         *(Chunk(number, "table", clip_to_page(box), text) for box, text in tables),
         *(Chunk(number, "text", box, text) for box, text in texts),

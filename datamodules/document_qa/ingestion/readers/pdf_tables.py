@@ -6,7 +6,7 @@ pdfplumber's own page reader takes most of a second per page and loses spaces be
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from datamodules.document_qa.ingestion.readers.bounding_boxes import Box, contains_centre, union
+from datamodules.document_qa.ingestion.readers.bounding_boxes import Box, contains_center, union
 from datamodules.document_qa.ingestion.readers.pdf_objects import PageFrame, PageObject
 from datamodules.document_qa.ingestion.readers.pdf_text import Character, join_lines, split_lines
 
@@ -62,8 +62,8 @@ def table_text(table: DetectedTable, characters: Sequence[Character]) -> str:
         if character.box is None:  # white space belongs to the cell of the preceding character
             if last is not None:
                 letters[last].append(character)
-        elif last is None or not contains_centre(last, character.box):
-            last = next((cell for cell in cells if contains_centre(cell, character.box)), None)
+        elif last is None or not contains_center(last, character.box):
+            last = next((cell for cell in cells if contains_center(cell, character.box)), None)
         if last is not None and character.box is not None:
             letters[last].append(character)
     words = {cell: join_lines([line.text for line in split_lines(inside)]) for cell, inside in letters.items()}

@@ -8,7 +8,7 @@ from datamodules.document_qa.ingestion.readers.bounding_boxes import (
     WHOLE_PAGE,
     Box,
     clip_to_page,
-    contains_centre,
+    contains_center,
     height,
     union,
 )
@@ -50,7 +50,7 @@ def page_characters(page: Any, frame: PageFrame) -> list[Character]:
                 characters.append(Character(text, None))
                 continue
             box = frame.box(rectangle.left, rectangle.bottom, rectangle.right, rectangle.top)
-            if contains_centre(WHOLE_PAGE, box):
+            if contains_center(WHOLE_PAGE, box):
                 characters.append(Character(text, box))
     finally:
         textpage.close()
@@ -71,7 +71,7 @@ def text_blocks(characters: Sequence[Character], excluded: Sequence[Box] = ()) -
 
 
 def split_lines(characters: Iterable[Character]) -> Iterator[PdfLine]:
-    """Yield non-empty lines with normalised spaces."""
+    """Yield non-empty lines with normalized spaces."""
     text: list[str] = []
     boxes: list[Box] = []
     for character in (*characters, Character("\n", None)):
@@ -99,7 +99,7 @@ def join_lines(lines: Iterable[str]) -> str:
 
 def _without(characters: Iterable[Character], excluded: Sequence[Box]) -> Iterator[Character]:
     for character in characters:
-        if character.box is not None and any(contains_centre(box, character.box) for box in excluded):
+        if character.box is not None and any(contains_center(box, character.box) for box in excluded):
             # A block does not continue across a table.
             yield Character("\n", None)
         else:

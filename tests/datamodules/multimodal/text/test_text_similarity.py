@@ -9,7 +9,7 @@ from datamodules.multimodal.text.text_similarity import (
     character_f1,
     edit_distance,
     exact_match,
-    normalised,
+    normalized,
     token_f1,
     tokens,
 )
@@ -42,7 +42,7 @@ def test_exact_match(one, other, same):
 
 
 def test_normalisation_keeps_what_tells_numbers_apart():
-    assert normalised(" The 3.5 A, a fuse (-5 °C); x-y. ") == "3.5 a fuse -5 °c x y"
+    assert normalized(" The 3.5 A, a fuse (-5 °C); x-y. ") == "3.5 a fuse -5 °c x y"
 
 
 def test_chinese_counts_by_characters():

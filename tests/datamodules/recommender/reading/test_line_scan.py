@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from datamodules.recommender.reading.csv_records import records
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.line_scan import count_rows
-from datamodules.recommender.reading.records import records
 
 COLUMNS = ("user", "item", "time")
 

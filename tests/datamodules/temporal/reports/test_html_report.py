@@ -15,7 +15,7 @@ from datamodules.temporal.channels import KEYS, Format
 from datamodules.temporal.reports.data_summary import choose_examples, summarise
 from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
 from datamodules.temporal.reports.leak_check import check_leaks
-from datamodules.temporal.reports.records import answer_metrics, answer_record, question_record
+from datamodules.temporal.reports.sample_records import answer_metrics, answer_record, question_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind, SampleView
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from tests.support.outputs.browser import with_browser

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from datamodules.multimodal.synthetic_split import Split
-from datamodules.temporal.reports.plot import COLOURS, FAINT, GAP, INK, LEFT, PANEL, WIDTH, draw
-from datamodules.temporal.reports.records import answer_record
+from datamodules.temporal.reports.plot import COLORS, FAINT, GAP, INK, LEFT, PANEL, WIDTH, draw
+from datamodules.temporal.reports.sample_records import answer_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
 from tests.datamodules.temporal.reports.test_html_report import shown
@@ -41,7 +41,7 @@ def test_curves_go_through_their_values_and_are_broken_where_nothing_was_measure
 @pytest.mark.parametrize("kind", MarkKind)
 def test_marks_have_their_positions_and_colours(kind):
     def drawn(time, value):
-        return (pixels(marks=(Mark(kind, "gpu_mem_gb", time, value),)) == COLOURS[kind]).all(2)
+        return (pixels(marks=(Mark(kind, "gpu_mem_gb", time, value),)) == COLORS[kind]).all(2)
 
     level = drawn(None, 40.0)
     assert level[TOPS[1] + PANEL // 2, LEFT:-LEFT].all() and not level[: TOPS[1]].any()

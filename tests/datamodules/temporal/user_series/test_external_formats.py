@@ -3,7 +3,7 @@
 import pytest
 
 from datamodules.temporal.series.question import SeriesLimits
-from datamodules.temporal.user_series.records import RecordParser
+from datamodules.temporal.user_series.record_parser import RecordParser
 
 
 def parse(tmp_path, record):

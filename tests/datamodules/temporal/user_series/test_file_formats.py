@@ -9,7 +9,7 @@ import pytest
 
 from datamodules.temporal.series.question import SeriesLimits
 from datamodules.temporal.user_series.file_formats import read_records
-from datamodules.temporal.user_series.records import RecordParser
+from datamodules.temporal.user_series.record_parser import RecordParser
 
 RECORDS = [
     {"question": "Up?\nOr, down?", "options": ["up", "down"], "answer": "up", "kind": "trend",

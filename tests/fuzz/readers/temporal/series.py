@@ -51,7 +51,7 @@ class SeriesQuestionLines(Reader):
         from datamodules.temporal.series.question import SeriesLimits
         from datamodules.temporal.user_series.datamodule import QuestionList
         from datamodules.temporal.user_series.file_formats import read_records
-        from datamodules.temporal.user_series.records import RecordParser
+        from datamodules.temporal.user_series.record_parser import RecordParser
 
         parser = RecordParser(path.parent, SeriesLimits(STEPS, SERIES, OPTIONS), answers=True)
         questions = [parser.parse(where, record) for where, record in read_records(path, 2**24)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datamodules.temporal.series.question import SeriesLimits
-from datamodules.temporal.user_series.records import RecordParser
+from datamodules.temporal.user_series.record_parser import RecordParser
 
 SMALL = SeriesLimits(steps=5, series=2, options=3)
 
