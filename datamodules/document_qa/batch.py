@@ -40,7 +40,7 @@ class EvaluationBatch(NamedTuple):
     """B questions with one or more prompts each. `prompts.samples` maps each prompt to its question."""
 
     prompts: Prompts  # P prompts; no padding samples
-    variants: Tensor  # [P] int64, the variant of each prompt, see above
+    variants: Tensor  # [P] int64, variant of each prompt: QUESTION_ONLY, WHOLE, a rotation, or FIRST_CHUNK + i
     images: Images  # of the P prompts, in their order
     continuations: Continuations  # the answers to score: all options, and known right answers of open questions
     skipped: tuple[SkippedSample, ...] = ()
@@ -84,7 +84,7 @@ class QuestionsAndPages(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The pages to rank for a question."""
+    """A question and the pages to rank for it, all pages of its document."""
 
     question: int  # index in the ranking data set
     pages: tuple[int, ...]  # indices of the document's pages in the ranking data set, in the document's order

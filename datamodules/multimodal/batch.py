@@ -16,9 +16,11 @@ from engine.data.bad_samples import SkippedSample
 IGNORE = -100
 """Label of a token that is not supervised."""
 
+_IDEFICS3_MAX_EDGE = 4096  # pixels of the longer edge of an image
+
 
 class Chat(NamedTuple):
-    """A chat of n tokens."""
+    """A chat of n tokens, encoded but not yet packed into rows."""
 
     tokens: NDArray[np.int64]  # [n]
     supervised: NDArray[np.bool_]  # [n] the turns of the assistant, including the end-of-turn token
@@ -72,10 +74,11 @@ class Questions(NamedTuple):
 
 
 Tiling = Literal["places", "llava_next", "idefics3"]
-"""How an image becomes views, and the order of their embeddings: Lockstep's, or a transformers class's."""
+"""How an image becomes views, and the order of their embeddings: Lockstep's, or a transformers class's.
 
-
-_LONGEST_OF_IDEFICS3 = 4096  # pixels of the longer edge
+`places` is Lockstep's own: the views of an image in the order of their positions, each after the embedding of its
+position. The value and the weight `places.weight` of checkpoints keep their names, so that configs and runs stay valid.
+"""
 
 
 class ImageLayout(NamedTuple):
@@ -126,10 +129,10 @@ class ImageLayout(NamedTuple):
     def check(self) -> None:
         """Raise ValueError if the class of transformers that the tiling is named after would cut images otherwise."""
         longest = self.max_tiles * self.size
-        if self.tiling == "idefics3" and longest > _LONGEST_OF_IDEFICS3:
+        if self.tiling == "idefics3" and longest > _IDEFICS3_MAX_EDGE:
             raise ValueError(
                 f"data.init_args.max_tiles: {self.max_tiles} tiles of {self.size} pixels are longer than the "
-                f"{_LONGEST_OF_IDEFICS3} pixels of Idefics3; expected at most {_LONGEST_OF_IDEFICS3 // self.size}"
+                f"{_IDEFICS3_MAX_EDGE} pixels of Idefics3; expected at most {_IDEFICS3_MAX_EDGE // self.size}"
             )
 
 
@@ -145,6 +148,6 @@ class Images(NamedTuple):
     """V views of the images of S samples, in the order of their placeholders. A sample may have no image."""
 
     pixels: Tensor  # [V, 3, size, size] uint8, RGB; V may be 0
-    places: Tensor  # [V] int64, 0 for the whole image, 1 + row * max_tiles + column for a tile
+    places: Tensor  # [V] int64, position of each view: 0 for the whole image, 1 + row * max_tiles + column for a tile
     views: Tensor  # [S] int64, number of views of each sample
     order: FeatureOrder | None = None  # None: of each view its place, if images are tiled, and its features

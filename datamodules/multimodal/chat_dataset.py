@@ -20,7 +20,7 @@ TooLong = Literal["stop", "drop"]
 
 
 class ChatItem(NamedTuple):
-    """A sample of a family."""
+    """A sample before it is encoded: its messages, and the encoder input of its images or series."""
 
     messages: list[Message]  # the last message is the reference answer, if it is known
     counts: tuple[Placeholders, ...]  # feature vectors of each marker in the user's texts

@@ -36,7 +36,7 @@ class CacheMismatch(ValueError):
 
 
 class ShardRange(NamedTuple):
-    """The part of a split that is cached."""
+    """Extent of a split in the cache: its first samples, in each of its first epochs."""
 
     samples: int  # of an epoch
     epochs: int = 1

@@ -22,7 +22,7 @@ _SMALL = 96
 
 
 class AnsweredQuestion(NamedTuple):
-    """A sample with its answers."""
+    """A sample of the report: the question, its images, and the answers with and without them."""
 
     sample: int
     kind: str  # kind of the question; empty if there are none

@@ -20,11 +20,11 @@ class ProcessedChatData(GradedData, Protocol):
 
     @property
     def model_processor(self) -> ModelProcessor:
-        """The processor."""
+        """The processor, which encodes chats and their images."""
 
     @property
     def black_image(self) -> EncodedChat:
-        """A prompt with a black image."""
+        """A prompt with a black image, for what the model answers without seeing."""
 
 
 if TYPE_CHECKING:  # mypy checks the DataModule against the interfaces here

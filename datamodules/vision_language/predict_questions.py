@@ -25,7 +25,7 @@ from engine.io.json_records import describe_value
 
 
 class PredictRow(NamedTuple):
-    """A line of the file."""
+    """A question or conversation of the file, checked before any image is read."""
 
     where: str  # file and line
     record: dict[str, Any]  # the object on the line

@@ -65,7 +65,7 @@ def mirror_words(text: str, direction: Direction) -> str:
 
 
 class MirroredDocument(DocumentView):
-    """A document with mirrored figures."""
+    """View of a document whose figures are mirrored in its page images; texts and boxes are those of the document."""
 
     def __init__(self, document: Document, direction: Direction) -> None:
         super().__init__(document)

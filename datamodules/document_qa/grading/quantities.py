@@ -74,7 +74,7 @@ _LONGEST_UNIT = 40
 
 
 class Quantity(NamedTuple):
-    """A number with its unit."""
+    """A number of an answer with its unit, as parsed by `quantities`."""
 
     number: float
     unit: Unit | None  # None if no known unit follows

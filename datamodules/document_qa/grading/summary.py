@@ -17,11 +17,13 @@ from datamodules.document_qa.types.question import SOURCES, Question
 FIRST_PAGES = (1, 4)
 """k of page_recall@k."""
 
+_RECALLS = {*(f"page_recall@{first}" for first in FIRST_PAGES), "context_recall"}
+
 Measure = Callable[[Sequence["GradedRecord"]], MetricEstimate | None]
 
 
 class GradedRecord(NamedTuple):
-    """An answer and its grade."""
+    """An answer to one question with its grade, from which all metrics are computed."""
 
     question: Question
     record: AnswerRecord
@@ -245,5 +247,3 @@ _MEASURES: dict[str, Measure] = {
     "loss": _loss,
     "perplexity": _perplexity,
 }
-
-_RECALLS = {*(f"page_recall@{first}" for first in FIRST_PAGES), "context_recall"}

@@ -28,6 +28,8 @@ _PREFIXED: Mapping[str, tuple[float, Mapping[str, int]]] = {
 }  # fmt: skip
 """{symbol: (factor, {base: exponent})} of units that take prefixes."""
 
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+
 _ALONE: Mapping[str, tuple[float, Mapping[str, int]]] = {
     "min": (60, {"s": 1}), "h": (3600, {"s": 1}), "d": (86400, {"s": 1}), "%": (0.01, {}), "‰": (0.001, {}),
     "ppm": (1e-6, {}), "rpm": (1 / 60, {"s": -1}), "r": (1, {}), "°": (0.017453292519943295, {"rad": 1}),
@@ -113,9 +115,6 @@ def normal_form(text: str) -> str:
         text = text.replace(sign, plain)
     text = re.sub("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: "^" + power[0].translate(_RAISED), text)
     return re.sub(r"°\s+(?=[CF]\b)", "°", text)
-
-
-_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def _find_unit_with_power(symbol: str) -> tuple[Unit, int] | None:

@@ -37,7 +37,7 @@ log = logging.getLogger("lockstep")
 
 
 class SourceRecord(NamedTuple):
-    """The source files of a document."""
+    """Source files of a document when it was converted; compared with the files to find changed documents."""
 
     files: tuple[FileStamp, ...]  # all source files, the document's own file first
     content: str  # digest of their contents

@@ -18,7 +18,7 @@ from engine.io.json_checksum import with_checksum
 
 
 class ConversionResult(NamedTuple):
-    """The result of a conversion."""
+    """Outcome of converting one document: the folder that holds it in the cache, or why it is broken."""
 
     key: str  # name of its folder; empty if the source files cannot be read
     known: SourceRecord | None  # source files

@@ -25,7 +25,7 @@ Conversion = Callable[[Path, Cache], ConversionResult]
 
 
 class WorkerFailure(NamedTuple):
-    """A worker failed at a document."""
+    """Yielded in place of a result if a worker failed at a document."""
 
     reason: str
     died: bool  # the process died or lacked memory, which says nothing about the document; otherwise its reader raised

@@ -64,7 +64,7 @@ class ContextSettings:
 
 
 class ContextBlock(NamedTuple):
-    """A page of a context."""
+    """A page as a context shows it: its text, and the images at the markers in the text."""
 
     page: int
     text: str  # with a marker for each image
@@ -74,7 +74,7 @@ class ContextBlock(NamedTuple):
 
 
 class PageSelection(NamedTuple):
-    """The pages selected for a context."""
+    """Pages that are put into a context, and ranked pages that are not."""
 
     pages: tuple[int, ...]  # in the order of the context
     dropped: tuple[int, ...] = ()  # ranked, but beyond the budget
@@ -82,7 +82,7 @@ class PageSelection(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The pages that precede a question."""
+    """Pages that a prompt shows before the question."""
 
     blocks: tuple[ContextBlock, ...] = ()
 

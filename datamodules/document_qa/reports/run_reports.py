@@ -23,6 +23,15 @@ log = logging.getLogger("lockstep")
 
 _CHUNK = 1 << 22  # bytes
 
+_DOCUMENTS: Mapping[Ablation, str] = {
+    "none": "whole",
+    "figure": "without figures",
+    "table": "without tables",
+    "text": "without texts",
+    "shuffled_figure": "with the figures of other documents",
+    "question_only": "none",
+}
+
 
 def write_test_reports(
     folder: Path,
@@ -123,16 +132,6 @@ def hash_checkpoint(checkpoint: str) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     return digest.hexdigest()[:16]
-
-
-_DOCUMENTS: Mapping[Ablation, str] = {
-    "none": "whole",
-    "figure": "without figures",
-    "table": "without tables",
-    "text": "without texts",
-    "shuffled_figure": "with the figures of other documents",
-    "question_only": "none",
-}
 
 
 class _AblatedQuestionSet:

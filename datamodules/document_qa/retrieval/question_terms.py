@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[\d.,\-/]+")
 
 
 class QuestionTerms(NamedTuple):
-    """The terms of a question."""
+    """Terms of a question, split into those that name its subject and those that only ask."""
 
     subject: list[str]
     function: list[str]  # words such as "what" and "does"

@@ -36,7 +36,7 @@ _ANSWERS = 1 << 14
 
 
 class EvaluationPrompt(NamedTuple):
-    """A prompt of a question."""
+    """One of the prompts in which a question is asked, with the answers that are scored after it."""
 
     variant: int
     chat: Chat

@@ -11,7 +11,7 @@ KINDS: tuple[ChunkKind, ...] = get_args(ChunkKind)
 
 
 class Chunk(NamedTuple):
-    """A part of a page."""
+    """A text, table or figure of a page; contexts and evidence are made of chunks."""
 
     page: int  # page number, from 1
     kind: ChunkKind

@@ -39,7 +39,7 @@ Placeholders = int | tuple[int | str, ...]
 
 
 class Message(TypedDict):
-    """A turn of a chat."""
+    """A turn of a chat, in the form that chat templates read."""
 
     role: str  # one of ROLES
     content: str

@@ -137,7 +137,7 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
 
 
 class _History(NamedTuple):
-    """The keys of a line."""
+    """A line of the file, checked: the history of a user."""
 
     items: list[str]  # ids, as text
     times: list[int] | None  # seconds since 1970, of each item

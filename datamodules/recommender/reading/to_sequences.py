@@ -36,7 +36,7 @@ class Sequences(NamedTuple):
 
 @dataclass
 class _Columns:
-    """The remaining rows."""
+    """Columns of the rows that remain, which `select` filters and sorts in place to bound the memory."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
@@ -54,7 +54,7 @@ class _Columns:
 
 
 def to_sequences(rows: Interactions, filters: Filters = DEFAULT) -> tuple[Sequences, str]:
-    """Filter, sort and number the rows (see above).
+    """Filter, sort and number the rows by the rules in the docstring of this module.
 
     Returns:
         The sequences, and the numbers of rows that the filters kept and dropped, for the log.

@@ -23,7 +23,7 @@ _FIELDS = {"question", "csv", "values", "capacities"}
 
 
 class PredictRow(NamedTuple):
-    """A line of the file."""
+    """A question of the file, with the window of the timeline that it is about."""
 
     where: str  # file and line
     record: dict[str, Any]  # the object on the line

@@ -10,7 +10,7 @@ from engine.number_check import check_numbers
 
 
 class InputSeries(NamedTuple):
-    """A regular series of one channel."""
+    """One channel of a question: values at regular steps, with its name and unit for the prompt."""
 
     name: str
     unit: str  # empty if unknown

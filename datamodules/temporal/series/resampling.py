@@ -16,7 +16,7 @@ LATEST = 1e15
 
 
 class Resampled(NamedTuple):
-    """A regular series."""
+    """Values at regular steps, as `resample` returns them."""
 
     values: NDArray[np.float64]  # [T], NaN for a gap
     step: float | None  # seconds; None for a single stamp without a given step

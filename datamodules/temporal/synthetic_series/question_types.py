@@ -18,6 +18,8 @@ NAMES = (("load", "kW"), ("flow", "l/s"), ("pressure", "bar"), ("price", "EUR"),
 
 _STEPS = (1.0, 60.0, 300.0, 3600.0)  # lengths of a step, in seconds
 _DECIMALS = 5  # of a share of the range; measurements have few digits
+_PERIODS = (4, 8, 12)  # steps of a cycle
+_WIDE = 15  # steps over which a curve is smooth
 
 Random = np.random.Generator
 
@@ -65,10 +67,6 @@ def _trend(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:
     rise = random.uniform(1.5, 4) * (1, -1, 0)[answer]
     wave = random.uniform(0, 0.4) * season(random, steps, random.uniform(5, 12))
     return (slope(steps, rise) + wave + noise(random, steps, random.uniform(0.1, 0.4)),)
-
-
-_PERIODS = (4, 8, 12)
-_WIDE = 15  # steps over which a curve is smooth
 
 
 def _season(random: Random, steps: int, answer: int) -> tuple[Shape, ...]:

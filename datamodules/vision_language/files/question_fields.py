@@ -38,7 +38,7 @@ _LONGEST = 100_000  # characters of a text
 
 
 class Question(NamedTuple):
-    """A row without its images."""
+    """Question of a row as messages, with the answers that are accepted; images are read separately."""
 
     messages: list[Message]  # of the user and of the assistant
     reference: Reference

@@ -22,7 +22,7 @@ class SceneSpec(NamedTuple):
 
 
 class QuestionType(NamedTuple):
-    """A kind of question."""
+    """A kind of question: its possible answers, and how a scene with a given answer is drawn."""
 
     name: str
     answers: Callable[[World], list[str]]

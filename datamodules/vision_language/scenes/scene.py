@@ -22,7 +22,7 @@ _HELD_OUT = 0x5CE7E  # hash key of the assignment to splits
 
 
 class SceneObject(NamedTuple):
-    """An object in a cell."""
+    """A shape of a color; its position is its cell in the scene."""
 
     colour: str
     shape: str

@@ -47,7 +47,7 @@ class SampleLocation(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """A tar archive of samples."""
+    """A tar archive of samples, with its index entry if it was indexed."""
 
     name: str  # a path, or a URL that fsspec supports
     info: ShardInfo | None = None

@@ -24,7 +24,7 @@ _REGULAR = (b"0", b"\0", b"7")
 
 
 class Member(NamedTuple):
-    """A regular file in an archive."""
+    """A regular file in a tar archive: where its headers and its content are."""
 
     name: str
     begin: int  # offset of the headers, in bytes

@@ -20,7 +20,7 @@ class RecognitionError(RuntimeError):
 
 
 class Recognizer(Protocol):
-    """A program that recognizes text."""
+    """OCR program that reads the lines of a page image; an instance is created once per worker process."""
 
     def lines(self, picture: "Image") -> list[OcrLine]:
         """Return the lines of an image, in any order.

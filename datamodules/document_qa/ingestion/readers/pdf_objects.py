@@ -14,7 +14,7 @@ _UNMOVED: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 class PageObject(NamedTuple):
-    """An image or a path."""
+    """An image or a path on a PDF page, from which figures and ruled tables are found."""
 
     is_image: bool
     box: Box  # on the page, in shares

@@ -16,7 +16,7 @@ _CORNERS = 4_000  # more belong to a drawing, not a table; the search time is qu
 
 
 class DetectedTable(NamedTuple):
-    """A grid of cells."""
+    """A table found by its ruling lines: a grid of boxes on the page."""
 
     box: Box
     rows: tuple[tuple[Box | None, ...], ...]  # None where a cell beside or above spans

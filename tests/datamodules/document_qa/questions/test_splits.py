@@ -80,8 +80,8 @@ def test_one_document_under_two_names_and_the_parts_of_one_are_one():
 @pytest.mark.parametrize(
     ("settings", "messages"),
     [
-        (SplitSettings(validation=-0.1), "split.validation is a fraction .* got -0.1"),
-        (SplitSettings(test=1.0), "split.test is a fraction .* got 1.0"),
+        (SplitSettings(validation=-0.1), "split.validation must be at least 0 and less than 1, got -0.1"),
+        (SplitSettings(test=1.0), "split.test must be at least 0 and less than 1, got 1.0"),
         (SplitSettings(0.5, 0.5), "leave no document for training: 0.5 \\+ 0.5"),
     ],
 )
