@@ -112,8 +112,8 @@ class DocumentQuestions(DocumentDataModule):
         self._check_shared_documents()
         for part, source in self.sources.items():
             if part == "train" or source is not None or part in _SHARES and getattr(self.split, part):
-                held = self.part(part)
-                log.info("%s: %s questions about %s documents", part, len(held.questions), len(held.contents))
+                loaded = self.part(part)
+                log.info("%s: %s questions about %s documents", part, len(loaded.questions), len(loaded.contents))
 
     @override
     def setup(self, stage: str) -> None:
@@ -190,33 +190,42 @@ class DocumentQuestions(DocumentDataModule):
         """Check that a file shares no document with the training file or another file; splits of one file never do."""
         if self.shared_documents == "allow":
             return
-        own = [part for part in _SHARES if self.sources[part] is not None]
-        for number, part in enumerate(own):
-            for other, known in [("train", self._training_file), *((name, self.part(name)) for name in own[:number])]:
-                held = self.part(part)
-                shared = find_shared_documents(held.contents, known.contents)
+        configured = [part for part in _SHARES if self.sources[part] is not None]
+        for number, part in enumerate(configured):
+            for other, earlier in [
+                ("train", self._training_file),
+                *((name, self.part(name)) for name in configured[:number]),
+            ]:
+                current = self.part(part)
+                shared = find_shared_documents(current.contents, earlier.contents)
                 if shared:
-                    raise ValueError(shared_documents_message(held, part, known, other, shared))
+                    raise ValueError(shared_documents_message(current, part, earlier, other, shared))
 
     # -- questions and texts -----------------------------------------------------------------------------------------
 
     @override
     def question_set(self, split: SplitName) -> QuestionSet:
-        held = self.part(split)
+        loaded = self.part(split)
         per_chat = self.questions_per_chat if split == "train" else 1
-        title = f"{held.path} ({split})"
+        title = f"{loaded.path} ({split})"
         return FileQuestionSet(
-            held.questions, held.documents, group_documents(held.contents), per_chat, global_seed(), title, held.broken
+            loaded.questions,
+            loaded.documents,
+            group_documents(loaded.contents),
+            per_chat,
+            global_seed(),
+            title,
+            loaded.broken,
         )
 
     @override
     def texts(self) -> Iterator[str]:
-        held = self.part("train")
-        for question in held.questions[:_TEXTS]:
+        loaded = self.part("train")
+        for question in loaded.questions[:_TEXTS]:
             yield "\n".join([question.question, *question.options, question.answer or ""])
         pages = 0
-        for name in sorted(held.documents):
-            for page in held.documents[name].pages:
+        for name in sorted(loaded.documents):
+            for page in loaded.documents[name].pages:
                 yield "\n".join(chunk.text for chunk in page.chunks)
                 pages += 1
                 if pages == _TEXTS:

@@ -196,15 +196,15 @@ class ChatQuestions(Dataset[Questions]):
         loaded, indices, skipped = load_samples(self._order[sample_indices(request)], self._load, self.skip_bad)
         pad = self.encoder.pad
         chats, prompt_chats = [chat for chat, *_ in loaded], [prompt for _, prompt, _ in loaded]
-        encoder_input = self.source.collate([of_sample for *_, of_sample in loaded])
+        encoder_input = self.source.collate([sample_input for *_, sample_input in loaded])
         return Questions(one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), encoder_input, skipped)
 
     def _load(self, index: int) -> tuple[Chat, Chat, Any]:
         """Return a sample's chat (the prompt if the answer is unknown), its prompt, and the input of the encoder."""
         item, name = self.source.item(0, index), self.source.name(index)
         prompt, encoder_input = self.encoder.prompt(item, name)
-        known = item.messages[-1]["role"] == "assistant"
-        return self.encoder.chat(item, name)[0] if known else prompt, prompt, encoder_input
+        is_answered = item.messages[-1]["role"] == "assistant"
+        return self.encoder.chat(item, name)[0] if is_answered else prompt, prompt, encoder_input
 
     def _prompt_length(self, index: int) -> int:
         item = self.source.item(0, index)

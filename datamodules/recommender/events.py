@@ -18,9 +18,9 @@ class EventColumns(NamedTuple):
 
     def at(self, events: Integers) -> "EventColumns":
         """Return the features of the events at some indices, int64 [n]; missing features where the index is -1."""
-        known = (events >= 0)[:, None]
-        codes = np.where(known, self.codes[events], 0).astype(np.int32)
-        return EventColumns(codes, np.where(known, self.numbers[events], np.nan), self.categories)
+        is_known = (events >= 0)[:, None]
+        codes = np.where(is_known, self.codes[events], 0).astype(np.int32)
+        return EventColumns(codes, np.where(is_known, self.numbers[events], np.nan), self.categories)
 
 
 class Events(Protocol):

@@ -37,8 +37,8 @@ def prediction_line(question: Question, record: AnswerRecord) -> dict[str, Any]:
 def shares(log_likelihoods: Sequence[float]) -> list[float]:
     """Return the probability of each option: the softmax of their log-likelihoods."""
     # Without this shift, all powers could underflow to 0.
-    most = max(log_likelihoods)
-    powers = [math.exp(value - most) for value in log_likelihoods]
+    top_score = max(log_likelihoods)
+    powers = [math.exp(value - top_score) for value in log_likelihoods]
     return [power / math.fsum(powers) for power in powers]
 
 

@@ -39,19 +39,19 @@ class BM25(Retriever):
             return np.zeros(number, np.float32)
         asked, scores = question_terms(text), np.zeros(number, np.float32)
         for words, weight in ((asked.subject, 1.0), (asked.function, _FUNCTION_WORDS)):
-            if known := [term for term in words if term in index.vocab_dict]:
-                scores += weight * index.get_scores(known)
+            if indexed_terms := [term for term in words if term in index.vocab_dict]:
+                scores += weight * index.get_scores(indexed_terms)
         return scores
 
     def _index(self, document: Document) -> Any:
-        kept = self._indices.get(id(document))
-        if kept is None:
-            kept = document, _build_index(document)
-            self._indices[id(document)] = kept
+        cached = self._indices.get(id(document))
+        if cached is None:
+            cached = document, _build_index(document)
+            self._indices[id(document)] = cached
             if len(self._indices) > _KEPT:
                 self._indices.popitem(last=False)
         self._indices.move_to_end(id(document))
-        return kept[1]
+        return cached[1]
 
 
 def page_text(page: Page) -> str:

@@ -48,11 +48,11 @@ def question_terms(text: str) -> QuestionTerms:
     Manuals are statements: in them "what" is rarer than most subjects, and BM25 takes rare terms for important terms.
     """
     stops = _english()
-    rest = _CHINESE_WORD.sub(" ", text)
-    words = terms(rest)
+    other_text = _CHINESE_WORD.sub(" ", text)
+    words = terms(other_text)
     function = [term for word in _CHINESE_WORD.findall(text) for term in terms(word)]
     return QuestionTerms(
-        [word for word in words if word not in stops] + identifiers(rest),
+        [word for word in words if word not in stops] + identifiers(other_text),
         function + [word for word in words if word in stops],
     )
 

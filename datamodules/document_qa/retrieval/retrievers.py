@@ -78,8 +78,8 @@ class PageMention(Retriever):
     @override
     def rank(self, document: Document, question: Question) -> list[int]:
         number = len(document.pages)
-        named = [page for page in mentioned_pages(question.question) if page <= number]
-        return list(dict.fromkeys((*named, *self._rest.rank(document, question))))
+        mentioned = [page for page in mentioned_pages(question.question) if page <= number]
+        return list(dict.fromkeys((*mentioned, *self._rest.rank(document, question))))
 
 
 class Dense(Retriever):

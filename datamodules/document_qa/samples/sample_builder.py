@@ -111,8 +111,8 @@ class SampleBuilder:
             return ranked
         evidence = [page for page in question.evidence_pages if 1 <= page <= len(document.pages)]
         # As many pages as without evidence: an additional page would reveal which questions are answerable.
-        most = max(len(ranked), len(evidence))
-        return [*evidence, *(page for page in ranked if page not in evidence)][:most]
+        width = max(len(ranked), len(evidence))
+        return [*evidence, *(page for page in ranked if page not in evidence)][:width]
 
     def _no_page_message(self, question: Question, document: Document, ranked: Sequence[int]) -> str:
         name, settings = f"{question_label(question)}: {document.name}", self.context_builder.settings

@@ -117,7 +117,7 @@ def _records(path: Path, labels: int, classes: int) -> tuple[np.ndarray, np.ndar
 
 def _unpack(packed: Path, archive: _Archive, root: Path) -> None:
     """Extract the expected files by name into a temporary folder and rename it; no path of the archive is used."""
-    wanted = {f"{archive.folder}/{name}": name for name in (*archive.train, archive.test, archive.classes)}
+    members = {f"{archive.folder}/{name}": name for name in (*archive.train, archive.test, archive.classes)}
     beside = Path(tempfile.mkdtemp(prefix=f".{root.name}.", suffix=".partial", dir=root.parent))
     try:
         with tarfile.open(packed, "r:gz") as opened:
@@ -128,18 +128,18 @@ def _unpack(packed: Path, archive: _Archive, root: Path) -> None:
                         f"{packed}: {member.name} is file {number + 1} and has {member.size:,} bytes, expected at most "
                         f"{_MAX_FILES} files of {_LARGEST:,} bytes; not unpacked"
                     )
-                source = opened.extractfile(member) if member.isfile() and member.name in wanted else None
+                source = opened.extractfile(member) if member.isfile() and member.name in members else None
                 if source is not None:
-                    with source, (beside / wanted.pop(member.name)).open("wb") as file:
+                    with source, (beside / members.pop(member.name)).open("wb") as file:
                         shutil.copyfileobj(source, file)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         shutil.rmtree(beside)
         if isinstance(error, DownloadError):
             raise
         raise DownloadError(f"{packed}: not the expected archive: {error}; delete it") from error
-    if wanted:
+    if members:
         shutil.rmtree(beside)
-        raise DownloadError(f"{packed}: not the expected archive: it lacks {', '.join(wanted)}; delete it")
+        raise DownloadError(f"{packed}: not the expected archive: it lacks {', '.join(members)}; delete it")
     # mkdtemp creates a folder that only its owner can read.
     beside.chmod(0o755)
     if root.is_dir():

@@ -65,11 +65,11 @@ def idefics3_pieces(rows: int, columns: int, layout: ImageLayout) -> tuple[int |
     """Return the placeholders of an image with a grid of tiles, and the texts between them (see ChatItem)."""
     # The frame and the vector of its place precede the features of a view; another frame follows the last view.
     view = 2 + layout.tokens
-    whole = view + 1
+    whole_image = view + 1
     if rows * columns == 0:
-        return (whole,)
+        return (whole_image,)
     lines = (piece for _ in range(rows - 1) for piece in (columns * view, "\n"))
-    return (*lines, columns * view, "\n\n", whole)
+    return (*lines, columns * view, "\n\n", whole_image)
 
 
 def _reduced_size(width: int, height: int, layout: ImageLayout) -> tuple[int, int]:

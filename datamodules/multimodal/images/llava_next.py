@@ -39,14 +39,14 @@ def llava_next_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, 
 
     The grid is chosen that keeps the most pixels of the image, the smallest grid if several are equal.
     """
-    best, chosen = (-1, 0), (1, 1)
+    best, sheet = (-1, 0), (1, 1)
     for sheet_height, sheet_width in layout.grid_resolutions:
         scale = min(sheet_width / width, sheet_height / height)
-        kept = min(int(width * scale) * int(height * scale), width * height)
+        kept_pixels = min(int(width * scale) * int(height * scale), width * height)
         # Most pixels first, then the least black area.
-        if (kept, kept - sheet_height * sheet_width) > best:
-            best, chosen = (kept, kept - sheet_height * sheet_width), (sheet_height, sheet_width)
-    return chosen[0] // layout.size, chosen[1] // layout.size
+        if (kept_pixels, kept_pixels - sheet_height * sheet_width) > best:
+            best, sheet = (kept_pixels, kept_pixels - sheet_height * sheet_width), (sheet_height, sheet_width)
+    return sheet[0] // layout.size, sheet[1] // layout.size
 
 
 def llava_next_order(height: int, width: int, layout: ImageLayout) -> NDArray[np.int64]:

@@ -67,8 +67,8 @@ def tile_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
     """Return the rows and columns of tiles of an image; (1, 1) if it is not tiled."""
     longer = max(height, width)
     # Tiles along the longer edge, as many as it fills; the shorter edge gets tiles in proportion, rounded up.
-    most = min(layout.max_tiles, -(-longer // layout.size))
-    rows, columns = (-(-edge * most // longer) for edge in (height, width))
+    max_tiles = min(layout.max_tiles, -(-longer // layout.size))
+    rows, columns = (-(-edge * max_tiles // longer) for edge in (height, width))
     return rows, columns
 
 

@@ -30,8 +30,8 @@ def normalized(text: str) -> str:
     3.5 as 35), and character widths are normalized, which Chinese texts need.
     """
     text = unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).casefold().translate(_ONE_FORM)
-    kept = {position for match in _TELLS_APART.finditer(text) for position in range(*match.span())}
-    text = "".join(" " if _is_punctuation(mark) and at not in kept else mark for at, mark in enumerate(text))
+    distinctive = {position for match in _TELLS_APART.finditer(text) for position in range(*match.span())}
+    text = "".join(" " if _is_punctuation(mark) and at not in distinctive else mark for at, mark in enumerate(text))
     return " ".join(_ARTICLE.sub(" ", " ".join(text.split())).split())
 
 
@@ -83,16 +83,16 @@ def edit_distance(first: str, second: str) -> int:
         positions[character] = positions.get(character, 0) | 1 << position
     # Bits of `up` and `down`: rows whose distance is 1 larger or smaller than in the row above. Bits of `right_up` and
     # `right_down`: likewise, than in the previous column. `distance` follows the last row.
-    whole, last = (1 << len(first)) - 1, 1 << len(first) - 1
-    up, down, distance = whole, 0, len(first)
+    mask, last = (1 << len(first)) - 1, 1 << len(first) - 1
+    up, down, distance = mask, 0, len(first)
     for character in second:
         same = positions.get(character, 0)
         diagonal = (((same & up) + up) ^ up) | same | down
-        # Python's integers have no fixed width, so the result of ~ is cut with `whole`.
-        right_up, right_down = down | ~(diagonal | up) & whole, up & diagonal
+        # Python's integers have no fixed width, so the result of ~ is cut with `mask`.
+        right_up, right_down = down | ~(diagonal | up) & mask, up & diagonal
         distance += bool(right_up & last) - bool(right_down & last)
         right_up = right_up << 1 | 1
-        up, down = (right_down << 1 | ~(diagonal | right_up)) & whole, right_up & diagonal & whole
+        up, down = (right_down << 1 | ~(diagonal | right_up)) & mask, right_up & diagonal & mask
     return distance
 
 

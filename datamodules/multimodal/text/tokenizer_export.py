@@ -42,7 +42,7 @@ def exported_tokenizer(
     """
     copied = copy.deepcopy(tokenizer.tokenizer)
     defaults = {**TEMPLATE_ARGUMENTS, **PROMPT_ARGUMENTS[0]}
-    chosen = "".join(
+    template = "".join(
         f"{{%- if {name} is not defined -%}}{{%- set {name} = {json.dumps(value)} -%}}{{%- endif -%}}"
         for name, value in defaults.items()
     )
@@ -51,7 +51,7 @@ def exported_tokenizer(
         copied.add_special_tokens({"extra_special_tokens": list(image_tokens)}, replace_extra_special_tokens=False)
         placeholder = image_tokens[0]
     parts = _TAKES_PARTS.replace("MARKER", json.dumps(marker)).replace("PLACEHOLDER", json.dumps(placeholder))
-    copied.chat_template = chosen + parts + tokenizer.tokenizer.chat_template
+    copied.chat_template = template + parts + tokenizer.tokenizer.chat_template
     copied.pad_token = tokenizer.tokenizer.convert_ids_to_tokens(tokenizer.pad)
     # Generation appends to the right of a prompt. save_pretrained writes init_kwargs, so both are set.
     copied.padding_side = copied.init_kwargs["padding_side"] = "left"

@@ -53,10 +53,10 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
     # The codes of a column have been shifted; an empty slot gets code 0 again.
     codes, shares = codes * (shares > 0), shares.copy()
     codes[0], shares[0], dense[0] = 0, 0, 0
-    known = np.zeros(int(firsts[-1]), np.bool_)
-    known[codes[trained].ravel()] = True
-    known[0] = False
-    return ItemFeatureArrays(codes.astype(np.int32), shares, dense.astype(np.float32), known, trained)
+    is_trained = np.zeros(int(firsts[-1]), np.bool_)
+    is_trained[codes[trained].ravel()] = True
+    is_trained[0] = False
+    return ItemFeatureArrays(codes.astype(np.int32), shares, dense.astype(np.float32), is_trained, trained)
 
 
 def _category_slots(
@@ -86,11 +86,11 @@ def _standardise(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return standardised numbers [N + 1, columns], and where they are missing."""
     table = np.vstack((numbers, np.full(numbers.shape[1], np.nan)))
-    known = table[training_rows]
+    training_values = table[training_rows]
     # np.nanmean and np.nanstd would warn about a column without a number.
-    count = np.maximum((~np.isnan(known)).sum(0), 1)
-    mean = np.nansum(known, 0) / count
-    deviation = np.sqrt(np.nansum((known - mean) ** 2, 0) / count)
+    count = np.maximum((~np.isnan(training_values)).sum(0), 1)
+    mean = np.nansum(training_values, 0) / count
+    deviation = np.sqrt(np.nansum((training_values - mean) ** 2, 0) / count)
     values = table[row_of]
     with np.errstate(invalid="ignore"):
         # A column whose training items all have the same number distinguishes no items: it becomes 0.
@@ -107,10 +107,10 @@ def _center(
     table = np.vstack((vectors, np.full(vectors.shape[1], np.nan, np.float32)))
     # A row without a vector is NaN in all columns.
     missing = np.isnan(table[:, 0])
-    known = table[training_rows[~missing[training_rows]]]
-    if len(known):
+    training_values = table[training_rows[~missing[training_rows]]]
+    if len(training_values):
         # Sums over many items lose digits in float32.
-        mean = known.mean(0, dtype=np.float64)
-        norm = np.sqrt(((known - mean) ** 2).sum(1).mean())
+        mean = training_values.mean(0, dtype=np.float64)
+        norm = np.sqrt(((training_values - mean) ** 2).sum(1).mean())
         table = ((table - mean) / (norm or 1.0)).astype(np.float32)
     return np.where(missing[row_of, None], np.float32(0), table[row_of]), missing[row_of]

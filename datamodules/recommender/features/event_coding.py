@@ -75,12 +75,12 @@ def event_coding(
     assert features is not None, "the store has the columns of the settings"
     is_input = _inputs(events, examples, max_length)
     categories = {}
-    for column, (name, known) in enumerate(zip(settings.categories, features.categories, strict=True)):
-        occurs = np.zeros(len(known) + 1, np.bool_)
+    for column, (name, texts) in enumerate(zip(settings.categories, features.categories, strict=True)):
+        occurs = np.zeros(len(texts) + 1, np.bool_)
         for start in range(0, len(is_input), chunk):
             part = slice(start, start + chunk)
             occurs[features.codes[part, column][is_input[part]]] = True
-        categories[name] = [text for text, found in zip(known, occurs[1:].tolist(), strict=True) if found]
+        categories[name] = [text for text, found in zip(texts, occurs[1:].tolist(), strict=True) if found]
     numbers = {name: _statistics(features, column, is_input, chunk) for column, name in enumerate(settings.numbers)}
     return EventCoding(categories, numbers)
 

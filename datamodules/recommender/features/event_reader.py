@@ -124,8 +124,8 @@ def _numbers(layout: Layout, column: str, cells: "pl.Series") -> NDArray[np.floa
         numbers = cells.cast(pl.Float64) if layout.separator else cells
     except pl.exceptions.PolarsError as error:
         raise InteractionError(_text_fault(layout, column) or f"{layout.path}: column {column!r}: {error}") from error
-    known = numbers.drop_nulls()
-    if not known.is_finite().all():
+    present = numbers.drop_nulls()
+    if not present.is_finite().all():
         fault = _text_fault(layout, column) if layout.separator else _row_fault(layout, column, numbers)
         raise InteractionError(
             fault or f"{layout.path}: column {column!r}: found no finite number, expected {_EXPECTED}"

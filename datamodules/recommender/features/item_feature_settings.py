@@ -28,10 +28,10 @@ class ItemFeatures:
 
     def __post_init__(self) -> None:
         """Raise ValueError if no column is named, or a column is named twice."""
-        key, named = "data.init_args.item_features", self.columns
-        if not named:
+        key, columns = "data.init_args.item_features", self.columns
+        if not columns:
             raise ValueError(f"{key}: found no column; name some with categories, numbers or vector")
-        twice = sorted({name for name in named if named.count(name) > 1})
+        twice = sorted({name for name in columns if columns.count(name) > 1})
         if twice:
             raise ValueError(f"{key}: found the column {twice[0]!r} twice, expected each column once")
         if not self.separator:

@@ -89,9 +89,9 @@ def _identity(
     digest.update((row_of >= 0).tobytes())
     data_rows = row_of[row_of >= 0]
     for values in (table.numbers, table.vectors):
-        chosen = values[data_rows]
+        selected = values[data_rows]
         # NaN has many bit patterns; all are replaced by the same pattern.
-        digest.update(np.where(np.isnan(chosen), np.array(np.nan, chosen.dtype), chosen).tobytes())
+        digest.update(np.where(np.isnan(selected), np.array(np.nan, selected.dtype), selected).tobytes())
     for cells in table.categories.values():
         digest.update("\x1e".join("\x1f".join(cells[row]) for row in data_rows).encode())
         digest.update(b"\x1d")

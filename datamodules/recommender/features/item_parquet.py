@@ -103,28 +103,28 @@ def _vectors(path: Path, values: "pl.Series") -> NDArray[np.float32]:
     if not is_list or not inner.is_numeric():
         raise _wrong_type(path, values, "a list or an array of floats")
     cells = values.cast(pl.List(pl.Float32))
-    lengths, given = cells.list.len(), np.flatnonzero(values.is_not_null().to_numpy())
+    lengths, filled_rows = cells.list.len(), np.flatnonzero(values.is_not_null().to_numpy())
     where = f"{path}: {{}}: column {values.name!r}"
-    if not len(given):
+    if not len(filled_rows):
         raise InteractionError(f"{where.format('all rows')}: found no vector, expected a list of floats")
-    sizes = lengths.gather(given).to_numpy()
+    sizes = lengths.gather(filled_rows).to_numpy()
     wrong = np.flatnonzero((sizes != sizes[0]) | (sizes == 0))
     if len(wrong):
-        row, size = given[wrong[0]] + 1, sizes[wrong[0]]
+        row, size = filled_rows[wrong[0]] + 1, sizes[wrong[0]]
         raise InteractionError(
             f"{where.format(f'row {row}')}: found a vector of {size} numbers, expected {sizes[0] or 'some'} as in row "
-            f"{given[0] + 1}, or null where it is missing"
+            f"{filled_rows[0] + 1}, or null where it is missing"
         )
     # All lists have the same length here, so their concatenation is a matrix.
-    flat = cells.gather(given).explode().to_numpy().astype(np.float32).reshape(len(given), int(sizes[0]))
+    flat = cells.gather(filled_rows).explode().to_numpy().astype(np.float32).reshape(len(filled_rows), int(sizes[0]))
     invalid = np.flatnonzero(~np.isfinite(flat).all(1))
     if len(invalid):
         raise InteractionError(
-            f"{where.format(f'row {given[invalid[0]] + 1}')}: found a vector with an empty, infinite or undefined "
-            "number, expected finite numbers; null in place of the whole vector if it is missing"
+            f"{where.format(f'row {filled_rows[invalid[0]] + 1}')}: found a vector with an empty, infinite or "
+            "undefined number, expected finite numbers; null in place of the whole vector if it is missing"
         )
     vectors = np.full((len(values), flat.shape[1]), np.nan, np.float32)
-    vectors[given] = flat
+    vectors[filled_rows] = flat
     return vectors
 
 

@@ -41,10 +41,10 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
         )
     index_of = {name: layout.columns.index(name) for name in layout.columns}
     columns = choose_named(path, layout.columns, settings.categories + settings.numbers, KEY)
-    of_categories, of_numbers = columns[: len(settings.categories)], columns[len(settings.categories) :]
+    category_columns, number_columns = columns[: len(settings.categories)], columns[len(settings.categories) :]
     faults, first_of = RowErrors(layout), dict[str, int]()
     ids: list[str] = []
-    categories: list[list[tuple[str, ...]]] = [[] for _ in of_categories]
+    categories: list[list[tuple[str, ...]]] = [[] for _ in category_columns]
     numbers: list[list[float]] = []
     for record in records(layout):
         if fault := faults.of(record):
@@ -57,15 +57,15 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
             raise duplicate_item_error(path, f"line {record.number}", item, f"line {first_of[item]}")
         ids.append(item)
         where = f"{path}: line {record.number}"
-        for column, values in zip(of_categories, categories, strict=True):
+        for column, values in zip(category_columns, categories, strict=True):
             cell = fields[index_of[column]]
             values.append(categories_of(cell.split(settings.separator), f"{where}: column {column!r}"))
-        numbers.append([_number(fields[index_of[column]], f"{where}: column {column!r}") for column in of_numbers])
+        numbers.append([_number(fields[index_of[column]], f"{where}: column {column!r}") for column in number_columns])
     if not ids:
         raise InteractionError(f"{path}: found no row after the header, expected a row for each item")
     if layout.columns[-1] in (layout.item, *columns) and (fault := last_line_fault(layout)):
         raise InteractionError(fault)
-    table = np.array(numbers, np.float64).reshape(len(ids), len(of_numbers))
+    table = np.array(numbers, np.float64).reshape(len(ids), len(number_columns))
     named = dict(zip(settings.categories, categories, strict=True))
     return ItemTable(ids, named, table, np.zeros((len(ids), 0), np.float32))
 

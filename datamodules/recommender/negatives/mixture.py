@@ -99,11 +99,13 @@ class NegativeMixture:
         # The share of an item among all targets is how often a target of the batch is that item.
         self._shares = counts / max(int(counts[1:].sum()), 1)
 
-    def draw(self, held: InteractedItems, epoch: int, samples: Integers, positions: Integers) -> NDArray[np.int64]:
+    def draw(
+        self, interacted: InteractedItems, epoch: int, samples: Integers, positions: Integers
+    ) -> NDArray[np.int64]:
         """Draw the negatives of positions, those by popularity first: int64 [B, L, K].
 
         Args:
-            held: distinct items of each row.
+            interacted: distinct items of each row.
             epoch: the epoch.
             samples: [B, 1, 1] sample of each row.
             positions: [B, L, 1], or [1, 1, 1] for negatives that a row shares.
@@ -112,42 +114,42 @@ class NegativeMixture:
         if self._popular is not None:
             # A draw is a hash of (seed, epoch, kind, sample, position, number), whatever the rank and the batch.
             where = (self._seed, epoch, _POPULAR, samples, positions, np.arange(popular))
-            drawn.append(self._popular.draw_absent(held, *where))
+            drawn.append(self._popular.draw_absent(interacted, *where))
         if popular < self.options.number:
             where = (self._seed, epoch, _NEGATIVES, samples, positions, np.arange(self.options.number - popular))
-            drawn.append(held.draw_absent(*where))
+            drawn.append(interacted.draw_absent(*where))
         if not drawn:
-            return np.zeros((len(held.numbers), 1, 0), np.int64)
+            return np.zeros((len(interacted.numbers), 1, 0), np.int64)
         return np.concatenate(drawn, axis=2)
 
     def corrections(
-        self, held: InteractedItems, targets: Integers, negatives: Integers, batch_targets: Integers
+        self, interacted: InteractedItems, targets: Integers, negatives: Integers, batch_targets: Integers
     ) -> SampledItems:
         """Return what sampled softmax subtracts from the scores.
 
         Args:
-            held: distinct items of each row.
+            interacted: distinct items of each row.
             targets: [B, L], 0 where padded.
             negatives: [B, L, K] or [B, 1, K], 0 where padded.
             batch_targets: [M] targets of the global batch; 0 for none.
         """
-        batch_candidates = np.broadcast_to(batch_targets, (len(held.numbers), len(batch_targets)))
+        batch_candidates = np.broadcast_to(batch_targets, (len(interacted.numbers), len(batch_targets)))
         logs = [
-            np.where(items > 0, self._log_expected(held, items), 0).astype(np.float32)
+            np.where(items > 0, self._log_expected(interacted, items), 0).astype(np.float32)
             if self.options.log_q
             else np.zeros(items.shape, np.float32)
             for items in (targets, negatives, batch_candidates)
         ]
         # The score of an item that the row has becomes minus infinity, so that it is not a negative.
-        logs[2] = np.where((batch_targets > 0) & ~held.contain(batch_targets), logs[2], np.float32(np.inf))
+        logs[2] = np.where((batch_targets > 0) & ~interacted.contain(batch_targets), logs[2], np.float32(np.inf))
         return SampledItems(torch.from_numpy(batch_targets), *(torch.from_numpy(log) for log in logs))
 
-    def _log_expected(self, held: InteractedItems, items: Integers) -> NDArray[np.float64]:
+    def _log_expected(self, interacted: InteractedItems, items: Integers) -> NDArray[np.float64]:
         """Return log E of items [B, ...], see the module's docstring."""
         shape, options = (-1, *[1] * (items.ndim - 1)), self.options
-        expected = (options.number - options.popular) / held.free.reshape(shape)
+        expected = (options.number - options.popular) / interacted.free.reshape(shape)
         if self._popular is not None:
-            weights, free = self._popular.weights[items], self._popular.free(held).reshape(shape)
+            weights, free = self._popular.weights[items], self._popular.free(interacted).reshape(shape)
             expected = expected + options.popular * weights / free
         if options.batch_targets:
             expected = expected + options.batch_targets * self._shares[items]

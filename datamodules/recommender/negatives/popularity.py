@@ -29,40 +29,41 @@ class PopularItems:
         self.weights = np.rint(powers * _UNIT).astype(np.int64)
         self._ends = np.cumsum(self.weights)  # the weights of items 1 to i end at _ends[i]
 
-    def free(self, held: InteractedItems) -> NDArray[np.int64]:
+    def free(self, interacted: InteractedItems) -> NDArray[np.int64]:
         """Return the weight of what each row draws from, [B]: the items that it lacks, or all if it lacks none."""
         total = int(self._ends[-1])
         # bincount adds weights in float64, which is exact for integers below 2**53.
-        lacked = total - np.bincount(held.row, self.weights[held.items], len(held.numbers)).astype(np.int64)
+        weights = self.weights[interacted.items]
+        lacked = total - np.bincount(interacted.row, weights, len(interacted.numbers)).astype(np.int64)
         return np.where(lacked > 0, lacked, total)
 
-    def draw_absent(self, held: InteractedItems, *coordinates: int | Integers) -> NDArray[np.int64]:
+    def draw_absent(self, interacted: InteractedItems, *coordinates: int | Integers) -> NDArray[np.int64]:
         """Draw among the items that a row lacks. A row that has every target draws from all of them.
 
         This is the rule of `absent_items` with weights: the items of a row cut intervals out of the line of all
         weights, and a point of what is left is drawn. It needs no rejection.
 
         Args:
-            held: distinct items of each row.
+            interacted: distinct items of each row.
             *coordinates: coordinates of the hash; they broadcast to `[B, ...]`.
 
         Returns:
             int64 [B, ...]
         """
         span, total = int(self._ends[-1]) + 1, int(self._ends[-1])
-        own_weights = self.weights[held.items]
+        own_weights = self.weights[interacted.items]
         cut = np.concatenate([np.zeros(1, np.int64), np.cumsum(own_weights)])  # [D + 1] weight of all held items before
-        lacked = total - (cut[held.begins + held.numbers] - cut[held.begins])
+        lacked = total - (cut[interacted.begins + interacted.numbers] - cut[interacted.begins])
         # Weight of the absent items before each held item.
         # _ends[i - 1] is the point at which item i begins.
-        before = self._ends[held.items - 1] - (cut[:-1] - cut[held.begins[held.row]])
+        before = self._ends[interacted.items - 1] - (cut[:-1] - cut[interacted.begins[interacted.row]])
         shape = (-1, *[1] * (np.broadcast(*coordinates).ndim - 1))
-        rows, begins = np.arange(len(held.numbers)).reshape(shape), held.begins.reshape(shape)
+        rows, begins = np.arange(len(interacted.numbers)).reshape(shape), interacted.begins.reshape(shape)
         free, lacking = np.where(lacked > 0, lacked, total).reshape(shape), (lacked > 0).reshape(shape)
         # The product of a number below 1 may round to the bound.
         draw = np.minimum((hash_uniform(*coordinates) * free).astype(np.int64), free - 1)
         # One search for all rows: row * span keeps the rows apart in a single ascending array.
-        indices = np.searchsorted(held.row * span + before, rows * span + draw, side="right")
+        indices = np.searchsorted(interacted.row * span + before, rows * span + draw, side="right")
         point = draw + np.where(lacking, cut[indices] - cut[begins], 0)
         return np.searchsorted(self._ends, point, side="right").astype(np.int64)
 

@@ -101,13 +101,13 @@ def read_batches(path: Path, columns: Sequence[str], first: int = 0) -> "Iterato
 
     with _open(path) as file:
         for group in range(first, file.num_row_groups):
-            left = file.metadata.row_group(group).num_rows
+            rows_left = file.metadata.row_group(group).num_rows
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=list(columns), use_threads=False):
                 batch.validate(full=True)  # polars trusts offsets, texts and codes
-                left -= batch.num_rows
+                rows_left -= batch.num_rows
                 table = pl.from_arrow(batch)
                 assert isinstance(table, pl.DataFrame)
-                yield group, left <= 0, table
+                yield group, rows_left <= 0, table
 
 
 @contextmanager

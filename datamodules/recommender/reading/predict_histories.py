@@ -112,20 +112,20 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
             try:
                 row = _object(text.removeprefix(BOM) if line == 1 else text)
                 history = _parse(row, () if features is None else features.keys)
-                known = [index for index, item in enumerate(history.items) if item in number_of]
+                known_indices = [index for index, item in enumerate(history.items) if item in number_of]
                 if features is not None:
-                    features.add(row, len(history.items), known)
+                    features.add(row, len(history.items), known_indices)
             except ValueError as error:
                 raise InteractionError(f"{path}: line {line}: {error}") from error
             untimed = untimed or (line if history.times is None else None)
             requests.append(0 if history.at is None else history.at)
             undated = undated or (line if history.at is None else None)
-            items.extend(number_of[history.items[index]] for index in known)
-            times.extend(0 if history.times is None else history.times[index] for index in known)
+            items.extend(number_of[history.items[index]] for index in known_indices)
+            times.extend(0 if history.times is None else history.times[index] for index in known_indices)
             offsets.append(len(items))
             users.append(str(line) if history.user is None else history.user)
-            unknown += len(history.items) - len(known)
-            if not known:
+            unknown += len(history.items) - len(known_indices)
+            if not known_indices:
                 empty.append(line)
     if not users:
         raise InteractionError(f"{path}: found no line, expected {_EXPECTED}")
