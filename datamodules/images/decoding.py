@@ -51,7 +51,7 @@ def decode(
 
     with _named_errors(data, name, formats):
         image = Image.open(io.BytesIO(data), formats=formats)
-        _check_size(image, name, max_pixels)
+        _check_pixels(image, name, max_pixels)
         _check_scans(data, image, name)
         _check_sums(data, image, name)
         return _rgb(_upright(image, needed))
@@ -84,7 +84,7 @@ def decode_pages(data: bytes, name: str, max_pixels: int) -> Iterator["Image"]:
                 image.seek(page)
             except EOFError:
                 return
-            _check_size(image, f"{name}, page {page + 1}", max_pixels)
+            _check_pixels(image, f"{name}, page {page + 1}", max_pixels)
             image.load()  # applies the orientation
             decoded = _rgb(image)
         yield decoded
@@ -144,7 +144,7 @@ def _named_errors(data: bytes, name: str, formats: tuple[str, ...]) -> Iterator[
             raise BadSampleError(f"{name}: {_describe(data)} that cannot be decoded: {reason}") from error
 
 
-def _check_size(image: "Image", name: str, max_pixels: int) -> None:
+def _check_pixels(image: "Image", name: str, max_pixels: int) -> None:
     width, height = image.size
     if width < 1 or height < 1:
         raise BadSampleError(f"{name}: found an image of {width} x {height} pixels, expected at least one pixel")

@@ -136,8 +136,8 @@ def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
     A user without such an event gets the index after the last event.
     """
     starts, _ = _bounds(store)
-    # A user's events are ordered by time, so the events before the moment are counted. reduceat is right here because
-    # every user of a store has at least one event.
+    # A user's events are ordered by time, so the events before the moment are counted. This needs
+    # an event for every user, which a store has: reduceat of an empty range returns its first element.
     return starts + np.add.reduceat(store.times < moment, starts, dtype=np.int64)
 
 

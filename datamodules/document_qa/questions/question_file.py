@@ -89,7 +89,7 @@ _Read = tuple[Sequence[str | int], Sequence[Question], Mapping[str, DocumentRefe
 _Reader = Callable[[Any, Path], _Read]
 
 
-def _lines(content: object, path: Path) -> _Read:
+def _json_lines(content: object, path: Path) -> _Read:
     ids, questions = [], []
     unknown: dict[str, int] = {}
     for number, line in iterate_lines(path, _EXPECTED):
@@ -136,7 +136,7 @@ def _mmlongbench(content: object, path: Path) -> _Read:
     return [question.id for question in questions], questions, {name: DocumentReference(name) for name in names}
 
 
-_READERS: dict[str, _Reader] = {"questions": _lines, "mp_docvqa": _mp_docvqa, "mmlongbench": _mmlongbench}
+_READERS: dict[str, _Reader] = {"questions": _json_lines, "mp_docvqa": _mp_docvqa, "mmlongbench": _mmlongbench}
 
 
 def _read_whole(path: Path) -> Any:
@@ -177,7 +177,7 @@ def _choose_reader(content: object, path: Path) -> _Reader:
         raise ValueError(
             f"{path}: found a JSON list without doc_id; expected an object per line, or MMLongBench-Doc's list"
         )
-    return _lines
+    return _json_lines
 
 
 def _check_ids(questions: Sequence[Question]) -> None:

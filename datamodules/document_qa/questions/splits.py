@@ -79,7 +79,7 @@ def split_documents(contents: Mapping[str, Sequence[str]], settings: SplitSettin
     """
     groups = group_documents(contents)
     # The order follows from the hash of each group, not from the order or the names of files.
-    order = sorted(set(groups.values()), key=lambda group: (int(hash_bits(settings.seed, _number(group))), group))
+    order = sorted(set(groups.values()), key=lambda group: (int(hash_bits(settings.seed, _hash_group(group))), group))
     sizes = {
         split: max(1, round(share * len(order))) if share else 0
         for split, share in (("test", settings.test), ("validation", settings.validation))
@@ -105,5 +105,5 @@ def find_shared_documents(
     return sorted({document: other for document, other in pairs if other is not None}.items())
 
 
-def _number(group: str) -> int:
+def _hash_group(group: str) -> int:
     return int.from_bytes(hashlib.sha256(group.encode()).digest()[:8], "big")

@@ -65,7 +65,7 @@ class AblationReport(NamedTuple):
         for heading in ("", *(source or "all" for source in self.sources), "verdict"):
             table.add_column(heading, justify="left" if heading in ("", "verdict") else "right")
         for result in self.results:
-            cells = (_cell(result, source) for source in self.sources)
+            cells = (_format_accuracy(result, source) for source in self.sources)
             table.add_row(_TITLES[result.ablate], *cells, self.verdict(result))
         last = self.results[0]
         table.add_row("chance", *(f"{100 * chance(last, source):.1f}" for source in self.sources), "")
@@ -124,7 +124,7 @@ def write_ablation_report(folder: Path, results: Path, last: str, about: Mapping
     return report
 
 
-def _cell(result: AblationResult, source: str) -> str:
+def _format_accuracy(result: AblationResult, source: str) -> str:
     estimate = result.accuracy.get(source)
     if estimate is None:
         return "–"

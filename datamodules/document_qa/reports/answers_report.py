@@ -81,7 +81,7 @@ def write_answers_report(
         "title": title,
         "about": {**about, "answers": _how_many(len(shown), total, bool(shown_metrics))},
         "sources": ["all", *_sources(shown_metrics)] if shown_metrics else [],
-        "metrics": _table(shown_metrics),
+        "metrics": _metric_rows(shown_metrics),
         "records": shown,
         "pictures": pictures.content(),
     }
@@ -155,7 +155,7 @@ def _sources(metrics: Mapping[str, MetricEstimate]) -> list[str]:
     return [source for source in SOURCES if f"{source}/accuracy" in metrics]
 
 
-def _table(metrics: Mapping[str, MetricEstimate]) -> list[dict[str, Any]]:
+def _metric_rows(metrics: Mapping[str, MetricEstimate]) -> list[dict[str, Any]]:
     """Return rows of measures, with cells for all questions and for each source, including baseline accuracies."""
     columns = ["", *(f"{source}/" for source in _sources(metrics))]
     names = [name for name in metrics if "/" not in name]

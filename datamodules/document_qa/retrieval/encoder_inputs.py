@@ -53,7 +53,7 @@ class EncoderInputBuilder:
             BadSampleError: the question cannot be encoded.
         """
         text = self.context_builder.prompter.question_text(question)
-        return self._read(text, empty_views(self.context_builder.layout), (), question_label(question))
+        return self._encode(text, empty_views(self.context_builder.layout), (), question_label(question))
 
     def page(self, document: Document, number: int) -> EncoderInput:
         """Encode a page.
@@ -64,8 +64,8 @@ class EncoderInputBuilder:
         context = self.context_builder.context(document, [number])
         views = sample_views(context, self.context_builder.layout)
         name = f"page {number} of {document.name}"
-        return self._read(context.text, views, self.context_builder.features(context.views), name)
+        return self._encode(context.text, views, self.context_builder.features(context.views), name)
 
-    def _read(self, text: str, views: Views, counts: tuple[int, ...], name: str) -> EncoderInput:
+    def _encode(self, text: str, views: Views, counts: tuple[int, ...], name: str) -> EncoderInput:
         messages = self.context_builder.prompter.messages("", [(text, None)])
         return EncoderInput(encode_sample(self.encoder.prompt, ChatItem(messages, counts, views), name), views)

@@ -56,7 +56,7 @@ class HistoryFeatures:
             for key, cells in zip(self._settings.categories, columns, strict=False)
         ]
         numbers = [
-            [_number(key, value) for value in cells]
+            [_parse_feature_number(key, value) for value in cells]
             for key, cells in zip(self._settings.numbers, columns[split:], strict=True)
         ]
         for index in kept:
@@ -92,7 +92,7 @@ def _category(key: str, value: Any) -> str | None:
     return None if value is None else str(value).strip() or None
 
 
-def _number(key: str, value: Any) -> float:
+def _parse_feature_number(key: str, value: Any) -> float:
     """Return a number; NaN if it is missing."""
     if value is None:
         return math.nan

@@ -60,7 +60,12 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
         for column, values in zip(category_columns, categories, strict=True):
             cell = fields[index_of[column]]
             values.append(categories_of(cell.split(settings.separator), f"{where}: column {column!r}"))
-        numbers.append([_number(fields[index_of[column]], f"{where}: column {column!r}") for column in number_columns])
+        numbers.append(
+            [
+                _parse_feature_number(fields[index_of[column]], f"{where}: column {column!r}")
+                for column in number_columns
+            ]
+        )
     if not ids:
         raise InteractionError(f"{path}: found no row after the header, expected a row for each item")
     if layout.columns[-1] in (layout.item, *columns) and (fault := last_line_fault(layout)):
@@ -84,7 +89,7 @@ def _layout(path: Path, settings: ItemFeatures) -> Layout:
     return Layout("table of items", path, item, item, None, columns, separator, quoted=quoted)
 
 
-def _number(text: str, where: str) -> float:
+def _parse_feature_number(text: str, where: str) -> float:
     if not text.strip():
         return math.nan
     if not NUMBER.fullmatch(text) or not math.isfinite(float(text)):

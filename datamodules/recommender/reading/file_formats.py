@@ -97,7 +97,7 @@ def detect(
     first = first_line(path)
     if path.suffix == ".inter":
         titles = _if_file(path.with_suffix(".item"))
-        return _table("RecBole .inter", path, tuple(first.split("\t")), requested, separator="\t", titles=titles)
+        return _text_layout("RecBole .inter", path, tuple(first.split("\t")), requested, separator="\t", titles=titles)
     if path.suffix == ".dat" and first.count("::") == 3:
         return _movielens("MovieLens ratings.dat", path, "::", "movies.dat")
     if path.name == "u.data" and first.count("\t") == 3:
@@ -109,7 +109,7 @@ def detect(
         return _papers_file(path, first)
     if path.suffix in _TABLES:
         separator = separator_of(first)
-        return _table(
+        return _text_layout(
             f"{path.suffix} table", path, split_header(path, first, separator), requested, separator, quoted=True
         )
     raise InteractionError(f"{path}: not a known format. Looked for {_SEARCHED}; the first line is {first[:80]!r}")
@@ -165,7 +165,7 @@ def _parquet(path: Path, requested: tuple[str | None, str | None, str | None], p
     schema = parquet_schema(parts[0] if parts else path)
     dates = tuple(name for name, kind in schema.items() if kind.is_temporal())
     kind = f"Parquet table of {len(parts)} files" if parts else "Parquet table"
-    layout = _table(kind, path, tuple(schema), requested, separator="", dates=dates)._replace(parts=parts)
+    layout = _text_layout(kind, path, tuple(schema), requested, separator="", dates=dates)._replace(parts=parts)
     require_one_schema(layout.files, layout.read_columns)
     return layout
 
@@ -185,7 +185,7 @@ def _papers_file(path: Path, first: str) -> Layout:
     return Layout(kind, path, user, item, known_time, columns, separator, header=False, integer_ids=True)
 
 
-def _table(
+def _text_layout(
     kind: str,
     path: Path,
     columns: tuple[str, ...],

@@ -71,7 +71,7 @@ def read_interactions(layout: Layout) -> Interactions:
 
 
 def _read(layout: Layout) -> Interactions:
-    rows = _count(layout)
+    rows = _count_rows(layout)
     column = partial(_text_column if layout.separator else _parquet_column, layout)
     users, user_ids = _codes(column(layout.user))
     items, item_ids = _codes(column(layout.item))
@@ -84,7 +84,7 @@ def _read(layout: Layout) -> Interactions:
     return Interactions(users, items, times, user_ids, item_ids, ratings)
 
 
-def _count(layout: Layout) -> int:
+def _count_rows(layout: Layout) -> int:
     """Return the number of rows, for a Parquet table from the footers of its files."""
     if not layout.separator:
         return count_parquet_rows(layout.files)

@@ -88,7 +88,7 @@ class ItemLists(NamedTuple):
         number_of = {str(item): number for number, item in enumerate(item_ids, start=1)}
         excluded, reports = np.zeros(len(item_ids) + 1, np.bool_), []
         if self.allow is not None:
-            allowed = _read("allow_items", self.allow, number_of)
+            allowed = _read_item_list("allow_items", self.allow, number_of)
             reports.append(allowed.report(Path(self.allow)))
             if not len(allowed.items):
                 raise InteractionError(
@@ -97,7 +97,7 @@ class ItemLists(NamedTuple):
             excluded[:] = True
             excluded[allowed.items] = False
         if self.deny is not None:
-            denied = _read("deny_items", self.deny, number_of)
+            denied = _read_item_list("deny_items", self.deny, number_of)
             reports.append(denied.report(Path(self.deny)))
             excluded[denied.items] = True
         excluded[0] = True
@@ -109,7 +109,7 @@ class ItemLists(NamedTuple):
         return excluded, [report for report in reports if report]
 
 
-def _read(option: str, path: str, number_of: Mapping[str, int]) -> ItemList:
+def _read_item_list(option: str, path: str, number_of: Mapping[str, int]) -> ItemList:
     try:
         return read_item_list(Path(path), number_of)
     except FileNotFoundError as error:

@@ -35,7 +35,7 @@ def count_rows(layout: Layout, block_size: int = _BLOCK) -> int | None:
             ended = not read
             # A last line may have no end.
             block = remainder + (read or (b"" if not remainder or remainder.endswith(b"\n") else b"\n"))
-            counted = _count(block, layout)
+            counted = _count_records(block, layout)
             if counted is None:
                 return None
             found, used = counted
@@ -57,7 +57,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _count(block: bytes, layout: Layout) -> tuple[int, int] | None:
+def _count_records(block: bytes, layout: Layout) -> tuple[int, int] | None:
     """Return the number of records that end in a block, and their bytes; None if any record is invalid."""
     if b"\x00" in block:
         return None

@@ -162,7 +162,7 @@ def _parse(row: Mapping[str, Any], features: Sequence[str]) -> _History:
         raise ValueError(f"key 'user': found {preview_json(user)}, expected an integer or text")
     if isinstance(user, str) and any("\ud800" <= character <= "\udfff" for character in user):
         raise ValueError(f"key 'user': found {ascii(user)[:60]}, expected text (half of a surrogate pair is none)")
-    times = _seconds(row["times"], len(items)) if "times" in row else None
+    times = _parse_event_times(row["times"], len(items)) if "times" in row else None
     at = _request_time(row["at"], row["times"]) if "at" in row else None
     return _History([str(item) for item in items], times, at, None if user is None else str(user))
 
@@ -197,7 +197,7 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _seconds(times: list[Any], expected: int) -> list[int]:
+def _parse_event_times(times: list[Any], expected: int) -> list[int]:
     if len(times) != expected:
         raise ValueError(f"found {expected} items and {len(times)} times, expected as many")
     seconds: list[int] = []

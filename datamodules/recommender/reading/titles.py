@@ -29,11 +29,11 @@ def read_titles(path: Path, item_column: str = "item_id") -> dict[str, str]:
         InteractionError: a line is invalid, or an item has two titles; the message names file and line.
     """
     if path.name == "movies.dat":
-        rows = _split(_lines(path, is_latin=True), "::")
+        rows = _split(_iterate_lines(path, is_latin=True), "::")
         # A title may contain the separator; it ends before the genres.
         return _titles(path, rows, 0, slice(1, -1), "::")
     if path.name == "u.item":
-        rows = _rows_of_one_length(path, _split(_lines(path, is_latin=True), "|"))
+        rows = _rows_of_one_length(path, _split(_iterate_lines(path, is_latin=True), "|"))
         return _titles(path, rows, 0, slice(1, 2), "|")
     if path.name == "movies.csv":
         rows = _rows_of_one_length(path, _csv_rows(path))
@@ -46,7 +46,7 @@ def read_titles(path: Path, item_column: str = "item_id") -> dict[str, str]:
 
 
 def _recbole(path: Path, item_column: str) -> dict[str, str]:
-    rows = _rows_of_one_length(path, _split(_lines(path), "\t"))
+    rows = _rows_of_one_length(path, _split(_iterate_lines(path), "\t"))
     first = next(rows, None)
     header = [name.partition(":")[0] for name in first.fields] if first else []
     titled = [column for column, name in enumerate(header) if "title" in name.lower() or name.lower() == "name"]
@@ -68,7 +68,7 @@ def _split(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[_Row]:
 
 def _csv_rows(path: Path) -> Iterator[_Row]:
     """Yield the lines with their fields; a title is on one line."""
-    for number, line in _lines(path):
+    for number, line in _iterate_lines(path):
         try:
             yield _Row(number, line, next(csv.reader([line], strict=True)))
         except csv.Error as error:
@@ -110,7 +110,7 @@ def _titles(path: Path, rows: Iterable[_Row], item: int, title: slice, separator
     return titles
 
 
-def _lines(path: Path, is_latin: bool = False) -> Iterator[tuple[int, str]]:
+def _iterate_lines(path: Path, is_latin: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, with their numbers from 1.
 
     Args:

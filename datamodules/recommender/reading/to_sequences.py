@@ -70,7 +70,7 @@ def to_sequences(rows: Interactions, filters: Filters = DEFAULT) -> tuple[Sequen
         columns.select(passes)
     del passes
     if not _is_sorted(columns.users, columns.times):
-        # stable, and users have codes by first appearance
+        # The sort is stable, and users have codes by first appearance.
         columns.select(np.lexsort((columns.times, columns.users)))
     counts = np.bincount(columns.users, minlength=len(all_user_ids))
     kept_users = np.flatnonzero(counts)

@@ -48,7 +48,7 @@ def read_csv(path: Path, capacities: Mapping[str, float] | None = None, step_ms:
     """
     path = Path(path)
     check_capacities(capacities or {})
-    lines = _lines(path)
+    lines = _iterate_rows(path)
     first = next(lines, None)
     if first is None:
         raise ValueError(f"{path}: found an empty file, expected a line with {_TIME} and the names of channels")
@@ -95,7 +95,7 @@ def _resample(
     return np.stack(columns, 1)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _iterate_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of each non-blank line.
 
     Each line is split alone, so a stray quote cannot join it with the lines after it.
@@ -137,11 +137,11 @@ def _rows(
         if len(cells) != len(columns):
             raise ValueError(f"{where}: found {len(cells)} cells, expected {len(columns)}")
         numbers.append(number)
-        values.extend(_number(where, name, cell) for name, cell in zip(columns, cells, strict=True))
+        values.extend(_parse_cell(where, name, cell) for name, cell in zip(columns, cells, strict=True))
     return np.array(numbers, np.int64), np.array(values).reshape(-1, len(columns))
 
 
-def _number(where: str, name: str, cell: str) -> float:
+def _parse_cell(where: str, name: str, cell: str) -> float:
     try:
         value = math.nan if not cell else math.inf if "_" in cell or not cell.isascii() else float(cell)  # 1_0, １０
     except ValueError:

@@ -51,7 +51,7 @@ def read_npz(path: Path) -> list[Recording]:
         OSError: the file cannot be read.
     """
     try:
-        _check_size(path)
+        _check_file_size(path)
         arrays = _load(path)
     except _CORRUPT as error:
         raise ValueError(f"{path}: found no timelines ({error}), expected values, channels, container, dt_s") from error
@@ -105,7 +105,7 @@ def read(path: Path, capacities: Mapping[str, float] | None = None, step_ms: int
     raise ValueError(f"{path}: expected a .csv file, an .npz file or a folder of .csv files")
 
 
-def _check_size(path: Path) -> None:
+def _check_file_size(path: Path) -> None:
     """Refuse an archive whose arrays do not fit the memory, by the sizes in its directory."""
     with zipfile.ZipFile(path) as archive:
         # A zip file of kilobytes can unpack to gigabytes.

@@ -76,10 +76,10 @@ def curve(series: InputSeries) -> dict[str, Any]:
         "unit": series.unit,
         "length": len(series.values),
         "step": series.step,
-        "low": _short(low),
-        "high": _short(high),
+        "low": _round_to_digits(low),
+        "high": _round_to_digits(high),
         "steps": steps.tolist(),
-        "values": [None if np.isnan(value) else _short(float(value)) for value in values],
+        "values": [None if np.isnan(value) else _round_to_digits(float(value)) for value in values],
     }
 
 
@@ -106,7 +106,7 @@ def downsample(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
     return steps, values[steps]
 
 
-def _short(value: float) -> float:
+def _round_to_digits(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 

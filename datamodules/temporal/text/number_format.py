@@ -62,11 +62,11 @@ class Notation(NamedTuple):
 
     def span(self, steps: int) -> str:
         """Format a duration: `12 steps`, `1.2s`."""
-        return f"{steps} steps" if self.format == Format.TINY else f"{self._seconds(steps)}s"
+        return f"{steps} steps" if self.format == Format.TINY else f"{self._format_seconds(steps)}s"
 
     def time(self, step: int) -> str:
         """Format a time: `step 12`, `t=1.2s`."""
-        return f"step {step}" if self.format == Format.TINY else f"t={self._seconds(step)}s"
+        return f"step {step}" if self.format == Format.TINY else f"t={self._format_seconds(step)}s"
 
     def write(self, slot: str, facts: Facts, pick: Pick) -> str:
         """Format a slot of a template."""
@@ -139,7 +139,7 @@ class Notation(NamedTuple):
         definition = CHANNELS[KEYS.index(channel)]
         return definition.unit, definition.decimals
 
-    def _seconds(self, steps: int) -> str:
+    def _format_seconds(self, steps: int) -> str:
         # The fewest decimals of a second that represent a step exactly, at most 3 (milliseconds).
         decimals = next((count for count in range(3) if self.step_ms * 10**count % 1000 == 0), 3)
         return f"{steps * self.step_ms / 1000:.{decimals}f}"

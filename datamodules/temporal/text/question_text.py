@@ -29,13 +29,13 @@ def read_answer(text: str, notation: Notation, channel: str) -> dict[str, Any]:
     The template that matches the longest prefix is used, so a truncated answer yields the slots before the cut. Values
     in another unit than the channel's are not parsed.
     """
-    return _read(text, notation, channel, "answer")[1]
+    return _parse_text(text, notation, channel, "answer")[1]
 
 
 def read_question(text: str, notation: Notation) -> tuple[Task, dict[str, Any]] | None:
     """Parse a question that `question` wrote to its task and `Facts.question_slots`; None if no template matches."""
     for channel in KEYS:
-        task, slots_found = _read(text, notation, channel, "question")
+        task, slots_found = _parse_text(text, notation, channel, "question")
         if task is not None and slots_found.get("channel") == channel and _is_whole(text, notation, channel):
             return task, slots_found
     return None
@@ -52,7 +52,7 @@ def _fill(templates: tuple[str, ...], facts: Facts, notation: Notation, pick: Pi
     return text if notation.format == "tiny" else text[0].upper() + text[1:]
 
 
-def _read(text: str, notation: Notation, channel: str, kind: str) -> tuple[Task | None, dict[str, Any]]:
+def _parse_text(text: str, notation: Notation, channel: str, kind: str) -> tuple[Task | None, dict[str, Any]]:
     best: tuple[tuple[int, int], Task | None, dict[str, Any]] = (0, 0), None, {}
     for task, slots, prefix, _ in _compile_templates(kind, notation, channel):
         match = prefix.search(text[:_LONGEST])

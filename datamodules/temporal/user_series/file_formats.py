@@ -58,7 +58,7 @@ def read_records(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
 def _read_lines(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
     for number, line in iterate_lines(path, "an object with question and series on each line"):
         where = f"{path}, line {number}"
-        _check_size(where, len(line), row_bytes)
+        _check_row_bytes(where, len(line), row_bytes)
         try:
             yield where, parse_json(line)
         except ValueError as error:
@@ -123,7 +123,7 @@ def _text_lines(path: Path, row_bytes: int) -> Iterator[str]:
         while line := file.readline(row_bytes + 1):
             number += 1
             where = f"{path}, line {number}"
-            _check_size(where, len(line), row_bytes)
+            _check_row_bytes(where, len(line), row_bytes)
             if b"\0" in line:
                 raise ValueError(f"{where}: found a NUL byte in {describe_line(line)}, expected a CSV file in UTF-8")
             try:
@@ -161,9 +161,9 @@ def _read_parquet(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
                 size = file.metadata.row_group(group).total_byte_size
                 rows = max(1, file.metadata.row_group(group).num_rows)
                 # By the footer, before anything is decoded; the check below is exact for what was decoded.
-                _check_size(f"{path}, row group {group}", size // rows, row_bytes)
+                _check_row_bytes(f"{path}, row group {group}", size // rows, row_bytes)
                 for batch in file.iter_batches(_BATCH, row_groups=[group], use_threads=False):
-                    _check_size(f"{path}, row {number + 1}", batch.nbytes // max(1, len(batch)), row_bytes)
+                    _check_row_bytes(f"{path}, row {number + 1}", batch.nbytes // max(1, len(batch)), row_bytes)
                     for index in range(len(batch)):
                         number += 1
                         where = f"{path}, row {number}"
@@ -207,7 +207,7 @@ def _python_values(where: str, row: Any) -> dict[str, Any]:
         raise ValueError(f"{where}: a value cannot be read: {why}") from error
 
 
-def _check_size(where: str, size: int, row_bytes: int) -> None:
+def _check_row_bytes(where: str, size: int, row_bytes: int) -> None:
     if size > row_bytes:
         raise ValueError(
             f"{where}: found {'more than ' if size == row_bytes + 1 else ''}{size:,} bytes, expected at most "

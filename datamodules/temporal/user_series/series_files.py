@@ -107,7 +107,7 @@ class SeriesFiles:
         self, path: Path, table: _Table, index: int, channel: tuple[str, str], times: NDArray[np.float64] | None,
         step: float | None,
     ) -> InputSeries:  # fmt: skip
-        column = [_number(path, table, index, row) for row in range(len(table.cells[index]))]
+        column = [_parse_cell(path, table, index, row) for row in range(len(table.cells[index]))]
         values = measurements(f"{path}, column {table.columns[index]}", column)
         if times is not None:
             try:
@@ -129,7 +129,7 @@ class SeriesFiles:
                 f"{path}, line {table.lines[1]}, {name}: found {cells[0][:60]!r}, expected a date such as 2024-05-01; "
                 "a column of seconds is named time"
             )
-        column = [_number(path, table, index, row) if numeric else cell for row, cell in enumerate(cells)]
+        column = [_parse_cell(path, table, index, row) if numeric else cell for row, cell in enumerate(cells)]
         if numeric and unit == 1.0:
             self._check_seconds(path, table, name, column)
         try:
@@ -205,7 +205,7 @@ def _is_number(cell: str) -> bool:
     return cell.isascii() and "_" not in cell
 
 
-def _number(path: Path, table: _Table, index: int, row: int) -> float | None:
+def _parse_cell(path: Path, table: _Table, index: int, row: int) -> float | None:
     cell = table.cells[index][row]
     if not cell or cell.lower() in ("nan", "null"):
         return None

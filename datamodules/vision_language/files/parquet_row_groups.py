@@ -126,7 +126,9 @@ class RowGroups:
         if len(self):
             # With dictionary encoding a group is larger in memory than its footer states. The ratio of the first
             # group corrects the sizes of all.
-            self.sizes = np.ceil(self.sizes * max(1.0, self._table(0).nbytes / max(1, self.sizes[0]))).astype(np.int64)
+            self.sizes = np.ceil(self.sizes * max(1.0, self._cached_table(0).nbytes / max(1, self.sizes[0]))).astype(
+                np.int64
+            )
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -144,7 +146,7 @@ class RowGroups:
             OSError: the file cannot be read, was modified, or is a corrupt file that `prepare` has written.
         """
         group = self._group_of(row)
-        table = self._table(group)
+        table = self._cached_table(group)
         return {column: table.column(column)[row - int(self.starts[group])].as_py() for column in self.columns}
 
     def _group_of(self, row: int) -> int:
@@ -152,13 +154,13 @@ class RowGroups:
             raise IndexError(f"row {row} of {len(self)}")
         return int(np.searchsorted(self._ends, row, side="right"))
 
-    def _table(self, group: int) -> "Table":
+    def _cached_table(self, group: int) -> "Table":
         import pyarrow
 
         file, number = int(self._file[group]), int(self._group[group])
         path, stamp = self.paths[file], self._stamps[file]
         try:
-            return tables.get((path, stamp, number, *self.columns), lambda: self._read(path, stamp, group))
+            return tables.get((path, stamp, number, *self.columns), lambda: self._read_group(path, stamp, group))
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             if isinstance(error, FileChangedError) or (isinstance(error, OSError) and error.errno is not None):
                 raise OSError(f"{path}, row group {number}: cannot be read: {error}") from error
@@ -167,7 +169,7 @@ class RowGroups:
                 raise OSError(f"{what}; delete the file, and `{PROGRAM} prepare` writes it again") from error
             raise BadSampleError(what) from error
 
-    def _read(self, path: Path, stamp: tuple[int, int], group: int) -> "Table":
+    def _read_group(self, path: Path, stamp: tuple[int, int], group: int) -> "Table":
         import pyarrow
 
         # A file that was replaced has other row groups than the outlines: the wrong rows would be read.

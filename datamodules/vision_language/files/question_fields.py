@@ -57,7 +57,7 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     filled = {field: value for field, value in fields.items() if not is_missing(value)}
     if "question" not in filled:
         raise BadSampleError(f"{name}: found no question")
-    question = _text(name, "question", filled["question"])
+    question = _field_text(name, "question", filled["question"])
     # Columns A, B, ... name the options by letters.
     lettered = [filled.get(letter) for letter in OPTION_COLUMNS]
     if options := _options(name, filled):
@@ -67,7 +67,7 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     else:
         lines, accepted = [], _accepted_answers(name, filled)
         answer, letters = accepted[0], _letters_of(question, accepted[0])
-    texts = [_text(name, "hint", filled["hint"])] if "hint" in filled else []
+    texts = [_field_text(name, "hint", filled["hint"])] if "hint" in filled else []
     texts += [question, *lines, *([INSTRUCTION] if letters else [])]
     messages = [Message(role="user", content="\n".join(texts)), Message(role="assistant", content=answer)]
     if MARKER in answer:
@@ -83,7 +83,7 @@ def is_missing(value: object) -> bool:
     return value is None or value == [] or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
 
 
-def _text(name: str, field: str, value: object) -> str:
+def _field_text(name: str, field: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or len(str(value)) > _LONGEST:
         raise BadSampleError(f"{name}: {field}: found {describe_value(value)}, expected a text")
     return str(value).strip()
@@ -96,9 +96,9 @@ def _options(name: str, found: Mapping[str, Any]) -> list[str]:
         columns = [letter for letter in OPTION_COLUMNS if letter in found]
         if columns and columns != list(OPTION_COLUMNS[: len(columns)]):
             raise BadSampleError(f"{name}: found the options {', '.join(columns)}, expected A, B, ... without a gap")
-        options = [_text(name, letter, found[letter]) for letter in columns]
+        options = [_field_text(name, letter, found[letter]) for letter in columns]
     elif isinstance(found[field], list):
-        options = [_text(name, field, option) for option in found[field]]
+        options = [_field_text(name, field, option) for option in found[field]]
     else:
         raise BadSampleError(f"{name}: {field}: found {describe_value(found[field])}, expected a list of texts")
     if options and not 2 <= len(options) <= len(OPTION_COLUMNS):
@@ -144,7 +144,7 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
 def _accepted_answers(name: str, found: Mapping[str, object]) -> list[str]:
     """Return the accepted answers to an open question, in their order and each once."""
     answer = _answer(name, found)
-    texts = [_text(name, "answer", text) for text in (answer if isinstance(answer, list) else [answer])]
+    texts = [_field_text(name, "answer", text) for text in (answer if isinstance(answer, list) else [answer])]
     if not all(texts):
         raise BadSampleError(f"{name}: found an empty answer, expected a text")
     return list(dict.fromkeys(texts))
@@ -164,4 +164,4 @@ def _kind(name: str, found: Mapping[str, Any]) -> str:
     if field is None:
         return ""
     value = found[field][0] if isinstance(found[field], list) else found[field]
-    return re.sub(r"[\s/]+", "_", _text(name, field, value))[:64]
+    return re.sub(r"[\s/]+", "_", _field_text(name, field, value))[:64]

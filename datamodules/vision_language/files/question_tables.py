@@ -143,7 +143,7 @@ class QuestionText(ChatFile):
                     if offset - at + len(line) > LONGEST:
                         raise ValueError(f"{self.path}, line {number}: the row has more than {LONGEST:,} bytes")
                     checksum, offset = zlib.crc32(line, checksum), offset + len(line)
-                    yield self._text(line, number)
+                    yield self._decode_line(line, number)
 
         with field_limit(LONGEST):
             reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
@@ -157,7 +157,7 @@ class QuestionText(ChatFile):
         warn_if_unterminated(self.path)
         self.identity = f"{checksum:08x}"
 
-    def _text(self, data: bytes, number: int) -> str:
+    def _decode_line(self, data: bytes, number: int) -> str:
         try:
             text = data.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -187,7 +187,9 @@ class QuestionText(ChatFile):
     def _fields(self, row: int) -> dict[str, Any]:
         with self.path.open("rb") as file, field_limit(LONGEST):
             file.seek(int(self._starts[row]))
-            lines = (self._text(line, int(self._numbers[row])) for line in iter(lambda: file.readline(LONGEST), b""))
+            lines = (
+                self._decode_line(line, int(self._numbers[row])) for line in iter(lambda: file.readline(LONGEST), b"")
+            )
             try:
                 cells = next(csv.reader(lines, delimiter=self._delimiter, strict=True), [])
             except (csv.Error, ValueError) as error:

@@ -67,7 +67,7 @@ class ShardIndex:
         for number, name in enumerate(new, 1):
             self._infos[_address(name)], begins = _index_shard(name)
             if not is_remote(name):
-                _write(self._table(name), partial(np.save, arr=begins, allow_pickle=False))
+                _write(self._table_path(name), partial(np.save, arr=begins, allow_pickle=False))
             if number % _SAVE_INTERVAL == 0 or number == len(new):
                 infos = {address: info._asdict() for address, info in sorted(self._infos.items())}
                 text = json.dumps(with_checksum({"shards": infos}), indent=1).encode()
@@ -75,7 +75,7 @@ class ShardIndex:
                 log.info("tar shards: indexed %d of %d", number, len(new))
 
     def _shard(self, name: str, info: ShardInfo | None) -> Shard:
-        return Shard(name, info, None if info is None or is_remote(name) else self._table(name))
+        return Shard(name, info, None if info is None or is_remote(name) else self._table_path(name))
 
     def _is_current(self, name: str) -> bool:
         info = self._infos.get(_address(name))
@@ -85,9 +85,9 @@ class ShardIndex:
         # The size is not sufficient: archives are padded, so a rewritten archive often has the same size. Nor is the
         # mtime, which `cp -p` sets.
         state = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        return (info.size, info.modified, info.changed) == state and self._table(name).is_file()
+        return (info.size, info.modified, info.changed) == state and self._table_path(name).is_file()
 
-    def _table(self, name: str) -> Path:
+    def _table_path(self, name: str) -> Path:
         digest = hashlib.sha256(_address(name).encode(errors="backslashreplace"))  # a name may not be UTF-8
         return self.folder / f"{digest.hexdigest()[:16]}.npy"
 

@@ -43,7 +43,7 @@ def shard_names(pattern: str) -> list[str]:
 def _expand_braces(pattern: str) -> list[str]:
     """Return one name per combination of the choices in braces."""
     pieces = _BRACES.split(pattern)  # text, choices, text, choices, ..., text
-    count = math.prod(_size(piece, pattern) for piece in pieces[1::2])  # before a list takes memory
+    count = math.prod(_count_names(piece, pattern) for piece in pieces[1::2])  # before a list takes memory
     if count > _MAX_SHARDS:
         found = f"{count:,}" if count < _COUNTED else f"over {_COUNTED:,}"
         raise ValueError(f"{pattern[:_MAX_SHOWN]} names {found} shards, expected at most {_MAX_SHARDS:,}")
@@ -51,7 +51,7 @@ def _expand_braces(pattern: str) -> list[str]:
     return ["".join(parts) for parts in product(*choices)]
 
 
-def _size(braced: str, pattern: str) -> int:
+def _count_names(braced: str, pattern: str) -> int:
     """Return the number of choices in braces."""
     if "," in braced:
         return braced.count(",") + 1
@@ -65,7 +65,7 @@ def _choices(braced: str) -> list[str]:
     if "," in braced:
         return braced.split(",")
     bounds = _RANGE.fullmatch(braced)
-    assert bounds is not None  # _size checked it
+    assert bounds is not None  # _count_names checked it
     width = len(bounds[1]) if bounds[1].startswith("0") else 0
     return [f"{number:0{width}d}" for number in range(int(bounds[1]), int(bounds[2]) + 1)]
 

@@ -67,7 +67,7 @@ def _sort_by_position(indices: list[int], boxes: Sequence[Box]) -> list[int]:
         return indices
     if columns := _columns(indices, boxes):
         return [index for column in columns for index in _sort_by_position(column, boxes)]
-    bands = _cut(indices, lambda index: (boxes[index][1], boxes[index][3]), 0.0)
+    bands = _group_along_axis(indices, lambda index: (boxes[index][1], boxes[index][3]), 0.0)
     if len(bands) > 1:
         return [
             index for band in _merge_bands_with_common_columns(bands, boxes) for index in _sort_by_position(band, boxes)
@@ -77,7 +77,7 @@ def _sort_by_position(indices: list[int], boxes: Sequence[Box]) -> list[int]:
 
 def _columns(indices: list[int], boxes: Sequence[Box]) -> list[list[int]]:
     """Cut boxes into columns: an empty list, or at least two."""
-    columns = _cut(indices, lambda index: (boxes[index][0], boxes[index][2]), _GUTTER)
+    columns = _group_along_axis(indices, lambda index: (boxes[index][0], boxes[index][2]), _GUTTER)
     wide = all(width(union(boxes[index] for index in column)) >= _COLUMN for column in columns)
     return columns if wide and len(columns) > 1 else []
 
@@ -93,7 +93,7 @@ def _merge_bands_with_common_columns(bands: list[list[int]], boxes: Sequence[Box
     return merged
 
 
-def _cut(indices: list[int], extent: Callable[[int], tuple[float, float]], gap: float) -> list[list[int]]:
+def _group_along_axis(indices: list[int], extent: Callable[[int], tuple[float, float]], gap: float) -> list[list[int]]:
     """Group boxes that overlap along an axis; the gap between groups is larger than `gap`."""
     groups: list[list[int]] = []
     end = float("-inf")

@@ -102,7 +102,7 @@ def blocks(text: str) -> Iterator[MarkdownBlock]:
             end = row + 2
             while end < len(lines) and "|" in lines[end]:
                 end += 1
-            yield _table([line, *lines[row + 2 : end]])
+            yield _table_block([line, *lines[row + 2 : end]])
             row = end
         else:
             # An empty line ends a paragraph, and each item of a list is a paragraph of its own.
@@ -137,7 +137,7 @@ def _paragraph(lines: list[str]) -> Iterator[MarkdownBlock]:
         yield MarkdownBlock("text", words)
 
 
-def _table(lines: list[str]) -> MarkdownBlock:
+def _table_block(lines: list[str]) -> MarkdownBlock:
     split = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
     rows = [[_strip_markup(cell).replace(" | ", "|") for cell in row] for row in split]
     # Every row gets as many cells as the header.

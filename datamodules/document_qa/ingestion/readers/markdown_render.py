@@ -86,12 +86,14 @@ def _drawn(block: "MarkdownBlock", width: int, height: int, dpi: int, image: "Ca
         return picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))))
     font = _font(_SIZES[block.kind] * dpi)
     if block.kind == "table":
-        return _table([row.split(" | ") for row in block.text.split("\n")], font, width, height, round(_CELL * dpi))
+        return _draw_table(
+            [row.split(" | ") for row in block.text.split("\n")], font, width, height, round(_CELL * dpi)
+        )
     wrapped = (part for line in block.text.split("\n") for part in _wrap(line, font, width))
-    return _lines(wrapped, font, width, height)
+    return _draw_lines(wrapped, font, width, height)
 
 
-def _lines(lines: Iterable[str], font: "FreeTypeFont", width: int, height: int) -> "Image":
+def _draw_lines(lines: Iterable[str], font: "FreeTypeFont", width: int, height: int) -> "Image":
     from PIL import Image, ImageDraw
 
     step = max(1, round(font.size * _LEADING))
@@ -103,7 +105,7 @@ def _lines(lines: Iterable[str], font: "FreeTypeFont", width: int, height: int) 
     return picture
 
 
-def _table(rows: Sequence[Sequence[str]], font: "FreeTypeFont", width: int, height: int, gap: int) -> "Image":
+def _draw_table(rows: Sequence[Sequence[str]], font: "FreeTypeFont", width: int, height: int, gap: int) -> "Image":
     """Draw a table with columns of equal width and ruled cells."""
     from PIL import Image, ImageDraw
 
@@ -112,7 +114,7 @@ def _table(rows: Sequence[Sequence[str]], font: "FreeTypeFont", width: int, heig
     draw, top = ImageDraw.Draw(picture), 0
     for row in rows:
         inside = max(1, wide - 2 * gap)
-        parts = [_lines(_wrap(cell, font, inside), font, inside, height - 2 * gap - 1) for cell in row]
+        parts = [_draw_lines(_wrap(cell, font, inside), font, inside, height - 2 * gap - 1) for cell in row]
         high = max(part.height for part in parts) + 2 * gap
         if top and top + high >= height:
             break

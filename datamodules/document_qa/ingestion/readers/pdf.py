@@ -50,7 +50,7 @@ def read_pdf(path: Path, writer: PageWriter, settings: IngestionSettings) -> Non
         for number in range(1, len(pdf) + 1):
             try:
                 page = pdf[number - 1]
-                _check_size(page, number)
+                _check_page_size(page, number)
                 chunks = _chunks(page, number, settings, partial(_noted, writer, number))
                 writer.add(_render(page, settings), chunks)
             except PdfiumError as error:
@@ -85,7 +85,7 @@ def _noted(writer: PageWriter, number: int, text: str) -> None:
     writer.note(f"page {number}: {text}")
 
 
-def _check_size(page: Any, number: int) -> None:
+def _check_page_size(page: Any, number: int) -> None:
     width, height = page.get_size()
     if not (0 < width <= _LONGEST_EDGE and 0 < height <= _LONGEST_EDGE):
         raise UnreadableDocumentError(

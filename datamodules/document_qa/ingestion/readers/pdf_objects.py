@@ -66,7 +66,7 @@ def page_objects(page: Any, frame: PageFrame) -> list[PageObject]:
         count = 0 if is_image else max(0, pdfium.FPDFPath_CountSegments(raw))
         segments += count
         # Beyond the limit a path keeps its box, but no lines: its tables are not detected.
-        lines = tuple(_lines(raw, count, matrix, frame)) if segments <= _MAX_OBJECTS else ()
+        lines = tuple(_path_segments(raw, count, matrix, frame)) if segments <= _MAX_OBJECTS else ()
         objects.append(PageObject(is_image, clip_to_page(box), lines, count))
     return objects
 
@@ -88,7 +88,7 @@ def _objects(raw: Any, depth: int = 0, matrix: Matrix = _UNMOVED) -> Iterator[tu
             yield from _objects(item, depth + 1, _concatenate(_matrix(item), matrix))
 
 
-def _lines(path: Any, count: int, matrix: Matrix, frame: PageFrame) -> Iterator[Box]:
+def _path_segments(path: Any, count: int, matrix: Matrix, frame: PageFrame) -> Iterator[Box]:
     """Yield the straight segments of a path, each as the box of which it is the diagonal."""
     import pypdfium2.raw as pdfium
 

@@ -30,7 +30,7 @@ def find_tables(drawn: Sequence[PageObject], frame: PageFrame, note: Callable[[s
         frame: size of the page.
         note: receives a warning for a page with too many lines.
     """
-    lines = list(_lines(drawn, frame))
+    lines = list(_ruling_lines(drawn, frame))
     across = sum(line["orientation"] == "h" for line in lines)
     if across < 3 or len(lines) - across < 3:
         return []
@@ -49,7 +49,7 @@ def find_tables(drawn: Sequence[PageObject], frame: PageFrame, note: Callable[[s
     if len(corners) > _CORNERS:
         note("too many lines to search for tables")
         return []
-    tables = (_table(cells, frame) for cells in cells_to_tables(intersections_to_cells(corners)))
+    tables = (_table_grid(cells, frame) for cells in cells_to_tables(intersections_to_cells(corners)))
     return [table for table in tables if len(table.rows) > 1 and len(table.rows[0]) > 1]
 
 
@@ -71,7 +71,7 @@ def table_text(table: DetectedTable, characters: Sequence[Character]) -> str:
     return "\n".join(" | ".join("" if cell is None else texts[cell] for cell in row) for row in table.rows)
 
 
-def _lines(drawn: Sequence[PageObject], frame: PageFrame) -> Iterator[dict[str, Any]]:
+def _ruling_lines(drawn: Sequence[PageObject], frame: PageFrame) -> Iterator[dict[str, Any]]:
     """Yield lines in pdfplumber's format: in points from the page's top left."""
     for part in drawn:
         for left, top, right, bottom in part.lines:
@@ -89,7 +89,7 @@ def _line(orientation: str, x0: float, top: float, x1: float, bottom: float) -> 
     }  # fmt: skip
 
 
-def _table(cells: list[Box], frame: PageFrame) -> DetectedTable:
+def _table_grid(cells: list[Box], frame: PageFrame) -> DetectedTable:
     from pdfplumber.table import Table
 
     def share(cell: Box | None) -> Box | None:
