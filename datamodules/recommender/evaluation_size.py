@@ -16,7 +16,7 @@ LARGEST_UNTRAINED_SHARE = 0.2
 
 
 class EvaluationSize(NamedTuple):
-    """Numbers of an evaluation."""
+    """How many users an evaluation ranks, and how many of their targets no model can have learned."""
 
     users: int  # users that are ranked, one target each
     untrained: int  # targets whose item has no training event, so that no model can have learned it
@@ -42,15 +42,17 @@ def weak_evaluations(events: Events, splits: Splits, with_features: bool = False
     """
     if not len(splits.validation.users) and not len(splits.test.users):
         return
-    everything = np.ones(events.num_items + 1, np.int8)
-    trained = everything if with_features else trained_items(events, splits.train_end)
-    for name, examples, follow in (
+    if with_features:
+        trained: Integers = np.ones(events.num_items + 1, np.int8)
+    else:
+        trained = trained_items(events, splits.train_end)
+    for name, examples, consequence in (
         ("validation", splits.validation, "; best.ckpt and EarlyStopping follow them"),
         ("test", splits.test, ""),
     ):
         problem = evaluation_size(examples, events, trained).problem
         if problem:
-            yield f"the {name} has {problem}, so its metrics are not reliable{follow}"
+            yield f"the {name} has {problem}, so its metrics are not reliable{consequence}"
 
 
 def evaluation_size(examples: Examples, events: Events, trained: Integers) -> EvaluationSize:

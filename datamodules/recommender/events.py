@@ -71,5 +71,6 @@ def user_chunks(offsets: Integers, chunk: int) -> Iterator[tuple[int, int]]:
     while first < users:
         # A user with more than `chunk` events is a chunk by itself.
         last = int(np.searchsorted(offsets, offsets[first] + chunk, side="right")) - 1
-        yield first, (last := min(max(last, first + 1), users))
+        last = min(max(last, first + 1), users)
+        yield first, last
         first = last

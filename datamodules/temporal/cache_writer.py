@@ -48,7 +48,7 @@ def write_cache(
     Raises:
         OSError: the disk rejected a file. The folder has no manifest then.
     """
-    folder, manifest = Path(folder), Path(folder) / MANIFEST
+    manifest = folder / MANIFEST
     if _is_current(folder, synthesis, extents):
         return manifest
     make_ignored_folder(folder)

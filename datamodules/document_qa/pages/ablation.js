@@ -1,6 +1,6 @@
 // The ablation report: accuracies by evidence source, one row per ablation.
 
-// Colour of a verdict; null means inconclusive.
+// Color of a verdict; null means inconclusive.
 const CLASSES = {true: "good", false: "bad", null: "faint"}, SIGNS = {true: "✓ ", false: "✗ ", null: ""};
 
 function share(cell, chance) {

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Ablation = Literal["none", "figure", "table", "text", "shuffled_figure", "question_only"]
-"""The content that is removed: figures, tables or texts; its own figures, with another document's in their place; or
-everything."""
+"""The content that is removed: figures, tables or texts; all figures, which another document's figures replace; or all
+content."""
 
 _PAPER = (255, 255, 255)
 
@@ -41,9 +41,9 @@ def apply_ablation(document: Document, ablation: Ablation, another: Callable[[],
 class AblatedDocument(DocumentView):
     """A document without some of its chunks; their places in images are blank."""
 
-    def __init__(self, document: Document, gone: Callable[[Chunk], bool]) -> None:
+    def __init__(self, document: Document, is_removed: Callable[[Chunk], bool]) -> None:
         super().__init__(document)
-        self._gone = gone
+        self._is_removed = is_removed
 
     @property
     @override
@@ -53,25 +53,25 @@ class AblatedDocument(DocumentView):
     @override
     def picture(self, page: int) -> "Image":
         picture = self.document.picture(page).copy()
-        for chunk in self._gone_of(page):
+        for chunk in self._removed_chunks(page):
             picture.paste(_PAPER, pixel_box(chunk, *picture.size))
         return picture
 
     @override
     def figure(self, chunk: Chunk) -> "Image":
-        inside = [gone for gone in self._gone_of(chunk.page) if _lies_in(gone, chunk)]
+        inside = [removed for removed in self._removed_chunks(chunk.page) if _lies_in(removed, chunk)]
         figure = self.document.figure(chunk)
         if inside:  # for example a legend within a drawing, which is a text chunk
             figure = figure.copy()
-            for gone in inside:
-                figure.paste(_PAPER, _within(gone, chunk, *figure.size))
+            for removed in inside:
+                figure.paste(_PAPER, _within(removed, chunk, *figure.size))
         return figure
 
     def _without(self, page: Page) -> Page:
-        return page._replace(chunks=tuple(chunk for chunk in page.chunks if not self._gone(chunk)))
+        return page._replace(chunks=tuple(chunk for chunk in page.chunks if not self._is_removed(chunk)))
 
-    def _gone_of(self, page: int) -> Iterator[Chunk]:
-        return filter(self._gone, self.document.pages[page - 1].chunks)
+    def _removed_chunks(self, page: int) -> Iterator[Chunk]:
+        return filter(self._is_removed, self.document.pages[page - 1].chunks)
 
 
 class SwappedFigures(DocumentView):

@@ -60,15 +60,15 @@ def _create_events(database: RowDatabase, rows: "pl.DataFrame") -> None:
     database.run(f"CREATE TABLE events (row BIGINT, user {user}, item {item}, time BIGINT, passes BOOLEAN)")
 
 
-def _commit(database: RowDatabase, part: int, row_group: int, rows: int, rows_of_part: int) -> None:
+def _commit(database: RowDatabase, part: int, row_group: int, rows: int, part_rows: int) -> None:
     # Progress is in the same transaction as the rows, so that they cannot disagree after a kill.
     database.run("DELETE FROM progress")
-    database.run("INSERT INTO progress VALUES (?, ?, ?, ?)", part, row_group, rows, rows_of_part)
+    database.run("INSERT INTO progress VALUES (?, ?, ?, ?)", part, row_group, rows, part_rows)
     database.run("COMMIT")
     database.run("BEGIN")
 
 
-def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int, rows_of_part: int) -> "pl.DataFrame":
+def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int, part_rows: int) -> "pl.DataFrame":
     """Return the rows of a block as they are in the database.
 
     Raises:
@@ -95,7 +95,7 @@ def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int
             passes = to_ratings(columns[layout.rating]) >= filters.min_rating
     except (InvalidDataError, pl.exceptions.PolarsError) as error:
         faults = (
-            locate_value(columns.get(name), name, file, layout, kind=block.table.schema[name], before=rows_of_part)
+            locate_value(columns.get(name), name, file, layout, kind=block.table.schema[name], before=part_rows)
             for name in layout.read_columns
         )
         found = next(filter(None, faults), None)

@@ -17,6 +17,7 @@ from datamodules.temporal.recorded.recording import Recording, covering_capacity
 from engine.io.json_records import describe_names
 
 _POD_MEMORY = 64.0  # GB
+_NPZ_CHANNELS = {"gpu_sm", "gpu_mem_gb", "mem_util"}
 
 _LARGEST = 2**32
 """Largest size of the unpacked arrays of an .npz file, in bytes."""
@@ -55,26 +56,18 @@ def read_npz(path: Path) -> list[Recording]:
         arrays = _load(path)
     except _CORRUPT as error:
         raise ValueError(f"{path}: found no timelines ({error}), expected values, channels, container, dt_s") from error
-    values, names, pods, step_ms = arrays
-    if values.ndim != 3 or values.shape[::2] != (len(pods), len(names)):
-        raise ValueError(f"{path}: found values {values.shape} of {len(pods)} pods and {len(names)} channels")
-    used = {name: values[:, :, k] for k, name in enumerate(names)}
-    unknown = set(used) - {"gpu_sm", "gpu_mem_gb", "mem_util"}
-    if unknown or len(used) < len(names):
-        raise ValueError(f"{path}: found the channels {', '.join(names)}, expected gpu_sm, gpu_mem_gb, mem_util")
-    if np.isinf(values).any():
-        pod, step, k = (int(index) for index in np.argwhere(np.isinf(values))[0])
-        found_value = f"{names[k]} is {values[pod, step, k]}"
-        raise ValueError(f"{path}, pod {pods[pod]}, step {step}: {found_value}, expected a number")
-    nothing = np.full(values.shape[:2], np.nan)
+    _check_arrays(path, arrays)
+    used = {name: arrays.values[:, :, column] for column, name in enumerate(arrays.channels)}
+    unmeasured = np.full(arrays.values.shape[:2], np.nan)
+    gpu_memory = used.get("gpu_mem_gb", unmeasured)
+    memory, computing = used.get("mem_util", unmeasured) / 100, used.get("gpu_sm", unmeasured) / 100
     recordings = []
-    for pod, name in enumerate(pods):
-        gpu_memory = used.get("gpu_mem_gb", nothing)[pod]
-        capacities = (float(CHANNELS[0].capacities[0]), _POD_MEMORY, 100.0, covering_capacity(CHANNELS[3], gpu_memory))
-        memory, computing = used.get("mem_util", nothing)[pod] / 100, used.get("gpu_sm", nothing)[pod] / 100
+    for pod, name in enumerate(arrays.pods):
+        gpu_capacity = covering_capacity(CHANNELS[3], gpu_memory[pod])
+        capacities = (float(CHANNELS[0].capacities[0]), _POD_MEMORY, 100.0, gpu_capacity)
         # The trace has what a pod used; a timeline has what is available.
-        shares = 1 - np.stack([nothing[pod], memory, computing, gpu_memory / capacities[3]], 1)
-        recordings.append(Recording(name, shares.clip(0, 1), capacities, step_ms))
+        shares = 1 - np.stack([unmeasured[pod], memory[pod], computing[pod], gpu_memory[pod] / gpu_capacity], 1)
+        recordings.append(Recording(name, shares.clip(0, 1), capacities, arrays.step_ms))
     return recordings
 
 
@@ -112,6 +105,19 @@ def _check_file_size(path: Path) -> None:
         size = sum(member.file_size for member in archive.infolist())
     if size > _LARGEST:
         raise ValueError(f"arrays of {size:,} bytes, at most {_LARGEST:,} are read")
+
+
+def _check_arrays(path: Path, arrays: _Pods) -> None:
+    """Refuse arrays whose shapes disagree, unknown or repeated channels, and infinite values."""
+    values, names, pods = arrays.values, arrays.channels, arrays.pods
+    if values.ndim != 3 or values.shape[::2] != (len(pods), len(names)):
+        raise ValueError(f"{path}: found values {values.shape} of {len(pods)} pods and {len(names)} channels")
+    if set(names) - _NPZ_CHANNELS or len(set(names)) < len(names):
+        raise ValueError(f"{path}: found the channels {', '.join(names)}, expected gpu_sm, gpu_mem_gb, mem_util")
+    if np.isinf(values).any():
+        pod, step, column = (int(index) for index in np.argwhere(np.isinf(values))[0])
+        found = f"{names[column]} is {values[pod, step, column]}"
+        raise ValueError(f"{path}, pod {pods[pod]}, step {step}: {found}, expected a number")
 
 
 def _load(path: Path) -> _Pods:

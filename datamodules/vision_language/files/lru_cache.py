@@ -17,7 +17,10 @@ class SizedLRUCache(Generic[Value]):
 
     def __init__(self, budget: int, size: Callable[[Value], int]) -> None:
         self.budget, self.size = budget, size
-        self.used = self.misses = 0
+        self.used = 0
+        """Sum of the sizes of the cached values."""
+        self.misses = 0
+        """Number of values that were made."""
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
@@ -25,7 +28,8 @@ class SizedLRUCache(Generic[Value]):
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key]
-        value = self._values[key] = make()
+        value = make()
+        self._values[key] = value
         self.misses += 1
         self.used += self.size(value)
         while self.used > self.budget and len(self._values) > 1:

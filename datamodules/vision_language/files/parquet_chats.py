@@ -15,6 +15,7 @@ from datamodules.vision_language.files.chat_formats import (
     first_filled,
     insert_image_markers,
     parse_messages,
+    resolve_part_images,
 )
 from datamodules.vision_language.files.parquet_columns import find_columns, unread_image_columns
 from datamodules.vision_language.files.parquet_rows import ParquetRows, prepare_rows
@@ -51,6 +52,8 @@ class ParquetChats(ParquetRows):
         chat = first_filled(CHAT_FIELDS, fields)
         assert chat is not None  # find_columns requires a chat column in each file
         messages = parse_messages(name, fields[chat])
+        if not images:
+            images = [self._images.read(name, path) for path in resolve_part_images(name, fields[chat], [])]
         # Text-only chats of minimind-v have a placeholder image, for which the chat has no marker.
         if len(images) == 1 and not any(MARKER in message["content"] for message in messages) and _blank(images[0]):
             images = []

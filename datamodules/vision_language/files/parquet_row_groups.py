@@ -1,7 +1,7 @@
 """Reads any row of Parquet files, by row groups.
 
 A row group is the smallest unit of a Parquet file that can be read. A sample therefore costs a whole group, unless the
-group is in the cache. Reading is cheap in an order that stays within a few groups for a while, see `Blocks`.
+group is in the cache. Reading is cheap in an order that stays within a few groups for a while, see `ShuffleBlocks`.
 """
 
 import hashlib
@@ -126,9 +126,8 @@ class RowGroups:
         if len(self):
             # With dictionary encoding a group is larger in memory than its footer states. The ratio of the first
             # group corrects the sizes of all.
-            self.sizes = np.ceil(self.sizes * max(1.0, self._cached_table(0).nbytes / max(1, self.sizes[0]))).astype(
-                np.int64
-            )
+            ratio = max(1.0, self._cached_table(0).nbytes / max(1, self.sizes[0]))
+            self.sizes = np.ceil(self.sizes * ratio).astype(np.int64)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0

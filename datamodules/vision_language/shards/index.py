@@ -1,15 +1,14 @@
 """Indexes the samples of tar shards once, so that a stream can skip samples without opening shards."""
 
 import hashlib
+import io
 import json
 import logging
 import os
 import zlib
 from array import array
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from datamodules.vision_language.shards.shard import Shard, ShardInfo, open_shard, shard_size
 from datamodules.vision_language.shards.url_expansion import is_remote
 from datamodules.vision_language.shards.webdataset_samples import iter_samples
-from engine.io.atomic_file import flush_folder, write_temp
+from engine.io.atomic_file import write_atomically
 from engine.io.ignored_folder import make_ignored_folder
 from engine.io.json_checksum import has_wrong_checksum, with_checksum
 
@@ -67,11 +66,13 @@ class ShardIndex:
         for number, name in enumerate(new, 1):
             self._infos[_address(name)], begins = _index_shard(name)
             if not is_remote(name):
-                _write(self._table_path(name), partial(np.save, arr=begins, allow_pickle=False))
+                table = io.BytesIO()
+                np.save(table, begins, allow_pickle=False)
+                write_atomically(self._table_path(name), table.getvalue())
             if number % _SAVE_INTERVAL == 0 or number == len(new):
                 infos = {address: info._asdict() for address, info in sorted(self._infos.items())}
-                text = json.dumps(with_checksum({"shards": infos}), indent=1).encode()
-                _write(self.folder / _NAME, partial(_write_text, text))
+                text = json.dumps(with_checksum({"shards": infos}), indent=1)
+                write_atomically(self.folder / _NAME, text.encode())
                 log.info("tar shards: indexed %d of %d", number, len(new))
 
     def _shard(self, name: str, info: ShardInfo | None) -> Shard:
@@ -131,12 +132,3 @@ def _index_shard(name: str) -> tuple[ShardInfo, NDArray[np.int64]]:
 
 def _address(name: str) -> str:
     return name if is_remote(name) else os.path.abspath(name)
-
-
-def _write_text(text: bytes, file: IO[bytes]) -> None:
-    file.write(text)
-
-
-def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    os.replace(write_temp(path, write, lambda temporary: None), path)
-    flush_folder(path.parent)

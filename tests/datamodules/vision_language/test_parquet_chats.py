@@ -472,6 +472,19 @@ def test_a_footer_that_ends_the_process_that_reads_it_is_refused(tmp_path):
         prepare_parquet(tmp_path, tmp_path)
 
 
+def test_image_parts_of_a_row_without_images_are_read(tmp_path):
+    (tmp_path / "a.png").write_bytes(png((255, 0, 0)))
+    parts = [{"type": "image", "image": "a.png"}, {"type": "text", "text": "Why?"}]
+    turns = [{"role": "user", "content": parts}, {"role": "assistant", "content": "So."}]
+    table = pyarrow.table(
+        {"messages": [json.dumps(turns)], "images": pyarrow.array([None], pyarrow.list_(pyarrow.string()))}
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "chats.parquet")
+    chat = ParquetChats(tmp_path / "chats.parquet", tmp_path / "prepared", tmp_path).read(0)
+    assert chat.images == [png((255, 0, 0))]
+    assert chat.messages[0]["content"] == "<image>\nWhy?"
+
+
 def write_parts(folder, **columns):
     folder.mkdir()
     for name, table in columns.items():
