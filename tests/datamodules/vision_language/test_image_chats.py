@@ -302,7 +302,7 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
         ({"validation_size": 0}, "validation_size must be at least 1"),
         ({"max_pixels": 0}, "max_pixels must be at least 1 and at most 178956970, got 0"),
         ({"max_pixels": 10**9}, "max_pixels must be at least 1"),
-        ({"max_unusable": -1}, "max_unusable is a number of samples"),
+        ({"max_unusable": -1}, "max_unusable must be at least 0, got -1"),
         ({"too_long": "drop"}, "too_long is drop, but max_length is null"),
         ({"max_tiles": 0}, "max_tiles"),
         ({"tiling": "llava_next", "fit": "pad"}, "fit is pad, but the tiling llava_next stretches"),
