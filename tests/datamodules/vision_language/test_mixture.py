@@ -217,9 +217,9 @@ def test_other_rows_of_a_file_are_another_part(tmp_path):
 @pytest.mark.parametrize(
     ("source", "messages"),
     [
-        (SourceSettings("a.json", weight=0), "train\\[1\\].weight of a.json must be more than 0 and at most 1000, got 0"),
+        (SourceSettings("a.json", weight=0), "train\\[1\\].weight of a.json must be more than 0 and at most 1000"),
         (SourceSettings("a.json", weight=float("nan")), "weight of a.json"),
-        (SourceSettings("a.json", first=0), "train\\[1\\].first of a.json must be at least 1, or null"),
+        (SourceSettings("a.json", first=0), "train\\[1\\].first of a.json must be at least 1, got 0"),
         (SourceSettings("a.xlsx"), "a.xlsx: cannot detect the format from the suffix"),
     ],
 )
