@@ -63,10 +63,11 @@ def missing(page: Path) -> list[Reference]:
     """References of a page to what does not exist.
 
     Args:
-        page: its file. On the page of a family, keys of `model` and `data` have to be keys of that family.
+        page: its file. On a page of a family, keys of `model` and `data` have to be keys of that family.
     """
     text = page.read_text(encoding="utf-8")
-    family = page.stem.replace("-", "_") if page.stem.replace("-", "_") in FAMILIES else None
+    stem = page.stem.replace("-", "_")
+    family = next((name for name in FAMILIES if stem == name or stem.startswith(f"{name}_")), None)
     named = [reference for reference in references(text) if page.name != HISTORY or reference.kind == "link"]
     return [reference for reference in named if not _exists(reference, page, family)]
 

@@ -9,11 +9,10 @@ import yaml
 from tests.conftest import REPOSITORY
 from tests.docs.pages import read, tables
 
-# Page -> (its heading; commands, flags and keys of the guide that it replaces).
+PAGE = "docs/from-the-guides.md"
+# Heading of the page -> commands, flags and keys of the guide.
 ORIGINALS = {
-    "docs/recommender.md": (
-        "## From the original guide's flags to keys",
-        """
+    "Recommender": """
 --dataset --train_dir --batch_size --lr --lr_decay_rate --lr_decay_step --warmup_steps --maxlen --hidden_units
 --num_blocks --num_heads --dropout_rate --l2_emb --num_epochs --device --inference_only --state_dict_path
 --norm_first --time_span --time_unit --no_time --no_mhc --mhc_expansion_rate --mhc_init_gate --mhc_sinkhorn_iter
@@ -22,10 +21,7 @@ ORIGINALS = {
 torchrun train_distributed.sh torch.distributed.launch NUM_GPUS BATCH_SIZE train.log val.log checkpoint_*.pth best.pth
 final.pth tensorboard NCCL_DEBUG NCCL_SOCKET_IFNAME pin_memory CUDA_VISIBLE_DEVICES OMP_NUM_THREADS checkpointing
         """,
-    ),
-    "docs/temporal.md": (
-        "## From the original guide to this program",
-        """
+    "Temporal": """
 torchrun --nnodes --node_rank --master_addr --resume --output_dir tensorboard tail gradient_accumulation_steps
 lr num_workers pin_memory prefetch_factor fp16 bf16 checkpointing pregenerate_temporal_data --num_samples
 start_epoch NCCL_DEBUG TORCH_DISTRIBUTED_DEBUG gradient_clip warmup_ratio llm_model_name freeze_llm
@@ -35,10 +31,7 @@ spike_probability diversity_level num_epochs learning_rate weight_decay max_grad
 num_cycles save_interval eval_interval save_total_limit log_interval betas eps seed device cache_dir log_dir
 tensorboard_dir output_dir wandb metrics num_eval_samples num_generation_samples batch_size
         """,
-    ),
-    "docs/vision-language.md": (
-        "## From the original guide to this program",
-        """
+    "Vision-language": """
 torchrun --nproc_per_node train_multi_gpu.sh train_multi_gpu.bat torch.distributed.launch --master_addr
 --master_port CUDA_VISIBLE_DEVICES MASTER_ADDR MASTER_PORT use_ddp batch_size accumulation_steps base_lr
 sqrt(num_gpus) NCCL_DEBUG nccl.version nvidia-smi nvtop num_workers pin_memory prefetch_factor
@@ -53,7 +46,6 @@ max_seq_length training_stage num_epochs learning_rate warmup_steps weight_decay
 val_data_path mixed_precision_dtype save_dir save_every log_every eval_every use_fsdp fsdp_sharding_strategy
 fsdp_cpu_offload fsdp_sync_module_states fsdp_forward_prefetch fsdp_use_orig_params
         """,
-    ),
 }
 
 # {flag of the original document QA: what to type here}. The last words are a key and its value.
@@ -90,17 +82,17 @@ TOGETHER = [flag for flag in DOCUMENT_QA if flag not in APART]
 CONFIG = "configs/document_qa/your_documents.yaml"
 
 
-def first_cells(page, heading):
-    _, found, rest = read(page).partition(heading)
-    assert found, f"{page} has no {heading}"
-    return " ".join(row[0] for table in tables(rest) for row in table[1:])
+def section(heading):
+    """Return the part of the page below a heading."""
+    _, found, rest = read(PAGE).partition(f"\n## {heading}\n")
+    assert found, f"{PAGE} has no {heading}"
+    return rest.partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("page", ORIGINALS)
-def test_everything_that_the_original_guide_names_has_a_row(page):
-    heading, words = ORIGINALS[page]
-    named = first_cells(page, heading)
-    assert [word for word in words.split() if not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", named)] == []
+@pytest.mark.parametrize("guide", ORIGINALS)
+def test_everything_that_the_original_guide_names_has_a_row(guide):
+    named = " ".join(row[0] for table in tables(section(guide)) for row in table[1:])
+    assert [word for word in ORIGINALS[guide].split() if not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", named)] == []
 
 
 @pytest.mark.parametrize("flags", [TOGETHER, *([flag] for flag in APART)], ids=lambda flags: flags[-1])
@@ -119,8 +111,7 @@ def test_a_flag_is_one_flag_here_too(parser, monkeypatch, flags):
 @pytest.mark.parametrize("flag", DOCUMENT_QA)
 def test_the_row_of_a_flag_has_what_is_typed(flag):
     """Keys of the guide may lack `init_args`."""
-    table = read("docs/document-qa.md").partition("## From the original guide to this program")[2]
-    rows = [" ".join(row) for rows in tables(table) for row in rows if f"`{flag}" in row[0]]
+    rows = [" ".join(row) for rows in tables(section("Document QA")) for row in rows if f"`{flag}" in row[0]]
     assert rows, flag
     for option in re.findall(r"--([a-z][\w.]+)", DOCUMENT_QA[flag]):
         names = (option, option.replace("init_args.", ""))

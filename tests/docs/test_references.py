@@ -70,7 +70,8 @@ def test_missing_references_are_found(tmp_path):
 
 
 def test_a_page_of_a_family_has_keys_of_this_family_alone(tmp_path):
-    for name, unknown in (("temporal.md", []), ("other.md", []), ("recommender.md", ["model.encoder_size"])):
+    for name, unknown in (("temporal.md", []), ("other.md", []), ("recommender.md", ["model.encoder_size"]),
+                          ("recommender-data.md", ["model.encoder_size"])):  # fmt: skip
         (tmp_path / name).write_text("`model.encoder_size`")
         assert [reference.name for reference in missing(tmp_path / name)] == unknown
 

@@ -1,4 +1,4 @@
-"""docs/batch-arithmetic.md: every number on it is what the program computes."""
+"""docs/batch-arithmetic.md, docs/from-the-guides.md: every number on them is what the program computes."""
 
 import re
 from math import ceil
@@ -10,12 +10,14 @@ from engine.optim.lr_schedule import scale_lr
 from tests.conftest import REPOSITORY
 from tests.docs.pages import read, tables
 
-GUIDE = read("docs/batch-arithmetic.md")
+PAGE = read("docs/batch-arithmetic.md")
+GUIDES = read("docs/from-the-guides.md")
 
 
 def rows(*first_cells: str) -> list[list[str]]:
     """The rows of all tables whose head begins with these cells."""
-    return [row for head, *rows in tables(GUIDE) if tuple(head[: len(first_cells)]) == first_cells for row in rows]
+    both = tables(PAGE + GUIDES)
+    return [row for head, *rows in both if tuple(head[: len(first_cells)]) == first_cells for row in rows]
 
 
 BATCHES = rows("the guide", "ranks")
@@ -24,8 +26,9 @@ KEYS = ("num_users", "max_epochs", "warmup_steps")
 
 
 def test_all_five_guides_have_batches():
-    sections = re.findall(r"^### (\w[\w-]*)", GUIDE.partition("## The guides' batches")[2], flags=re.MULTILINE)
-    assert {"Temporal", "Image", "Recommender", "Document", "Vision-language"} <= set(sections)
+    with_batches = [part for part in GUIDES.split("\n## ") if "\n| the guide | ranks |" in part]
+    named = {part.splitlines()[0] for part in with_batches}
+    assert named == {"Temporal", "Image classifier", "Recommender", "Document QA", "Vision-language"}
     assert len(BATCHES) >= 25 and len(RATES) >= 7
 
 
@@ -50,12 +53,12 @@ def test_rates(row):
 
 
 def test_the_messages_are_those_of_the_program():
-    assert str(BatchPlan.derive(world_size=4, batch_size=512)) in GUIDE
+    assert str(BatchPlan.derive(world_size=4, batch_size=512)) in PAGE
     with pytest.raises(ValueError) as refused:
         BatchPlan.derive(world_size=3, batch_size=32)
-    assert str(refused.value) in GUIDE
+    assert str(refused.value) in PAGE
     rate = scale_lr(0.001, "sqrt", 512, 128)
-    assert f"learning rate {rate:g} = {0.001:g} for batch 128, scaled (sqrt) to batch 512" in GUIDE
+    assert f"learning rate {rate:g} = {0.001:g} for batch 128, scaled (sqrt) to batch 512" in PAGE
 
 
 def test_steps_and_warm_up_of_the_quickstart():
@@ -72,7 +75,7 @@ def test_steps_and_warm_up_of_the_quickstart():
 
 
 def test_the_configs_that_it_names():
-    named = re.findall(r"`(?:configs/temporal/)?(qwen[\w.-]+\.yaml)`\s(?:has\s)?(\d+)", GUIDE)
+    named = re.findall(r"`(?:configs/temporal/)?(qwen[\w.-]+\.yaml)`\s(?:has\s)?(\d+)", GUIDES)
     assert len(named) == 2
     for name, batch in named:
         config = (REPOSITORY / "configs/temporal" / name).read_text(encoding="utf-8")
