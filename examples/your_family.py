@@ -1,6 +1,6 @@
-"""A sixth family in one file: data and a model of your own, trained, resumed and logged as the other five are.
+"""A family of your own in one file: data and a model of your own, trained, resumed and logged as the other five are.
 
-    python examples/sixth_family.py
+    python examples/your_family.py
 
 learns the sign of a hidden rule from 16 numbers. A family is a batch, a LockstepDataModule that makes it for given
 indices, and a LockstepModule that returns the sum of the losses and their number; configs name both by their class
@@ -95,9 +95,9 @@ class RuleModel(LockstepModule):
 
 
 if __name__ == "__main__":
-    train, name = str(Path(__file__).parents[1] / "train.py"), f"sixth-family-{time.strftime('%m%d-%H%M%S')}"
+    train, name = str(Path(__file__).parents[1] / "train.py"), f"your-family-{time.strftime('%m%d-%H%M%S')}"
     options = [
-        "--model", "examples.sixth_family.RuleModel", "--data", "examples.sixth_family.RuleData",
+        "--model", "examples.your_family.RuleModel", "--data", "examples.your_family.RuleData",
         "--model.init_args.learning_rate", "0.01", "--data.init_args.batch_size", "64", "--trainer.max_epochs", "3",
         "--best_checkpoint.monitor", "val/accuracy", "--best_checkpoint.mode", "max", *sys.argv[1:],
     ]  # fmt: skip
