@@ -142,9 +142,14 @@ class SyntheticManuals(DocumentDataModule):
 
     def _order_identity(self) -> dict[str, Any]:
         # A run that is resumed within an epoch must find the same samples in the same order.
+        return {**super()._order_identity(), "manuals": self.sample_identity()}
+
+    def sample_identity(self) -> str:
+        """Return everything that the samples depend on, as text."""
         identity = (
             f"{self.sampler.manuals}, {self.sampler.asking}, seed={self.seed}, fresh_samples={self.fresh_samples}, "
             f"one_page_chats={self.one_page_chats}, describing_epochs={self.describing_epochs}, "
             f"version {GENERATOR_VERSION}"
         )
-        return {**super()._order_identity(), "manuals": identity}
+        # Named only if set, so that runs from before the setting can be resumed.
+        return identity + (", stated_numbers" if self.sampler.asking.stated_numbers else "")

@@ -18,6 +18,7 @@ from datamodules.document_qa.manuals.question_types import (
     QuestionContent,
     QuestionType,
     ask_unanswerable,
+    state_number,
 )
 from datamodules.document_qa.manuals.templates import ON_PAGE, UNSEEN_WORDINGS, WORDINGS
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Source
@@ -91,6 +92,9 @@ class QuestionSampler:
             asking = ask_unanswerable(random, kind, chapter, self.manuals)
         else:
             asking = kind.ask(random, chapter, self.manuals)
+        answer_type = kind.answer_type
+        if self.asking.stated_numbers and kind.source in ("hop", "cross"):
+            asking, answer_type = state_number(asking), "string"
         seen = not (test and random.random() < self.asking.unseen_wordings)
         wording = choose_one(random, WORDINGS[asking.wording]) if seen else UNSEEN_WORDINGS[asking.wording]
         question = wording.format(**asking.slots)
@@ -100,9 +104,7 @@ class QuestionSampler:
         if unanswerable:
             return SampledQuestion(name, seen, question, options, asking.answer, right, "unanswerable", "none", ())
         pages = tuple(sorted(chapter.pages[page] for page in kind.pages))
-        return SampledQuestion(
-            name, seen, question, options, asking.answer, right, kind.answer_type, kind.source, pages
-        )
+        return SampledQuestion(name, seen, question, options, asking.answer, right, answer_type, kind.source, pages)
 
     @staticmethod
     def description(chapter: Chapter) -> str:

@@ -30,6 +30,7 @@ class QuestionContent(NamedTuple):
     slots: Mapping[str, str | int]
     answer: str
     others: tuple[str, ...]  # wrong answers, of which three become options
+    number: int = 0  # the number of the part that the answer is about; 0 if it is about none or several
 
 
 class QuestionType(NamedTuple):
@@ -48,7 +49,7 @@ def _ask_about_part(wording: str, attribute: Callable[[Part], str], **more: str)
     def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
         part, *others = choose(random, chapter.parts, OPTIONS)
         slots: dict[str, str | int] = {"number": part.number, "title": chapter.title, **more}
-        return QuestionContent(wording, slots, attribute(part), tuple(map(attribute, others)))
+        return QuestionContent(wording, slots, attribute(part), tuple(map(attribute, others)), part.number)
 
     return ask
 
@@ -59,7 +60,7 @@ def _at_place(wording: str, attribute: Callable[[Part], str]) -> Callable[..., Q
     def ask(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
         part, *others = choose(random, chapter.parts, OPTIONS)
         slots = {"place": cell_names(settings.grid)[part.cell], "title": chapter.title}
-        return QuestionContent(wording, slots, attribute(part), tuple(map(attribute, others)))
+        return QuestionContent(wording, slots, attribute(part), tuple(map(attribute, others)), part.number)
 
     return ask
 
@@ -103,7 +104,13 @@ def _relation(random: np.random.Generator, chapter: Chapter, settings: ManualSet
 def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
     part, *others = choose(random, chapter.parts, OPTIONS)
     slots = {"name": part.name, "title": chapter.title}
-    return QuestionContent("material_of_name", slots, part.material, tuple(other.material for other in others))
+    materials = tuple(other.material for other in others)
+    return QuestionContent("material_of_name", slots, part.material, materials, part.number)
+
+
+def state_number(asking: QuestionContent) -> QuestionContent:
+    """Return the question with the part's number before the answer, and without options."""
+    return asking._replace(answer=f"{asking.number}, {asking.answer}", others=())
 
 
 def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:

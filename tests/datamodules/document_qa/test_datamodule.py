@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.batch import FIRST_CHUNK, OptionExamples
+from datamodules.document_qa.manuals.config import ManualQuestionSettings
 from datamodules.document_qa.prompt.context import ContextSettings
 from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
@@ -82,6 +83,13 @@ def test_a_resumed_epoch_has_the_rest_of_its_samples(loss: str) -> None:
     others.load_state_dict(state)
     with pytest.raises(ValueError, match="questions_per_chat 1, this run has questions_per_chat 3"):
         others.train_dataloader()
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_an_epoch_is_not_resumed_with_other_answers(stated: bool) -> None:
+    asking = ManualQuestionSettings(stated_numbers=stated)
+    identity = SyntheticManuals(asking=asking).sample_identity()
+    assert ("stated_numbers" in identity) == stated  # not named when false: such runs began before the setting
 
 
 def test_another_epoch_is_altered_otherwise() -> None:

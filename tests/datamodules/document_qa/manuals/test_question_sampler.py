@@ -150,6 +150,24 @@ def test_answers_are_the_chapters():
     assert seen == {*KINDS, UNANSWERABLE_KIND}
 
 
+def test_stated_numbers_precede_answers_of_two_lookups_only():
+    seen = set()
+    for _, chapter, question in asked(500, choice_share=1.0, page_mentions=0.0, stated_numbers=True):
+        if question.source not in ("hop", "cross"):
+            assert question.options and not re.match(r"\d+, ", question.answer)
+            continue
+        number, answer = question.answer.split(", ")
+        (part,) = [part for part in chapter.parts if str(part.number) == number]
+        if question.kind == "material_of_name":
+            assert part.name in question.question
+        else:
+            assert PLACES[part.cell] in question.question
+        assert answer in (part.material, *part.values.values())
+        assert (question.options, question.right, question.answer_type) == ((), None, "string")
+        seen.add(question.kind)
+    assert seen == {"material_at", "value_at", "material_of_name"}
+
+
 def test_relations_are_balanced():
     right = Counter(question.answer for question in choices(kinds={"relation": 1}))
     assert all(near(right[word] / NUMBER, 0.25, NUMBER) for word in RELATIONS)
