@@ -152,4 +152,4 @@ class SyntheticManuals(DocumentDataModule):
             f"version {GENERATOR_VERSION}"
         )
         # Named only if set, so that runs from before the setting can be resumed.
-        return identity + (", stated_numbers" if self.sampler.asking.stated_numbers else "")
+        return identity + (", stated_parts" if self.sampler.asking.stated_parts else "")

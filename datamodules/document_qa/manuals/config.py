@@ -74,8 +74,8 @@ class ManualQuestionSettings:
         letters: weights of the four letters as right answer. In CCKS 2025: [14.3, 41.7, 33.7, 10.3].
         page_mentions: fraction of questions that mention the page of the answer.
         unseen_wordings: fraction of test questions with wordings that do not occur in training.
-        stated_numbers: answers that need two lookups (hop and cross kinds) state the result of the first: "7, steel" is
-            the material of part 7. Such questions are open, as options would reveal the number.
+        stated_parts: answers that need two lookups (hop and cross kinds) state the part that the first of them finds:
+            "material of part 7: steel". Such questions are open, as options would reveal the part.
     """
 
     kinds: dict[str, float] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ManualQuestionSettings:
     letters: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
     page_mentions: float = 0.1
     unseen_wordings: float = 0.2
-    stated_numbers: bool = field(default=False, repr=False)  # see `SyntheticManuals.sample_identity`
+    stated_parts: bool = field(default=False, repr=False)  # see `SyntheticManuals.sample_identity`
 
     def check(self) -> None:
         """Raise ValueError if a setting is invalid."""

@@ -18,7 +18,7 @@ from datamodules.document_qa.manuals.question_types import (
     QuestionContent,
     QuestionType,
     ask_unanswerable,
-    state_number,
+    state_part,
 )
 from datamodules.document_qa.manuals.templates import ON_PAGE, UNSEEN_WORDINGS, WORDINGS
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Source
@@ -93,8 +93,8 @@ class QuestionSampler:
         else:
             asking = kind.ask(random, chapter, self.manuals)
         answer_type = kind.answer_type
-        if self.asking.stated_numbers and kind.source in ("hop", "cross"):
-            asking, answer_type = state_number(asking), "string"
+        if self.asking.stated_parts and kind.source in ("hop", "cross"):
+            asking, answer_type = state_part(asking), "string"
         seen = not (test and random.random() < self.asking.unseen_wordings)
         wording = choose_one(random, WORDINGS[asking.wording]) if seen else UNSEEN_WORDINGS[asking.wording]
         question = wording.format(**asking.slots)

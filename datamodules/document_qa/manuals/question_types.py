@@ -108,9 +108,10 @@ def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: M
     return QuestionContent("material_of_name", slots, part.material, materials, part.number)
 
 
-def state_number(asking: QuestionContent) -> QuestionContent:
-    """Return the question with the part's number before the answer, and without options."""
-    return asking._replace(answer=f"{asking.number}, {asking.answer}", others=())
+def state_part(asking: QuestionContent) -> QuestionContent:
+    """Return the question with an answer that states the part, and without options."""
+    attribute = asking.slots.get("column", "material")
+    return asking._replace(answer=f"{attribute} of part {asking.number}: {asking.answer}", others=())
 
 
 def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:

@@ -87,9 +87,9 @@ def test_a_resumed_epoch_has_the_rest_of_its_samples(loss: str) -> None:
 
 @pytest.mark.parametrize("stated", [False, True])
 def test_an_epoch_is_not_resumed_with_other_answers(stated: bool) -> None:
-    asking = ManualQuestionSettings(stated_numbers=stated)
+    asking = ManualQuestionSettings(stated_parts=stated)
     identity = SyntheticManuals(asking=asking).sample_identity()
-    assert ("stated_numbers" in identity) == stated  # not named when false: such runs began before the setting
+    assert ("stated_parts" in identity) == stated  # not named when false: such runs began before the setting
 
 
 def test_another_epoch_is_altered_otherwise() -> None:

@@ -150,19 +150,19 @@ def test_answers_are_the_chapters():
     assert seen == {*KINDS, UNANSWERABLE_KIND}
 
 
-def test_stated_numbers_precede_answers_of_two_lookups_only():
+def test_stated_parts_precede_answers_of_two_lookups_only():
     seen = set()
-    for _, chapter, question in asked(500, choice_share=1.0, page_mentions=0.0, stated_numbers=True):
+    for _, chapter, question in asked(500, choice_share=1.0, page_mentions=0.0, stated_parts=True):
         if question.source not in ("hop", "cross"):
-            assert question.options and not re.match(r"\d+, ", question.answer)
+            assert question.options and " of part " not in question.answer
             continue
-        number, answer = question.answer.split(", ")
+        attribute, number, answer = re.fullmatch(r"(\w+) of part (\d+): (.+)", question.answer).groups()
         (part,) = [part for part in chapter.parts if str(part.number) == number]
         if question.kind == "material_of_name":
             assert part.name in question.question
         else:
             assert PLACES[part.cell] in question.question
-        assert answer in (part.material, *part.values.values())
+        assert answer == {"material": part.material, **part.values}[attribute]
         assert (question.options, question.right, question.answer_type) == ((), None, "string")
         seen.add(question.kind)
     assert seen == {"material_at", "value_at", "material_of_name"}
