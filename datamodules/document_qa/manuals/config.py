@@ -75,7 +75,7 @@ class ManualQuestionSettings:
         page_mentions: fraction of questions that mention the page of the answer.
         unseen_wordings: fraction of test questions with wordings that do not occur in training.
         stated_parts: answers that need two lookups (hop and cross kinds) state the part that the first of them finds:
-            "material of part 7: steel". Such questions are open, as options would reveal the part.
+            "7, material steel". Such questions are open, as options would reveal the part.
     """
 
     kinds: dict[str, float] = field(default_factory=dict)

@@ -111,7 +111,7 @@ def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: M
 def state_part(asking: QuestionContent) -> QuestionContent:
     """Return the question with an answer that states the part, and without options."""
     attribute = asking.slots.get("column", "material")
-    return asking._replace(answer=f"{attribute} of part {asking.number}: {asking.answer}", others=())
+    return asking._replace(answer=f"{asking.number}, {attribute} {asking.answer}", others=())
 
 
 def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
