@@ -161,7 +161,7 @@ def test_stated_parts_precede_answers_of_two_lookups_only():
         if question.kind == "material_of_name":
             assert part.name in question.question
         else:
-            assert PLACES[part.cell] in question.question
+            assert QUADRANTS[part.cell] in question.question
         assert answer == {"material": part.material, **part.values}[attribute]
         assert (question.options, question.right, question.answer_type) == ((), None, "string")
         seen.add(question.kind)
