@@ -32,6 +32,7 @@ from commands.cli.console_logging import LogSettings
 from commands.cli.shipped_configs import closest_configs
 from commands.cli.threads import HELP as THREADS_HELP
 from commands.cli.threads import THREADS_TYPE
+from commands.launch.command_line import CONFIG_OPTIONS, values_of
 from commands.runs.run_directory import newest_config
 from commands.runs.run_names import check_run_name
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
@@ -190,14 +191,14 @@ def set_distributed_debug(level: DebugLevel | None, over_gloo: bool) -> None:
     torch.distributed.set_debug_level_from_env()  # torch has read the variable at its import
 
 
-def with_config_of_run(arguments: list[str], runs: Path) -> list[str]:
+def add_run_config(arguments: list[str], runs: Path) -> list[str]:
     """Add the config of the run to a command line with `--run_name` and without a config, or with overlays only.
 
     Raises:
         FileNotFoundError: an evaluation names a run that does not exist, and no config.
     """
-    given = _values(arguments, "--config") + _values(arguments, "-c")
-    names = _values(arguments, "--run_name")
+    given = values_of(arguments, *CONFIG_OPTIONS)
+    names = values_of(arguments, "--run_name")
     if names:
         check_run_name(names[-1])
     kept = newest_config(runs / names[-1]) if names else None
@@ -219,9 +220,3 @@ def no_config_error(name: str, runs: Path) -> FileNotFoundError:
 def is_overlay(config: str) -> bool:
     """Return whether a config changes another config instead of describing a run."""
     return Path(config).resolve().parent.name == "overlays"
-
-
-def _values(arguments: list[str], option: str) -> list[str]:
-    """Return the values of an option, `--option VALUE` or `--option=VALUE`."""
-    following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
-    return following + [key.removeprefix(option + "=") for key in arguments if key.startswith(option + "=")]

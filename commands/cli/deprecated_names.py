@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from jsonargparse import get_loader, set_loader
 
+from commands.launch.command_line import split_arguments
 from commands.runs.renamed_groups import OPTION_GROUPS, rename_groups
 from engine.io.yaml_file import YamlFileError, check_yaml, is_ambiguous, parse_yaml
 
@@ -143,17 +144,13 @@ def replace_aliases(arguments: Sequence[str]) -> list[str]:
     Args:
         arguments: `--OPTION VALUE` or `--OPTION=VALUE`.
     """
-    aliases, current = _Aliases(), []
-    removed = False  # whether the previous argument is a removed option that has its value here
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if key.startswith("--") and key[2:] in REMOVED_OPTIONS:
-            aliases.log_removed(key[2:])
-            removed = not equals
-        elif removed and not argument.startswith("--"):
-            removed = False
-        else:
-            key = aliases.rename(key)
-            current.append(f"{key}={aliases.replace(value)}" if equals else aliases.replace(key))
-            removed = False
+    aliases = _Aliases()
+    current: list[str] = []
+    for argument in split_arguments(arguments, [f"--{option}" for option in REMOVED_OPTIONS]):
+        if argument.option:
+            aliases.log_removed(argument.option.removeprefix("--"))
+            continue
+        key, equals, value = argument.words[0].partition("=")
+        key = aliases.rename(key)
+        current.append(f"{key}={aliases.replace(value)}" if equals else aliases.replace(key))
     return current

@@ -26,7 +26,7 @@ from callbacks.trackers.registry import TRACKERS
 from commands.answers.compared import ComparedRun
 from commands.answers.loading import load_demo
 from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
-from commands.cli.arguments import LockstepParser, with_config_of_run
+from commands.cli.arguments import LockstepParser, add_run_config
 from commands.cli.configs.compared_run import arguments_of_compared
 from commands.cli.configs.dump import register_dumper, reusable_text
 from commands.cli.configs.files import check_arguments
@@ -37,7 +37,7 @@ from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace
 from commands.cli.error_reporting import report_error
 from commands.cli.own_callbacks import add_own_callbacks, with_progress_bar
 from commands.cli.profiler import create_profiler
-from commands.cli.shipped_configs import with_shipped_configs
+from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.cli.subcommands import SubcommandCLI
 from commands.cli.threads import select_threads, state_threads
 from commands.cli.trainer import LockstepTrainer, require_batches
@@ -48,13 +48,14 @@ from commands.launch.local_rank import without_local_rank
 from commands.launch.restart_detection import connect_with_prefix, restart_prefix
 from commands.runs.evaluation_settings import changed_evaluation_keys
 from commands.runs.run_directory import write_config
+from commands.runs.runs_option import runs_of
 from commands.runs.start import RunStart
 from engine.datamodule import LockstepDataModule
 from engine.distributed.errors import CollectiveError, is_user_error
 from engine.health.signals import RunStopped
 from engine.module import LockstepModule
 from engine.system.open_files import raise_open_file_limit
-from engine.system.runs_folder import runs_folder, runs_of
+from engine.system.runs_folder import runs_folder
 
 log = logging.getLogger("lockstep")
 
@@ -236,10 +237,10 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     try:
         raise_open_file_limit()
         with handling_early_signals(arguments):
-            arguments = with_shipped_configs(replace_aliases(arguments))
+            arguments = resolve_shipped_configs(replace_aliases(arguments))
             check_arguments(arguments)
             with runs_of(arguments, os.environ) as runs:
-                return LockstepCLI(with_config_of_run(arguments, runs))
+                return LockstepCLI(add_run_config(arguments, runs))
     except RunStopped as stop:
         raise SystemExit(exit_code_for_rank(stop.code, os.environ)) from None
     except Exception as error:

@@ -5,23 +5,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from commands.launch.command_line import CONFIG_OPTIONS, replace_values
 from engine.system.installation import PROJECT
 
 CONFIGS = "configs"
 
 
-def with_shipped_configs(arguments: Sequence[str]) -> list[str]:
+def resolve_shipped_configs(arguments: Sequence[str]) -> list[str]:
     """Replace each `--config configs/...` that does not exist here with the shipped file of that name."""
-    found, option = [], ""
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if option in ("--config", "-c"):
-            argument = _find_shipped(argument)
-        elif key == "--config" and equals:
-            argument = f"{key}={_find_shipped(value)}"
-        found.append(argument)
-        option = argument
-    return found
+    return replace_values(arguments, CONFIG_OPTIONS, _find_shipped)
 
 
 def closest_configs(missing: Path, limit: int = 3) -> list[str]:

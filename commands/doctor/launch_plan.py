@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from commands.launch.command_line import CONFIG_OPTIONS, values_of
 from engine.io.yaml_file import YamlFileError, parse_yaml, read_yaml
 from engine.system.cpu_count import workers_for
 
@@ -59,7 +60,7 @@ def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
         environ: environment variables.
     """
     settings: dict[str, Any] = {}
-    for file in _values(arguments, "--config") + _values(arguments, "-c"):
+    for file in values_of(arguments, *CONFIG_OPTIONS):
         try:
             settings = _merge(settings, read_yaml(Path(file)) or {})
         except (OSError, YamlFileError):
@@ -68,13 +69,13 @@ def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
     trainer = _mapping(settings.get("trainer")) | {
         key: _scalar(given[-1])
         for key in ("devices", "num_nodes", "accelerator")
-        if (given := _values(arguments, f"--trainer.{key}"))
+        if (given := values_of(arguments, f"--trainer.{key}"))
     }
     workers = _mapping(data.get("init_args")).get("num_workers", data.get("num_workers"))
     for key in ("--data.init_args.num_workers", "--data.num_workers"):
-        workers = next(iter(map(_scalar, reversed(_values(arguments, key)))), workers)
+        workers = next(iter(map(_scalar, reversed(values_of(arguments, key)))), workers)
     threads = settings.get("threads")
-    threads = next(iter(map(_scalar, reversed(_values(arguments, "--threads")))), threads)
+    threads = next(iter(map(_scalar, reversed(values_of(arguments, "--threads")))), threads)
     devices, nodes = _count(trainer.get("devices")), _count(trainer.get("num_nodes"))
     return Plan(
         devices or _launched_on_node(environ),
@@ -131,11 +132,6 @@ def _merge(base: dict[str, Any], overlay: object) -> dict[str, Any]:
 
 def _mapping(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _values(arguments: Sequence[str], option: str) -> list[str]:
-    following = [value for key, value in zip(arguments, arguments[1:], strict=False) if key == option]
-    return following + [word.removeprefix(option + "=") for word in arguments if word.startswith(option + "=")]
 
 
 def _scalar(text: str) -> Any:

@@ -10,7 +10,7 @@ from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from commands.cli.shipped_configs import with_shipped_configs
+from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.doctor.check import Check, Finding, is_any_hanging, run_checks
 from commands.doctor.config_checks import config_checks
 from commands.doctor.launch_plan import plan_launch
@@ -19,8 +19,8 @@ from commands.doctor.model_plan.cluster import Cluster, parse_cluster
 from commands.doctor.model_plan.command import run_plan
 from commands.doctor.output import EXIT_CODES, as_json, print_table, worst
 from commands.launch.local_rank import without_local_rank
+from commands.runs.runs_option import runs_of
 from engine.system.installation import PROGRAM, SCRIPT
-from engine.system.runs_folder import runs_of
 
 if TYPE_CHECKING:
     from commands.doctor.network.multi_process_checks import MultiProcessDoctor
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: arguments after `doctor`; None: `sys.argv`.
     """
     arguments = without_local_rank(sys.argv[2:] if arguments is None else arguments, os.environ)
-    options = _parse(with_shipped_configs(arguments))
+    options = _parse(resolve_shipped_configs(arguments))
     if options.plan is not None:
         _plan(options.plan, options.settings, options.json)
     with runs_of(options.settings, os.environ) as runs:

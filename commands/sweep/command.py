@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.cli.shipped_configs import with_shipped_configs
+from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.runs.run_names import check_run_name
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import HELP, OPTION, runs_folder
@@ -62,7 +62,7 @@ def parse(arguments: Sequence[str]) -> Command:
         ValueError: an option or the name of the study is not allowed.
         SystemExit: argparse refuses the command line.
     """
-    options, others = build_parser().parse_known_args(with_shipped_configs(list(arguments)))
+    options, others = build_parser().parse_known_args(resolve_shipped_configs(list(arguments)))
     for argument in others:
         if argument.partition("=")[0] in _REFUSED:
             raise ValueError(f"{argument}: the sweep sets it for each trial; remove it")

@@ -13,7 +13,7 @@ from typing import IO
 
 import yaml
 
-from commands.cli.configs.files import option_values
+from commands.launch.command_line import option_values
 from commands.report.main import is_run, write_page
 from commands.report.settings_diff import read_settings
 from commands.report.study import StudySummary

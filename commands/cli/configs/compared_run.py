@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from commands.cli.arguments import is_overlay, no_config_error
+from commands.launch.command_line import CONFIG_OPTIONS, split_arguments
 from commands.runs.run_directory import is_of_a_run, newest_config
 from commands.runs.run_names import check_run_name
 
 _OF_ONE_RUN = ("--run_name", "--compare")
 _OF_THE_PAGE = ("--host", "--port", "--auth")
-_CONFIG = ("--config", "-c")
 
 
 def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[str]:
@@ -27,22 +27,19 @@ def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[s
     config = newest_config(runs / name)
     if config is None:
         raise no_config_error(name, runs)
-    shared, rest = [], iter(arguments[1:])
-    for argument in rest:
-        option, equals, value = argument.partition("=")
-        if not option.startswith("--") and option not in _CONFIG:
-            shared.append(argument)
-            continue
-        if option not in (*_OF_ONE_RUN, *_OF_THE_PAGE, *_CONFIG, "--ckpt_path"):
-            shared.append(argument)
-            continue
-        value = value if equals else next(rest, "")
-        if option in _CONFIG and not is_overlay(value):
+    shared: list[str] = []
+    for argument in split_arguments(arguments[1:], (*_OF_ONE_RUN, *_OF_THE_PAGE, *CONFIG_OPTIONS, "--ckpt_path")):
+        value = argument.value
+        if argument.option in CONFIG_OPTIONS:
             # The config of the first run is dropped: the compared run has its own.
-            if not is_of_a_run(Path(value), runs):
+            if is_overlay(value):
+                shared += [argument.option, value]
+            elif not is_of_a_run(Path(value), runs):
                 raise ValueError(f"--config {value}: with --compare, name both runs and give overlays at most")
-        elif option in _CONFIG or option == "--ckpt_path":
-            if option == "--ckpt_path" and value not in ("best", "last"):
+        elif argument.option == "--ckpt_path":
+            if value not in ("best", "last"):
                 raise ValueError(f"--ckpt_path {value}: with --compare, expected best or last, which both runs have")
-            shared += [option, value]
+            shared += [argument.option, value]
+        elif not argument.option:
+            shared += argument.words
     return [arguments[0], "--config", str(config), *shared, "--run_name", name]

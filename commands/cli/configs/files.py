@@ -7,9 +7,9 @@ from typing import NamedTuple
 import yaml
 
 from commands.cli.configs.setting_locations import find_settings
+from commands.launch.command_line import CONFIG_OPTIONS, option_values, values_of
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 
-_CONFIG_OPTIONS = ("--config", "-c")
 _SUFFIXES = (".yaml", ".yml")
 _MAX_PATH_LENGTH = 4096
 
@@ -48,32 +48,21 @@ def check_arguments(arguments: Sequence[str]) -> None:
         OSError, YamlFileError: the first error.
     """
     for option, value in option_values(arguments):
-        if option in _CONFIG_OPTIONS and (not value or value.startswith("--")):
+        if option in CONFIG_OPTIONS and (not value or value.startswith("--")):
             raise ValueError(f"{option}: found nothing, expected a YAML file")
         # For longer texts, the functions of the file system raise an error of their own.
         is_path = "\n" not in value and len(value) < _MAX_PATH_LENGTH
-        if is_path and option in _CONFIG_OPTIONS:
+        if is_path and option in CONFIG_OPTIONS:
             check_config(Path(value))
         elif is_path and value.endswith(_SUFFIXES) and Path(value).exists():
             check_yaml(read_text(Path(value)), value)
-        elif value[:1] in ("[", "{") or (option in _CONFIG_OPTIONS and "\n" in value):
+        elif value[:1] in ("[", "{") or (option in CONFIG_OPTIONS and "\n" in value):
             _check_value(option, value)
 
 
 def config_files(arguments: Sequence[str]) -> list[Path]:
     """Return the files of `--config`, in their order."""
-    return [Path(value) for option, value in option_values(arguments) if option in _CONFIG_OPTIONS]
-
-
-def option_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each option of a command line with its value, which may be empty."""
-    for position, argument in enumerate(arguments):
-        if not argument.startswith("-"):
-            continue
-        option, equals, value = argument.partition("=")
-        if not equals and position + 1 < len(arguments):
-            value = arguments[position + 1]
-        yield option, value
+    return [Path(value) for value in values_of(arguments, *CONFIG_OPTIONS)]
 
 
 def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | None) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from commands.cli.arguments import with_config_of_run
+from commands.cli.arguments import add_run_config
 from commands.cli.main import main
 from tests.conftest import REPOSITORY, TINY
 
@@ -220,19 +220,19 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a/config.yaml").touch()
     expected = ["test", "--config", str(tmp_path / "a/config.yaml"), "--run_name"]
-    assert with_config_of_run(["test", "--run_name", "a"], tmp_path) == [*expected, "a"]
-    assert with_config_of_run(["test", "--run_name=a"], tmp_path) == [*expected[:3], "--run_name=a"]
+    assert add_run_config(["test", "--run_name", "a"], tmp_path) == [*expected, "a"]
+    assert add_run_config(["test", "--run_name=a"], tmp_path) == [*expected[:3], "--run_name=a"]
     overlay = ["fit", "--run_name", "a", "--config", "configs/overlays/gpu.yaml"]
-    assert with_config_of_run(overlay, tmp_path) == ["fit", *expected[1:3], *overlay[1:]], "the overlay comes last"
+    assert add_run_config(overlay, tmp_path) == ["fit", *expected[1:3], *overlay[1:]], "the overlay comes last"
     (tmp_path / "a/config-2.yaml").touch()
-    assert with_config_of_run(["fit", "--run_name", "a"], tmp_path)[2] == str(tmp_path / "a/config-2.yaml")
+    assert add_run_config(["fit", "--run_name", "a"], tmp_path)[2] == str(tmp_path / "a/config-2.yaml")
     for untouched in (
         ["test", "--config", "x", "--run_name", "a"], ["fit", "--run_name", "b"], ["fit"], [],
         ["test", "--run_name", "b", "--model", "X"], ["test", "--run_name", "b", "--help"],
     ):  # fmt: skip
-        assert with_config_of_run(untouched, tmp_path) == untouched
+        assert add_run_config(untouched, tmp_path) == untouched
     with pytest.raises(FileNotFoundError, match=r"b is not a run with a config.yaml; existing runs: a$"):
-        with_config_of_run(["test", "--run_name", "b"], tmp_path)
+        add_run_config(["test", "--run_name", "b"], tmp_path)
 
 
 def test_a_checkpoint_of_other_data(lockstep, done):

@@ -3,7 +3,7 @@
 import pytest
 
 from commands.cli.main import main
-from commands.cli.shipped_configs import with_shipped_configs
+from commands.cli.shipped_configs import resolve_shipped_configs
 from tests.conftest import REPOSITORY, TINY
 
 QUICKSTART = "configs/recommender/quickstart.yaml"
@@ -13,10 +13,10 @@ QUICKSTART = "configs/recommender/quickstart.yaml"
 def test_the_programs_own_file(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     here, there = (["fit", *(word.format(path) for word in words)] for path in (QUICKSTART, REPOSITORY / QUICKSTART))
-    assert with_shipped_configs(here) == there
+    assert resolve_shipped_configs(here) == there
     (tmp_path / QUICKSTART).parent.mkdir(parents=True)
     (tmp_path / QUICKSTART).write_text("seed_everything: 2\n")
-    assert with_shipped_configs(here) == here
+    assert resolve_shipped_configs(here) == here
 
 
 def test_arguments_that_name_no_shipped_config_are_unchanged(tmp_path, monkeypatch):
@@ -24,7 +24,7 @@ def test_arguments_that_name_no_shipped_config_are_unchanged(tmp_path, monkeypat
     inline = "configs/overlays/gpu.yaml\ntrainer: {}"
     given = ["fit", "--config", "configs/mine.yaml", "--config", "README.md", "--config", inline]
     given += ["--output", QUICKSTART, "--config", str(REPOSITORY / QUICKSTART), "--config"]
-    assert with_shipped_configs(given) == given
+    assert resolve_shipped_configs(given) == given
 
 
 def test_a_command_in_another_folder(tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ import pytest
 from commands.cli.main import main
 from commands.report.main import main as report
 from commands.runs.run_names import make_runs_folder
+from commands.runs.runs_option import runs_of
+from engine.system.runs_folder import runs_folder
 from tests.conftest import TINY, Run
 
 NAME = "recommender-quickstart-job1"
@@ -60,3 +62,34 @@ def test_a_config_does_not_name_the_directory(lockstep, tmp_path):
     (tmp_path / "mine.yaml").write_text("runs: /scratch\n")
     with pytest.raises(ValueError, match="^runs: /scratch is in a config; give it as --runs DIR or LOCKSTEP_RUNS=DIR"):
         lockstep("fit", *TINY, "--config", "mine.yaml", name="a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "expected"),
+    [
+        ([], {}, "runs"),
+        (["fit", "--run_name", "a"], {"LOCKSTEP_RUNS": ""}, "runs"),
+        (["fit"], {"LOCKSTEP_RUNS": "/scratch/a"}, "/scratch/a"),
+        (["fit", "--runs", "b", "--run_name", "a"], {}, "b"),
+        (["fit", "--runs=b"], {"LOCKSTEP_RUNS": "/scratch/a"}, "b"),
+        (["--runs", "b", "--runs", "c"], {}, "c"),
+    ],
+)
+def test_the_option_precedes_the_variable(arguments, environ, expected):
+    before = dict(environ)
+    with runs_of(arguments, environ) as runs:
+        assert runs == runs_folder(environ) == Path(expected)
+    assert environ == before
+
+
+@pytest.mark.parametrize("arguments", [["--runs"], ["--runs="], ["--runs", ""], ["--runs", "--run_name", "a"]])
+def test_an_option_without_a_directory_is_refused(arguments):
+    with pytest.raises(ValueError, match="^--runs: expected a directory, found nothing"), runs_of(arguments, {}):
+        pass
+
+
+def test_the_variable_is_restored_after_an_error():
+    environ = {"LOCKSTEP_RUNS": "a"}
+    with pytest.raises(KeyError), runs_of(["--runs", "b"], environ):
+        raise KeyError
+    assert environ == {"LOCKSTEP_RUNS": "a"}

@@ -155,14 +155,14 @@ def _parsed(arguments: list[str]) -> dict[str, Any] | None:
     Raises:
         ValueError: the parser refuses the arguments; the message is that on the console, without usage and tip.
     """
-    from commands.cli.arguments import refuse_lone_values, with_config_of_run
+    from commands.cli.arguments import add_run_config, refuse_lone_values
     from commands.cli.deprecated_names import replace_aliases
-    from commands.cli.shipped_configs import with_shipped_configs
+    from commands.cli.shipped_configs import resolve_shipped_configs
 
     parser, console = _parser(), io.StringIO()
     try:
         with contextlib.redirect_stderr(console), contextlib.redirect_stdout(io.StringIO()):
-            complete = with_config_of_run(with_shipped_configs(replace_aliases(arguments)), Path("runs"))
+            complete = add_run_config(resolve_shipped_configs(replace_aliases(arguments)), Path("runs"))
             config = parser.parse_args(complete[1:])
             refuse_lone_values(parser, config)
     except SystemExit as end:

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from commands.answers.blocks import AnswerBlock
 from commands.answers.compared import ComparedRun
 from commands.answers.interface import Demo, Example, Picked, Question
-from commands.cli.arguments import with_config_of_run
+from commands.cli.arguments import add_run_config
 from commands.cli.main import LockstepCLI, main
 from commands.demo.access import Login, listen
 from commands.demo.main import create_application, uvicorn_server
@@ -37,7 +37,7 @@ def trained(folder: Path, *options: str) -> Iterator[Demo]:
 
 def run_of(name: str, *options: str) -> ComparedRun:
     """Return a run as `demo --compare` loads it."""
-    arguments = with_config_of_run(["demo", "--run_name", name, *options], runs_folder())
+    arguments = add_run_config(["demo", "--run_name", name, *options], runs_folder())
     found = LockstepCLI(arguments, opens_page=False).loaded
     assert found is not None
     return found
