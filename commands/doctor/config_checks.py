@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.doctor.check import Check, Finding
-from commands.doctor.launch_plan import Plan, is_rank_zero
+from commands.doctor.launch_plan import LaunchPlan
+from commands.launch.launcher_variables import LauncherVariables
 from engine.system.extras import MissingPackages, require_extras
 from engine.system.installation import PROGRAM
 
@@ -31,7 +32,7 @@ _LATE = Finding(
 _WEIGHTS, _DATA = "the weights are to be downloaded first", "data are to be prepared first"
 
 
-def config_checks(arguments: Sequence[str], plan: Plan, environ: Mapping[str, str], runs: Path) -> list[Check]:
+def config_checks(arguments: Sequence[str], plan: LaunchPlan, environ: Mapping[str, str], runs: Path) -> list[Check]:
     """Return the checks of a config: its settings, batch, weights, data, first step and checkpoints.
 
     Args:
@@ -59,7 +60,7 @@ class _Training:
     """Checks of a training. Each public method is a check; they run in this order."""
 
     arguments: list[str]
-    plan: Plan
+    plan: LaunchPlan
     environ: Mapping[str, str]
     runs: Path
     config: "Namespace | None" = None
@@ -224,7 +225,9 @@ class _Training:
             step *= self.batch.accumulation
         between = min(last.every_n_steps, last.keep_every_n_steps or last.every_n_steps)
         # Ranks that measure a shared disk at once would slow each other down.
-        yield from checkpoint_findings(self.runs, size, kept, step, between, measure=is_rank_zero(self.environ))
+        yield from checkpoint_findings(
+            self.runs, size, kept, step, between, measure=LauncherVariables.read(self.environ).is_rank_zero()
+        )
 
 
 def _find_missing_extras(config: "Namespace") -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from commands.launch.command_line import CONFIG_OPTIONS, values_of
+from commands.launch.launcher_variables import LauncherVariables
 from engine.io.yaml_file import YamlFileError, parse_yaml, read_yaml
 from engine.system.cpu_count import workers_for
 
@@ -12,7 +13,7 @@ WITHOUT_CUDA = ("cpu", "mps", "tpu")
 """Values of `trainer.accelerator` with which NVIDIA's GPUs are not used."""
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """Numbers of a training that is to be started; None where nothing states them."""
 
     devices: int | None = None
@@ -32,7 +33,7 @@ class Plan(NamedTuple):
         """Return the number of loader workers of each rank; 0 if it is not known."""
         return self.workers if isinstance(self.workers, int) else 0
 
-    def on(self, gpus: int, cores: float, threads: Callable[[int], int]) -> "Plan":
+    def on(self, gpus: int, cores: float, threads: Callable[[int], int]) -> "LaunchPlan":
         """Return the plan with the numbers that the training chooses on this machine.
 
         Args:
@@ -49,7 +50,7 @@ class Plan(NamedTuple):
         return self._replace(devices=devices, workers=workers)
 
 
-def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
+def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> LaunchPlan:
     """Return the plan of a command line, with or without a launcher.
 
     Only the keys of the plan are read: the machine is checked even if the config does not parse, which another check
@@ -76,20 +77,16 @@ def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> Plan:
         workers = next(iter(map(_scalar, reversed(values_of(arguments, key)))), workers)
     threads = settings.get("threads")
     threads = next(iter(map(_scalar, reversed(values_of(arguments, "--threads")))), threads)
+    launcher = LauncherVariables.read(environ)
     devices, nodes = _count(trainer.get("devices")), _count(trainer.get("num_nodes"))
-    return Plan(
-        devices or _launched_on_node(environ),
+    return LaunchPlan(
+        devices or launcher.ranks_per_node(),
         # 1 is the default of the config, so the launcher's number counts.
-        nodes if nodes and nodes > 1 else _launched_nodes(environ) or nodes,
+        nodes if nodes and nodes > 1 else launcher.nodes() or nodes,
         trainer.get("accelerator"),
         workers,
         threads if isinstance(threads, int) and threads > 0 else None,
     )
-
-
-def is_rank_zero(environ: Mapping[str, str]) -> bool:
-    """Return whether this is rank 0 of a launcher, or a process without a launcher."""
-    return (environ.get("RANK") or environ.get("SLURM_PROCID") or "0") == "0"
 
 
 def _count(devices: object) -> int | None:
@@ -100,24 +97,6 @@ def _count(devices: object) -> int | None:
         return len(devices.strip(",").split(","))
     text = str(devices)
     return int(text) if text.isdigit() and int(text) > 0 else None
-
-
-def _launched_on_node(environ: Mapping[str, str]) -> int | None:
-    given = environ.get("LOCAL_WORLD_SIZE") or environ.get("SLURM_NTASKS_PER_NODE", "")
-    tasks, nodes = environ.get("SLURM_NTASKS", ""), environ.get("SLURM_NNODES", "1")
-    if not given and tasks.isdigit() and nodes.isdigit() and int(tasks) % int(nodes) == 0:
-        given = str(int(tasks) // int(nodes))
-    if not given and "RANK" in environ:  # Kubernetes' PyTorchJob starts one rank in a pod, without LOCAL_RANK
-        given = environ.get("WORLD_SIZE", "") if "LOCAL_RANK" in environ else "1"
-    return int(given) if given.isdigit() else None
-
-
-def _launched_nodes(environ: Mapping[str, str]) -> int | None:
-    local, world = environ.get("LOCAL_WORLD_SIZE", ""), environ.get("WORLD_SIZE", "")
-    if local.isdigit() and world.isdigit() and int(local):
-        return max(1, int(world) // int(local))
-    nodes = environ.get("SLURM_NNODES", "")
-    return int(nodes) if nodes.isdigit() else None
 
 
 def _merge(base: dict[str, Any], overlay: object) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from commands.doctor.check import Check, Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.machine import cpu, env_variables, gpus, memory, nvidia_smi, openmp, slurm, versions
 from commands.doctor.network import host_name, interfaces, port
 from commands.doctor.network.interfaces import present_interfaces
@@ -16,7 +16,7 @@ from engine.system.cpu_count import affinity_cores, available_cpus
 _INFINIBAND = Path("/sys/class/infiniband")
 
 
-def machine_checks(plan: Plan, environ: Mapping[str, str]) -> list[Check]:
+def machine_checks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[Check]:
     """Return the checks in the order in which they run.
 
     Args:
@@ -33,7 +33,7 @@ def machine_checks(plan: Plan, environ: Mapping[str, str]) -> list[Check]:
             queried.append(nvidia_smi.query_driver())
         return queried[0]
 
-    def local_plan() -> Plan:
+    def local_plan() -> LaunchPlan:
         """Return the plan with what the training chooses; needs the GPUs."""
         seen = gpus.visible_gpus(driver(), environ)
         return plan.on(seen, usable, lambda processes: cpu.threads_started(processes, affinity, environ))

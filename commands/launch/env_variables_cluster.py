@@ -5,6 +5,8 @@ import os
 from lightning.fabric.plugins.environments import KubeflowEnvironment
 from typing_extensions import override
 
+from commands.launch.launcher_variables import LauncherVariables
+
 
 class EnvVariablesEnvironment(KubeflowEnvironment):
     """Environment of Kubernetes' PyTorchJob, of mpirun with renamed variables, or of a shell script.
@@ -18,5 +20,4 @@ class EnvVariablesEnvironment(KubeflowEnvironment):
 
     @override
     def node_rank(self) -> int:
-        processes = int(os.environ["WORLD_SIZE"]) if "LOCAL_RANK" in os.environ else 1
-        return self.global_rank() // int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+        return self.global_rank() // (LauncherVariables.read(os.environ).ranks_per_node_by_rank() or 1)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from commands.launch.accelerate import require_multi_gpu_flag
+from commands.launch.launcher_variables import LauncherVariables, require_number
 
 
 class LaunchedProcesses(NamedTuple):
-    """Number of ranks that a launcher started."""
+    """Number of ranks that a launcher started: `per_node` ranks on each of `nodes` nodes."""
 
     launcher: str
     per_node: int
@@ -44,13 +45,14 @@ def launched_processes(environ: Mapping[str, str]) -> LaunchedProcesses | None:
         ValueError: srun has no number of tasks per node, or was not used in a job of several tasks; variables are
             missing; accelerate launch started one process of several.
     """
-    # torchrun comes first: inside a SLURM job it starts the ranks itself, and srun's counts are of its agents
+    variables = LauncherVariables.read(environ)
+    # torchrun comes first: inside a SLURM job it starts the ranks itself, and srun's counts are of its agents.
     if "TORCHELASTIC_RUN_ID" in environ:
-        per_node = int(environ["LOCAL_WORLD_SIZE"])
-        return LaunchedProcesses("torchrun", per_node, int(environ["WORLD_SIZE"]) // per_node)
+        per_node = require_number("LOCAL_WORLD_SIZE", variables.local_world_size)
+        return LaunchedProcesses("torchrun", per_node, require_number("WORLD_SIZE", variables.world_size) // per_node)
     if SLURMEnvironment.detect():
-        tasks, nodes = int(environ["SLURM_NTASKS"]), int(environ.get("SLURM_NNODES", "1"))
-        # srun sets the step; a batch script or a shell of salloc has only the variables of the job
+        tasks, nodes = require_number("SLURM_NTASKS", variables.slurm_tasks), variables.slurm_nodes or 1
+        # srun sets the step; a batch script or a shell of salloc has only the variables of the job.
         if tasks > 1 and "SLURM_STEP_ID" not in environ:
             raise ValueError(
                 f"this SLURM job has {tasks} tasks, but this process was started without srun and would wait "
@@ -67,9 +69,9 @@ def launched_processes(environ: Mapping[str, str]) -> LaunchedProcesses | None:
                 "set: every process of a run needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (and LOCAL_RANK and "
                 "LOCAL_WORLD_SIZE with several on a machine); a run of one process needs none of them"
             )
-        processes = int(environ["WORLD_SIZE"])
-        per_node = int(environ.get("LOCAL_WORLD_SIZE", processes if "LOCAL_RANK" in environ else 1))
-        if processes % per_node or not 0 <= int(environ["RANK"]) < processes:
+        rank, processes = require_number("RANK", variables.rank), require_number("WORLD_SIZE", variables.world_size)
+        per_node = variables.ranks_per_node_by_rank() or 1
+        if processes % per_node or rank >= processes:
             raise ValueError(
                 f"RANK {environ['RANK']}, WORLD_SIZE {processes} and LOCAL_WORLD_SIZE {per_node} do not fit together: "
                 "RANK counts from 0 to WORLD_SIZE - 1, and every machine has LOCAL_WORLD_SIZE processes"
@@ -91,12 +93,12 @@ def rendezvous_from_env(environ: MutableMapping[str, str]) -> Rendezvous | None:
     if launched.launcher == "srun":
         slurm = SLURMEnvironment()
         job, step = int(environ.get("SLURM_JOB_ID", "0")), int(environ.get("SLURM_STEP_ID", "0"))
-        # every rank computes the same port without asking another; steps of one job get different ports
+        # Every rank computes the same port without asking another; steps of one job get different ports.
         environ.setdefault("MASTER_PORT", str(15000 + (job + 101 * step) % 17000))
         environ.setdefault("MASTER_ADDR", slurm.resolve_root_node_address(environ.get("SLURM_NODELIST", "127.0.0.1")))
-        rank = int(environ["SLURM_PROCID"])
+        rank = require_number("SLURM_PROCID", LauncherVariables.read(environ).slurm_rank)
     else:
-        rank = int(environ["RANK"])
+        rank = require_number("RANK", LauncherVariables.read(environ).rank)
     outlives = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     processes = launched.per_node * launched.nodes
     return Rendezvous(rank, processes, environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), outlives)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 
 
-def check_cores(plan: Plan, machine: int, affinity: int, usable: float) -> Iterator[Finding]:
+def check_cores(plan: LaunchPlan, machine: int, affinity: int, usable: float) -> Iterator[Finding]:
     """Check that there is a core for each rank and each loader worker.
 
     Args:
@@ -47,7 +47,7 @@ def threads_started(processes: int, affinity: int, environ: Mapping[str, str]) -
     return _number(environ.get("OMP_NUM_THREADS", "")) or max(1, affinity // processes)
 
 
-def stated_threads(plan: Plan, environ: Mapping[str, str]) -> int | None:
+def stated_threads(plan: LaunchPlan, environ: Mapping[str, str]) -> int | None:
     """Return the threads of each rank by `--threads` or OMP_NUM_THREADS; None if neither is a number."""
     return plan.threads or _number(environ.get("OMP_NUM_THREADS", "")) or None
 
@@ -59,7 +59,7 @@ def _number(variable: str) -> int:
 
 
 def check_threads(
-    plan: Plan, affinity: int, usable: float, environ: Mapping[str, str], on_cpu: bool = False
+    plan: LaunchPlan, affinity: int, usable: float, environ: Mapping[str, str], on_cpu: bool = False
 ) -> Iterator[Finding]:
     """Check the threads that PyTorch starts in each rank, `--threads` or OMP_NUM_THREADS, against the cores.
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import WITHOUT_CUDA, Plan
+from commands.doctor.launch_plan import WITHOUT_CUDA, LaunchPlan
 from commands.doctor.machine.nvidia_smi import Driver, Gpu
 
 _IDLE = 500
 """MiB that driver and display may use on an idle GPU."""
 
 
-def check_gpus(plan: Plan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_gpus(plan: LaunchPlan, driver: Driver, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the problems of the GPUs that CUDA shows to this process, or what they are.
 
     Args:
@@ -61,7 +61,7 @@ def visible_gpus(driver: Driver, environ: Mapping[str, str]) -> int:
         return 0
 
 
-def _problems(plan: Plan, driver: Driver, seen: list[Gpu], environ: Mapping[str, str]) -> Iterator[Finding]:
+def _problems(plan: LaunchPlan, driver: Driver, seen: list[Gpu], environ: Mapping[str, str]) -> Iterator[Finding]:
     if plan.devices and plan.devices > len(seen):
         found = f"{len(seen)} visible, but {plan.devices} ranks need a GPU each"
         yield Finding("gpus", "fail", found, "a rank without its own GPU ends with `invalid device ordinal`",

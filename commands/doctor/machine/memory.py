@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from engine.system.host_memory import available, limit
 
 GIB = 1 << 30
@@ -19,7 +19,7 @@ _SHARED_PER_LOADER = 256 * MIB
 
 
 def check_memory(
-    plan: Plan, proc: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup")
+    plan: LaunchPlan, proc: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup")
 ) -> Iterator[Finding]:
     """Check that all ranks of this node fit into the available memory.
 
@@ -48,7 +48,7 @@ def check_memory(
     )  # fmt: skip
 
 
-def check_shared_memory(plan: Plan, folder: Path = Path("/dev/shm")) -> Iterator[Finding]:
+def check_shared_memory(plan: LaunchPlan, folder: Path = Path("/dev/shm")) -> Iterator[Finding]:
     """Check that shared memory has space for the data of loader workers and NCCL.
 
     Args:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.launch.openmp_spin import POLICY, WAITS
 
 _MAX_SPIN = {"GOMP_SPINCOUNT": 100_000, "KMP_BLOCKTIME": 10}
@@ -39,7 +39,7 @@ def check_thread_spin(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("threads", "warn", f"{name}={environ[name]}", why, f"unset {name}")
 
 
-def check_contention(plan: Plan, usable: float, busy: float, threads: int | None) -> Iterator[Finding]:
+def check_contention(plan: LaunchPlan, usable: float, busy: float, threads: int | None) -> Iterator[Finding]:
     """Check whether other programs use the cores that the stated threads need.
 
     Args:

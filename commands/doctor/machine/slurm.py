@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from engine.system.installation import PROGRAM
 
 CHECK = "slurm"
 
 
-def check_slurm(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_slurm(plan: LaunchPlan, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check that the job matches the training; yields nothing outside a job.
 
     Args:
@@ -19,8 +19,8 @@ def check_slurm(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
     """
     if "SLURM_JOB_ID" not in environ:
         return
-    nodes, tasks = _number(environ, "SLURM_NNODES", 1), _number(environ, "SLURM_NTASKS", 1)
-    per_node, in_step = _number(environ, "SLURM_NTASKS_PER_NODE", 0), "SLURM_STEP_ID" in environ
+    nodes, tasks = _first_number(environ, "SLURM_NNODES", 1), _first_number(environ, "SLURM_NTASKS", 1)
+    per_node, in_step = _first_number(environ, "SLURM_NTASKS_PER_NODE", 0), "SLURM_STEP_ID" in environ
     problems = [
         *_tasks(environ, nodes, tasks, per_node, in_step),
         *_config(plan, environ, nodes, per_node or -(-tasks // nodes)),
@@ -64,7 +64,7 @@ def _tasks(environ: Mapping[str, str], nodes: int, tasks: int, per_node: int, in
                       f"--nodes={nodes} --ntasks-per-node={-(-tasks // nodes)}")  # fmt: skip
 
 
-def _config(plan: Plan, environ: Mapping[str, str], nodes: int, per_node: int) -> Iterator[Finding]:
+def _config(plan: LaunchPlan, environ: Mapping[str, str], nodes: int, per_node: int) -> Iterator[Finding]:
     if "TORCHELASTIC_RUN_ID" in environ:
         return
     why = "some ranks would wait for ranks that were never started; the start is refused"
@@ -79,7 +79,7 @@ def _config(plan: Plan, environ: Mapping[str, str], nodes: int, per_node: int) -
 
 
 def _gpus(environ: Mapping[str, str], per_node: int) -> Iterator[Finding]:
-    given = _number(environ, "SLURM_GPUS_ON_NODE", 0)
+    given = _first_number(environ, "SLURM_GPUS_ON_NODE", 0)
     if given and given != per_node and "TORCHELASTIC_RUN_ID" not in environ:
         found = f"{given} GPU(s) on a node for {per_node} task(s)"
         why = "a rank without a GPU ends" if given < per_node else "a rank uses one GPU: the other GPUs are idle"
@@ -91,8 +91,8 @@ def _gpus(environ: Mapping[str, str], per_node: int) -> Iterator[Finding]:
         yield Finding(CHECK, "warn", found, why, f"--gpus-per-node={per_node}  # instead, or srun --gpu-bind=none")
 
 
-def _cores(plan: Plan, environ: Mapping[str, str], in_step: bool) -> Iterator[Finding]:
-    cores, loaders = _number(environ, "SLURM_CPUS_PER_TASK", 0), plan.loaders()
+def _cores(plan: LaunchPlan, environ: Mapping[str, str], in_step: bool) -> Iterator[Finding]:
+    cores, loaders = _first_number(environ, "SLURM_CPUS_PER_TASK", 0), plan.loaders()
     if loaders and cores < 1 + loaders:
         found = f"{cores or 1} core(s) for a task with {loaders} loaders"
         remedy = f"--cpus-per-task={1 + loaders}  # or --data.init_args.num_workers {max(0, cores - 1)}"
@@ -103,7 +103,7 @@ def _cores(plan: Plan, environ: Mapping[str, str], in_step: bool) -> Iterator[Fi
                       "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK")  # fmt: skip
 
 
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+def _first_number(environ: Mapping[str, str], name: str, default: int) -> int:
     """Return the first number of a variable such as `4(x2)`."""
     match = re.match(r"\d+", environ.get(name, ""))
     return int(match.group()) if match else default

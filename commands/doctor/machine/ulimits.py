@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from commands.doctor.check import Finding, Status
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 
 _FILES = 4096
 """Open files of a rank with loaders, logs, sockets of many peers and memory-mapped data, at most."""
@@ -16,7 +16,7 @@ _LIMITS_FILE = "for good: /etc/security/limits.conf, LimitNOFILE= of the service
 
 
 def check_limits(
-    plan: Plan,
+    plan: LaunchPlan,
     proc: Path = Path("/proc/self"),
     groups: Path = Path("/sys/fs/cgroup"),
     infiniband: Path = Path("/sys/class/infiniband"),
@@ -59,7 +59,7 @@ def _open_files() -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _tasks(plan: Plan, proc: Path, groups: Path) -> Iterator[Finding]:
+def _tasks(plan: LaunchPlan, proc: Path, groups: Path) -> Iterator[Finding]:
     need = plan.processes() * (1 + plan.loaders()) * _TASKS_PER_PROCESS
     why = "threads count too: `can't start new thread`, `Resource temporarily unavailable`, a loader that dies at start"
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
@@ -94,7 +94,7 @@ def _tasks_of_groups(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
                 break
 
 
-def _locked_memory(plan: Plan, infiniband: Path) -> Iterator[Finding]:
+def _locked_memory(plan: LaunchPlan, infiniband: Path) -> Iterator[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft >= 0 and infiniband.is_dir() and any(infiniband.iterdir()):
         several = (plan.nodes or 1) > 1

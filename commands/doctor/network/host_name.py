@@ -5,12 +5,12 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 
 from commands.doctor.check import Finding, Status
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.network.interfaces import Interface
 
 
 def check_host_name(
-    plan: Plan, environ: Mapping[str, str], name: str, present: Iterable[Interface]
+    plan: LaunchPlan, environ: Mapping[str, str], name: str, present: Iterable[Interface]
 ) -> Iterator[Finding]:
     """Check that the host name resolves to an address of this machine that other nodes can use.
 
@@ -47,7 +47,7 @@ def check_host_name(
         yield Finding("host name", "ok", found)
 
 
-def check_master_address(plan: Plan, environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_master_address(plan: LaunchPlan, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check that MASTER_ADDR, if set, resolves, and with several nodes not to the loopback."""
     given = environ.get("MASTER_ADDR", "")
     if not given:

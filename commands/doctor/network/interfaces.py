@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 
 _VIRTUAL = re.compile(r"docker|veth|br-|virbr|cni|flannel|cali|tunl|ifb|dummy")
 """Names of virtual interfaces, which other machines cannot reach."""
@@ -53,7 +53,7 @@ def present_interfaces() -> list[Interface]:
 
 
 def check_interfaces(
-    plan: Plan, environ: Mapping[str, str], present: Iterable[Interface], routes: Path = Path("/proc/net/route")
+    plan: LaunchPlan, environ: Mapping[str, str], present: Iterable[Interface], routes: Path = Path("/proc/net/route")
 ) -> Iterator[Finding]:
     """Check that the interfaces in the variables exist, or that the choice is unambiguous without them.
 

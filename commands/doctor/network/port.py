@@ -7,14 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 
 _TORCHRUN = 29500
 """Default port of torchrun."""
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def check_port(plan: Plan, environ: Mapping[str, str], ephemeral: Path = _EPHEMERAL) -> Iterator[Finding]:
+def check_port(plan: LaunchPlan, environ: Mapping[str, str], ephemeral: Path = _EPHEMERAL) -> Iterator[Finding]:
     """Check whether rank 0 can listen on MASTER_PORT, else on the default port of torchrun.
 
     Args:
@@ -49,7 +49,7 @@ def check_port(plan: Plan, environ: Mapping[str, str], ephemeral: Path = _EPHEME
         yield Finding("port", "fail" if given else "warn", f"{name} is taken by {owner}", why, remedy)
 
 
-def _found_free(number: int, name: str, plan: Plan, given: str, ephemeral: Path) -> Iterator[Finding]:
+def _found_free(number: int, name: str, plan: LaunchPlan, given: str, ephemeral: Path) -> Iterator[Finding]:
     bounds = ephemeral.read_text().split() if ephemeral.exists() else []
     if given and len(bounds) == 2 and int(bounds[0]) <= number <= int(bounds[1]) and (plan.nodes or 1) > 1:
         why = "another program may have taken it when the training starts"

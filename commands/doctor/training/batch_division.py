@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from commands.doctor.check import Finding
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.training.load_config import ranks_of_group
 from commands.launch.launched_processes import launched_processes, match_launched
 from engine.data.batch_plan import BatchPlan
@@ -23,7 +23,7 @@ class BatchDivision(NamedTuple):
     per_node: int = 1  # ranks of a node
 
 
-def divide_batch(config: "Namespace", plan: Plan, environ: Mapping[str, str]) -> BatchDivision:
+def divide_batch(config: "Namespace", plan: LaunchPlan, environ: Mapping[str, str]) -> BatchDivision:
     """Divide the batch.
 
     Args:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands.doctor.launch_plan import Plan, plan_launch
+from commands.doctor.launch_plan import LaunchPlan, plan_launch
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def test_later_configs_and_then_options_count(config, tmp_path):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("trainer: {num_nodes: 2, accelerator: gpu}\n")
     arguments = ["--config", config, f"--config={overlay}", "--trainer.devices", "4"]
-    assert plan_launch(["--config", config], {}) == Plan(2, None, "cpu", 3)
-    assert plan_launch(arguments, {}) == Plan(4, 2, "gpu", 3)
+    assert plan_launch(["--config", config], {}) == LaunchPlan(2, None, "cpu", 3)
+    assert plan_launch(arguments, {}) == LaunchPlan(4, 2, "gpu", 3)
     assert plan_launch([*arguments, "--data.init_args.num_workers=auto"], {}).workers == "auto"
 
 
@@ -61,16 +61,16 @@ def test_a_launcher_that_names_no_number_for_a_node(variables, count):
 
 def test_default_plan_has_a_rank_for_each_gpu_and_loaders_by_the_cores(tmp_path):
     threads = {1: 16, 2: 8}.get
-    assert Plan().on(8, 64.0, threads) == Plan(8)
-    assert Plan(accelerator="cpu").on(8, 64.0, threads) == Plan(accelerator="cpu")
-    assert Plan(2, accelerator="gpu", workers="auto").on(8, 16.0, threads).loaders() == 7  # of 8 cores each
-    assert Plan(2, accelerator="cpu", workers="auto").on(8, 32.0, threads).loaders() == 8
-    assert Plan(1, accelerator="cpu", workers="auto").on(8, 16.0, threads).loaders() == 0  # all 16 compute
-    assert Plan(1, workers=3).on(0, 16.0, threads) == Plan(1, workers=3)
+    assert LaunchPlan().on(8, 64.0, threads) == LaunchPlan(8)
+    assert LaunchPlan(accelerator="cpu").on(8, 64.0, threads) == LaunchPlan(accelerator="cpu")
+    assert LaunchPlan(2, accelerator="gpu", workers="auto").on(8, 16.0, threads).loaders() == 7  # of 8 cores each
+    assert LaunchPlan(2, accelerator="cpu", workers="auto").on(8, 32.0, threads).loaders() == 8
+    assert LaunchPlan(1, accelerator="cpu", workers="auto").on(8, 16.0, threads).loaders() == 0  # all 16 compute
+    assert LaunchPlan(1, workers=3).on(0, 16.0, threads) == LaunchPlan(1, workers=3)
 
 
 def test_a_config_that_is_missing_or_broken_is_the_business_of_another_check(config, tmp_path):
     (tmp_path / "broken.yaml").write_text("trainer: [")
     (tmp_path / "list.yaml").write_text("- 1\n")
     arguments = [word for name in ("broken", "list", "none") for word in ("--config", str(tmp_path / f"{name}.yaml"))]
-    assert plan_launch(["--config", config, *arguments], {}) == Plan(2, None, "cpu", 3)
+    assert plan_launch(["--config", config, *arguments], {}) == LaunchPlan(2, None, "cpu", 3)

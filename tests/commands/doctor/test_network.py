@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.network.host_name import check_host_name, check_master_address
 from commands.doctor.network.interfaces import Interface, check_interfaces, present_interfaces
 from commands.doctor.network.port import check_port
@@ -21,7 +21,7 @@ DOWN = Interface("eth2", False, ("10.9.0.5",))
 BARE = Interface("eth3", True, ())
 BRIDGE = Interface("docker0", True, ("172.17.0.1",))
 ALL = [LO, BRIDGE, ETH0, ETH1, DOWN, BARE]
-TWO_NODES = Plan(nodes=2)
+TWO_NODES = LaunchPlan(nodes=2)
 
 
 @pytest.fixture
@@ -38,27 +38,27 @@ def listener():
 
 def test_an_occupied_port_is_reported_with_its_process_and_a_free_port(listener):
     process, number = listener
-    (finding,) = check_port(Plan(), {"MASTER_PORT": str(number)})
+    (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": str(number)})
     assert finding.status == "fail"
     assert f"MASTER_PORT={number} is taken by process {process.pid} of " in finding.found
     assert "import socket" in finding.found  # a long command line is cut
     assert f"kill {process.pid}" in finding.remedy
     free = int(finding.remedy.split("MASTER_PORT=")[1].split()[0])
-    (after,) = check_port(Plan(), {"MASTER_PORT": str(free)})
+    (after,) = check_port(LaunchPlan(), {"MASTER_PORT": str(free)})
     assert (after.status, after.found) == ("ok", f"MASTER_PORT={free} is free")
 
 
 @pytest.mark.parametrize("given", ["99999", "0", "29500x"])
 def test_an_invalid_port_is_reported(given):
-    (finding,) = check_port(Plan(), {"MASTER_PORT": given})
+    (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": given})
     assert finding.status == "fail" and repr(given) in finding.found
 
 
 def test_a_port_on_another_machine_and_one_that_the_launcher_serves_are_not_looked_at(listener):
     _, number = listener
-    (finding,) = check_port(Plan(), {"MASTER_PORT": str(number), "MASTER_ADDR": "192.0.2.77"})
+    (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": str(number), "MASTER_ADDR": "192.0.2.77"})
     assert finding.status == "ok" and "another machine" in finding.found
-    assert list(check_port(Plan(), {"MASTER_PORT": str(number), "RANK": "0"})) == []
+    assert list(check_port(LaunchPlan(), {"MASTER_PORT": str(number), "RANK": "0"})) == []
 
 
 def test_an_ephemeral_port_is_reported_for_several_nodes(tmp_path):
@@ -67,19 +67,19 @@ def test_an_ephemeral_port_is_reported_for_several_nodes(tmp_path):
         number = server.getsockname()[1]
     (finding,) = check_port(TWO_NODES, {"MASTER_PORT": str(number)}, tmp_path / "range")
     assert finding.status == "warn" and "from 1024 to 65535" in finding.found
-    (finding,) = check_port(Plan(), {"MASTER_PORT": str(number)}, tmp_path / "range")
+    (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": str(number)}, tmp_path / "range")
     assert finding.status == "ok"
 
 
 def test_a_name_that_does_not_resolve():
-    for plan, status in ((Plan(), "warn"), (TWO_NODES, "fail")):
+    for plan, status in ((LaunchPlan(), "warn"), (TWO_NODES, "fail")):
         (finding,) = check_host_name(plan, {}, "no-such-host.invalid", ALL)
         assert finding.status == status and "does not resolve" in finding.found
         assert "GLOO_SOCKET_IFNAME=eth0" in finding.remedy and "10.0.0.5 no-such-host.invalid" in finding.remedy
 
 
 def test_a_name_that_leads_back_here_is_wrong_for_several_nodes_alone():
-    (finding,) = check_host_name(Plan(), {}, "127.0.1.1", ALL)
+    (finding,) = check_host_name(LaunchPlan(), {}, "127.0.1.1", ALL)
     assert finding.status == "ok"
     (finding,) = check_host_name(TWO_NODES, {}, "127.0.1.1", ALL)
     assert finding.status == "fail" and "each node's own" in finding.why
@@ -96,7 +96,7 @@ def test_a_name_that_leads_elsewhere():
 def test_a_machine_whose_own_name_is_unknown():
     code = "import socket; from commands.doctor import launch_plan\n"
     code += "from commands.doctor.network import host_name, interfaces\n"
-    code += "present, plan = interfaces.present_interfaces(), launch_plan.Plan(nodes=2)\n"
+    code += "present, plan = interfaces.present_interfaces(), launch_plan.LaunchPlan(nodes=2)\n"
     code += "for f in host_name.check_host_name(plan, {}, socket.gethostname(), present):"
     code += "\n    print(f.status, f.found)"
     inside = f"hostname lockstep-nowhere && exec {sys.executable} -c '{code}'"
@@ -109,11 +109,11 @@ def test_a_machine_whose_own_name_is_unknown():
 
 def test_a_master_address_that_leads_nowhere_or_back():
     assert list(check_master_address(TWO_NODES, {})) == []
-    (finding,) = check_master_address(Plan(), {"MASTER_ADDR": "no-such-host.invalid"})
+    (finding,) = check_master_address(LaunchPlan(), {"MASTER_ADDR": "no-such-host.invalid"})
     assert finding.status == "fail" and "does not resolve" in finding.found
     (finding,) = check_master_address(TWO_NODES, {"MASTER_ADDR": "localhost"})
     assert finding.status == "fail" and "never find each other" in finding.why
-    (finding,) = check_master_address(Plan(), {"MASTER_ADDR": "127.0.0.1"})
+    (finding,) = check_master_address(LaunchPlan(), {"MASTER_ADDR": "127.0.0.1"})
     assert finding.status == "ok"
 
 
@@ -121,7 +121,7 @@ def test_an_interface_that_this_machine_does_not_have():
     there = present_interfaces()
     assert "lo" in {interface.name for interface in there} or sys.platform != "linux"
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        (finding,) = check_interfaces(Plan(), {variable: "nosuch9"}, there)
+        (finding,) = check_interfaces(LaunchPlan(), {variable: "nosuch9"}, there)
         assert finding.status == "fail" and f"{variable}=nosuch9 names none of" in finding.found
 
 
@@ -158,7 +158,7 @@ def test_several_interfaces_and_none_is_chosen(tmp_path):
     (finding,) = check_interfaces(TWO_NODES, {}, ALL, routes)
     assert finding.status == "warn" and "eth0 (10.0.0.5), eth1 (192.168.0.5): several" in finding.found
     assert "NCCL_SOCKET_IFNAME=eth1 GLOO_SOCKET_IFNAME=eth1" in finding.remedy  # the way to everywhere
-    (finding,) = check_interfaces(Plan(), {}, ALL, routes)
+    (finding,) = check_interfaces(LaunchPlan(), {}, ALL, routes)
     assert finding.status == "ok"
     (finding,) = check_interfaces(TWO_NODES, {}, [LO, BRIDGE, DOWN, BARE], routes)
     assert finding.status == "fail" and "none that leads to other machines" in finding.found

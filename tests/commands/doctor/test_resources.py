@@ -10,7 +10,7 @@ import sys
 import pytest
 from lightning.fabric.utilities.distributed import _suggested_max_num_threads
 
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.machine.cpu import check_cores, check_threads, threads_started
 from commands.doctor.machine.memory import check_memory, check_shared_memory
 from commands.doctor.machine.ulimits import check_limits
@@ -18,12 +18,14 @@ from engine.system.cpu_count import affinity_cores
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's limits")
-TWO, LOADING = Plan(devices=2), Plan(devices=2, workers=4)
+TWO, LOADING = LaunchPlan(devices=2), LaunchPlan(devices=2, workers=4)
 
 
 def elsewhere(code: str, before: str = "", shell: tuple[str, ...] = ()) -> list[dict[str, str]]:
     """The findings of a process of its own, which has made something scarce for itself."""
-    program = "import json, os, resource\nfrom pathlib import Path\nfrom commands.doctor.launch_plan import Plan\n"
+    program = (
+        "import json, os, resource\nfrom pathlib import Path\nfrom commands.doctor.launch_plan import LaunchPlan\n"
+    )
     program += f"{before}\nprint(json.dumps([f._asdict() for f in {code}]))"
     command = [*shell, sys.executable, "-c", program]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=REPOSITORY)
@@ -34,7 +36,7 @@ def elsewhere(code: str, before: str = "", shell: tuple[str, ...] = ()) -> list[
 
 
 def test_cores_that_a_process_may_not_use_are_not_counted():
-    code = "cores.check_cores(Plan(devices=2, workers=1), os.cpu_count(), affinity_cores(), affinity_cores())"
+    code = "cores.check_cores(LaunchPlan(devices=2, workers=1), os.cpu_count(), affinity_cores(), affinity_cores())"
     imports = "from commands.doctor.machine import cpu as cores\nfrom engine.system.cpu_count import affinity_cores"
     pin = f"{imports}\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
     (finding,) = elsewhere(code, pin)
@@ -55,14 +57,14 @@ def test_loaders_beyond_the_cores_and_a_quota():
     ("plan", "variables", "status", "words"),
     [
         (TWO, {}, "ok", "OMP_NUM_THREADS is not set: 4 threads in each of 2 processes on 8 cores"),
-        (Plan(), {}, "ok", "8 threads"),
+        (LaunchPlan(), {}, "ok", "8 threads"),
         (TWO, {"OMP_NUM_THREADS": "8"}, "warn", "OMP_NUM_THREADS=8"),
         (TWO, {"OMP_NUM_THREADS": "4"}, "ok", "OMP_NUM_THREADS=4"),
         (TWO, {"OMP_NUM_THREADS": "4,1"}, "ok", "OMP_NUM_THREADS=4,1"),
-        (Plan(devices=16), {"OMP_NUM_THREADS": "1"}, "ok", "OMP_NUM_THREADS=1"),  # `cores` reports it
-        (Plan(devices=16), {"OMP_NUM_THREADS": "2"}, "warn", "OMP_NUM_THREADS=2"),
+        (LaunchPlan(devices=16), {"OMP_NUM_THREADS": "1"}, "ok", "OMP_NUM_THREADS=1"),  # `cores` reports it
+        (LaunchPlan(devices=16), {"OMP_NUM_THREADS": "2"}, "warn", "OMP_NUM_THREADS=2"),
         (TWO, {"OMP_NUM_THREADS": "four"}, "warn", "'four'"),
-        (Plan(accelerator="cpu"), {"OMP_NUM_THREADS": "1"}, "warn", "OMP_NUM_THREADS=1"),
+        (LaunchPlan(accelerator="cpu"), {"OMP_NUM_THREADS": "1"}, "warn", "OMP_NUM_THREADS=1"),
     ],
 )
 def test_threads_against_cores_and_processes(plan, variables, status, words):
@@ -76,9 +78,9 @@ def test_threads_against_cores_and_processes(plan, variables, status, words):
     ("plan", "variables", "status", "words"),
     [
         (TWO, {}, "ok", "--threads auto: 1 or 4 threads, whichever is faster, in each of 2 processes on 8 cores"),
-        (Plan(devices=8), {}, "ok", "--threads auto: 1 thread in each of 8 processes on 8 cores"),
-        (Plan(devices=2, threads=8), {"OMP_NUM_THREADS": "1"}, "warn", "--threads 8 with 2 processes on 8 cores"),
-        (Plan(devices=2, threads=4), {}, "ok", "--threads 4 with 2 processes on 8 cores"),
+        (LaunchPlan(devices=8), {}, "ok", "--threads auto: 1 thread in each of 8 processes on 8 cores"),
+        (LaunchPlan(devices=2, threads=8), {"OMP_NUM_THREADS": "1"}, "warn", "--threads 8 with 2 processes on 8 cores"),
+        (LaunchPlan(devices=2, threads=4), {}, "ok", "--threads 4 with 2 processes on 8 cores"),
         (TWO, {"OMP_NUM_THREADS": "8"}, "warn", "OMP_NUM_THREADS=8"),
     ],
 )
@@ -95,7 +97,7 @@ def test_lightning_divides_the_cores_by_default():
 
 
 def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine():
-    (finding,) = check_threads(Plan(), 64, 2.0, {})
+    (finding,) = check_threads(LaunchPlan(), 64, 2.0, {})
     assert finding.status == "warn" and "64 threads in each of 1 process on 2 cores" in finding.found
     (finding,) = check_threads(TWO, 64, 8.0, {})
     assert finding.status == "warn" and finding.remedy == "export OMP_NUM_THREADS=4"
@@ -117,33 +119,33 @@ def test_a_control_group_that_allows_too_little_memory(tmp_path, version):
     (proc / "cgroup").write_text("4:memory:/job\n" if version == 1 else "0::/job\n")
     for name, text in zip(names, (str(3 << 30), str(1 << 30), "oom_kill 0"), strict=True):
         (group / name).write_text(text)
-    (finding,) = check_memory(Plan(), proc, groups)
+    (finding,) = check_memory(LaunchPlan(), proc, groups)
     assert finding.status == "ok" and finding.found.startswith("2.0 GiB available of 3.0 GiB, the limit of the")
     (finding,) = check_memory(LOADING, proc, groups)  # two processes of 1 GiB with four loaders of 0.4 GiB each
     assert finding.status == "fail" and "need about 5.2 GiB" in finding.found
     assert "137" in finding.why and "num_workers 0" in finding.remedy
-    (finding,) = check_memory(Plan(devices=3), proc, groups)
+    (finding,) = check_memory(LaunchPlan(devices=3), proc, groups)
     assert finding.status == "warn"
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a file system of its own takes root")
 def test_a_tiny_dev_shm():
     shell = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh")
-    code = "memory.check_shared_memory(Plan(workers=4))"
+    code = "memory.check_shared_memory(LaunchPlan(workers=4))"
     (finding,) = elsewhere(code, "from commands.doctor.machine import memory", shell)
     assert finding["status"] == "fail" and finding["found"] == "64 MiB free of 64 MiB in /dev/shm"
     assert "Bus error" in finding["why"] and "--shm-size" in finding["remedy"]
 
 
 def test_shared_memory_that_is_not_there_or_not_ours(tmp_path):
-    for plan, status in ((Plan(workers=1), "fail"), (Plan(workers="auto"), "fail"), (Plan(), "warn")):
+    for plan, status in ((LaunchPlan(workers=1), "fail"), (LaunchPlan(workers="auto"), "fail"), (LaunchPlan(), "warn")):
         (finding,) = check_shared_memory(plan, tmp_path / "shm")
         assert finding.status == status and "does not exist" in finding.found
 
 
 def test_shared_memory_that_is_small_for_so_many_loaders(tmp_path):
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    (finding,) = check_shared_memory(Plan(workers=free // (256 << 20) + 2), tmp_path)
+    (finding,) = check_shared_memory(LaunchPlan(workers=free // (256 << 20) + 2), tmp_path)
     assert finding.status == "warn" and "loaders can need" in finding.found
 
 
@@ -162,7 +164,9 @@ def test_limits_of_the_shell(name, soft, status, words, remedy):
     before = "from commands.doctor.machine import ulimits\n"
     before += f"resource.setrlimit({which}, ({soft}, resource.getrlimit({which})[1]))"
     found = [
-        each for each in elsewhere("ulimits.check_limits(Plan(devices=2, workers=4))", before) if words in each["found"]
+        each
+        for each in elsewhere("ulimits.check_limits(LaunchPlan(devices=2, workers=4))", before)
+        if words in each["found"]
     ]
     assert [each["status"] for each in found] == [status]
     assert remedy in found[0]["remedy"]
@@ -173,7 +177,7 @@ def test_core_dumps_of_any_size(tmp_path):
         pytest.skip("the hard limit forbids them")
     (tmp_path / "core_pattern").write_text("core\n")
     before = "from commands.doctor.machine import ulimits\nresource.setrlimit(resource.RLIMIT_CORE, (-1, -1))"
-    code = f"ulimits.check_limits(Plan(), core_pattern=Path({str(tmp_path / 'core_pattern')!r}))"
+    code = f"ulimits.check_limits(LaunchPlan(), core_pattern=Path({str(tmp_path / 'core_pattern')!r}))"
     (finding,) = [each for each in elsewhere(code, before) if "core dumps" in each["found"]]
     assert finding["remedy"] == "ulimit -c 0"
 
@@ -181,7 +185,7 @@ def test_core_dumps_of_any_size(tmp_path):
 def test_locked_memory_where_there_is_infiniband(tmp_path):
     (tmp_path / "mlx5_0").mkdir()
     before = "from commands.doctor.machine import ulimits\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))"
-    code = f"ulimits.check_limits(Plan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
+    code = f"ulimits.check_limits(LaunchPlan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
     (finding,) = [each for each in elsewhere(code, before) if "locked" in each["found"]]
     assert finding["status"] == "fail" and "64 KiB" in finding["found"]
 

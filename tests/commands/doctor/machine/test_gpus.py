@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from commands.doctor.launch_plan import Plan, plan_launch
+from commands.doctor.launch_plan import LaunchPlan, plan_launch
 from commands.doctor.machine.gpus import check_gpus, visible_gpus
 from commands.doctor.machine.nvidia_smi import query_driver
 from commands.doctor.machine.versions import check_torch
@@ -48,60 +48,60 @@ def the_worst(plan, found, **variables):
 def test_all_is_well(nvidia_smi):
     found = nvidia_smi([card(0), card(1)])
     assert (found.version, found.cuda, len(found.gpus)) == ("550.54.15", "12.4", 2)
-    peers, there = check_gpus(Plan(devices=2), found, {})
+    peers, there = check_gpus(LaunchPlan(devices=2), found, {})
     assert (peers.check, peers.status, there.status) == ("peer access", "ok", "ok")
     assert there.found == "2 x NVIDIA A100-SXM4-40GB; at least 40.0 GiB free on each"
 
 
 def test_a_machine_without_one(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert the_worst(Plan(), query_driver()).status == "ok"
-    finding = the_worst(Plan(accelerator="gpu"), query_driver())
+    assert the_worst(LaunchPlan(), query_driver()).status == "ok"
+    finding = the_worst(LaunchPlan(accelerator="gpu"), query_driver())
     assert finding.status == "fail" and "has trainer.accelerator gpu" in finding.why
 
 
 def test_a_driver_that_does_not_answer(nvidia_smi):
     words = "Failed to initialize NVML: Driver/library version mismatch"
-    finding = the_worst(Plan(), nvidia_smi([], head=words, fails=18))
+    finding = the_worst(LaunchPlan(), nvidia_smi([], head=words, fails=18))
     assert finding.status == "fail" and finding.found == words
 
 
 def test_other_processes_on_a_gpu_are_named(nvidia_smi):
     found = nvidia_smi([card(0, used=30000, busy=97), card(1)], ["GPU-0000, 4711, python, 29800"])
-    finding = the_worst(Plan(), found)
+    finding = the_worst(LaunchPlan(), found)
     assert finding.status == "warn"
     assert finding.found == "GPU 0: 30000 of 40960 MiB used, 97 % busy, by python (pid 4711, 29800 MiB)"
     assert "kill 4711" in finding.remedy
-    assert the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="1").status == "ok"
+    assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1").status == "ok"
     exclusive = [card(0, used=30000, mode="Exclusive_Process")]
-    finding = the_worst(Plan(), nvidia_smi(exclusive, ["GPU-0000, 4711, python, 29800"]))
+    finding = the_worst(LaunchPlan(), nvidia_smi(exclusive, ["GPU-0000, 4711, python, 29800"]))
     assert finding.status == "fail" and "are busy" in finding.why
 
 
 def test_more_processes_than_gpus_and_gpus_that_are_not_there(nvidia_smi):
     found = nvidia_smi([card(0), card(1)])
-    finding = the_worst(Plan(devices=4), found)
+    finding = the_worst(LaunchPlan(devices=4), found)
     assert finding.status == "fail" and "--trainer.devices 2" in finding.remedy
-    finding = the_worst(Plan(devices=2), found, CUDA_VISIBLE_DEVICES="0,2")
+    finding = the_worst(LaunchPlan(devices=2), found, CUDA_VISIBLE_DEVICES="0,2")
     assert finding.status == "fail" and "there is no GPU 2, only 0, 1" in finding.found
-    finding = the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="")
+    finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="")
     assert finding.status == "warn" and "hidden by CUDA_VISIBLE_DEVICES=''" in finding.found
-    assert the_worst(Plan(devices=4, accelerator="cpu"), found).status == "ok"
+    assert the_worst(LaunchPlan(devices=4, accelerator="cpu"), found).status == "ok"
 
 
 def test_no_peer_access(nvidia_smi):
     matrix = OK_MATRIX.replace("X\tOK", "X\tCNS").replace("OK\tX", "CNS\tX")
-    finding = the_worst(Plan(), nvidia_smi([card(0), card(1)], matrix=matrix))
+    finding = the_worst(LaunchPlan(), nvidia_smi([card(0), card(1)], matrix=matrix))
     assert (finding.check, finding.status, finding.found) == ("peer access", "warn", "none between GPUs 0-1")
 
 
 def test_gpus_of_different_kinds_broken_memory_and_parts(nvidia_smi):
-    finding = the_worst(Plan(), nvidia_smi([card(0), card(1).replace("A100", "V100")]))
+    finding = the_worst(LaunchPlan(), nvidia_smi([card(0), card(1).replace("A100", "V100")]))
     assert finding.status == "warn" and "different kinds" in finding.found
-    finding = the_worst(Plan(), nvidia_smi([card(0, broken="3")]))
+    finding = the_worst(LaunchPlan(), nvidia_smi([card(0, broken="3")]))
     assert finding.status == "fail" and "3 uncorrectable ECC errors" in finding.found
-    assert the_worst(Plan(), nvidia_smi([card(0, broken="[N/A]")])).status == "ok"
-    finding = the_worst(Plan(), nvidia_smi([card(0).replace("Disabled", "Enabled")]))
+    assert the_worst(LaunchPlan(), nvidia_smi([card(0, broken="[N/A]")])).status == "ok"
+    finding = the_worst(LaunchPlan(), nvidia_smi([card(0).replace("Disabled", "Enabled")]))
     assert finding.status == "warn" and "MIG" in finding.found
 
 
@@ -131,25 +131,25 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1111)
 def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
     cards = [card(0, broken="3"), card(1, used=30000, busy=97).replace("Disabled", "Enabled")]
     found = nvidia_smi(cards, listed=LISTED)
-    (there,) = check_gpus(Plan(), found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"})
+    (there,) = check_gpus(LaunchPlan(), found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"})
     assert (there.status, there.found) == ("ok", "1 x NVIDIA A100-SXM4-40GB (MIG 3g.20gb)")
     assert visible_gpus(found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"}) == 1
-    finding = the_worst(Plan(devices=2), found, CUDA_VISIBLE_DEVICES="MIG-bbbb-2,MIG-aaaa-1")
+    finding = the_worst(LaunchPlan(devices=2), found, CUDA_VISIBLE_DEVICES="MIG-bbbb-2,MIG-aaaa-1")
     assert finding.status == "fail" and "--trainer.devices 1" in finding.remedy
-    finding = the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="MIG-cccc-3")
+    finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="MIG-cccc-3")
     assert finding.status == "fail" and "nvidia-smi -L names MIG-aaaa-1, MIG-bbbb-2" in finding.found
     old = LISTED.replace("MIG-bbbb-2", "MIG-GPU-1111/2/0")
-    (there,) = check_gpus(Plan(), nvidia_smi(cards, listed=old), {"CUDA_VISIBLE_DEVICES": "MIG-GPU-1111/2/0"})
+    (there,) = check_gpus(LaunchPlan(), nvidia_smi(cards, listed=old), {"CUDA_VISIBLE_DEVICES": "MIG-GPU-1111/2/0"})
     assert there.status == "ok"
 
 
 def test_numbers_of_different_gpus_need_not_be_those_of_nvidia_smi(nvidia_smi):
     found = nvidia_smi([card(0), card(1).replace("A100", "V100")])
-    finding = the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="1")
+    finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1")
     assert finding.status == "warn" and finding.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    assert the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID").status == "ok"
-    assert the_worst(Plan(), found, CUDA_VISIBLE_DEVICES="GPU-1111").status == "ok"
-    both = the_worst(Plan(), found)  # the one kind is chosen by number
+    assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID").status == "ok"
+    assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="GPU-1111").status == "ok"
+    both = the_worst(LaunchPlan(), found)  # the one kind is chosen by number
     assert both.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0"
 
 

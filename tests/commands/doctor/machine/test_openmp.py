@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.machine.cpu import stated_threads
 from commands.doctor.machine.openmp import busy_cores, check_contention, check_thread_spin
 from commands.launch.openmp_spin import WAITS
@@ -41,11 +41,11 @@ def test_the_defaults_of_train_py_give_no_finding():
 @pytest.mark.parametrize(
     ("plan", "busy", "threads", "status", "words"),
     [
-        (Plan(), 0.2, 2, None, ""),
-        (Plan(), 1.0, None, "ok", "other programs use 1.0 of 2 cores; --threads auto chooses by timing"),
-        (Plan(), 1.0, 1, "ok", "other programs use 1.0 of 2 cores"),
-        (Plan(), 1.0, 2, "warn", "2 threads in each of 1 process(es) need these cores too"),
-        (Plan(devices=2), 0.6, 2, "warn", "2 threads in each of 2 process(es)"),
+        (LaunchPlan(), 0.2, 2, None, ""),
+        (LaunchPlan(), 1.0, None, "ok", "other programs use 1.0 of 2 cores; --threads auto chooses by timing"),
+        (LaunchPlan(), 1.0, 1, "ok", "other programs use 1.0 of 2 cores"),
+        (LaunchPlan(), 1.0, 2, "warn", "2 threads in each of 1 process(es) need these cores too"),
+        (LaunchPlan(devices=2), 0.6, 2, "warn", "2 threads in each of 2 process(es)"),
     ],
 )
 def test_stated_threads_beside_other_programs(plan, busy, threads, status, words):
@@ -55,9 +55,9 @@ def test_stated_threads_beside_other_programs(plan, busy, threads, status, words
 
 
 def test_an_option_counts_more_than_a_variable():
-    assert stated_threads(Plan(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
-    assert stated_threads(Plan(), {"OMP_NUM_THREADS": "2,1"}) == 2
-    assert stated_threads(Plan(), {"OMP_NUM_THREADS": "four"}) is stated_threads(Plan(), {}) is None
+    assert stated_threads(LaunchPlan(threads=3), {"OMP_NUM_THREADS": "2"}) == 3
+    assert stated_threads(LaunchPlan(), {"OMP_NUM_THREADS": "2,1"}) == 2
+    assert stated_threads(LaunchPlan(), {"OMP_NUM_THREADS": "four"}) is stated_threads(LaunchPlan(), {}) is None
 
 
 def test_another_program_is_noticed():

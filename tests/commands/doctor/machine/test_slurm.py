@@ -2,14 +2,14 @@
 
 import pytest
 
-from commands.doctor.launch_plan import Plan
+from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.machine.slurm import check_slurm
 
 JOB = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "2", "SLURM_NTASKS": "8",
     "SLURM_NTASKS_PER_NODE": "4", "SLURM_TASKS_PER_NODE": "4(x2)", "SLURM_GPUS_ON_NODE": "4", "SLURM_STEP_ID": "0",
 }  # fmt: skip
-PLAN = Plan(devices=4, nodes=2)
+PLAN = LaunchPlan(devices=4, nodes=2)
 
 
 def test_outside_of_a_job_there_is_nothing_to_say():
@@ -19,15 +19,21 @@ def test_outside_of_a_job_there_is_nothing_to_say():
 def test_a_job_that_fits():
     (finding,) = check_slurm(PLAN, JOB)
     assert (finding.status, finding.found) == ("ok", "job 7: 8 task(s) on 2 node(s), within srun")
-    (finding,) = check_slurm(Plan(), JOB)
+    (finding,) = check_slurm(LaunchPlan(), JOB)
     assert finding.status == "ok"
 
 
 @pytest.mark.parametrize(
     ("plan", "changed", "status", "words", "remedy"),
     [
-        (Plan(devices=8, nodes=2), {}, "fail", "--ntasks-per-node is 4, trainer.devices 8", "--ntasks-per-node=8"),
-        (Plan(devices=4, nodes=3), {}, "fail", "has 2 node(s), trainer.num_nodes is 3", "--nodes=3"),
+        (
+            LaunchPlan(devices=8, nodes=2),
+            {},
+            "fail",
+            "--ntasks-per-node is 4, trainer.devices 8",
+            "--ntasks-per-node=8",
+        ),
+        (LaunchPlan(devices=4, nodes=3), {}, "fail", "has 2 node(s), trainer.num_nodes is 3", "--nodes=3"),
         (PLAN, {"SLURM_STEP_ID": None}, "fail", "started without srun", "srun python"),
         (PLAN, {"SLURM_NTASKS_PER_NODE": None}, "fail", "without --ntasks-per-node", "--ntasks-per-node=4"),
         (PLAN, {"SLURM_NTASKS": "7"}, "fail", "7 tasks, but 2 node(s) with 4 each are 8", "without --ntasks"),
@@ -49,7 +55,7 @@ def test_a_mismatch_is_reported(plan, changed, status, words, remedy):
 
 def test_srun_does_not_take_over_the_cores_by_itself():
     environ = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_CPUS_PER_TASK": "8"}
-    finding, _ = check_slurm(Plan(), environ)
+    finding, _ = check_slurm(LaunchPlan(), environ)
     assert finding.status == "warn" and "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in finding.remedy
-    (finding,) = check_slurm(Plan(), {**environ, "SRUN_CPUS_PER_TASK": "8"})
+    (finding,) = check_slurm(LaunchPlan(), {**environ, "SRUN_CPUS_PER_TASK": "8"})
     assert finding.status == "ok"
