@@ -40,8 +40,7 @@ def group_tables(folder: Path, cutoffs: Sequence[int]) -> tuple[list[GroupTable]
     stage = next((stage for stage in STAGES if stage in found), None)
     if stage is None:
         return [], ""
-    from lightning_modules.recommender.item_ranks.bootstrap import metric_intervals
-    from lightning_modules.recommender.item_ranks.rank_metrics import gains
+    from lightning_modules.recommender.item_ranks.rank_metrics import gains, metric_intervals
     from lightning_modules.recommender.item_ranks.user_groups import user_groups
 
     ranks, tables = found[stage], []

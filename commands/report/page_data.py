@@ -11,7 +11,7 @@ from urllib.parse import quote
 from commands.report.event_log import RunEvents, read_events
 from commands.report.metric_series import MetricHistory, read_metrics
 from commands.report.sample_history import read_examples
-from commands.report.settings_diff import Settings, differences, group_name, read_settings, seed_groups
+from commands.report.settings_diff import Settings, describe_kind, differences, group_name, read_settings, seed_groups
 from engine.io.json_records import parse_json
 from engine.telemetry.energy_file import read_energy
 
@@ -46,8 +46,9 @@ def page_content(folders: Sequence[Path], page: Path) -> dict[str, Any]:
 
 
 def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dict[str, Any]:
-    configs = read_settings(folder)
-    settings: Settings = list(configs.values())[-1] if configs else {}
+    recorded = read_settings(folder)
+    settings = recorded.newest
+    environment, environment_problems = _environment(folder / "environment.json")
     monitor = settings.get("best_checkpoint.monitor")
     mode: Literal["min", "max"] = "min" if settings.get("best_checkpoint.mode") == "min" else "max"
     metrics = read_metrics(folder / "metrics.jsonl", monitor, mode, points)
@@ -58,8 +59,8 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
         "name": name,
         "began": began,
         "settings": settings,
-        "starts": _starts(configs),
-        "environment": _environment(folder / "environment.json"),
+        "starts": _starts(recorded.of_files),
+        "environment": environment,
         "monitor": {"name": monitor, "mode": mode},
         "results": {
             "val": metrics.best, "val_step": metrics.best_step,
@@ -73,7 +74,9 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
         "summary": _summary(metrics, events),
         "energy": (energy := read_energy(folder)) and energy._asdict(),
         "examples": examples,
-        "problems": _problems(folder, metrics, events, examples["unreadable"]),
+        "problems": [
+            *recorded.problems, *environment_problems, *_problems(folder, metrics, events, examples["unreadable"]),
+        ],
         "links": [
             {"name": path.name, "href": href}
             for path in sorted(folder.glob("*.html"))
@@ -176,14 +179,21 @@ def _starts(configs: Mapping[str, Settings]) -> list[dict[str, Any]]:
     ]
 
 
-def _environment(path: Path) -> dict[str, Any]:
+def _environment(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the environment of the newest start, and a message if the file has none.
+
+    Raises:
+        ValueError: the file is not JSON.
+    """
     if not path.is_file():
-        return {}
+        return {}, []
     try:
         content = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}; remove it, or resume the run, which writes it again") from error
-    return content if isinstance(content, dict) else {}
+    if isinstance(content, dict):
+        return content, []
+    return {}, [f"{path}: found {describe_kind(content)}, expected the environment of a run, an object; skipped"]
 
 
 def _make_names_unique(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

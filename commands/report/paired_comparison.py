@@ -71,8 +71,7 @@ def _missing(folders: Sequence[Path], found: Sequence[object], what: Sequence[st
 
 def _family(folder: Path) -> str:
     """Return the package of a run's model, as `recommender`; empty if the run does not have it."""
-    configs = list(read_settings(folder).values())
-    parts = str(configs[-1].get("model.class_path", "") if configs else "").split(".")
+    parts = str(read_settings(folder).newest.get("model.class_path", "")).split(".")
     return parts[1] if parts[0] == "lightning_modules" and len(parts) > 2 else ""
 
 
@@ -137,13 +136,13 @@ def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | Non
         return Comparison(remarks)
     import numpy as np
 
-    from lightning_modules.recommender.item_ranks.rank_metrics import Gains
+    from engine.statistics.paired_test import ScoreTable
 
     points = np.array([[answer.points / answer.possible for answer in run.answers] for run in runs])
     # The tests count classes of equal values; answers have few different values.
     values, inverse = np.unique(points, return_inverse=True)
     classes = inverse.reshape(points.shape).astype(np.int64)
-    table = Gains((runs[0].metric.removeprefix("test/"),), values[:, None])
+    table = ScoreTable((runs[0].metric.removeprefix("test/"),), values[:, None])
     is_binary = set(values.tolist()) <= {0.0, 1.0}
     scored = ScoredRuns(
         [names[index] for index in indices], indices, f"test, {points.shape[1]:,} answers", list(classes), table,

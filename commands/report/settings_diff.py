@@ -4,12 +4,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from commands.runs.renamed_groups import rename_groups
 from engine.io.yaml_file import YamlFileError, read_yaml
 from engine.system.installation import PROGRAM
 
 SEED = "seed_everything"
+
+_NUMBER = re.compile(r"config-(\d+)\.yaml$")
 
 _MONITORING = re.compile(
     r"(prometheus|log|wandb|mlflow|sample_previews|watchdog|trainer\.logger)(\.|$)"
@@ -21,23 +24,47 @@ Settings = Mapping[str, str]
 """{`model.init_args.dropout`: `0.1`}"""
 
 
-def read_settings(folder: Path) -> dict[str, Settings]:
-    """Return {`config.yaml`: settings, `config-2.yaml`: ...}, in the order of the starts of the run.
+class RecordedSettings(NamedTuple):
+    """Settings of the starts of a run."""
+
+    of_files: dict[str, Settings]
+    """{`config.yaml`: settings, `config-2.yaml`: ...}, in the order of the starts."""
+    problems: list[str]
+    """A message for each file that is not a mapping, which `of_files` lacks."""
+
+    @property
+    def newest(self) -> Settings:
+        """Settings of the newest start; empty without a config."""
+        return next(reversed(self.of_files.values()), {})
+
+
+def read_settings(folder: Path) -> RecordedSettings:
+    """Read the configs that a run has written.
 
     Raises:
-        ValueError: a file is not the YAML of a config; see `engine.io.yaml_file`.
+        ValueError: a file is not YAML; see `engine.io.yaml_file`.
     """
     numbered = {int(match[1]): path for path in folder.glob("config-*.yaml") if (match := _NUMBER.match(path.name))}
     first = folder / "config.yaml"
     paths = ([first] if first.is_file() else []) + [numbered[number] for number in sorted(numbered)]
-    settings: dict[str, Settings] = {}
+    recorded = RecordedSettings({}, [])
     for path in paths:
         try:
-            config = read_yaml(path) or {}
+            config = read_yaml(path)
         except YamlFileError as error:
             raise ValueError(f"{error}; {path.name} is written by {PROGRAM} fit") from error
-        settings[path.name] = flatten(rename_groups(config) if isinstance(config, Mapping) else config)
-    return settings
+        if isinstance(config, Mapping):
+            recorded.of_files[path.name] = flatten(rename_groups(config))
+        else:
+            recorded.problems.append(
+                f"{path}: found {describe_kind(config)}, expected the settings of a run, KEY: VALUE; skipped"
+            )
+    return recorded
+
+
+def describe_kind(value: object) -> str:
+    """Return what a value that should be a mapping is."""
+    return "nothing" if value is None else "a list" if isinstance(value, list) else "a single value"
 
 
 def flatten(config: Mapping[str, object]) -> dict[str, str]:
@@ -97,6 +124,3 @@ def _without_seed(config: Settings) -> dict[str, str]:
 
 def _is_new_seed(config: Settings, members: Sequence[Settings]) -> bool:
     return config.get(SEED) not in {member.get(SEED) for member in members}
-
-
-_NUMBER = re.compile(r"config-(\d+)\.yaml$")

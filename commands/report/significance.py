@@ -7,8 +7,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lightning_modules.recommender.item_ranks.paired_test import Difference
-    from lightning_modules.recommender.item_ranks.rank_metrics import Gains
+    from engine.statistics.paired_test import Difference, ScoreTable
 
 
 class Comparison(NamedTuple):
@@ -31,7 +30,7 @@ class ScoredRuns(NamedTuple):
     positions: Sequence[int]  # of the runs on the page
     what: str  # `test, 3,000 users`
     classes: Sequence["NDArray[np.int64]"]  # [N] row of `table.values` of each sample, for each run
-    table: "Gains"
+    table: "ScoreTable"
     test: str  # of significance
     prefix: str = ""  # of the metrics' names
 
@@ -46,8 +45,8 @@ def compare_scored(scored: ScoredRuns, remarks: Sequence[str], differing: dict[s
     """
     import numpy as np
 
-    from lightning_modules.recommender.item_ranks.bootstrap import RESAMPLES, SEED, bootstrap_means
-    from lightning_modules.recommender.item_ranks.paired_test import compare_classes, holm
+    from engine.statistics.bootstrap import RESAMPLES, SEED, bootstrap_means
+    from engine.statistics.paired_test import compare_classes, holm
 
     names, size = scored.names, len(scored.table.values)
     exact = scored.test.startswith("exact")
@@ -66,7 +65,7 @@ def compare_scored(scored: ScoredRuns, remarks: Sequence[str], differing: dict[s
     rows = [
         {
             "metric": scored.prefix + name,
-            "values": [list(of_run[metric]) for of_run in means],
+            "values": [list(intervals[metric]) for intervals in means],
             "differences": [
                 None,
                 *({"interval": list(pair[metric].interval), "p": pair[metric].p} for pair in pairs),

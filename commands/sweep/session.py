@@ -14,7 +14,8 @@ from typing import IO
 import yaml
 
 from commands.launch.command_line import option_values
-from commands.report.main import is_run, write_page
+from commands.report.page import write_page
+from commands.report.run_selection import is_run, missing_trials
 from commands.report.settings_diff import read_settings
 from commands.report.study import StudySummary
 from commands.runs.run_names import make_runs_folder
@@ -122,7 +123,7 @@ def _finish(summary: StudySummary, command: Command) -> int:
         runs = [path for trial in summary.trials if is_run(path := command.folder / trial.name)]
         if runs:
             page = command.folder / "report.html"
-            write_page(runs, page, study=summary)
+            write_page(runs, page, study=summary, incomplete=missing_trials(command.folder, summary))
             print_line(f"report: {page}")
     return ExitCode.FAILED if counts["failed"] else ExitCode.OK
 
@@ -134,8 +135,7 @@ def _refuse_run(folder: Path) -> None:
 
 def checkpoint_remark(run: Path, summary: StudySummary) -> str:
     """Return a remark if the best checkpoint of a run is from another step than the sweep's best value; else empty."""
-    configs = list(read_settings(run).values())
-    monitor = configs[-1].get("best_checkpoint.monitor") if configs else None
+    monitor = read_settings(run).newest.get("best_checkpoint.monitor")
     if not monitor or monitor == summary.metric:
         return ""
     return (

@@ -7,6 +7,7 @@ The answer of a model therefore cannot inject code.
 import base64
 import hashlib
 import html
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,11 @@ def html_page(title: str, data: str, scripts: Sequence[Path], styles: Sequence[P
         "data": data.replace("<", "\\u003c"),
     }
     return Template(join_files([PAGES / "report.html"])).substitute(parts)
+
+
+def dump_data(content: object) -> str:
+    """Return nested containers as the JSON of a page: in one line, with null for NaN and infinity."""
+    return json.dumps(replace_non_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def join_files(paths: Sequence[Path]) -> str:

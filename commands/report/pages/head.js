@@ -103,6 +103,18 @@ function heading() {
   return box;
 }
 
+const LISTED_PROBLEMS = 5;
+
+// Records of the runs that are skipped. The page lacks them.
+function notice() {
+  const items = content.problems.map((problem) => element("li", {}, problem));
+  if (!items.length) return [];
+  const rest = items.splice(LISTED_PROBLEMS);
+  const title = element("strong", {}, "This page lacks records that are missing or cannot be read:");
+  const more = rest.length ? [element("details", {}, element("summary", {}, `${rest.length} more`), element("ul", {}, ...rest))] : [];
+  return [element("aside", {class: "notice"}, title, element("ul", {}, ...items), ...more)];
+}
+
 function navigation(sections) {
   return element("nav", {"aria-label": "On this page"}, ...sections.map((one) => element("a", {href: `#${one.id}`}, one.querySelector("h2").textContent)));
 }

@@ -1,1 +1,1 @@
-"""Grading of answers: scores, metrics and confidence intervals. Imports batch and types."""
+"""Grading of answers: scores and metrics. Imports batch and types."""

@@ -9,10 +9,10 @@ from datamodules.document_qa.grading.abstention import abstention_f1, is_unanswe
 from datamodules.document_qa.grading.balanced_accuracy import balanced_accuracy
 from datamodules.document_qa.grading.baselines import MostFrequentAnswers, majority_score, random_score
 from datamodules.document_qa.grading.calibration import calibration_error
-from datamodules.document_qa.grading.confidence_intervals import MetricEstimate, mean
 from datamodules.document_qa.grading.grade import Grade, grade
 from datamodules.document_qa.grading.page_recall import is_evidence_page, page_recall, strongest_evidence
 from datamodules.document_qa.types.question import SOURCES, Question
+from engine.statistics.confidence_intervals import MetricEstimate, mean
 
 FIRST_PAGES = (1, 4)
 """k of page_recall@k."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from datamodules.document_qa.grading.confidence_intervals import MetricEstimate
 from datamodules.document_qa.types.question import SOURCES, Question
 from datamodules.document_qa.views.ablation import Ablation
 from engine.io.atomic_file import write_atomically
+from engine.statistics.confidence_intervals import MetricEstimate
 
 FOLDER = "ablation"
 

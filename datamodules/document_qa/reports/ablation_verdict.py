@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from datamodules.document_qa.grading.confidence_intervals import MetricEstimate, difference
 from datamodules.document_qa.reports.ablation_result import AblationResult
 from datamodules.document_qa.types.question import Source
+from engine.statistics.confidence_intervals import MetricEstimate, difference
 
 Expected = Literal["chance", "as before"]
 

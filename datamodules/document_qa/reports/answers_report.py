@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from datamodules.document_qa.batch import AnswerRecord
-from datamodules.document_qa.grading.confidence_intervals import MetricEstimate
 from datamodules.document_qa.grading.grade import Grade, grade
 from datamodules.document_qa.grading.page_recall import strongest_evidence
 from datamodules.document_qa.reports.page_images import PageImages
@@ -14,6 +13,7 @@ from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import SOURCES, Question
 from datamodules.multimodal.reports.html_report import ANSWERS, outcome_title, write_report
 from engine.data.errors import BadSampleError
+from engine.statistics.confidence_intervals import MetricEstimate
 
 PAGES = Path(__file__).parents[1] / "pages"
 

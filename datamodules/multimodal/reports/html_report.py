@@ -1,6 +1,5 @@
 """Writes reports: self-contained HTML files (`engine.io.html_page`), each with the same content as JSON beside it."""
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from engine.io.atomic_file import flush_folder, remove, write_temp
-from engine.io.html_page import html_page, replace_non_finite
+from engine.io.html_page import dump_data, html_page
 
 ANSWERS = Path(__file__).parents[1] / "pages/answers.js"
 """Script of a prediction report. A family's own script follows it and calls `predictionReport`."""
@@ -84,7 +83,7 @@ def write_report(
     Raises:
         OSError: the disk rejected a file; an existing report is unchanged.
     """
-    data = json.dumps(replace_non_finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = dump_data(content)
     texts = {folder / f"{stem}.json": data + "\n", folder / f"{stem}.html": html_page(title, data, scripts, styles)}
     temporary: dict[Path, Path] = {}
     try:

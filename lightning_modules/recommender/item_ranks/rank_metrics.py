@@ -5,19 +5,12 @@ users can draw the number of users at each rank instead, which costs the same fo
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-
-
-class Gains(NamedTuple):
-    """Values of M metrics for a user at each rank."""
-
-    names: tuple[str, ...]  # [M]
-    values: Floats  # [K + 1, M]; row r - 1 is rank r, the last row is every rank beyond the largest cutoff K
+from engine.statistics.bootstrap import RESAMPLES, SEED, Floats, Interval, bootstrap_means
+from engine.statistics.paired_test import ScoreTable
 
 
 def gain_of_rank(rank: NDArray[np.integer]) -> dict[str, Floats]:
@@ -32,13 +25,31 @@ def gain_of_rank(rank: NDArray[np.integer]) -> dict[str, Floats]:
     return {"ndcg": 1 / np.log2(rank + 1), "hr": np.ones(len(rank)), "mrr": 1 / rank}
 
 
-def gains(cutoffs: Sequence[int]) -> Gains:
-    """Return NDCG@k, HR@k and MRR@k: `gain_of_rank` if r <= k, else 0."""
+def gains(cutoffs: Sequence[int]) -> ScoreTable:
+    """Return NDCG@k, HR@k and MRR@k: `gain_of_rank` if r <= k, else 0.
+
+    Row r - 1 of the values is rank r; the last row is every rank beyond the largest cutoff.
+    """
     rank = np.arange(1, max(cutoffs) + 2)
     columns = {f"{name}@{k}": gain * (rank <= k) for name, gain in gain_of_rank(rank).items() for k in cutoffs}
-    return Gains(tuple(columns), np.stack([*columns.values()], axis=1))
+    return ScoreTable(tuple(columns), np.stack([*columns.values()], axis=1))
 
 
-def rank_classes(rank: NDArray[np.integer], table: Gains) -> NDArray[np.int64]:
+def rank_classes(rank: NDArray[np.integer], table: ScoreTable) -> NDArray[np.int64]:
     """Return the row of `table.values` of each rank: int64 [U]."""
     return np.minimum(rank.astype(np.int64), len(table.values)) - 1
+
+
+def metric_intervals(
+    rank: NDArray[np.integer], table: ScoreTable, resamples: int = RESAMPLES, seed: int = SEED
+) -> dict[str, Interval]:
+    """Return the mean of each metric over users and its 95 % interval.
+
+    Args:
+        rank: [U] ranks, from 1; at least one.
+        table: metrics.
+        resamples: number of bootstrap resamples.
+        seed: seed of the resamples.
+    """
+    count = np.bincount(rank_classes(rank, table), minlength=len(table.values))
+    return dict(zip(table.names, bootstrap_means(count, table.values, resamples, seed), strict=True))

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from commands.report.main import main
-from lightning_modules.recommender.item_ranks.bootstrap import metric_intervals
 from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
-from lightning_modules.recommender.item_ranks.rank_metrics import gains
+from lightning_modules.recommender.item_ranks.rank_metrics import gains, metric_intervals
 from tests.commands.report.recorded import Recorded
 
 RANK = np.random.default_rng(0).integers(1, 40, 100)

@@ -65,6 +65,28 @@ def point_at(page, step):
     settle(page)
 
 
+def test_skipped_records_are_listed_at_the_top(show, tmp_path):
+    run = killed_and_resumed(tmp_path / "sasrec")
+    page = show(run.folder)
+    assert texts(page, ".notice") == []
+    (run.folder / "environment.json").write_text("[1]")
+    for number in range(2, 8):
+        (run.folder / f"config-{number}.yaml").write_text("- a")
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"time": "no time", "step": 3, "train/loss": 1}\n')
+    page = show(run.folder)
+    assert page.run("document.querySelector('.head').nextElementSibling.className") == "notice"
+    items = texts(page, ".notice li")
+    assert len(items) == 8
+    assert texts(page, ".notice summary") == ["3 more"]
+    assert items[0] == f"{run.folder}/config-2.yaml: found a list, expected the settings of a run, KEY: VALUE; skipped"
+    assert (
+        items[6]
+        == f"{run.folder}/environment.json: found a list, expected the environment of a run, an object; skipped"
+    )
+    assert items[7].startswith(f"{run.folder}/metrics.jsonl, line ")
+
+
 def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "sasrec").folder)
     assert page.run("document.title") == "sasrec – run report"

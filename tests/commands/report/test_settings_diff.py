@@ -18,7 +18,7 @@ def test_configs_in_the_order_of_the_starts(tmp_path):
     for number in (10, 2):
         text = (run.folder / "config.yaml").read_text().replace("max_epochs: 4", f"max_epochs: {number}")
         (run.folder / f"config-{number}.yaml").write_text(text)
-    found = read_settings(run.folder)
+    found = read_settings(run.folder).of_files
     assert list(found) == ["config.yaml", "config-2.yaml", "config-10.yaml"]
     assert differences(list(found.values())) == [("trainer.max_epochs", ["4", "2", "10"])]
 
@@ -28,6 +28,16 @@ def test_a_config_that_is_not_yaml_is_named(tmp_path):
     (run.folder / "config.yaml").write_text("a: [1,")
     with pytest.raises(ValueError, match=r"config\.yaml:\d+: no YAML: .*; config\.yaml is written by"):
         read_settings(run.folder)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("", "nothing"), ("[a, b]", "a list"), ("a", "a single value")])
+def test_a_config_that_is_not_a_mapping_is_a_problem(tmp_path, text, kind):
+    run = Recorded(tmp_path / "a")
+    (run.folder / "config-2.yaml").write_text(text)
+    recorded = read_settings(run.folder)
+    assert list(recorded.of_files) == ["config.yaml"]
+    expected = f"found {kind}, expected the settings of a run, KEY: VALUE; skipped"
+    assert recorded.problems == [f"{run.folder / 'config-2.yaml'}: {expected}"]
 
 
 _NINE_TIMES_EACH = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 20))
@@ -46,7 +56,7 @@ def test_option_groups_have_the_names_of_today(tmp_path):
     for run, group in ((old, "gradients"), (new, "ddp")):
         with (run.folder / "config.yaml").open("a") as file:
             file.write(f"{group}: {{bucket_mb: 3}}\n")
-    assert differences([read_settings(run.folder)["config.yaml"] for run in (old, new)]) == []
+    assert differences([read_settings(run.folder).newest for run in (old, new)]) == []
 
 
 def test_how_a_run_is_watched_does_not_part_it_from_its_seeds():

@@ -89,8 +89,8 @@ class Report(Reader):
         return super().mutate(random, seed)
 
     def read(self, path: Path) -> Any:
-        from commands.report.main import write_page
         from commands.report.metric_series import read_metrics
+        from commands.report.page import write_page
 
         run = path.parent.parent if path.parent.name == "examples" else path.parent
         write_page([run], run / "report.html")

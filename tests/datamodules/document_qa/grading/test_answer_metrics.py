@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
 from datamodules.document_qa.grading.balanced_accuracy import balanced_accuracy
 from datamodules.document_qa.grading.calibration import calibration_error
-from datamodules.document_qa.grading.confidence_intervals import difference, mean, wilson
 from datamodules.document_qa.grading.page_recall import (
     is_evidence_page,
     page_recall,
     reciprocal_rank,
     strongest_evidence,
 )
+from engine.statistics.confidence_intervals import difference, mean, wilson
 
 
 def test_wilson_as_published():

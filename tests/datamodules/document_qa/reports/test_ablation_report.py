@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from datamodules.document_qa.grading.confidence_intervals import MetricEstimate, wilson
 from datamodules.document_qa.reports.ablation_report import ablation_report, write_ablation_report
 from datamodules.document_qa.reports.ablation_result import (
     AblationResult,
@@ -15,6 +14,7 @@ from datamodules.document_qa.reports.ablation_result import (
 )
 from datamodules.document_qa.reports.ablation_verdict import chance, verdict
 from datamodules.document_qa.types.question import Question
+from engine.statistics.confidence_intervals import MetricEstimate, wilson
 from tests.support.outputs import browser
 
 SAME, OTHER = {"checkpoint": "best.ckpt (a)"}, {"checkpoint": "best.ckpt (b)"}

@@ -9,15 +9,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.item_ranks import bootstrap
-from lightning_modules.recommender.item_ranks import paired_test as test_module
-from lightning_modules.recommender.item_ranks.bootstrap import metric_intervals
-from lightning_modules.recommender.item_ranks.paired_test import holm, mcnemar, paired_test
-from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
+from engine.statistics import bootstrap
+from engine.statistics import paired_test as test_module
+from engine.statistics.paired_test import Difference, compare_classes, holm, mcnemar
+from lightning_modules.recommender.item_ranks.rank_metrics import gains, metric_intervals, rank_classes
 from lightning_modules.recommender.metrics import RankingMetrics
 
 TABLE = gains((1, 5, 10))
 MANY = 10_000
+
+
+def paired_test(a, b, table, resamples) -> list[Difference]:
+    """Compare two models by the ranks of the same users."""
+    return compare_classes(rank_classes(a, table), rank_classes(b, table), table, resamples=resamples)
 
 
 def random_ranks(seed, users, best=1, worst=40):

@@ -1,8 +1,8 @@
-"""Tests on the same users and targets whether one model is better than another.
+"""Tests on the same samples whether one model is better than another.
 
-The difference of a metric has a paired bootstrap interval over users. Its p-value is from a two-sided sign-flip
+The difference of a metric has a paired bootstrap interval over samples. Its p-value is from a two-sided sign-flip
 permutation test (Fisher's randomization test for pairs; Smucker, Allan and Carterette, CIKM 2007, compare it with other
-tests of retrieval systems): if the models are equal, a user's two ranks are as likely to be exchanged.
+tests of retrieval systems): if the models are equal, the two results on a sample are as likely to be exchanged.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lightning_modules.recommender.item_ranks.bootstrap import RESAMPLES, SEED, Interval, bootstrap_means
-from lightning_modules.recommender.item_ranks.rank_metrics import Floats, Gains, rank_classes
+from engine.statistics.bootstrap import RESAMPLES, SEED, Floats, Interval, bootstrap_means
 
 SIGNIFICANT = 0.05
 """p-value below which a difference is significant."""
@@ -22,6 +21,13 @@ _ROUNDING = 1e-9
 """Relative difference of two sums of equal numbers in another order, with a margin."""
 
 _CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory; sums depend on it in their last bits alone
+
+
+class ScoreTable(NamedTuple):
+    """Values of M metrics for a sample of each of C classes: the results that a model can have on a sample."""
+
+    names: tuple[str, ...]  # [M]
+    values: Floats  # [C, M]
 
 
 class Difference(NamedTuple):
@@ -39,25 +45,10 @@ class Difference(NamedTuple):
         return self.p < SIGNIFICANT
 
 
-def paired_test(
-    a: NDArray[np.integer], b: NDArray[np.integer], table: Gains, resamples: int = RESAMPLES, seed: int = SEED
-) -> list[Difference]:
-    """Compare two models by each metric.
-
-    Args:
-        a: [U] ranks by one model, from 1; at least one.
-        b: [U] ranks by the other model, of the same users and targets.
-        table: metrics.
-        resamples: number of bootstrap resamples and of permutations.
-        seed: seed of both.
-    """
-    return compare_classes(rank_classes(a, table), rank_classes(b, table), table, False, resamples, seed)
-
-
 def compare_classes(
     a: NDArray[np.int64],
     b: NDArray[np.int64],
-    table: Gains,
+    table: ScoreTable,
     exact: bool = False,
     resamples: int = RESAMPLES,
     seed: int = SEED,
@@ -85,7 +76,7 @@ def compare_classes(
         p_values = [mcnemar(*discordant) for discordant in zip(better, worse, strict=True)]
     else:
         p_values = _sign_flip(first, second, count, table.values, resamples, seed)
-    means = [(count @ table.values[of]) / len(a) for of in (first, second)]
+    means = [(count @ table.values[classes]) / len(a) for classes in (first, second)]
     rows = zip(table.names, means[0].tolist(), means[1].tolist(), intervals, p_values, strict=True)
     return [Difference(*row) for row in rows]
 
@@ -129,23 +120,23 @@ def _sign_flip(
 ) -> list[float]:
     """Return the p-value of each metric, (1 + hits) / (1 + permutations) as in Phipson and Smyth (2010).
 
-    A permutation exchanges the ranks of each user with probability 1/2. Of n users with the same two ranks, the number
-    of those that it exchanges is binomial, so this number is drawn instead of n signs.
+    A permutation exchanges the results on each sample with probability 1/2. Of n samples with the same two results, the
+    number of those that it exchanges is binomial, so this number is drawn instead of n signs.
     """
     unordered, group = np.unique(np.stack([np.minimum(first, second), np.maximum(first, second)]), axis=1,
                                  return_inverse=True)  # fmt: skip
     group = group.reshape(-1)  # numpy 2.0 returns another shape
     low, high = unordered
-    users = np.bincount(group, weights=count).astype(np.int64)
+    samples = np.bincount(group, weights=count).astype(np.int64)
     step = values[high] - values[low]  # [G, M]
-    # Users of each kind whose difference has the sign of `step`; the others have the opposite sign.
-    ascending = np.bincount(group, weights=count * (first < second), minlength=len(users))
-    found = np.abs((2 * ascending - users) @ step)
+    # Samples of each kind whose difference has the sign of `step`; the others have the opposite sign.
+    ascending = np.bincount(group, weights=count * (first < second), minlength=len(samples))
+    found = np.abs((2 * ascending - samples) @ step)
     # A permutation that equals the observed one must count as a hit although its sum is rounded otherwise.
-    limit = found - _ROUNDING * (users @ np.abs(step))
+    limit = found - _ROUNDING * (samples @ np.abs(step))
     # The second entry of the seed makes these draws independent of the bootstrap's, which has the same seed.
-    generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(users)), np.zeros(len(found), int)
+    generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(samples)), np.zeros(len(found), int)
     for begin in range(0, resamples, part):
-        drawn = generator.binomial(users, 0.5, size=(min(part, resamples - begin), len(users)))
-        hits += (np.abs((2 * drawn - users) @ step) >= limit).sum(0)
+        drawn = generator.binomial(samples, 0.5, size=(min(part, resamples - begin), len(samples)))
+        hits += (np.abs((2 * drawn - samples) @ step) >= limit).sum(0)
     return [float(p) for p in (1 + hits) / (1 + resamples)]
