@@ -127,7 +127,7 @@ class LockstepCLI(SubcommandCLI):
         if model.get("init_from"):
             model.init_from = self._run.select_initial_weights(model.init_from, checkpoint)
         self._store_prefix = restart_prefix(os.environ)
-        # later code reads the selected names from the config; _config_text was taken before
+        # Later code reads the selected names from the config; _config_text was taken before.
         config.run_name, config.ckpt_path = directory.name, checkpoint
         config.trainer.default_root_dir = str(directory)
         adapt_to_launch(config, self.subcommand, launched)
@@ -159,7 +159,7 @@ class LockstepCLI(SubcommandCLI):
             config = self.config.export
             self.trainer.export(self.model, self.datamodule, config.output, config.ckpt_path, config.merge)
         elif subcommand == "demo":
-            self._demo(self.config.demo)
+            (self._open_page if self._opens_page else self._load_for_page)(self.config.demo)
         elif subcommand == "chat":
             self.trainer.chat(self.model, self.datamodule, self.config.chat.ckpt_path)
         else:
@@ -169,12 +169,13 @@ class LockstepCLI(SubcommandCLI):
                 report_unhandled(self.trainer, error)
                 raise
 
-    def _demo(self, config: Namespace) -> None:
-        """Open the page of the run and of `--compare`, or load the run without a page."""
-        if not self._opens_page:
-            answers = load_demo(self.trainer, self.model, self.datamodule, config.ckpt_path)
-            self.loaded = ComparedRun(config.run_name, answers, self.trainer.precision_plugin.forward_context)
-            return
+    def _load_for_page(self, config: Namespace) -> None:
+        """Load the run, which answers on the page of another run."""
+        answers = load_demo(self.trainer, self.model, self.datamodule, config.ckpt_path)
+        self.loaded = ComparedRun(config.run_name, answers, self.trainer.precision_plugin.forward_context)
+
+    def _open_page(self, config: Namespace) -> None:
+        """Open the page of the run, on which the run of `--compare` answers as well."""
         options = {name: config[name] for name in ("ckpt_path", "host", "port", "auth", "compare")}
         load: Callable[[], ComparedRun] | None = None
         if config.compare is not None:
@@ -194,7 +195,7 @@ class LockstepCLI(SubcommandCLI):
         launched = launched_processes(os.environ)
         if launched is not None and launched.launcher == "the launcher":
             plugins = config.get("plugins") or []
-            # Lightning detects torchrun and SLURM itself, but no other launcher
+            # Lightning detects torchrun and SLURM itself, but no other launcher.
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), EnvVariablesEnvironment()]
         log_settings = self.instantiated("log")
         if log_settings.console == "json":
@@ -209,7 +210,7 @@ class LockstepCLI(SubcommandCLI):
         keep_config = partial(write_config, self._config_text, folder)
         add_own_callbacks(trainer, keep_config, log_settings, altered, self._threads)
         if self._store_prefix is not None and trainer.world_size > 1:
-            # before Lightning's own call, which finds a process group and creates no other
+            # This precedes Lightning's own call, which finds a process group and creates no other.
             connect_with_prefix(trainer.strategy, self._store_prefix, os.environ)
         return trainer
 

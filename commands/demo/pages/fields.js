@@ -71,53 +71,86 @@ function timeField(field) {
 
 // Values that are found by searching, in the order in which they are picked.
 function pickField(field) {
-  let picked = [], asked = 0;
-  const search = element("input", {type: "search", placeholder: "search", autocomplete: "off", "aria-labelledby": "label-" + field.name});
-  const found = element("div", {class: "found", role: "listbox", "aria-label": "found", tabindex: -1}); // it scrolls
+  let picked = [];
   const list = element("ol", {class: "picked"});
+  const search = searchList(field, (choice) => {
+    const item = {value: choice.value, label: choice.label, time: ""};
+    picked = field.max_count === 1 ? [item] : [...picked, item].slice(0, field.max_count);
+    draw();
+  });
 
   function draw() {
-    list.replaceChildren(...picked.map((item, index) => {
-      const parts = [element("span", {class: "title"}, item.label)];
-      if (field.times) {
-        const time = element("input", {type: "datetime-local", step: "1", "aria-label": "time of " + item.label});
-        time.value = item.time;
-        time.addEventListener("change", () => { item.time = time.value; });
-        parts.push(time);
-      }
-      parts.push(button("remove", () => { picked.splice(index, 1); draw(); }, "plain"));
-      return element("li", {}, ...parts);
-    }));
+    list.replaceChildren(...picked.map((item, index) => pickedItem(field, item, () => {
+      picked.splice(index, 1);
+      draw();
+    })));
   }
-  function add(choice) {
-    const item = {value: choice.value, label: choice.label, time: ""};
-    picked = field.most === 1 ? [item] : [...picked, item].slice(0, field.most);
+  return {
+    node: frame(field, list, ...search.nodes),
+    value: () => picked.map(({value, time}) => ({value, time})),
+    set(values) {
+      picked = values.map((item) => ({label: item.value, time: "", ...item}));
+      search.empty();
+      draw();
+    },
+    clear() { this.set([]); },
+  };
+}
+
+function pickedItem(field, item, remove) {
+  const parts = [element("span", {class: "title"}, item.label)];
+  if (field.times) {
+    const time = element("input", {type: "datetime-local", step: "1", "aria-label": "time of " + item.label});
+    time.value = item.time;
+    time.addEventListener("change", () => { item.time = time.value; });
+    parts.push(time);
+  }
+  return element("li", {}, ...parts, button("remove", remove, "plain"));
+}
+
+// A search field and the list of what it finds; `pick` gets the choice that is clicked.
+function searchList(field, pick) {
+  let requests = 0;
+  const search = element("input", {type: "search", placeholder: "search", autocomplete: "off", "aria-labelledby": "label-" + field.name});
+  const found = element("div", {class: "found", role: "listbox", "aria-label": "found", tabindex: -1}); // it scrolls
+
+  function choose(choice) {
     search.value = "";
-    draw();
+    pick(choice);
     search.focus();
     close();
   }
   async function look() {
-    const mine = ++asked;
-    let choices = [], problem = "nothing found";
-    try {
-      const answer = await fetch("search?" + new URLSearchParams({field: field.name, text: search.value}));
-      if (answer.ok) choices = await answer.json();
-    } catch (error) {
-      problem = reason(error);
-    }
-    if (mine !== asked) return;
+    const mine = ++requests;
+    const [choices, problem] = await findChoices(field, search.value);
+    if (mine !== requests) return;
     found.replaceChildren(...choices.map((choice) => {
-      const option = button(choice.label, () => add(choice));
+      const option = button(choice.label, () => choose(choice));
       option.setAttribute("role", "option");
       option.tabIndex = -1; // the arrow keys choose among them; Tab goes on to the next field
       return option;
     }), ...(choices.length ? [] : [element("p", {class: "note"}, problem)]));
   }
   function close() {
-    asked++; // what is still searched is not shown
+    requests++; // what is still searched is not shown
     found.replaceChildren();
   }
+  listenToSearch(search, found, look, close);
+  return {nodes: [search, found], empty: () => found.replaceChildren()};
+}
+
+// The choices of a search, and why there are none.
+async function findChoices(field, text) {
+  try {
+    const answer = await fetch("search?" + new URLSearchParams({field: field.name, text}));
+    return [answer.ok ? await answer.json() : [], "nothing found"];
+  } catch (error) {
+    return [[], reason(error)];
+  }
+}
+
+// The list opens at the focus and closes when the focus leaves; the arrow keys move in it, Enter takes the first choice.
+function listenToSearch(search, found, look, close) {
   search.addEventListener("input", look);
   for (const kind of ["focus", "click"]) search.addEventListener(kind, () => { if (!found.children.length) look(); });
   found.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays, so that the list does
@@ -139,14 +172,4 @@ function pickField(field) {
     }
     if (event.key === "Enter" && found.querySelector("button")) found.querySelector("button").click();
   });
-  return {
-    node: frame(field, list, search, found),
-    value: () => picked.map(({value, time}) => ({value, time})),
-    set(values) {
-      picked = values.map((item) => ({label: item.value, time: "", ...item}));
-      found.replaceChildren();
-      draw();
-    },
-    clear() { this.set([]); },
-  };
 }
