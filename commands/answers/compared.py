@@ -8,7 +8,16 @@ from typing import NamedTuple, TypeVar
 from typing_extensions import override
 
 from commands.answers.blocks import AnswerBlock, Failure, Note, RunBlock, Slider
-from commands.answers.interface import Choice, Demo, Example, Field, Question, Turn, UploadedFile, UserInputError
+from commands.answers.interface import (
+    AnswerService,
+    Choice,
+    Example,
+    Field,
+    Question,
+    Turn,
+    UploadedFile,
+    UserInputError,
+)
 
 T = TypeVar("T")
 
@@ -17,11 +26,11 @@ class ComparedRun(NamedTuple):
     """A compared run: its name, its demo, and the context in which its model computes."""
 
     name: str
-    demo: Demo
+    demo: AnswerService
     context: Callable[[], AbstractContextManager[None]]
 
 
-class ComparedDemo(Demo):
+class ComparedDemo(AnswerService):
     """Asks the same question of several runs. What a run answers does not depend on the others.
 
     Args:
@@ -38,7 +47,7 @@ class ComparedDemo(Demo):
         self._runs = runs
         self._fields = [{field.name: field for field in run.demo.fields} for run in runs]
         self.task = first.demo.task
-        self.talks = first.demo.talks
+        self.is_conversation = first.demo.is_conversation
         self.runs = [run.name for run in runs]
         self.fields = _join_fields(self._fields)
         equal = [fact for fact in first.demo.about if all(fact in run.demo.about for run in others)]

@@ -8,6 +8,9 @@ from commands.answers.blocks import AnswerBlock
 
 MEGABYTE = 2**20
 
+MAX_SEARCH_RESULTS = 20
+"""Largest number of values that a search of a field of the kind `pick` returns."""
+
 
 class UserInputError(ValueError):
     """The input of a visitor cannot be used. The message states what was found and what is expected."""
@@ -57,18 +60,18 @@ class Field(NamedTuple):
     Attributes:
         name: key of the value in a Question.
         kind: `picture` and `file` are files; `text` is free text; `choice` is one of `choices`; `pick` is a list of
-            values found by `Demo.search`; `time` is a time in ISO 8601, or empty.
+            values found by `AnswerService.search`; `time` is a time in ISO 8601, or empty.
         label: what the page shows above it.
         help: one sentence below it.
         suffixes: endings of accepted files, in lower case.
         max_bytes: largest accepted file.
-        most: largest number of files or of picked values.
+        max_count: largest number of files or of picked values.
         choices: `choice`: its values; the first is the default.
         draw: `picture`: (ink, paper) in CSS colours if it can also be drawn.
         camera: `picture`: whether the camera of the visitor can take it.
         sketch: `file`: axes on which a curve can be drawn instead.
         times: `pick`: whether each value has a time.
-        keeps: whether its value stays after a question has been asked; a question's text does not.
+        is_persistent: whether its value stays after a question has been asked; a question's text does not.
     """
 
     name: str
@@ -77,13 +80,13 @@ class Field(NamedTuple):
     help: str = ""
     suffixes: tuple[str, ...] = ()
     max_bytes: int = 20 * MEGABYTE
-    most: int = 1
+    max_count: int = 1
     choices: tuple[Choice, ...] = ()
     draw: tuple[str, str] | None = None
     camera: bool = False
     sketch: Sketch | None = None
     times: bool = False
-    keeps: bool = True
+    is_persistent: bool = True
 
 
 class Picked(NamedTuple):
@@ -139,7 +142,7 @@ class Question(NamedTuple):
         return text
 
 
-class Demo(ABC):
+class AnswerService(ABC):
     """Answers questions with one model. Every method runs in the thread that owns the model, one call at a time."""
 
     fields: Sequence[Field]
@@ -152,7 +155,7 @@ class Demo(ABC):
     runs: Sequence[str] = ()
     """Names of the runs that answer side by side; empty for one run."""
 
-    talks: bool = False
+    is_conversation: bool = False
     """Whether a question may follow earlier ones, which `Question.turns` then has."""
 
     def examples(self) -> Sequence[Example]:
@@ -168,7 +171,7 @@ class Demo(ABC):
         yield from ()
 
     def search(self, field: Field, text: str) -> Sequence[Choice]:
-        """Return at most SEARCH_RESULTS values of a field of the kind `pick` that match a text."""
+        """Return at most MAX_SEARCH_RESULTS values of a field of the kind `pick` that match a text."""
         return ()
 
     def data_identity(self) -> Mapping[str, str]:
@@ -182,6 +185,3 @@ class Demo(ABC):
         Raises:
             UserInputError: the question cannot be answered.
         """
-
-
-SEARCH_RESULTS = 20

@@ -6,14 +6,14 @@ import torch
 from lightning.pytorch.trainer.states import RunningStage, TrainerFn
 
 from commands.answers.families.registry import family_of
-from commands.answers.interface import Demo
+from commands.answers.interface import AnswerService
 from commands.export.model_card import MODEL_CARD
 from engine.datamodule import LockstepDataModule
 from engine.hook_arguments import RunTrainer
 from engine.module import LockstepModule
 
 
-def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModule, checkpoint: str) -> Demo:
+def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModule, checkpoint: str) -> AnswerService:
     """Load a checkpoint and return the demo of its model.
 
     Args:

@@ -9,14 +9,14 @@ from typing import TextIO
 from rich.console import Console
 from rich.markup import escape
 
-from commands.answers.interface import Demo, UserInputError
+from commands.answers.interface import AnswerService, UserInputError
 from commands.chat.session import ChatCommand, ChatSession, parse_command
 from commands.chat.terminal import print_blocks
 
 _MAX_LINE_LENGTH = 4000
 
 
-def chat(demo: Demo, folder: Path, stdin: TextIO = sys.stdin, console: Console | None = None) -> None:
+def chat(demo: AnswerService, folder: Path, stdin: TextIO = sys.stdin, console: Console | None = None) -> None:
     """Answer the lines of a user until the input ends, `/quit` or Ctrl-C.
 
     Args:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from commands.answers.blocks import AnswerBlock, Note, Text, as_json
 from commands.answers.interface import (
     MEGABYTE,
+    AnswerService,
     Choice,
-    Demo,
     Field,
     Picked,
     Question,
@@ -42,7 +42,7 @@ class ChatSession:
         demo: demo of the model.
     """
 
-    def __init__(self, demo: Demo) -> None:
+    def __init__(self, demo: AnswerService) -> None:
         self._demo = demo
         self._fields = {field.name: field for field in demo.fields}
         self._texts: dict[str, str] = {}
@@ -128,7 +128,7 @@ class ChatSession:
             blocks[block.key] = block
             yield block
         answer = next((part.text for part in blocks.values() if isinstance(part, Text) and part.is_answer), None)
-        if self._demo.talks and answer is not None:
+        if self._demo.is_conversation and answer is not None:
             self._turns.append(Turn(text, answer))
         files = {name: [file.name for file in files] for name, files in self._files.items()}
         shown = [_without_pictures(as_json(block)) for block in blocks.values()]
@@ -162,14 +162,14 @@ class ChatSession:
             found.append(file)
         if not found:
             raise UserInputError(f"/{field.name}: expected the path of a file")
-        if len(found) > field.most:
-            raise UserInputError(f"/{field.name}: found {len(found)} files, expected at most {field.most}")
+        if len(found) > field.max_count:
+            raise UserInputError(f"/{field.name}: found {len(found)} files, expected at most {field.max_count}")
         self._files[field.name] = found
 
     def _pick(self, field: Field, parts: list[str]) -> list[str]:
         """Set a field to values found by their texts; return what they are called."""
-        if len(parts) > field.most:
-            raise UserInputError(f"/{field.name}: found {len(parts)} values, expected at most {field.most}")
+        if len(parts) > field.max_count:
+            raise UserInputError(f"/{field.name}: found {len(parts)} values, expected at most {field.max_count}")
         items = [self._find_item(field, part.strip()) for part in parts]
         self._picked[field.name] = [picked for picked, _ in items]
         return [f"{label}{_TIME}{picked.time}" if picked.time else label for picked, label in items]
@@ -232,10 +232,10 @@ def _file(path: Path, field: Field) -> UploadedFile:
 
 def _value(field: Field) -> str:
     if field.kind in ("picture", "file"):
-        return " FILE" if field.most == 1 else " FILE; FILE; ..."
+        return " FILE" if field.max_count == 1 else " FILE; FILE; ..."
     if field.kind == "pick":
         title = f"TITLE{_TIME}TIME" if field.times else "TITLE"
-        return f" {title}" if field.most == 1 else f" {title}; {title}; ..."
+        return f" {title}" if field.max_count == 1 else f" {title}; {title}; ..."
     if field.kind == "choice":
         return f" [{'|'.join(choice.value for choice in field.choices)}]"
     return " TIME" if field.kind == "time" else " TEXT"

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch import Trainer
 
 from commands.answers.compared import ComparedDemo, ComparedRun
-from commands.answers.interface import Demo
+from commands.answers.interface import AnswerService
 from commands.answers.loading import load_demo
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of
@@ -162,7 +162,7 @@ class LockstepTrainer(RunTrainer):
         login, checkpoint = read_login(auth), _checkpoint_of(ckpt_path, "demo")
         title, context = Path(self.default_root_dir).name, self.precision_plugin.forward_context
 
-        def create() -> Demo:
+        def create() -> AnswerService:
             demo = load_demo(self, model, datamodule, checkpoint)
             if compare is None or load_compared is None:
                 return demo

@@ -12,12 +12,12 @@ class FileStore:
     """Files by identifiers that visitors cannot guess.
 
     Args:
-        most_bytes: largest size of all files together.
-        most_files: largest number of files.
+        max_bytes: largest size of all files together.
+        max_files: largest number of files.
     """
 
-    def __init__(self, most_bytes: int = 256 * MEGABYTE, most_files: int = 500) -> None:
-        self._most_bytes, self._most_files = most_bytes, most_files
+    def __init__(self, max_bytes: int = 256 * MEGABYTE, max_files: int = 500) -> None:
+        self._max_bytes, self._max_files = max_bytes, max_files
         self._files: OrderedDict[str, UploadedFile] = OrderedDict()
         self._bytes = 0
         self._kept: dict[str, UploadedFile] = {}
@@ -34,7 +34,7 @@ class FileStore:
         self._files[identifier] = file
         self._bytes += len(file.content)
         # The newest file stays, even if it exceeds the limit by itself.
-        while len(self._files) > 1 and (self._bytes > self._most_bytes or len(self._files) > self._most_files):
+        while len(self._files) > 1 and (self._bytes > self._max_bytes or len(self._files) > self._max_files):
             _, forgotten = self._files.popitem(last=False)
             self._bytes -= len(forgotten.content)
         return identifier

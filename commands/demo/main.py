@@ -9,7 +9,7 @@ import psutil
 import uvicorn
 from starlette.applications import Starlette
 
-from commands.answers.interface import Demo
+from commands.answers.interface import AnswerService
 from commands.demo.access import Login, guard_middleware, is_loopback, listen
 from commands.demo.model_queue import ModelQueue
 from commands.demo.server import DemoServer
@@ -20,7 +20,7 @@ _SECONDS_TO_END = 2
 
 
 def serve(
-    create: Callable[[], Demo],
+    create: Callable[[], AnswerService],
     context: Callable[[], AbstractContextManager[None]],
     title: str,
     host: str,
@@ -57,7 +57,7 @@ def serve(
 
 
 def create_application(
-    demo: Demo, context: Callable[[], AbstractContextManager[None]], title: str, host: str, login: Login | None
+    demo: AnswerService, context: Callable[[], AbstractContextManager[None]], title: str, host: str, login: Login | None
 ) -> tuple[Starlette, ModelQueue]:
     """Return the ASGI application of a page, and the queue of its model."""
     queue = ModelQueue(context)

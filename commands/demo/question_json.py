@@ -37,8 +37,8 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
             field = fields[name]
             if field.kind in ("text", "choice", "time"):
                 texts[name] = _text(value, field.label)
-            elif len(value) > field.most:
-                raise UserInputError(f"{field.label}: found {len(value)}, expected at most {field.most}")
+            elif len(value) > field.max_count:
+                raise UserInputError(f"{field.label}: found {len(value)}, expected at most {field.max_count}")
             elif field.kind == "pick":
                 picked[name] = [_read_picked(item, field.label) for item in value]
             else:

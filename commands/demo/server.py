@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from commands.answers.blocks import AnswerBlock, as_json, plain
-from commands.answers.interface import MEGABYTE, Demo, Example, Field, UploadedFile, UserInputError
+from commands.answers.interface import MEGABYTE, AnswerService, Example, Field, UploadedFile, UserInputError
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.model_queue import ModelQueue, QueueFullError
 from commands.demo.question_json import parse_question
@@ -49,7 +49,7 @@ class DemoServer:
         title: name of the run.
     """
 
-    def __init__(self, demo: Demo, queue: ModelQueue, title: str) -> None:
+    def __init__(self, demo: AnswerService, queue: ModelQueue, title: str) -> None:
         self._demo, self._queue, self._title = demo, queue, title
         self._fields = {field.name: field for field in demo.fields}
         self._files = FileStore()
@@ -82,7 +82,7 @@ class DemoServer:
             "about": self._demo.about,
             "task": self._demo.task,
             "runs": list(self._demo.runs),
-            "talks": self._demo.talks,
+            "is_conversation": self._demo.is_conversation,
             "fields": plain(list(self._demo.fields)),
             "examples": self._examples,
         }

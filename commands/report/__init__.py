@@ -1,4 +1,4 @@
 """Makes the page of `train.py report`: metrics, events, previews and the differences of runs.
 
-Imports `engine`, `commands.runs` and, for the ranks of recommenders, `lightning_modules.recommender.item_ranks`.
+Imports `engine`, `commands.runs` and `lightning_modules.recommender.item_ranks`.
 """

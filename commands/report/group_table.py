@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.report.saved_ranks import STAGES, OtherSettingsError, read_ranks
+from commands.report.comparison.saved_ranks import STAGES, OtherSettingsError, read_ranks
 
 
 class GroupTable(NamedTuple):

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from commands.report.comparison.paired_comparison import compare_runs
+from commands.report.comparison.significance import Comparison
 from commands.report.group_table import group_tables, print_tables
 from commands.report.page import write_page
-from commands.report.paired_comparison import compare_runs
 from commands.report.run_selection import default_page, select_runs
-from commands.report.significance import Comparison
 from engine.health.exit_codes import ExitCode
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import HELP, OPTION, runs_folder

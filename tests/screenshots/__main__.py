@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from commands.answers.compared import ComparedDemo
-from commands.answers.interface import Demo
+from commands.answers.interface import AnswerService
 from commands.report.main import main as write_report
 from tests.conftest import REPOSITORY
 from tests.screenshots.pages import PAGES, SEARCHED, SWEEP, ShownPage
@@ -87,7 +87,7 @@ def _run(*arguments: str) -> None:
 
 
 def _take_demo(shown: ShownPage, run: str, shot: Callable[[Browser], None]) -> None:
-    demo: Demo = served.loaded(run)
+    demo: AnswerService = served.loaded(run)
     title = run
     if shown.beside is not None:
         demo, title = ComparedDemo([served.run_of(shown.beside), served.run_of(run)]), f"{shown.beside} and {run}"

@@ -11,7 +11,7 @@ from typing_extensions import override
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Note, Picture, Pictures, Table, Text
 from commands.answers.families.option_field import OPTIONS, read_options
 from commands.answers.families.uploaded_documents import MAX_PAGES, SUFFIXES, UploadedDocuments
-from commands.answers.interface import MEGABYTE, Demo, Example, Field, Question, UploadedFile, UserInputError
+from commands.answers.interface import MEGABYTE, AnswerService, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule
 from datamodules.document_qa.grading.abstention import is_abstention
@@ -51,7 +51,7 @@ class _Answered(NamedTuple):
         return is_abstention(self.text)
 
 
-class DocumentDemo(Demo):
+class DocumentDemo(AnswerService):
     """Answers questions about documents of the visitor.
 
     Args:
@@ -76,7 +76,7 @@ class DocumentDemo(Demo):
         self.fields = [
             Field(
                 "documents", "file", "Documents", f"PDFs or pictures of pages, at most {_MAX_FILES}, each of at most "
-                f"{MAX_PAGES} pages.", SUFFIXES, most=_MAX_FILES,
+                f"{MAX_PAGES} pages.", SUFFIXES, max_count=_MAX_FILES,
             ),
             Field("question", "text", "Question", "Each document is asked; a page can be named: on page 3."),
             OPTIONS,

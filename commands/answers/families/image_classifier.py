@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, data_url
 from commands.answers.compared import fingerprint
-from commands.answers.interface import Demo, Example, Field, Question, UploadedFile, UserInputError
+from commands.answers.interface import AnswerService, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.dataset import ImageDataset
@@ -30,7 +30,7 @@ _ALIKE, _EXAMPLES, _SHOWN_CLASSES = 6, 8, 10
 _SHOWN_PIXELS = 96
 
 
-class ClassifierDemo(Demo):
+class ClassifierDemo(AnswerService):
     """Classifies a picture that is dropped, drawn or taken by a camera.
 
     Args:

@@ -13,7 +13,16 @@ from typing_extensions import override
 from commands.answers.blocks import AnswerBlock, Table
 from commands.answers.compared import fingerprint
 from commands.answers.families.request_times import request_times
-from commands.answers.interface import SEARCH_RESULTS, Choice, Demo, Example, Field, Picked, Question, UserInputError
+from commands.answers.interface import (
+    MAX_SEARCH_RESULTS,
+    AnswerService,
+    Choice,
+    Example,
+    Field,
+    Picked,
+    Question,
+    UserInputError,
+)
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays
@@ -35,7 +44,7 @@ class _Event(NamedTuple):
     row: int = -1  # of the event in the data; -1 for an event that the visitor picked, which has no features
 
 
-class RecommenderDemo(Demo):
+class RecommenderDemo(AnswerService):
     """Recommends for a user of the data, for a history that the visitor enters, or for both joined.
 
     Args:
@@ -57,7 +66,7 @@ class RecommenderDemo(Demo):
         self.fields = [
             Field("user", "pick", "User of the data", "Search an id. Leave it empty for a history of your own."),
             Field(
-                "history", "pick", "Events", order, most=_MAX_EVENTS, times=self._reads_times,
+                "history", "pick", "Events", order, max_count=_MAX_EVENTS, times=self._reads_times,
             ),
         ]  # fmt: skip
         self._reads_request_time = bool(model.architecture["request_time"])
@@ -91,10 +100,10 @@ class RecommenderDemo(Demo):
             users = (str(user) for user in self._data.user_ids)
             # Bounds the time of a search.
             matches = sorted((user for user in islice(users, 10**6) if user.lower().startswith(wanted)), key=len)
-            return [Choice(user, user) for user in matches[:SEARCH_RESULTS]]
+            return [Choice(user, user) for user in matches[:MAX_SEARCH_RESULTS]]
         rows = [row for row, name in enumerate(self._names) if wanted in name]
         rows.sort(key=lambda row: (not self._names[row].startswith(wanted), len(self._names[row]), row))
-        ids, shown = self._catalog.item_ids, rows[:SEARCH_RESULTS]
+        ids, shown = self._catalog.item_ids, rows[:MAX_SEARCH_RESULTS]
         return [Choice(str(ids[row]), self._catalog.title(row + 1)) for row in shown]
 
     @override

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
-from commands.answers.interface import Demo
+from commands.answers.interface import AnswerService
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
 
@@ -13,13 +13,14 @@ class Family(NamedTuple):
     """The demo of a family."""
 
     module: str  # of this package
-    demo: str  # class or function that takes the model and the data module and returns a Demo
+    demo: str  # class or function that takes the model and the data module and returns an AnswerService
     stage: Literal["predict", "validate"] | None  # that the data are set up for; None: answers need no split of them
 
-    def create(self, model: LockstepModule, data: LockstepDataModule) -> Demo:
-        """Return the Demo of a model. The family's packages are imported only now."""
-        demo: Callable[[Any, Any], Demo] = getattr(import_module(f"commands.answers.families.{self.module}"), self.demo)
-        return demo(model, data)
+    def create(self, model: LockstepModule, data: LockstepDataModule) -> AnswerService:
+        """Return the AnswerService of a model. The family's packages are imported only now."""
+        module = import_module(f"commands.answers.families.{self.module}")
+        create: Callable[[Any, Any], AnswerService] = getattr(module, self.demo)
+        return create(model, data)
 
 
 _FAMILIES = {

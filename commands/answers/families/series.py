@@ -15,8 +15,8 @@ from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Te
 from commands.answers.families.option_field import OPTIONS, read_options
 from commands.answers.interface import (
     MEGABYTE,
+    AnswerService,
     Choice,
-    Demo,
     Example,
     Field,
     Question,
@@ -43,7 +43,7 @@ _MAX_FILES, _EXAMPLES, _SEARCHED, _SHOWN_POINTS, _SHOWN_SERIES = 4, 6, 60, 600, 
 _MIN_SKETCHED, _MAX_SKETCHED = 24, 120
 
 
-class SeriesDemo(Demo):
+class SeriesDemo(AnswerService):
     """Answers questions about series in CSV files.
 
     Args:
@@ -69,7 +69,7 @@ class SeriesDemo(Demo):
                 columns,
                 (".csv",),
                 max_bytes=2 * MEGABYTE,
-                most=_MAX_FILES,
+                max_count=_MAX_FILES,
                 sketch=Sketch((SketchedCurve("drawn", 100),), self._sketched_steps()),
             ),
             Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),

@@ -15,8 +15,8 @@ from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Te
 from commands.answers.families.series import SeriesDemo
 from commands.answers.interface import (
     MEGABYTE,
+    AnswerService,
     Choice,
-    Demo,
     Example,
     Field,
     Question,
@@ -46,7 +46,7 @@ def choose_demo(model: TimelineReader, data: ResourceTimelines | SeriesDataModul
     return TemporalDemo(model, data) if isinstance(data, ResourceTimelines) else SeriesDemo(model, data)
 
 
-class TemporalDemo(Demo):
+class TemporalDemo(AnswerService):
     """Answers questions about a timeline in a CSV file.
 
     Args:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
-from commands.answers.interface import Choice, Demo, Example, Field, Question, UploadedFile, UserInputError
+from commands.answers.interface import AnswerService, Choice, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.images.decoding import MAX_PIXELS
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
@@ -35,7 +35,7 @@ _EXAMPLES, _SHOWN_EDGE = 6, 480
 _NO, _YES = Choice("no", "no"), Choice("yes", "yes")
 
 
-class VisionLanguageDemo(Demo):
+class VisionLanguageDemo(AnswerService):
     """Answers questions about a picture, over several turns.
 
     Args:
@@ -44,7 +44,7 @@ class VisionLanguageDemo(Demo):
     """
 
     task = "Give a picture and ask about it; each question may follow the earlier ones."
-    talks = True
+    is_conversation = True
 
     shows_parts: ClassVar[bool] = True
     """Whether the demo can show which parts of a picture an answer depends on."""
@@ -57,7 +57,9 @@ class VisionLanguageDemo(Demo):
         lean = "Each of 36 parts of the picture is covered in turn: 36 more passes of the model."
         self.fields = [
             Field("picture", "picture", "Picture", "A question can also be asked without one.", _SUFFIXES, camera=True),
-            Field("question", "text", "Question", "Enter asks; the next question follows this one.", keeps=False),
+            Field(
+                "question", "text", "Question", "Enter asks; the next question follows this one.", is_persistent=False
+            ),
             Field("blind", "choice", "Also answer without the picture", choices=(_YES, _NO)),
             Field("lean", "choice", "Show which part the answer leans on", lean, choices=(_NO, _YES)),
         ][: None if self.shows_parts else -1]

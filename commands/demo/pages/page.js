@@ -32,14 +32,14 @@ async function submit() {
   if (asked) card.append(element("p", {class: "asked"}, asked));
   for (const text of more) if (text) card.append(element("p", {class: "note more"}, text.replaceAll("\n", "; ")));
   card.append(body);
-  if (content.talks) answers.append(card); else answers.replaceChildren(card);
+  if (content.is_conversation) answers.append(card); else answers.replaceChildren(card);
   card.scrollIntoView({block: "nearest"}); // on a narrow page it is below the fields
   const blocks = new Blocks(body, {runs: content.runs});
   follow(card, blocks, values);
   if (!await receive(blocks, values) || mine !== conversation) return; // a new conversation has begun meanwhile
   const answered = Array.from({length: Math.max(1, content.runs.length)}, (_, run) => blocks.answers[run] || "");
-  if (content.talks && blocks.answers.length) turns.push([asked, ...answered]); // "" of a run that could not answer
-  for (const field of content.fields) if (!field.keeps) fields.get(field.name).clear();
+  if (content.is_conversation && blocks.answers.length) turns.push([asked, ...answered]); // "" of a run that could not answer
+  for (const field of content.fields) if (!field.is_persistent) fields.get(field.name).clear();
 }
 
 // Ask again with the newest value of a slider of the answer.
@@ -85,7 +85,7 @@ addEventListener("drop", (event) => {
   const takers = [...fields.values()].filter((field) => field.give);
   if (takers.length === 1) takers[0].give([...event.dataTransfer.files]);
 });
-const again = content.talks ? [button("New conversation", forget, "plain")] : [];
+const again = content.is_conversation ? [button("New conversation", forget, "plain")] : [];
 const examples = content.examples.length ? [element("section", {class: "field"}, element("h2", {}, "Examples"),
   element("div", {class: "examples"}, ...content.examples.map(exampleButton)))] : [];
 page.append(

@@ -77,84 +77,118 @@ function band(line, xAt, yAt) {
   return `M${good.map((i) => edge(i, line.high)).join("L")}L${good.reverse().map((i) => edge(i, line.low)).join("L")}Z`;
 }
 
-// chart: {name, title, unit, lines: () => [{label, colour, x, y, low, high, raw, dots, faint, run}], levels: [{label, value}], canLog}
+// chart: {name, title, unit, lines: () => [{label, color, x, y, low, high, raw, dots, faint, run}], levels: [{label, value}], canLog}
 function chartCard(chart) {
   const svg = shape("svg", {class: "plot", role: "img", tabindex: 0}), legend = element("ul", {class: "lines"});
   const where = element("span", {class: "where"});
   const card = element("figure", {class: "chart"}, element("figcaption", {},
     element("span", {class: "title"}, chart.title), where), legend, svg);
   const state = {lines: [], xAt: null, from: 0, to: 1, width: 0};
-
-  function draw() {
-    const width = svg.clientWidth || card.clientWidth;
-    if (!width) return;
-    const [from, to] = shownPart(), log = view.log && chart.canLog, lines = chart.lines(), levels = chart.levels || [];
-    const [low, high] = yRange(lines, from, to, log, levels), right = width - ROOM.right, bottom = HEIGHT - ROOM.bottom;
-    const xAt = (x) => ROOM.left + (x - from) / (to - from) * (right - ROOM.left), scale = log ? Math.log10 : (value) => value;
-    const yAt = (y) => log && y <= 0 ? null : bottom - (scale(y) - scale(low)) / (scale(high) - scale(low)) * (bottom - ROOM.top);
-    Object.assign(state, {lines, xAt, yAt, from, to, width});
-    svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    svg.setAttribute("aria-label", summary(chart, lines));
-    const clip = `clip-${chart.id}`;
-    const inside = shape("g", {"clip-path": `url(#${clip})`});
-    svg.replaceChildren(shape("clipPath", {id: clip}, shape("rect", {x: ROOM.left - 3, y: 0, width: right - ROOM.left + 10, height: bottom + 3})));
-    for (const tick of log ? logTicks(low, high) : ticks(low, high, 4)) {
-      svg.append(shape("line", {class: "grid", x1: ROOM.left, x2: right, y1: yAt(tick), y2: yAt(tick)}),
-        shape("text", {class: "tick", x: ROOM.left - 6, y: yAt(tick) + 4, "text-anchor": "end"}, tickText(tick, chart.name)));
-    }
-    for (const tick of xTicks(from, to, right - ROOM.left)) {
-      svg.append(shape("text", {class: "tick", x: xAt(tick), y: HEIGHT - 5, "text-anchor": xAt(tick) > right - 16 ? "end" : "middle"}, axisLabel(tick, to - from)));
-    }
-    svg.append(shape("line", {class: "axis", x1: ROOM.left, x2: right, y1: bottom, y2: bottom}));
-    for (const mark of marks()) inside.append(shape("line", {class: mark.kind, x1: xAt(mark.x), x2: xAt(mark.x), y1: ROOM.top, y2: bottom}));
-    for (const level of levels) if (yAt(level.value) !== null) {
-      inside.append(shape("line", {class: "level", x1: ROOM.left, x2: right, y1: yAt(level.value), y2: yAt(level.value)}));
-    }
-    for (const line of lines) if (line.low && line.band !== false) inside.append(shape("path", {class: `band ${line.colour}`, d: band(line, xAt, yAt)}));
-    for (const line of lines) {
-      if (line.raw) inside.append(shape("path", {class: `line raw ${line.colour}`, d: path(line, xAt, yAt, line.raw)}));
-      inside.append(shape("path", {class: `line ${line.colour}${line.faint ? " faint-line" : ""}${line.dash ? " dash" : ""}`, d: path(line, xAt, yAt)}));
-      if (line.dots && line.x.length <= 60) line.x.forEach((x, i) => {
-        if (line.y[i] !== null && yAt(line.y[i]) !== null) inside.append(shape("circle", {class: `dot ${line.colour}`, cx: xAt(x), cy: yAt(line.y[i]), r: line.x.length > 30 ? 1.6 : 2.4}));
-      });
-    }
-    if (chart.best) for (const best of chart.best()) if (best.x >= from && best.x <= to && yAt(best.y) !== null) {
-      inside.append(shape("circle", {class: `best ${best.colour}`, cx: xAt(best.x), cy: yAt(best.y), r: 5.5}));
-    }
-    svg.append(inside);
-    let beneath = -20; // labels of levels that are close to each other do not lie on each other
-    for (const level of [...levels].sort((one, other) => other.value - one.value)) if (yAt(level.value) !== null) {
-      const y = Math.max(yAt(level.value) - 4, beneath + 12, ROOM.top + 8);
-      beneath = y;
-      if (y < bottom) svg.append(shape("text", {class: "level-name", x: ROOM.left + 4, y}, level.label));
-    }
-    svg.append(shape("g", {class: "cursor"}));
-    point();
-  }
-
-  function point() {
-    if (!state.xAt) return;
-    const layer = svg.querySelector("g.cursor"), isPointed = view.cursor !== null && view.cursor >= state.from && view.cursor <= state.to;
-    layer.replaceChildren();
-    if (isPointed) layer.append(shape("line", {x1: state.xAt(view.cursor), x2: state.xAt(view.cursor), y1: ROOM.top, y2: HEIGHT - ROOM.bottom}));
-    where.textContent = isPointed ? positionText(view.cursor) : chart.unit || "";
-    legend.replaceChildren(...state.lines.filter((line) => line.label !== null).map((line) => {
-      const index = isPointed ? nearest(line, view.cursor) : line.x.length - 1;
-      const value = index === null || index < 0 ? null : line.y[index];
-      if (isPointed && index !== null && value !== null && state.yAt(value) !== null) {
-        layer.append(shape("circle", {class: `pointed ${line.colour}`, cx: state.xAt(line.x[index]), cy: state.yAt(value), r: 3.2}));
-      }
-      const ends = line.spread && value !== null ? [line.low[index], line.high[index]].map((end) => formatNumber(end, chart.name)) : [];
-      const spread = ends.length && ends[0] !== ends[1] ? ` (${ends.join(" – ")})` : "";
-      return element("li", {}, element("span", {class: `swatch ${line.colour}${line.dash ? " dash" : ""}`}), line.label ? element("span", {class: "of"}, line.label) : "",
-        element("b", {}, value === null || value === undefined ? "–" : formatNumber(value, chart.name)), spread ? element("span", {class: "spread"}, spread) : "");
-    }));
-  }
+  const point = () => drawCursor(chart, state, svg, legend, where);
 
   listen(svg, state);
-  drawn.all.push(draw);
+  drawn.all.push(() => {
+    const width = svg.clientWidth || card.clientWidth;
+    if (!width) return;
+    Object.assign(state, scales(chart, width));
+    drawPlot(chart, state, svg);
+    point();
+  });
   drawn.cursor.push(point);
   return card;
+}
+
+// What a chart draws in a width, and where: the lines, the ends of both axes, and the functions from values to pixels.
+function scales(chart, width) {
+  const [from, to] = shownPart(), log = view.log && chart.canLog, lines = chart.lines(), levels = chart.levels || [];
+  const [low, high] = yRange(lines, from, to, log, levels), right = width - ROOM.right, bottom = HEIGHT - ROOM.bottom;
+  const scale = log ? Math.log10 : (value) => value;
+  const xAt = (x) => ROOM.left + (x - from) / (to - from) * (right - ROOM.left);
+  const yAt = (y) => log && y <= 0 ? null : bottom - (scale(y) - scale(low)) / (scale(high) - scale(low)) * (bottom - ROOM.top);
+  return {lines, levels, log, from, to, low, high, width, right, bottom, xAt, yAt};
+}
+
+function drawPlot(chart, state, svg) {
+  const {lines, width, right, bottom} = state, clip = `clip-${chart.id}`;
+  svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+  svg.setAttribute("aria-label", summary(chart, lines));
+  const inside = shape("g", {"clip-path": `url(#${clip})`}, ...markShapes(state),
+    ...lines.flatMap((line) => bandShapes(line, state)), ...lines.flatMap((line) => lineShapes(line, state)),
+    ...bestShapes(chart, state));
+  svg.replaceChildren(
+    shape("clipPath", {id: clip}, shape("rect", {x: ROOM.left - 3, y: 0, width: right - ROOM.left + 10, height: bottom + 3})),
+    ...axisShapes(chart, state), inside, ...levelNames(state), shape("g", {class: "cursor"}));
+}
+
+function axisShapes(chart, {log, low, high, from, to, right, bottom, xAt, yAt}) {
+  const rows = (log ? logTicks(low, high) : ticks(low, high, 4)).flatMap((tick) => [
+    shape("line", {class: "grid", x1: ROOM.left, x2: right, y1: yAt(tick), y2: yAt(tick)}),
+    shape("text", {class: "tick", x: ROOM.left - 6, y: yAt(tick) + 4, "text-anchor": "end"}, tickText(tick, chart.name))]);
+  const columns = xTicks(from, to, right - ROOM.left).map((tick) => shape("text", {class: "tick", x: xAt(tick), y: HEIGHT - 5,
+    "text-anchor": xAt(tick) > right - 16 ? "end" : "middle"}, axisLabel(tick, to - from)));
+  return [...rows, ...columns, shape("line", {class: "axis", x1: ROOM.left, x2: right, y1: bottom, y2: bottom})];
+}
+
+// Restarts, faults and levels, which lie behind the lines.
+function markShapes({levels, right, bottom, xAt, yAt}) {
+  return [
+    ...marks().map((mark) => shape("line", {class: mark.kind, x1: xAt(mark.x), x2: xAt(mark.x), y1: ROOM.top, y2: bottom})),
+    ...levels.filter((level) => yAt(level.value) !== null).map((level) =>
+      shape("line", {class: "level", x1: ROOM.left, x2: right, y1: yAt(level.value), y2: yAt(level.value)}))];
+}
+
+function bandShapes(line, {xAt, yAt}) {
+  return line.low && line.band !== false ? [shape("path", {class: `band ${line.color}`, d: band(line, xAt, yAt)})] : [];
+}
+
+function lineShapes(line, {xAt, yAt}) {
+  const shapes = line.raw ? [shape("path", {class: `line raw ${line.color}`, d: path(line, xAt, yAt, line.raw)})] : [];
+  shapes.push(shape("path", {class: `line ${line.color}${line.faint ? " faint-line" : ""}${line.dash ? " dash" : ""}`, d: path(line, xAt, yAt)}));
+  if (line.dots && line.x.length <= 60) line.x.forEach((x, i) => {
+    if (line.y[i] !== null && yAt(line.y[i]) !== null) shapes.push(shape("circle", {class: `dot ${line.color}`, cx: xAt(x), cy: yAt(line.y[i]), r: line.x.length > 30 ? 1.6 : 2.4}));
+  });
+  return shapes;
+}
+
+function bestShapes(chart, {from, to, xAt, yAt}) {
+  const shown = (chart.best ? chart.best() : []).filter((best) => best.x >= from && best.x <= to && yAt(best.y) !== null);
+  return shown.map((best) => shape("circle", {class: `best ${best.color}`, cx: xAt(best.x), cy: yAt(best.y), r: 5.5}));
+}
+
+// Labels of levels that are close to each other do not lie on each other.
+function levelNames({levels, bottom, yAt}) {
+  const names = [];
+  let beneath = -20;
+  for (const level of [...levels].sort((one, other) => other.value - one.value)) if (yAt(level.value) !== null) {
+    const y = Math.max(yAt(level.value) - 4, beneath + 12, ROOM.top + 8);
+    beneath = y;
+    if (y < bottom) names.push(shape("text", {class: "level-name", x: ROOM.left + 4, y}, level.label));
+  }
+  return names;
+}
+
+// The line at which the reader points, and the legend with the values there; without it the last values.
+function drawCursor(chart, state, svg, legend, where) {
+  if (!state.xAt) return;
+  const layer = svg.querySelector("g.cursor"), isPointed = view.cursor !== null && view.cursor >= state.from && view.cursor <= state.to;
+  layer.replaceChildren();
+  if (isPointed) layer.append(shape("line", {x1: state.xAt(view.cursor), x2: state.xAt(view.cursor), y1: ROOM.top, y2: HEIGHT - ROOM.bottom}));
+  where.textContent = isPointed ? positionText(view.cursor) : chart.unit || "";
+  legend.replaceChildren(...state.lines.filter((line) => line.label !== null).map((line) => {
+    const index = isPointed ? nearest(line, view.cursor) : line.x.length - 1;
+    const value = index === null || index < 0 ? null : line.y[index];
+    if (isPointed && index !== null && value !== null && state.yAt(value) !== null) {
+      layer.append(shape("circle", {class: `pointed ${line.color}`, cx: state.xAt(line.x[index]), cy: state.yAt(value), r: 3.2}));
+    }
+    return legendEntry(chart, line, value, index);
+  }));
+}
+
+function legendEntry(chart, line, value, index) {
+  const ends = line.spread && value !== null ? [line.low[index], line.high[index]].map((end) => formatNumber(end, chart.name)) : [];
+  const spread = ends.length && ends[0] !== ends[1] ? ` (${ends.join(" – ")})` : "";
+  return element("li", {}, element("span", {class: `swatch ${line.color}${line.dash ? " dash" : ""}`}), line.label ? element("span", {class: "of"}, line.label) : "",
+    element("b", {}, value === null || value === undefined ? "–" : formatNumber(value, chart.name)), spread ? element("span", {class: "spread"}, spread) : "");
 }
 
 function summary(chart, lines) {

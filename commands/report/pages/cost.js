@@ -30,7 +30,7 @@ function cost() {
   const all = [["devices", (run) => (devicesOf(run) || {text: "–"}).text], ["training time", (run) => duration(trained(run))], ["core hours", ofKind(true)], ["GPU hours", ofKind(false)],
     ["energy", (run) => energyOf(run, most)], ...(metric && runs.every((run) => run.monitor.name === metric) ? [[`best ${metric}`, (run) => formatNumber(run.results.val[metric])]] : [])];
   const columns = all.filter(([, of]) => runs.some((run) => of(run) !== "–"));
-  const rows = runs.map((run, index) => element("tr", {}, ...(single ? [] : [element("th", {scope: "row"}, element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(index)))}`}), run.name)]),
+  const rows = runs.map((run, index) => element("tr", {}, ...(single ? [] : [element("th", {scope: "row"}, element("span", {class: `swatch ${colorOf(groups.findIndex((group) => group.runs.includes(index)))}`}), run.name)]),
     ...columns.map(([, of]) => element("td", {class: single ? "own" : "number own"}, of(run)))));
   const notes = ["Core and GPU hours are the training time of all starts, repeated steps included, times the threads or the GPUs that the run occupied.",
     ...(most ? ["Energy is that of the training, also of all starts; the counters of CPUs include other programs of the machine."] : [])];

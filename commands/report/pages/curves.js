@@ -49,14 +49,14 @@ function linesOf(names) {
     names.forEach((name, index) => {
       const line = courseOf(runs[0], name);
       const said = label(name), isPart = !["", "all", "training", "validation"].includes(said);
-      if (line) lines.push({...line, label: said, colour: colour(index), faint: isPart});
+      if (line) lines.push({...line, label: said, color: colorOf(index), faint: isPart});
     });
     return lines;
   }
   groups.forEach((group, index) => names.forEach((name) => {
     const stage = names.length > 1 ? ` ${label(name)}` : "", dash = names.length > 1 && name.startsWith("train/");
     const members = group.runs.filter((run) => !view.hidden.has(run)).map((run) => courseOf(runs[run], name)).filter(Boolean);
-    const look = {label: group.name + stage, colour: colour(index), dash};
+    const look = {label: group.name + stage, color: colorOf(index), dash};
     if (!members.length) return;
     if (members.length === 1) lines.push({...members[0], ...look, band: false});
     else if (view.each) members.forEach((line, member) => lines.push({...line, ...look, label: member ? null : look.label, band: false}));
@@ -121,7 +121,7 @@ function bestOf(run) {
   const series = run.series[run.monitor.name], step = run.results.val_step;
   if (!series || series.width > 1) return [];
   const index = run.points[series.at].step.indexOf(step);
-  return index < 0 ? [] : [{x: run.points[series.at][view.axis][index], y: series.mean[index], colour: "c0"}];
+  return index < 0 ? [] : [{x: run.points[series.at][view.axis][index], y: series.mean[index], color: "c0"}];
 }
 
 function curves() {

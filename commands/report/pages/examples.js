@@ -28,7 +28,7 @@ function answerOf({run, runIndex}, name, step, choose) {
   if (!answer) return [];
   const [kind, sign] = VERDICTS[answer.right], group = groups.findIndex((one) => one.runs.includes(runIndex));
   const blind = answer.blind === null ? [] : [element("p", {class: "blind"}, "without it: ", answer.blind === "" ? "(nothing)" : answer.blind)];
-  return [element("dt", {class: "said"}, ...(single ? ["Answer"] : [element("span", {class: `swatch ${colour(group)}`}), run.name]), element("span", {class: "faint"}, ` at step ${grouped(steps[index].step)}`),
+  return [element("dt", {class: "said"}, ...(single ? ["Answer"] : [element("span", {class: `swatch ${colorOf(group)}`}), run.name]), element("span", {class: "faint"}, ` at step ${grouped(steps[index].step)}`),
     ...(answer.right === null ? [] : [element("span", {class: `verdict ${kind}`}, `${sign} ${kind}`)])),
   element("dd", {}, answer.answer === "" ? element("span", {class: "none"}, "(nothing)") : "", ...found(answer.answer, sample.expected), ...blind), dots(run, name, index, choose)];
 }

@@ -82,7 +82,7 @@ function runTable() {
       grouped(run.summary.steps), duration(trained(run)), formatNumber(run.summary.samples_per_second), run.summary.memory_gib === null ? "–" : `${number(run.summary.memory_gib, 3)} GiB`,
       run.logged ? String(Math.max(0, run.attempts.length - 1)) : "–", run.logged ? String(faultsOf(run)) : "–"];
     return element("tr", {class: member ? null : "first"},
-      element("th", {scope: "row"}, element("label", {class: "legend-entry"}, box, element("span", {class: `swatch ${colour(index)}`}), run.name)),
+      element("th", {scope: "row"}, element("label", {class: "legend-entry"}, box, element("span", {class: `swatch ${colorOf(index)}`}), run.name)),
       element("td", {class: "slim"}, stateOf(run)), ...cells.map((cell, i) => element("td", {class: i ? "number" : "slim"}, cell)));
   }));
   return element("div", {class: "scroll"}, element("table", {class: "runs"}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)));

@@ -56,7 +56,7 @@ function resultsOfSeveral(stage) {
   const names = resultNames(stage);
   const heads = [head("metric", false), ...groups.map((group, i) => {
     const cell = head("");
-    cell.replaceChildren(element("span", {class: `swatch ${colour(i)}`}), group.name + (group.runs.length > 1 ? ` (${group.runs.length} seeds)` : ""));
+    cell.replaceChildren(element("span", {class: `swatch ${colorOf(i)}`}), group.name + (group.runs.length > 1 ? ` (${group.runs.length} seeds)` : ""));
     return cell;
   })];
   const rows = names.map((name) => element("tr", {class: `val/${name}` === runs[0].monitor.name ? "monitored" : null}, element("th", {scope: "row"}, name),
@@ -81,7 +81,7 @@ function bracketed([value, low, high], name, signed = false) {
 function comparison() {
   const {lines, table, differing} = content.compared, parts = [];
   if (!table) return lines.map((line) => element("p", {class: "note"}, line));
-  const name = (index) => [element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(index)))}`}), runs[index].name];
+  const name = (index) => [element("span", {class: `swatch ${colorOf(groups.findIndex((group) => group.runs.includes(index)))}`}), runs[index].name];
   const heads = [head("metric", false), ...table.runs.map((index) => {
     const cell = head("");
     cell.replaceChildren(...name(index));

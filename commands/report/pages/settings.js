@@ -10,7 +10,7 @@ function differs(values) {
 
 function runHeads() {
   return single ? [] : [element("thead", {}, element("tr", {}, element("th", {scope: "col"}, "setting"), ...runs.map((run, index) =>
-    element("th", {scope: "col"}, element("span", {class: `swatch ${colour(groups.findIndex((group) => group.runs.includes(index)))}`}), run.name))))];
+    element("th", {scope: "col"}, element("span", {class: `swatch ${colorOf(groups.findIndex((group) => group.runs.includes(index)))}`}), run.name))))];
 }
 
 function keyRows(rows, marked) {

@@ -32,7 +32,7 @@ function clipped(text, length) {
   return text.length > length ? text.slice(0, length - 1) + "…" : text;
 }
 
-// points: [{value, reached, name, colour, faint}]; best is drawn with a ring.
+// points: [{value, reached, name, color, faint}]; best is drawn with a ring.
 function sliceCard(title, points, metric, log, best = null) {
   const {width, height, left, right, top, bottom} = SLICE, x = axisOf(points.map((point) => point.value), log);
   const [low, high] = yRange([{x: points.map(() => 0), y: points.map((point) => point.reached)}], -1, 1, false, []);
@@ -44,7 +44,7 @@ function sliceCard(title, points, metric, log, best = null) {
   for (const [at, text] of x.ticks) svg.append(shape("text", {class: "tick", x: left + 8 + at * (inner - 16), y: height - bottom + 16, "text-anchor": at < 0.1 ? "start" : at > 0.9 ? "end" : "middle"}, clipped(text, room), shape("title", {}, text)));
   svg.append(shape("line", {class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
   for (const point of points) {
-    const dot = shape("circle", {class: `dot ${point.colour}${point.faint ? " faint-dot" : ""}`, cx: xAt(point.value), cy: yAt(point.reached), r: 3.6});
+    const dot = shape("circle", {class: `dot ${point.color}${point.faint ? " faint-dot" : ""}`, cx: xAt(point.value), cy: yAt(point.reached), r: 3.6});
     dot.append(shape("title", {}, `${point.name}: ${formatNumber(point.reached, metric)} at ${point.value}`));
     svg.append(dot);
   }
@@ -60,7 +60,7 @@ function ablations() {
   const rows = content.differences.filter(({key, values}) => key !== "seed_everything" && !MONITORING.test(key) && new Set(known.map((index) => values[index])).size > 1);
   if (known.length < 2 || !rows.length) return null;
   const cards = rows.slice(0, MOST_SLICES).map(({key, values}) => sliceCard(key.replaceAll("init_args.", ""), known.map((index) => ({value: values[index] === null ? "–" : values[index], reached: reached[index],
-    name: runs[index].name, colour: colour(groups.findIndex((group) => group.runs.includes(index)))})), metric, false));
+    name: runs[index].name, color: colorOf(groups.findIndex((group) => group.runs.includes(index)))})), metric, false));
   return section("ablations", "Ablations", element("p", {class: "note"}, `Best ${metric} of each run beside each setting in which the runs differ. Settings that change together have no separate effects.${rows.length > MOST_SLICES ? ` The first ${MOST_SLICES} of ${rows.length} settings.` : ""}`),
     element("div", {class: "charts slices"}, ...cards));
 }

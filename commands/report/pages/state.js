@@ -1,7 +1,7 @@
 // What the reader has chosen, what is drawn anew when that changes, and how numbers are written.
 
 const runs = content.runs, groups = content.groups, single = runs.length === 1;
-const COLOURS = 8;
+const COLORS = 8;
 const FAULTS = new Set(["run_failed", "checkpoint_failed", "checkpoint_skipped", "gradients_not_finite", "rolled_back",
   "process_lost", "straggler", "waiting_for_data", "sample_skipped", "memory_rising", "out_of_memory", "tracker_failed",
   "disk_full", null]);
@@ -91,8 +91,8 @@ function eventName(happening) {
   return happening.event === null ? happening.level : EVENT_NAMES[happening.event] || happening.event.replaceAll("_", " ");
 }
 
-function colour(index) {
-  return `c${index % COLOURS}`;
+function colorOf(index) {
+  return `c${index % COLORS}`;
 }
 
 function section(id, title, ...children) {

@@ -81,7 +81,7 @@ function study() {
   }
   if (rated.length > 1) {
     parts.push(parallel(study, names), element("h3", {}, "Each parameter"), element("div", {class: "charts slices"}, ...study.parameters.map((parameter) => {
-      const points = rated.map((trial) => ({value: trial.params[parameter.key], reached: trial.value, name: trial.name, colour: "c0", faint: trial.state === "pruned"}));
+      const points = rated.map((trial) => ({value: trial.params[parameter.key], reached: trial.value, name: trial.name, color: "c0", faint: trial.state === "pruned"}));
       return sliceCard(names.get(parameter.key), points, study.metric, parameter.log, best && {value: best.params[parameter.key], reached: best.value});
     })), element("p", {class: "note"}, "The ring is the best trial; hollow points and dashed lines are pruned trials, at their best value until then."));
   }

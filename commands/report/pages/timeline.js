@@ -45,8 +45,8 @@ function described({happening, track}) {
 }
 
 function timeline() {
-  const tracks = single ? lanesOf(runs[0]).map((lane) => ({name: lane.name, lanes: [lane], colour: "c0"}))
-    : groups.flatMap((group, index) => group.runs.map((run) => ({name: runs[run].name, lanes: lanesOf(runs[run]), colour: colour(index)})));
+  const tracks = single ? lanesOf(runs[0]).map((lane) => ({name: lane.name, lanes: [lane], color: "c0"}))
+    : groups.flatMap((group, index) => group.runs.map((run) => ({name: runs[run].name, lanes: lanesOf(runs[run]), color: colorOf(index)})));
   const svg = shape("svg", {class: "tracks", role: "img", tabindex: 0, "aria-label": "What happened when; the same is in the table of events"});
   const names = element("ul", {class: "track-names"}, ...tracks.map((track) => element("li", {}, track.name)));
   const told = element("output", {class: "told"}, "");
@@ -66,7 +66,7 @@ function timeline() {
       const y = LANE * i + LANE / 2;
       svg.append(shape("line", {class: "grid", x1: ROOM.left, x2: right, y1: y, y2: y}));
       for (const lane of track.lanes) {
-        if (lane.attempts) inside.append(...bars(lane.attempts, xAt, y, track.colour));
+        if (lane.attempts) inside.append(...bars(lane.attempts, xAt, y, track.color));
         else if (single || lane.kind !== "evaluation" && lane.kind !== "checkpoint") for (const happening of lane.happenings) {
           inside.append(glyph(lane.kind, xAt(at(happening)), y));
           shown.push({x: at(happening), happening, track: track.name});

@@ -7,21 +7,21 @@ import pytest
 from rich.console import Console
 
 from commands.answers.blocks import Bar, Bars, Table, Text
-from commands.answers.interface import Choice, Demo, Field
+from commands.answers.interface import AnswerService, Choice, Field
 from commands.chat.main import chat
 from commands.chat.session import ChatCommand, parse_command
 
 
-class Echo(Demo):
+class Echo(AnswerService):
     """Answers with everything it is given."""
 
     fields = [
         Field("picture", "picture", "Picture", suffixes=(".png",), max_bytes=10),
-        Field("history", "pick", "History", most=3, times=True),
+        Field("history", "pick", "History", max_count=3, times=True),
         Field("blind", "choice", "Blind answer", choices=(Choice("no", "no"), Choice("yes", "yes"))),
         Field("question", "text", "Question"),
     ]
-    talks = True
+    is_conversation = True
     about = [("model", "echo")]
 
     def search(self, field, text):

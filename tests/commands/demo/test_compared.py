@@ -7,7 +7,7 @@ import pytest
 
 from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
 from commands.answers.compared import ComparedDemo, ComparedRun, fingerprint
-from commands.answers.interface import Demo, Field, Picked, Question, Turn, UploadedFile, UserInputError
+from commands.answers.interface import AnswerService, Field, Picked, Question, Turn, UploadedFile, UserInputError
 from commands.cli.configs.compared_run import arguments_of_compared
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
@@ -15,15 +15,15 @@ from tests.support.outputs import browser
 TEXT = Field("text", "text", "Text")
 
 
-class Echo(Demo):
+class Echo(AnswerService):
     """Answers with its name and the question; one that reads times knows when."""
 
     task = "Say something."
-    talks = True
+    is_conversation = True
 
     def __init__(self, name, reads_times=False, data="3 (abc)", task=task):
         self.name, self.data, self.task, self.given = name, data, task, []
-        self.fields = [TEXT, Field("items", "pick", "Items", most=3, times=reads_times)]
+        self.fields = [TEXT, Field("items", "pick", "Items", max_count=3, times=reads_times)]
         if reads_times:
             self.fields.append(Field("at", "time", "When"))
         self.about = [("model", name), ("data", data)]

@@ -3,7 +3,7 @@
 import pytest
 
 from commands.answers.blocks import Chart, ChartLine, Text
-from commands.answers.interface import Choice, Demo, Field
+from commands.answers.interface import AnswerService, Choice, Field
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
 
@@ -13,12 +13,12 @@ FOCUSED = "[...document.querySelectorAll('input, textarea, button')].indexOf(doc
 FOUND = "document.querySelectorAll('.found button').length"
 
 
-class Echo(Demo):
+class Echo(AnswerService):
     """Answers with the names of what it is given, and a curve."""
 
     fields = [
         Field("table", "file", "Table", suffixes=(".csv",)),
-        Field("items", "pick", "Items", most=3),
+        Field("items", "pick", "Items", max_count=3),
         Field("question", "text", "Question"),
     ]
 

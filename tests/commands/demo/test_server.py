@@ -13,7 +13,7 @@ from contextlib import nullcontext
 import pytest
 
 from commands.answers.blocks import Text
-from commands.answers.interface import Choice, Demo, Field, Picked, Question, UserInputError
+from commands.answers.interface import AnswerService, Choice, Field, Picked, Question, UserInputError
 from commands.demo.access import Login, is_loopback, listen, read_login
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.main import serve
@@ -23,10 +23,10 @@ from tests.conftest import REPOSITORY
 from tests.support.demo import served
 
 TEXT = Field("text", "text", "Text")
-ITEMS = Field("items", "pick", "Items", most=2, times=True)
+ITEMS = Field("items", "pick", "Items", max_count=2, times=True)
 
 
-class Echo(Demo):
+class Echo(AnswerService):
     """Answers with the question."""
 
     fields = [TEXT, ITEMS]
@@ -88,7 +88,7 @@ def test_a_question_is_parsed():
 def test_files_are_forgotten_at_the_limit():
     from commands.answers.interface import UploadedFile
 
-    store = FileStore(most_bytes=10, most_files=3)
+    store = FileStore(max_bytes=10, max_files=3)
     own = store.keep(UploadedFile("example", bytes(100)))
     first, second = (store.add(UploadedFile(name, bytes(4))) for name in "ab")
     assert store.get(first).name == "a"  # now `second` is the one that was used least recently

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from commands.report.comparison.paired_comparison import compare_runs
 from commands.report.main import main
-from commands.report.paired_comparison import compare_runs
 from engine.telemetry.graded_answers import FILE, GradedAnswer, write_graded_answers
 from tests.commands.report.recorded import Recorded
 

@@ -226,7 +226,7 @@ def test_trials_whose_runs_are_gone_are_named(runs, capsys):
 
 @pytest.mark.parametrize("name", [5, None, "", "..", "../trial", "/tmp", "a/b"])
 def test_a_summary_names_folders_of_its_own(runs, capsys, name):
-    assert "no summary of a study (name: found" in error_of(capsys, *malformed(runs, trials=[trial(name=name)]))
+    assert "not a summary of a study (name: found" in error_of(capsys, *malformed(runs, trials=[trial(name=name)]))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from commands.report.comparison.paired_comparison import compare_runs
 from commands.report.main import main
-from commands.report.paired_comparison import compare_runs
 from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded
 from tests.conftest import REPOSITORY

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from commands.report.saved_answers import read_answers
+from commands.report.comparison.saved_answers import read_answers
 from datamodules.multimodal.reports.html_report import MetricRow, metric_rows
 from datamodules.vision_language.html_report import AnsweredQuestion, data_uri, is_right, write_prediction_report
 from tests.support.families.coloured_squares import write_config

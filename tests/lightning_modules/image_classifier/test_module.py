@@ -11,7 +11,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.nn.functional import cross_entropy
 
-from commands.report.saved_answers import read_answers
+from commands.report.comparison.saved_answers import read_answers
 from datamodules.image_classifier.sources import cifar
 from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.module import ImageClassifier

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commands.cli.main import main
-from commands.report.saved_answers import read_answers
+from commands.report.comparison.saved_answers import read_answers
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 SHORT = [*TINY_TEMPORAL, "--trainer.max_steps", "4", "--trainer.check_val_every_n_epoch", "1"]

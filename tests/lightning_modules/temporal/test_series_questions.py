@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands.report.saved_answers import read_answers
+from commands.report.comparison.saved_answers import read_answers
 from datamodules.multimodal.text.packing import one_per_row
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.series.dataset import collate

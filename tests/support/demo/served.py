@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from commands.answers.blocks import AnswerBlock
 from commands.answers.compared import ComparedRun
-from commands.answers.interface import Demo, Example, Picked, Question
+from commands.answers.interface import AnswerService, Example, Picked, Question
 from commands.cli.arguments import add_run_config
 from commands.cli.main import LockstepCLI, main
 from commands.demo.access import Login, listen
@@ -21,13 +21,13 @@ from commands.demo.main import create_application, uvicorn_server
 from engine.system.runs_folder import runs_folder
 
 
-def loaded(name: str, *options: str) -> Demo:
+def loaded(name: str, *options: str) -> AnswerService:
     """Return the answers of a run."""
     return run_of(name, *options).demo
 
 
 @contextmanager
-def trained(folder: Path, *options: str) -> Iterator[Demo]:
+def trained(folder: Path, *options: str) -> Iterator[AnswerService]:
     """Train the run `a` in a folder and yield its answers; the folder is the working directory until the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -43,13 +43,13 @@ def run_of(name: str, *options: str) -> ComparedRun:
     return found
 
 
-def answered(demo: Demo, question: Question) -> dict[str, AnswerBlock]:
+def answered(demo: AnswerService, question: Question) -> dict[str, AnswerBlock]:
     """Return the blocks of an answer by key, as the visitor finally sees them."""
     with torch.inference_mode():
         return {block.key: block for block in demo.answer(question)}
 
 
-def client(demo: Demo, login: Login | None = None, host: str = "127.0.0.1") -> TestClient:
+def client(demo: AnswerService, login: Login | None = None, host: str = "127.0.0.1") -> TestClient:
     """Return a client of the page, without a server."""
     application, _ = create_application(demo, nullcontext, "run", host, login)
     return TestClient(application, base_url="http://127.0.0.1")
@@ -72,7 +72,7 @@ def asked(page: TestClient, **values: Any) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def served(demo: Demo, title: str = "run") -> Iterator[str]:
+def served(demo: AnswerService, title: str = "run") -> Iterator[str]:
     """Serve a page at a free port; yield its address."""
     application, _ = create_application(demo, nullcontext, title, "127.0.0.1", None)
     with listen("127.0.0.1", 0) as listener:
@@ -85,7 +85,7 @@ def served(demo: Demo, title: str = "run") -> Iterator[str]:
         assert not thread.is_alive()
 
 
-def asked_by(example: Example, demo: Demo) -> Question:
+def asked_by(example: Example, demo: AnswerService) -> Question:
     """Return the question of an example."""
     kinds = {field.name: field.kind for field in demo.fields}
     files = {name: value for name, value in example.values.items() if kinds[name] in ("picture", "file")}
@@ -96,7 +96,7 @@ def asked_by(example: Example, demo: Demo) -> Question:
     return Question(texts, files, picked)
 
 
-def check_export(folder: Path, demo: Demo, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+def check_export(folder: Path, demo: AnswerService, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
     """Export the run `a` of a folder, and check that the export answers each example as the checkpoint does."""
     monkeypatch.chdir(folder)
     output = f"exported{len(list(folder.glob('exported*')))}"

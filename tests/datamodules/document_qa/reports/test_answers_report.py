@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.report.saved_answers import read_answers
+from commands.report.comparison.saved_answers import read_answers
 from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
 from datamodules.document_qa.reports.page_images import PageImages, data_uri
 from datamodules.document_qa.reports.prediction_record import prediction_line

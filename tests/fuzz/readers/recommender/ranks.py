@@ -71,7 +71,7 @@ class Ranks(Reader):
         return _zip(members, compression)[:MOST]
 
     def read(self, path: Path) -> Any:
-        from commands.report.paired_comparison import compare_runs
+        from commands.report.comparison.paired_comparison import compare_runs
         from lightning_modules.recommender.item_ranks.rank_file import read_ranks
 
         compare_runs([path.parent, path.parents[1] / "b"])

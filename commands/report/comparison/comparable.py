@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from commands.report.saved_answers import SavedAnswers
+from commands.report.comparison.saved_answers import SavedAnswers
 
 if TYPE_CHECKING:
     from lightning_modules.recommender.item_ranks.rank_file import UserRanks

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from commands.report.comparable import answer_problem, rank_problem
-from commands.report.saved_answers import SavedAnswers, read_answers
-from commands.report.saved_ranks import STAGES, OtherSettingsError, SavedRanks, read_ranks
+from commands.report.comparison.comparable import answer_problem, rank_problem
+from commands.report.comparison.saved_answers import SavedAnswers, read_answers
+from commands.report.comparison.saved_ranks import STAGES, OtherSettingsError, SavedRanks, read_ranks
+from commands.report.comparison.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored
 from commands.report.settings_diff import read_settings
-from commands.report.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 from engine.telemetry.graded_answers import FILE
