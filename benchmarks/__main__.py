@@ -50,19 +50,19 @@ _INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a benchmark, run all of them, or list them."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
     parser.add_argument("name", nargs="?", choices=[*BENCHMARKS, "all"], metavar="NAME",
                         help="a benchmark; its options follow. all: every benchmark")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="of all: also write NAME.json into it")
-    if not given:
+    if not words:
         Console(width=None if sys.stdout.isatty() else 120).print(_list())
         return
     try:
-        if given[0] in BENCHMARKS:
-            _main_of(given[0])(given[1:])
+        if words[0] in BENCHMARKS:
+            _main_of(words[0])(words[1:])
             return
-        options = parser.parse_args(given)
+        options = parser.parse_args(words)
         if options.name != "all":
             parser.error(f"NAME must be the first argument: all, {', '.join(BENCHMARKS)}")
         _all(options.json)
@@ -77,9 +77,9 @@ def _all(folder: Path | None) -> None:
     failed = []
     for name, benchmark in BENCHMARKS.items():
         print(f"\npython -m benchmarks {' '.join([name, *benchmark.options])}", flush=True)
-        kept = ["--json", str(folder / f"{name}.json")] if folder else []
+        json_options = ["--json", str(folder / f"{name}.json")] if folder else []
         try:
-            _main_of(name)([*benchmark.options, *kept])
+            _main_of(name)([*benchmark.options, *json_options])
         except SystemExit as ended:
             # Ctrl-C ends `all`, and not only the benchmark that is running.
             if ended.code == _INTERRUPTED:

@@ -16,7 +16,7 @@ def benchmark_parser(name: str, description: str | None, repeats: int) -> argpar
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--repeats", type=count, default=repeats, metavar="N", help=f"turns of each side (default: {repeats})"
+        "--repeats", type=count, default=repeats, metavar="N", help=f"turns of each variant (default: {repeats})"
     )
     parser.add_argument("--json", type=writable, metavar="FILE", help="also write all measurements to FILE")
     return parser
@@ -54,12 +54,12 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
     options = benchmark_parser(name, description, repeats).parse_args(arguments)
     from benchmarks.environment import closing_line, console, describe_environment, write_json
 
-    module, out, around = importlib.import_module(parts), console(), describe_environment(options.repeats)
+    module, out, environment = importlib.import_module(parts), console(), describe_environment(options.repeats)
     result = module.measure(options.repeats)
     out.print(module.table(result))
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, [result], around)
+        write_json(options.json, [result], environment)
 
 
 def writable(text: str) -> Path:

@@ -33,22 +33,23 @@ def describe_environment(repeats: int) -> dict[str, Any]:
     }
 
 
-def closing_line(around: dict[str, Any]) -> str:
+def closing_line(environment: dict[str, Any]) -> str:
     """Return a line that describes the measurements above it and their machine."""
     return (
-        f"Median (smallest to largest) of {around['repeats']} turns. {around['processor']}, {around['cores']} cores, "
-        f"load {around['load'][0]:.1f} at the start; Python {around['python']}, torch {around['torch']}, "
-        f"commit {around['commit']}"
+        f"Median (smallest to largest) of {environment['repeats']} turns. {environment['processor']}, "
+        f"{environment['cores']} cores, load {environment['load'][0]:.1f} at the start; "
+        f"Python {environment['python']}, torch {environment['torch']}, "
+        f"commit {environment['commit']}"
     )
 
 
-def write_json(path: Path, results: list[dict[str, Any]], around: dict[str, Any]) -> None:
+def write_json(path: Path, results: list[dict[str, Any]], environment: dict[str, Any]) -> None:
     """Write the results as JSON, completely or not at all."""
     # A name with the process id, so that two benchmarks that write to one file do not mix.
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with beside.open("w", encoding="utf-8") as file:
-            json.dump({**around, "comparisons": results}, file, indent=1)
+            json.dump({**environment, "comparisons": results}, file, indent=1)
             file.flush()
             # The content is flushed before the rename: after a crash the name must not refer to an empty file.
             os.fsync(file.fileno())

@@ -12,7 +12,7 @@ It needs torch, numpy, psutil and Lightning. language_models needs transformers 
 and Pillow, compiled_step needs polars. The sizes are for a GPU with 80 GB of memory.
 
 "compiled" is the same computation with torch.compile. Each part first compares its results with float64 and is not
-timed if the error is too large. The sides alternate. Times are measured with the GPU's clock, except in `training`,
+timed if the error is too large. The variants alternate. Times are measured with the GPU's clock, except in `training`,
 which uses wall time. Each part runs in its own process: if a part fails, the others continue, and the exit code is 1.
 `--device cpu --tiny` runs all parts on any machine as a test; its numbers are meaningless.
 """
@@ -72,12 +72,12 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.environment import write_json
 
     setting = Setting(options.device, options.tiny, options.repeats, not options.no_compile, options.peak_tflops)
-    around, end = describe_environment(setting), time.monotonic() + 60 * options.minutes
+    environment, end = describe_environment(setting), time.monotonic() + 60 * options.minutes
     # All parts share the time limit, so a slow part leaves less to the parts after it.
     results = [_measured(part, setting, end) for part in options.only or PARTS]
-    print(closing_line(around))
+    print(closing_line(environment))
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
     if options.junit:
         write_junit(options.junit, results)
     bad = [result["name"] for result in results if result["problems"]]

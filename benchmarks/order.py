@@ -1,11 +1,11 @@
-"""Determines the order of the sides within a turn."""
+"""Determines the order of the variants within a turn."""
 
 from collections.abc import Iterable
 from typing import TypeVar
 
-_Side = TypeVar("_Side")
+_Variant = TypeVar("_Variant")
 
 
-def in_order(sides: Iterable[_Side], turn: int) -> list[_Side]:
-    """Reverse the order in every other turn, because caches and heat carry over to the next side."""
-    return list(sides)[:: -1 if turn % 2 else 1]
+def in_order(variants: Iterable[_Variant], turn: int) -> list[_Variant]:
+    """Reverse the order in every other turn, because caches and heat carry over to the next variant."""
+    return list(variants)[:: -1 if turn % 2 else 1]

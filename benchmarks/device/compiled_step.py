@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
 from benchmarks.device.measures.kernel_activity import busy
-from benchmarks.device.measures.reference import Side, compared
+from benchmarks.device.measures.reference import Variant, compared
 from benchmarks.device.measures.timing import take_turns
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 from benchmarks.device.recommender import DROPOUT, MODELS, new_encoder, reference_of
@@ -34,14 +34,16 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     batch = full_batch(sizes, setting.device)
     for model, attention in MODELS.items():
         encoder = new_encoder(attention, sizes, setting.device)
-        sides = [_side(name, encoder, batch, setting.device) for name in (PLAIN, COMPILED)[: 1 + setting.compiled]]
-        checks, failures = compared(sides, reference_of(encoder, batch, setting.device))
+        variants = [
+            _variant(name, encoder, batch, setting.device) for name in (PLAIN, COMPILED)[: 1 + setting.compiled]
+        ]
+        checks, failures = compared(variants, reference_of(encoder, batch, setting.device))
         yield [check._replace(name=f"{model} {check.name}") for check in checks]
-        yield _sheet(model, [side for side in sides if side.name not in failures], failures, sizes, setting)
+        yield _sheet(model, [variant for variant in variants if variant.name not in failures], failures, sizes, setting)
         torch.compiler.reset()  # torch limits how often it compiles the same function
 
 
-def _side(name: str, encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Side:
+def _variant(name: str, encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Variant:
     network = deepcopy(encoder).train()
     parts = network, TrainingVectors(network, None, [], True, 0.0), NextItemLoss("cross_entropy", 0.0), True
     rows: Callable[[], int] = partial(len, batch.users)
@@ -51,21 +53,21 @@ def _side(name: str, encoder: SequenceEncoder, batch: TrainBatch, device: str) -
         found = micro_batch([batch], 0)
         return found.total / found.real
 
-    return TrainingStep(network, loss, "bf16", device, has_dropout=True).side(name)
+    return TrainingStep(network, loss, "bf16", device, has_dropout=True).variant(name)
 
 
-def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:
+def _sheet(model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:
     """Return a sheet with ratios to the plain step, computed within a turn."""
-    turns = take_turns({side.name: side.work for side in sides}, setting.device, setting.repeats)
+    turns = take_turns({variant.name: variant.work for variant in variants}, setting.device, setting.repeats)
     rows = []
-    for side in sides:
-        seconds = turns[side.name]
+    for variant in variants:
+        seconds = turns[variant.name]
         ratios: list[float] | str = ""
         if PLAIN in turns:
             ratios = [plain / each for plain, each in zip(turns[PLAIN], seconds, strict=True)]
-        kernels = float(busy(side.work).kernels) if setting.cuda else NEEDS_CUDA
+        kernels = float(busy(variant.work).kernels) if setting.cuda else NEEDS_CUDA
         rates = [sizes.batch / each for each in seconds]
-        rows.append(Row(side.name, ([1e3 * each for each in seconds], ratios, rates, kernels)))
+        rows.append(Row(variant.name, ([1e3 * each for each in seconds], ratios, rates, kernels)))
     return Sheet(
         f"training step of {model} in bf16, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, 2 blocks, "
         f"{sizes.num_items} items, dropout {DROPOUT}",

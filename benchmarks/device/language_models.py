@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.device.measures.reference import Format, Outcome, Side, compared
+from benchmarks.device.measures.reference import Format, Outcome, Variant, compared
 from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, WHOLE_ROWS, rate_rows
 from benchmarks.device.training_step import TrainingStep
@@ -55,16 +55,16 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     for trainable, title in KINDS.items():
         networks = [_Reader(sizes, trainable, "bf16-mixed", device)]
         steps = [_Step(networks[0], measured, checked, device)]
-        sides = [steps[0].side("bf16", "bf16")]
+        variants = [steps[0].variant("bf16", "bf16")]
         if setting.compiled:
             networks.append(_Reader(sizes, trainable, "bf16-mixed", device, compiled=True))
             # The same weights, so that both are compared with one reference.
             networks[1].load_state_dict(networks[0].state_dict())
-            sides.append(_Step(networks[1], measured, checked, device).side("bf16 compiled", "bf16"))
+            variants.append(_Step(networks[1], measured, checked, device).variant("bf16 compiled", "bf16"))
         if trainable == "full":
             formats: tuple[Format, ...] = ("tf32", "fp32") if setting.cuda else ("fp32",)
-            sides += [steps[0].side(format, format) for format in formats]
-        checks, failures = compared(sides, _reference(networks[0], sizes, trainable, checked, device))
+            variants += [steps[0].variant(format, format) for format in formats]
+        checks, failures = compared(variants, _reference(networks[0], sizes, trainable, checked, device))
         yield [check._replace(name=f"{trainable} {check.name}") for check in checks]
         absent = {"tf32": NEEDS_CUDA} if trainable == "full" and not setting.cuda else {}
         name = "tiny language model" if setting.tiny else "language model of the sizes of Qwen2-0.5B"
@@ -72,14 +72,14 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
             f"training step of a {name}, {title}, {rows} rows of {length} tokens",
             ("ms per step", "tokens/s", *HEADINGS),
             rate_rows(
-                [side for side in sides if side.name not in failures],
+                [variant for variant in variants if variant.name not in failures],
                 rows * length, networks[0].flops(measured), setting, absent,
             ),
             failures,
             WHOLE_ROWS,
         )  # fmt: skip
         # The model is freed before the next kind is built: two with optimizer states may not fit the device.
-        del networks, steps, sides, checks
+        del networks, steps, variants, checks
         if setting.cuda:
             torch.cuda.empty_cache()
 
@@ -144,7 +144,7 @@ class _Step:
         self.network, self.measured, self.checked, self.tokens = network, measured, checked, measured
         self.step = TrainingStep(network, lambda: network(self.tokens), "bf16", device)
 
-    def side(self, name: str, format: Format) -> Side:
+    def variant(self, name: str, format: Format) -> Variant:
         def work() -> None:
             self._set(format, self.measured)
             self.step()
@@ -153,7 +153,7 @@ class _Step:
             self._set(format, self.checked)
             return self.step.outcome()
 
-        return Side(name, format, work, outcome)
+        return Variant(name, format, work, outcome)
 
     def _set(self, format: Format, tokens: Tensor) -> None:
         self.step.format, self.tokens = format, tokens

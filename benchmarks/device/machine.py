@@ -28,13 +28,14 @@ def describe_environment(setting: Setting) -> dict[str, Any]:
     }
 
 
-def closing_line(around: dict[str, Any]) -> str:
+def closing_line(environment: dict[str, Any]) -> str:
     """Return a line that describes the measurements above it and their machine."""
-    packages = ", ".join(f"{name} {found}" for name, found in around["packages"].items())
+    packages = ", ".join(f"{name} {found}" for name, found in environment["packages"].items())
     return (
-        f"\nMedian (smallest to largest) of {around['repeats']} turns. {around['device']}, driver {around['driver']}, "
-        f"CUDA {around['cuda']}; {around['processor']}, {around['cores']} cores, load {around['load'][0]:.1f} at the "
-        f"start; Python {around['python']}, torch {around['torch']}, {packages}; commit {around['commit']}"
+        f"\nMedian (smallest to largest) of {environment['repeats']} turns. {environment['device']}, "
+        f"driver {environment['driver']}, CUDA {environment['cuda']}; {environment['processor']}, "
+        f"{environment['cores']} cores, load {environment['load'][0]:.1f} at the start; Python "
+        f"{environment['python']}, torch {environment['torch']}, {packages}; commit {environment['commit']}"
     )
 
 

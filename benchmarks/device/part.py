@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 
 NEEDS_CUDA = "needs CUDA"
 
@@ -77,7 +77,7 @@ PartResult = list[Check] | Sheet | Failure
 
 def part_results(part: str, setting: Setting, seconds: float) -> Iterator[PartResult]:
     """Yield the results of a part as they arrive; a Failure last if the part did not end within ``seconds``."""
-    end, process = time.monotonic() + seconds, SideProcess(part, _serve, part, setting)
+    end, process = time.monotonic() + seconds, VariantProcess(part, _serve, part, setting)
     try:
         while True:
             if not process.connection.poll(max(0.0, end - time.monotonic())):
@@ -110,7 +110,7 @@ def _serve(connection: Connection, part: str, setting: Setting) -> None:
         connection.send(Failure(traceback.format_exc()))
 
 
-def _end(process: SideProcess) -> None:
+def _end(process: VariantProcess) -> None:
     with suppress(psutil.NoSuchProcess):
         # Children first, loader workers and trainings: without their parent they could not be found.
         for child in psutil.Process(process.pid).children(recursive=True):

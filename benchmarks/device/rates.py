@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from benchmarks.device.measures.peaks import peak
-from benchmarks.device.measures.reference import Side
+from benchmarks.device.measures.reference import Variant
 from benchmarks.device.measures.timing import memory_of, take_turns
 from benchmarks.device.part import Row, Setting
 
@@ -15,35 +15,37 @@ WHOLE_ROWS = (
 )
 
 
-def rate_rows(sides: list[Side], amount: int, flops: int, setting: Setting, absent: Mapping[str, str]) -> list[Row]:
-    """Measure a row per side in turns; ratios to the first side are computed within a turn.
+def rate_rows(
+    variants: list[Variant], amount: int, flops: int, setting: Setting, absent: Mapping[str, str]
+) -> list[Row]:
+    """Measure a row per variant in turns; ratios to the first variant are computed within a turn.
 
     Args:
-        sides: sides to compare.
+        variants: variants to compare.
         amount: units that a step processes, such as tokens or images.
         flops: model FLOPs of a step.
         setting: the device, its peak, and the number of turns.
         absent: names of rows that cannot be measured, and the reasons.
     """
-    if not sides:
+    if not variants:
         return []
     # Measured separately from the time, because reading the peak waits for the device.
-    memory = {side.name: memory_of(side.work, setting.device) for side in sides}
-    turns = take_turns({side.name: side.work for side in sides}, setting.device, setting.repeats)
-    first, rows = turns[sides[0].name], []
-    for side in sides:
-        seconds, best = turns[side.name], peak(setting, side.format)
+    memory = {variant.name: memory_of(variant.work, setting.device) for variant in variants}
+    turns = take_turns({variant.name: variant.work for variant in variants}, setting.device, setting.repeats)
+    first, rows = turns[variants[0].name], []
+    for variant in variants:
+        seconds, best = turns[variant.name], peak(setting, variant.format)
         rows.append(
             Row(
-                side.name,
+                variant.name,
                 (
                     [1e3 * each for each in seconds],
                     [amount / each for each in seconds],
-                    # Within a turn, in which both sides had the same clock rate and temperature.
+                    # Within a turn, in which both variants had the same clock rate and temperature.
                     [base / each for base, each in zip(first, seconds, strict=True)],
                     [flops / each / 1e12 for each in seconds],
                     [flops / each / best for each in seconds] if best else "peak not known",
-                    memory[side.name],
+                    memory[variant.name],
                 ),
             )
         )

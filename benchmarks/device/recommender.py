@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
 from benchmarks.device.measures.kernel_activity import busy
-from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats, gradients_of
+from benchmarks.device.measures.reference import Format, Outcome, Variant, compared, formats, gradients_of
 from benchmarks.device.measures.timing import take_turns
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
 from benchmarks.device.training_step import CapturedStep, TrainingStep
@@ -38,11 +38,13 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     for graphs in (False, True) if setting.cuda else (False,):
         for model, attention in MODELS.items():
             encoder = new_encoder(attention, sizes, setting.device)
-            sides, failures = _sides(encoder, batch, setting, graphs)
-            checks, wrong = compared(sides, reference_of(encoder, batch, setting.device))
+            variants, failures = _variants(encoder, batch, setting, graphs)
+            checks, wrong = compared(variants, reference_of(encoder, batch, setting.device))
             failures |= wrong
             yield [check._replace(name=f"{model} {check.name}") for check in checks]
-            yield _sheet(model, [side for side in sides if side.name not in failures], failures, sizes, setting)
+            yield _sheet(
+                model, [variant for variant in variants if variant.name not in failures], failures, sizes, setting
+            )
 
 
 def new_encoder(attention: Attention, sizes: Sizes, device: str) -> SequenceEncoder:
@@ -54,10 +56,10 @@ def new_encoder(attention: Attention, sizes: Sizes, device: str) -> SequenceEnco
     ).to(device)  # fmt: skip
 
 
-def _sides(
+def _variants(
     encoder: SequenceEncoder, batch: TrainBatch, setting: Setting, graphs: bool
-) -> tuple[list[Side], dict[str, str]]:
-    """Return the sides that could be built, and the errors of the others."""
+) -> tuple[list[Variant], dict[str, str]]:
+    """Return the variants that could be built, and the errors of the others."""
     makers: dict[str, Callable[[], TrainingStep | CapturedStep]] = {}
     for format in _GRAPHS if graphs else formats(setting.device):
         makers[f"eager {format}" + ", as in the graph" * graphs] = partial(
@@ -68,13 +70,13 @@ def _sides(
             makers[f"CUDA graph {format}"] = partial(_captured, encoder, batch, format, setting.device)
     elif setting.compiled:
         makers["compiled bf16"] = lambda: _step(encoder, batch, "bf16", setting.device, compiled=True)
-    sides, failures = [], {}
+    variants, failures = [], {}
     for name, make in makers.items():
         try:
-            sides.append(make().side(name))
-        except Exception as error:  # noqa: BLE001 the other sides are measured anyway, and this is reported
+            variants.append(make().variant(name))
+        except Exception as error:  # noqa: BLE001 the other variants are measured anyway, and this is reported
             failures[name] = f"{type(error).__name__}: {error}"
-    return sides, failures
+    return variants, failures
 
 
 def _step(
@@ -85,7 +87,7 @@ def _step(
     compiled: bool = False,
     for_graph: bool = False,
 ) -> TrainingStep:
-    # A copy, so that every side starts with the same weights and trains its own.
+    # A copy, so that every variant starts with the same weights and trains its own.
     network = deepcopy(encoder).train()
     weight = network.items.weight
     if compiled:
@@ -122,17 +124,17 @@ def reference_of(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Ou
     return Outcome(step.differentiate(), gradients_of(weights))
 
 
-def _sheet(model: str, sides: list[Side], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:
-    turns = take_turns({side.name: side.work for side in sides}, setting.device, setting.repeats)
+def _sheet(model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:
+    turns = take_turns({variant.name: variant.work for variant in variants}, setting.device, setting.repeats)
     rows = []
-    for side in sides:
-        seconds = turns[side.name]
+    for variant in variants:
+        seconds = turns[variant.name]
         working: tuple[list[float] | float | str, ...] = (NEEDS_CUDA, "", "")
         if setting.cuda:
-            found = busy(side.work)
+            found = busy(variant.work)
             working = (1e3 * found.seconds, [min(1.0, found.seconds / each) for each in seconds], found.kernels)
         milliseconds, rate = [1e3 * each for each in seconds], [sizes.batch / each for each in seconds]
-        rows.append(Row(side.name, (milliseconds, rate, *working)))
+        rows.append(Row(variant.name, (milliseconds, rate, *working)))
     if not setting.cuda:
         # Rows without numbers, so that a table of a CPU shows what it lacks.
         rows += [Row(name, (NEEDS_CUDA, "", "", "", "")) for name in ("eager tf32", "eager fp16", "CUDA graph")]

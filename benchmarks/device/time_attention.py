@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.device.histories import REALISTIC, TINY, full_batch
-from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared, formats, products_in
+from benchmarks.device.measures.reference import Format, Outcome, Variant, autocast, compared, formats, products_in
 from benchmarks.device.measures.timing import Work, memory_of, take_turns
 from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
@@ -62,30 +62,30 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     wide = x.detach().double().requires_grad_()
     reference = _outcome(exact, wide, inputs, gradient.double(), "fp32", device)
 
-    def side(name: str, layer: _Layer, format: Format) -> Side:
+    def variant(name: str, layer: _Layer, format: Format) -> Variant:
         def work() -> None:
             _pass(layer, x, inputs, gradient, format, device)
             _forget(layer, x)
 
-        return Side(name, format, work, lambda: _outcome(layer, x, inputs, gradient, format, device))
+        return Variant(name, format, work, lambda: _outcome(layer, x, inputs, gradient, format, device))
 
-    sides = {}
+    variants = {}
     for format in formats(device):
-        sides[format] = [side(f"{form} {format}", layer, format) for form, layer in forms.items()]
+        variants[format] = [variant(f"{form} {format}", layer, format) for form, layer in forms.items()]
         if setting.compiled and format in ("fp32", "bf16"):
             fast = deepcopy(naive)
             fast.compile()
-            sides[format].append(side(f"naive {format} compiled", fast, format))
-    checks, failures = compared([side for group in sides.values() for side in group], reference)
+            variants[format].append(variant(f"naive {format} compiled", fast, format))
+    checks, failures = compared([variant for group in variants.values() for variant in group], reference)
     del exact, wide, reference
     yield checks
-    for format, group in sides.items():
-        works = {side.name: side.work for side in group if side.name not in failures}
-        failed = {side.name: failures[side.name] for side in group if side.name in failures}
+    for format, group in variants.items():
+        works = {variant.name: variant.work for variant in group if variant.name not in failures}
+        failed = {variant.name: failures[variant.name] for variant in group if variant.name in failures}
         if format == "fp32":  # dropout has no reference, and moves more bytes
             for form, layer in forms.items():
                 name, dropped = f"{form} {format}, dropout {_DROPOUT}", deepcopy(layer).train()
-                works[name] = side(name, dropped, format).work
+                works[name] = variant(name, dropped, format).work
         yield _sheet(setting, works, format, failed)
     yield from _absent(device)
 
@@ -106,9 +106,9 @@ def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: d
             counted = (
                 moved[name] / 1e9,
                 moved[name] / median(seconds) / 1e9,
-                [copy / own for copy, own in zip(copied, seconds, strict=True)],
+                [copy / own_seconds for copy, own_seconds in zip(copied, seconds, strict=True)],
             )
-        times = [theirs / own for theirs, own in zip(naive, seconds, strict=True)] if naive else ""
+        times = [theirs / own_seconds for theirs, own_seconds in zip(naive, seconds, strict=True)] if naive else ""
         rows.append(Row(name, ([1e3 * each for each in seconds], times, *counted, memory[name])))
     return Sheet(
         f"time-interval attention, forward and backward, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, "

@@ -1,9 +1,10 @@
 """Measures a model of the sizes of SigLIP-B/16 and Qwen2.5-0.5B in the Trainer, beside a plain torch loop.
 
 Both train the same packed rows in bf16, with loaders, random weights and a frozen tower, each in its own process.
-Lockstep's side is the family's module without the guards of a run. Times are wall times from step to step and include
-everything that a training does. Only the batches that the loaders hold ready, 8 of a turn's 40, were prepared while the
-other side trained. The same code in tiny sizes is compared with float64: as it is measured, and Lockstep's in fp32.
+Lockstep's variant is the family's module without the guards of a run. Times are wall times from step to step and
+include everything that a training does. Only the batches that the loaders hold ready, 8 of a turn's 40, were prepared
+while the other variant trained. The same code in tiny sizes is compared with float64: as it is measured, and Lockstep's
+in fp32.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.device.measures.peaks import peak
-from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, compared, gradients_of
+from benchmarks.device.measures.reference import Format, Outcome, Variant, autocast, compared, gradients_of
 from benchmarks.device.part import Check, Row, Setting, Sheet
 from benchmarks.device.rates import WHOLE_ROWS
 from benchmarks.engine.interleaving import Body, Turn, take_turns
@@ -34,7 +35,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     """Measure a sheet without and a sheet with torch.compile."""
     sizes, steps = (TINY, _TINY_STEPS) if setting.tiny else (LARGE, _STEPS)
     amounts = amounts_of_turns(sizes, _PACKED, setting.repeats, steps, _WARM_UP)
-    # The sides are compared in pairs, because the plain loop's scores of all tokens fill the device.
+    # The variants are compared in pairs, because the plain loop's scores of all tokens fill the device.
     for compiled in (False, True) if setting.compiled else (False,):
         checks, failures = _compared(setting.device, compiled)
         if failures:
@@ -48,7 +49,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
 
 
 def _sheet(turns: dict[str, list[Turn]], amounts: list[dict[str, float]], steps: int, setting: Setting) -> Sheet:
-    """Return a sheet with ratios to the first side, computed within a turn."""
+    """Return a sheet with ratios to the first variant, computed within a turn."""
     seconds = {name: [turn.wall * steps for turn in measured] for name, measured in turns.items()}
     first, best, rows = next(iter(seconds.values())), peak(setting, "bf16"), []
     for name, own in seconds.items():
@@ -76,7 +77,7 @@ def _pair(sizes: Sizes, compiled: bool, workers: int) -> dict[str, Body]:
 
 
 def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]:
-    """Compare loss and gradients of both sides in tiny sizes with the plain model in float64."""
+    """Compare loss and gradients of both variants in tiny sizes with the plain model in float64."""
     from lightning.fabric.utilities import move_data_to_device
 
     # Tiny sizes: float64 of the real ones would not fit the device.
@@ -105,8 +106,8 @@ def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]
     }
     if not compiled:
         outcomes[f"{_OURS} in fp32"] = ("fp32", lambda: _of_ours(module, examples, "fp32", device))
-    sides = [Side(name, format, outcome, outcome) for name, (format, outcome) in outcomes.items()]
-    return compared(sides, reference)
+    variants = [Variant(name, format, outcome, outcome) for name, (format, outcome) in outcomes.items()]
+    return compared(variants, reference)
 
 
 def _of_plain(model: PlainLlava, examples: Examples, format: Format, device: str) -> Outcome:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from benchmarks.device.measures.reference import Format, Outcome, Side, autocast, gradients_of, products_in
+from benchmarks.device.measures.reference import Format, Outcome, Variant, autocast, gradients_of, products_in
 
 _BEFORE_CAPTURE = 3  # steps in which libraries and the optimizer allocate what must exist before the capture
 
@@ -64,9 +64,9 @@ class TrainingStep:
         scale = self.scaler.get_scale()
         return Outcome(value.clone(), [gradient / scale for gradient in gradients_of(self.trained)])
 
-    def side(self, name: str) -> Side:
-        """Return the step as a side of a comparison."""
-        return Side(name, self.format, self, self.outcome)
+    def variant(self, name: str) -> Variant:
+        """Return the step as a variant of a comparison."""
+        return Variant(name, self.format, self, self.outcome)
 
 
 class CapturedStep:
@@ -97,9 +97,9 @@ class CapturedStep:
         self._checked.replay()
         return Outcome(self._value.clone(), [gradient.clone() for gradient in self._gradients])
 
-    def side(self, name: str) -> Side:
-        """Return the step as a side of a comparison."""
-        return Side(name, self.step.format, self, self.outcome)
+    def variant(self, name: str) -> Variant:
+        """Return the step as a variant of a comparison."""
+        return Variant(name, self.step.format, self, self.outcome)
 
     @staticmethod
     def _captured(work: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.device.measures.reference import Format, Outcome, Side, compared, formats, gradients_of
+from benchmarks.device.measures.reference import Format, Outcome, Variant, compared, formats, gradients_of
 from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, rate_rows
 from benchmarks.device.training_step import TrainingStep
@@ -29,24 +29,24 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     images = torch.rand((batch, 3, sizes["size"], sizes["size"]), device=setting.device) * 2 - 1
     targets = torch.randint(0, sizes["classes"], (batch,), device=setting.device)
 
-    def side(name: str, format: Format, compiled: bool = False) -> Side:
+    def variant(name: str, format: Format, compiled: bool = False) -> Variant:
         # A copy: compiling changes the network, and steps change weights.
         own = deepcopy(network).train()
         if compiled:
             own.compile()
         step = TrainingStep(own, lambda: F.cross_entropy(own(images).float(), targets), format, setting.device)
-        return step.side(name)
+        return step.variant(name)
 
-    sides = [side(format, format) for format in formats(setting.device)]
+    variants = [variant(format, format) for format in formats(setting.device)]
     if setting.compiled:
-        sides.append(side("bf16 compiled", "bf16", compiled=True))
+        variants.append(variant("bf16 compiled", "bf16", compiled=True))
     reference = _reference(network, images, targets)
-    checks, failures = compared(sides, reference)
+    checks, failures = compared(variants, reference)
     del reference
     yield checks
     absent = {} if setting.cuda else {"tf32": NEEDS_CUDA, "fp16": NEEDS_CUDA}
-    sides = [side for side in sides if side.name not in failures]
-    rows = rate_rows(sides, batch, batch * flops_of_an_image(network, sizes), setting, absent)
+    variants = [variant for variant in variants if variant.name not in failures]
+    rows = rate_rows(variants, batch, batch * flops_of_an_image(network, sizes), setting, absent)
     yield Sheet(
         f"training step of a Vision Transformer, width {sizes['width']}, depth {sizes['depth']}, patches of "
         f"{sizes['patch']} x {sizes['patch']}, {batch} images of {sizes['size']} x {sizes['size']}",

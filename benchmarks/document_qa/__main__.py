@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.document_qa import ingestion, manuals
     from benchmarks.environment import closing_line, console, describe_environment, write_json
 
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     if options.only in (None, "ingestion"):
         results.append(ingestion.measure(options.pages, options.repeats))
         out.print(ingestion.table(results[-1]))
@@ -40,9 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
             out.print(manuals.table(results[-1]))
         else:
             out.print(f"retrieval: skipped, {options.manuals} does not exist (on Debian: apt-get install nut-doc)")
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
 
 
 if __name__ == "__main__":

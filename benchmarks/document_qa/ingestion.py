@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.document_qa.memory import PeakMemory
 from benchmarks.environment import number, spread
-from benchmarks.side import SideProcess, kill_all
+from benchmarks.variant_process import VariantProcess, kill_all
 
 _PROJECT = Path(__file__).parents[2]
 _PAGES = 20  # of a document
@@ -43,15 +43,15 @@ def measure(pages: int, repeats: int) -> dict[str, Any]:
             # Documents pass through one by one: five times as many must not need more memory.
             fewer = _ingest(paths[: max(1, len(paths) // _FEWER)], Path(folder) / f"fewer-{turn}")
             root = Path(folder) / f"all-{turn}"
-            whole = _ingest(paths, root / "ingested")  # where DocumentQuestions stores them
+            ingestion = _ingest(paths, root / "ingested")  # where DocumentQuestions stores them
             again = _again(paths[0].parent, root / "ingested", len(paths))
-            found["pages"].append(whole["pages"])
+            found["pages"].append(ingestion["pages"])
             found["documents"].append(len(paths))
-            found["rate"].append(whole["pages"] / whole["seconds"])
-            found["cpu"].append(whole["pages"] / whole["cpu"])
+            found["rate"].append(ingestion["pages"] / ingestion["seconds"])
+            found["cpu"].append(ingestion["pages"] / ingestion["cpu"])
             found["again"].append(again)
             for name in ("parent", "worker"):
-                found[name].append(whole[name])
+                found[name].append(ingestion[name])
                 found[f"{name}_of_fewer"].append(fewer[name])
     return dict(found)
 
@@ -87,19 +87,19 @@ def _write(folder: Path, pages: int) -> list[Path]:
 
 def _ingest(paths: Sequence[Path], cache: Path) -> dict[str, float]:
     """Ingest in a separate process, which has nothing else in its memory."""
-    side = SideProcess("ingestion", _side, list(paths), cache)
+    variant = VariantProcess("ingestion", _variant, list(paths), cache)
     try:
-        with PeakMemory(side.receive()) as memory:
-            side.connection.send("go")
-            seconds, cpu = side.receive()
-        side.process.join()
+        with PeakMemory(variant.receive()) as memory:
+            variant.connection.send("go")
+            seconds, cpu = variant.receive()
+        variant.process.join()
     finally:
-        kill_all(side.pid)
+        kill_all(variant.pid)
     pages = sum(1 for _ in cache.glob("documents/*/pages/*.png"))
     return {"seconds": seconds, "cpu": cpu, "pages": pages, "parent": memory.parent, "worker": memory.worker}
 
 
-def _side(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
+def _variant(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
     import resource
 
     from datamodules.document_qa.ingestion.config import IngestionSettings

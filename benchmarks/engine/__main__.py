@@ -10,8 +10,8 @@
   checkpoint how long a checkpoint blocks training, by size: Lightning's, Lockstep's, Lockstep's asynchronous; MB/s
              and memory
 
-Each side runs in its own processes with a single thread each, and the sides alternate. CPU time includes all processes
-of a side. It is reliable on a busy machine, too; wall time only on an idle machine.
+Each variant runs in its own processes with a single thread each, and the variants alternate. CPU time includes all
+processes of a variant. It is reliable on a busy machine, too; wall time only on an idle machine.
 """
 
 from benchmarks.command_line import benchmark_parser
@@ -19,7 +19,7 @@ from benchmarks.command_line import benchmark_parser
 NAMES = ("step", "step-2", "share", "profile", "scaling", "checkpoint")
 
 _PROFILED_STEPS = 50
-"""Steps of a side of `profile` in a turn, as in `share`."""
+"""Steps of a variant of `profile` in a turn, as in `share`."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.engine import checkpoint_stall, measurements, scaling, step_profile
     from benchmarks.environment import closing_line, console, describe_environment, write_json
 
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
         if name == "checkpoint":
@@ -52,9 +52,9 @@ def main(arguments: list[str] | None = None) -> None:
         result = getattr(measurements, name.replace("-", "_"))(options.repeats)
         out.print(measurements.table(result))
         results.append(result)
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from rich.table import Table
 from benchmarks.environment import number, spread
 from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.verification import verify
 
@@ -85,20 +85,20 @@ def rows(megabytes: Sequence[int] = (10, 100, 500, 2000), repeats: int = 5, fold
 def _of_size(folder: Path, size: int, repeats: int) -> list[Stall]:
     taken: dict[str, list[tuple[float, float, int]]] = {way: [] for way in WAYS}
     with ExitStack() as stack:
-        sides = {way: stack.enter_context(_Side(way, size, folder / "measured.ckpt")) for way in WAYS}
+        variants = {way: stack.enter_context(_Variant(way, size, folder / "measured.ckpt")) for way in WAYS}
         # The first turn warms up; its memory counts, as a copy is allocated there.
         for turn in range(repeats + 1):
-            for way, side in in_order(sides.items(), turn):
-                taken[way].append(side.save(turn))
+            for way, variant in in_order(variants.items(), turn):
+                taken[way].append(variant.save(turn))
     where = file_system(folder)
     stalls = []
     for way, measured in taken.items():
-        stall, whole = ([1e3 * turn[column] for turn in measured[1:]] for column in (0, 1))
-        stalls.append(Stall(way, size, stall, whole, measured[0][2], where))
+        stall, total = ([1e3 * turn[column] for turn in measured[1:]] for column in (0, 1))
+        stalls.append(Stall(way, size, stall, total, measured[0][2], where))
     return stalls
 
 
-class _Side(SideProcess):
+class _Variant(VariantProcess):
     """The process in which a mode saves checkpoints of one size."""
 
     def __init__(self, way: str, megabytes: int, path: Path) -> None:
@@ -168,12 +168,12 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
         plugin.finish()
     else:
         plugin.teardown()
-    whole = time.perf_counter() - start
+    total = time.perf_counter() - start
     memory = max(0, peak() - ground)
     # A fast save that wrote a corrupt file would not be a result.
     verify(path)
     path.unlink()
-    return stall, whole, memory
+    return stall, total, memory
 
 
 def table(stalls: Sequence[Stall]) -> Table:

@@ -1,7 +1,7 @@
 """Measures trainings in turns: each runs some steps on request and waits in between.
 
 A training is a function with its own loop (a Trainer's `fit`, a bare loop) that calls `gate.step()` after each
-optimizer step. It runs in its own process with a single thread, or in two processes that share the work. The sides
+optimizer step. It runs in its own process with a single thread, or in two processes that share the work. The variants
 alternate, so other load on the machine affects all of them, and ratios and differences are computed within a turn.
 """
 
@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
-from benchmarks.side import SideProcess, kill_all
+from benchmarks.variant_process import VariantProcess, kill_all
 
 WARM_UP = 20
 """Steps before the first turn; one-time work (optimizer state, buckets, first log) is not part of a step's cost."""
@@ -31,14 +31,14 @@ WARM_UP = 20
 class Turn(NamedTuple):
     """Seconds and memory of a step."""
 
-    cpu: float  # of all processes of the side
+    cpu: float  # of all processes of the variant
     wall: float
     memory: int = 0
-    """Peak memory in bytes of the side's first process in the turn, much of which is libraries."""
+    """Peak memory in bytes of the variant's first process in the turn, much of which is libraries."""
 
 
 class Gate:
-    """Lets a training run a number of steps; only the first process of a side has a gate that closes."""
+    """Lets a training run a number of steps; only the first process of a variant has a gate that closes."""
 
     def __init__(self, always_open: bool = False) -> None:
         self._always_open = always_open
@@ -51,7 +51,7 @@ class Gate:
         with self._change:
             self._left -= 1
             self._change.notify_all()
-            # The training's thread waits here while other sides have their turns.
+            # The training's thread waits here while other variants have their turns.
             self._change.wait_for(lambda: self._left > 0)
 
     @property
@@ -68,11 +68,11 @@ class Gate:
 
 
 Body = Callable[[Gate], None]
-"""Endless training. It must be picklable and is called in the side's own processes, in an empty folder."""
+"""Endless training. It must be picklable and is called in the variant's own processes, in an empty folder."""
 
 
 def take_turns(
-    sides: dict[str, Body],
+    variants: dict[str, Body],
     *,
     processes: dict[str, int],
     steps: int,
@@ -80,26 +80,26 @@ def take_turns(
     apart: str | None = None,
     warm_up: int = WARM_UP,
 ) -> dict[str, list[Turn]]:
-    """Return `repeats` turns of `steps` steps of every side, after `warm_up` steps that are not measured.
+    """Return `repeats` turns of `steps` steps of every variant, after `warm_up` steps that are not measured.
 
-    With `apart`, the name of an additional side, the first training also runs twice at the same time in independent
+    With `apart`, the name of an additional variant, the first training also runs twice at the same time in independent
     processes. Their joint speed is the limit of the machine.
     """
     with ExitStack() as stack:
-        running: dict[str, Side | Apart] = {
-            name: stack.enter_context(Side(name, body, processes[name], warm_up)) for name, body in sides.items()
+        running: dict[str, Variant | Apart] = {
+            name: stack.enter_context(Variant(name, body, processes[name], warm_up)) for name, body in variants.items()
         }
         if apart:
-            first = next(iter(sides.values()))
-            running[apart] = Apart([stack.enter_context(Side(apart, first, 1, warm_up)) for _ in range(2)])
+            first = next(iter(variants.values()))
+            running[apart] = Apart([stack.enter_context(Variant(apart, first, 1, warm_up)) for _ in range(2)])
         turns: dict[str, list[Turn]] = {name: [] for name in running}
         for turn in range(repeats):
-            for name, side in in_order(running.items(), turn):
-                turns[name].append(side.turn(steps))
+            for name, variant in in_order(running.items(), turn):
+                turns[name].append(variant.turn(steps))
         return turns
 
 
-class Side(SideProcess):
+class Variant(VariantProcess):
     """The one or two processes of a training."""
 
     def __init__(self, name: str, body: Body, processes: int, warm_up: int) -> None:
@@ -127,14 +127,14 @@ class Side(SideProcess):
 class Apart:
     """Independent trainings at the same time. A step is a step of one training, at the joint rate."""
 
-    def __init__(self, sides: list[Side]) -> None:
-        self.sides = sides
+    def __init__(self, variants: list[Variant]) -> None:
+        self.variants = variants
 
     def turn(self, steps: int) -> Turn:
-        """Train a number of steps on each side at the same time."""
-        for side in self.sides:
-            side.begin(steps)
-        turns = [side.finish() for side in self.sides]
+        """Train a number of steps on each variant at the same time."""
+        for variant in self.variants:
+            variant.begin(steps)
+        turns = [variant.finish() for variant in self.variants]
         return Turn(sum(turn.cpu for turn in turns) / len(turns), max(turn.wall for turn in turns) / len(turns))
 
 
@@ -142,7 +142,7 @@ def _first(connection: Connection, body: Body, processes: int, warm_up: int) -> 
     gate = Gate()
     threading.Thread(target=_serve, args=(connection, gate, warm_up), daemon=True).start()
     with TemporaryDirectory() as folder:
-        # Each side has a store on a free port of its own, so that sides with several processes do not collide.
+        # Each variant has a store on a free port of its own, so that variants with several processes do not collide.
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         spawn = get_context("spawn")
         for rank in range(1, processes):
@@ -161,7 +161,7 @@ def _member(body: Body, folder: str, rank: int, processes: int, port: int) -> No
 
 
 def _train(body: Body, gate: Gate, folder: str, rank: int, processes: int, port: int) -> None:
-    # Runs, checkpoints and logs of a side go into its temporary folder.
+    # Runs, checkpoints and logs of a variant go into its temporary folder.
     os.chdir(folder)
     torch.set_num_threads(1)
     if processes > 1:  # the variables of torchrun
@@ -193,7 +193,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
 def _cpu_seconds() -> float:
     """Return the CPU seconds of this process and its descendants."""
     spent = time.process_time()
-    # The other ranks and loader workers belong to the side, too.
+    # The other ranks and loader workers belong to the variant, too.
     for process in psutil.Process().children(recursive=True):
         times = process.cpu_times()
         spent += times.user + times.system

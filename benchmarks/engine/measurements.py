@@ -1,4 +1,4 @@
-"""Measures the parts of the benchmark; each is a table of sides."""
+"""Measures the parts of the benchmark; each is a table of variants."""
 
 import itertools
 from functools import partial
@@ -13,7 +13,7 @@ from benchmarks.engine.trainings import GUARDS, bare, engine, plain_lightning, w
 from benchmarks.environment import spread
 
 Result = dict[str, Any]
-"""Measurements of a part, ready for JSON: name, title, and the seconds per step of each side's turns."""
+"""Measurements of a part, ready for JSON: name, title, and the seconds per step of each variant's turns."""
 
 _BATCH = {"5 ms": 8, "20 ms": 120}
 """Samples of a process in a step of the tower, by the duration of the step on a single core."""
@@ -27,15 +27,15 @@ _GOALS = {(1, "5 ms"): ("us", 500), (1, "20 ms"): ("%", 5), (2, "20 ms"): ("%", 
 def step(repeats: int, processes: int = 1) -> Result:
     """Measure each guard alone, in microseconds per step above the engine without guards."""
     batch = _BATCH["5 ms"] * processes
-    sides: dict[str, Body] = {
+    variants: dict[str, Body] = {
         BARE: partial(bare, batch_size=batch),
         "plain Lightning": partial(plain_lightning, batch_size=batch),
         "engine without guards": partial(engine, batch_size=batch, guards=()),
     }
     for guard in GUARDS:
-        sides[f"engine, {guard}"] = partial(engine, batch_size=batch, guards=(guard,))
-    sides[ENGINE] = partial(engine, batch_size=batch)
-    turns = take_turns(sides, processes=dict.fromkeys(sides, processes), steps=200, repeats=repeats)
+        variants[f"engine, {guard}"] = partial(engine, batch_size=batch, guards=(guard,))
+    variants[ENGINE] = partial(engine, batch_size=batch)
+    turns = take_turns(variants, processes=dict.fromkeys(variants, processes), steps=200, repeats=repeats)
     title = f"A small step, {processes} process{'es' * (processes > 1)}"
     return _result("step", title, turns, compared_with="engine without guards")
 
@@ -50,18 +50,18 @@ def share(repeats: int) -> Result:
     turns: dict[str, list[Turn]] = {}
     bases: dict[str, str] = {}
     goals = []
-    for number, size in itertools.product((1, 2), _BATCH):  # the sides of a size alternate; all at once need 20 GB
+    for number, size in itertools.product((1, 2), _BATCH):  # the variants of a size alternate; all at once need 20 GB
         suffix, batch = _suffix(number, size), _BATCH[size] * number
-        sides: dict[str, Body] = {
+        variants: dict[str, Body] = {
             BARE + suffix: partial(bare, batch_size=batch),
             "Accelerate" + suffix: partial(with_accelerate, batch_size=batch),
             "plain Lightning" + suffix: partial(plain_lightning, batch_size=batch),
             "engine without guards" + suffix: partial(engine, batch_size=batch, guards=()),
             ENGINE + suffix: partial(engine, batch_size=batch),
         }
-        turns |= take_turns(sides, processes=dict.fromkeys(sides, number), steps=50, repeats=repeats)
-        # The first side of a size is the bare loop, to which the others are compared.
-        bases |= dict.fromkeys(list(sides)[1:], BARE + suffix)
+        turns |= take_turns(variants, processes=dict.fromkeys(variants, number), steps=50, repeats=repeats)
+        # The first variant of a size is the bare loop, to which the others are compared.
+        bases |= dict.fromkeys(list(variants)[1:], BARE + suffix)
     for (number, size), (unit, limit) in _GOALS.items():
         suffix = _suffix(number, size)
         pairs = list(zip(turns[ENGINE + suffix], turns[BARE + suffix], strict=True))
@@ -80,31 +80,31 @@ def _suffix(processes: int, size: str) -> str:
 
 
 def _result(name: str, title: str, turns: dict[str, list[Turn]], compared_with: str | None = None) -> Result:
-    sides = [
-        {"name": side, "cpu": [turn.cpu for turn in measured], "wall": [turn.wall for turn in measured]}
-        for side, measured in turns.items()
+    variants = [
+        {"name": variant, "cpu": [turn.cpu for turn in measured], "wall": [turn.wall for turn in measured]}
+        for variant, measured in turns.items()
     ]
-    bases = {side: compared_with for side in turns if side != compared_with} if compared_with else {}
-    return {"name": name, "title": title, "bases": bases, "sides": sides, "goals": []}
+    bases = {variant: compared_with for variant in turns if variant != compared_with} if compared_with else {}
+    return {"name": name, "title": title, "bases": bases, "sides": variants, "goals": []}
 
 
 def table(result: Result) -> Table:
-    """Return a table with a row per side; differences and ratios are computed within a turn."""
+    """Return a table with a row per variant; differences and ratios are computed within a turn."""
     sheet = Table(box=box.SIMPLE_HEAD, title=result["title"], title_justify="left", title_style="bold")
     sheet.add_column("")
     headings = ["CPU ms per step", "wall ms per step"]
-    by_name = {side["name"]: side for side in result["sides"]}
+    by_name = {variant["name"]: variant for variant in result["sides"]}
     if result["bases"]:
         headings += ["CPU us more", "CPU time, ratio"]
     for heading in headings:
         sheet.add_column(heading, justify="right", no_wrap=True)
-    for name, side in by_name.items():
-        cells = [spread([1e3 * seconds for seconds in side[clock]]) for clock in ("cpu", "wall")]
+    for name, variant in by_name.items():
+        cells = [spread([1e3 * seconds for seconds in variant[clock]]) for clock in ("cpu", "wall")]
         if name in result["bases"]:
             base = by_name[result["bases"][name]]
-            more = [1e6 * (ours - theirs) for ours, theirs in zip(side["cpu"], base["cpu"], strict=True)]
+            more = [1e6 * (ours - theirs) for ours, theirs in zip(variant["cpu"], base["cpu"], strict=True)]
             cells.append(f"{median(more):+.0f} ({min(more):+.0f} to {max(more):+.0f})")
-            cells.append(spread([ours / theirs for ours, theirs in zip(side["cpu"], base["cpu"], strict=True)]))
+            cells.append(spread([ours / theirs for ours, theirs in zip(variant["cpu"], base["cpu"], strict=True)]))
         sheet.add_row(name, *cells)
     for goal in result["goals"]:
         state = "met" if goal["met"] else "[red]missed[/red]"

@@ -2,9 +2,9 @@
 
     python -m benchmarks engine --only profile
 
-Each side trains in its own process, one after the other. Stacks are sampled with a timer of the CPU time (SIGPROF); a
-sample counts for the innermost function that is in a row of the table. A second turn counts calls with cProfile, which
-a load of the machine does not change.
+Each variant trains in its own process, one after the other. Stacks are sampled with a timer of the CPU time (SIGPROF);
+a sample counts for the innermost function that is in a row of the table. A second turn counts calls with cProfile,
+which a load of the machine does not change.
 """
 
 import signal
@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from benchmarks.engine.interleaving import WARM_UP, Body, Gate, train_alone
 from benchmarks.engine.trainings import bare, engine, plain_lightning, with_accelerate
-from benchmarks.side import SideProcess, kill_all
+from benchmarks.variant_process import VariantProcess, kill_all
 
 INTERVAL = 0.002
 """CPU seconds between two samples."""
@@ -49,28 +49,28 @@ ROWS = {
 
 
 class StepProfile(NamedTuple):
-    """Cost of a step of a side."""
+    """Cost of a step of a variant."""
 
     microseconds: dict[str, float]  # by rows of the table
     calls: int  # of functions, Python's and C's
     torch_calls: int  # of these, of torch's functions in C
 
 
-def measure(steps: int, sides: Mapping[str, Body] | None = None) -> dict[str, StepProfile]:
-    """Profile `steps` steps of each side.
+def measure(steps: int, variants: Mapping[str, Body] | None = None) -> dict[str, StepProfile]:
+    """Profile `steps` steps of each variant.
 
     Args:
         steps: steps of each turn.
-        sides: trainings; None: those of `--only share`, with steps of about 5 ms.
+        variants: trainings; None: those of `--only share`, with steps of about 5 ms.
     """
     found = {}
-    for name, body in (sides or _sides()).items():
-        with _Side(name, body, steps) as side:
-            found[name] = side.receive()
+    for name, body in (variants or _variants()).items():
+        with _Variant(name, body, steps) as variant:
+            found[name] = variant.receive()
     return found
 
 
-def _sides() -> dict[str, Body]:
+def _variants() -> dict[str, Body]:
     bodies = {
         "bare torch loop": bare, "Accelerate": with_accelerate, "plain Lightning": plain_lightning,
         "engine, all guards": engine,
@@ -78,7 +78,7 @@ def _sides() -> dict[str, Body]:
     return {name: partial(body, batch_size=8) for name, body in bodies.items()}
 
 
-class _Side(SideProcess):
+class _Variant(VariantProcess):
     """Process of a training that is profiled."""
 
     def __init__(self, name: str, body: Body, steps: int) -> None:
@@ -147,7 +147,7 @@ def result(profiles: Mapping[str, StepProfile]) -> dict[str, Any]:
 
 
 def table(profiles: Mapping[str, StepProfile]) -> Table:
-    """Return a table with a column per side."""
+    """Return a table with a column per variant."""
     sheet = Table(box=box.SIMPLE_HEAD, title="A step of 5 ms, CPU us", title_justify="left", title_style="bold")
     sheet.add_column("")
     for name in profiles:

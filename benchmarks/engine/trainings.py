@@ -19,7 +19,7 @@ from benchmarks.recommender.movielens_like import movielens_like
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 GUARDS = ("FiniteGuard", "UnusedParameterCheck", "ReplicaConsistencyCheck", "Preemption", "Watchdog", "Stragglers")
-"""Callbacks of every run that a side can disable."""
+"""Callbacks of every run that a variant can disable."""
 
 
 def bare(gate: Gate, *, batch_size: int) -> None:
@@ -50,7 +50,7 @@ def with_accelerate(gate: Gate, *, batch_size: int) -> None:
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
 
-    # split_batches: `batch_size` is that of the global batch, as on the other sides.
+    # split_batches: `batch_size` is that of the global batch, as on the other variants.
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(split_batches=True))
     network: nn.Module = tower()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.0)
@@ -98,7 +98,7 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
             "--trainer.limit_val_batches", "0", "--trainer.gradient_clip_val", "1.0",
             "--trainer.enable_progress_bar", "false", "--trainer.logger", "false",
             "--last_checkpoint.every_n_steps", "100000000", "--log.level", "error",
-            "--watchdog.timeout", "3600",  # a side waits while others have their turns
+            "--watchdog.timeout", "3600",  # a variant waits while others have their turns
         ]
     )  # fmt: skip
 

@@ -34,14 +34,14 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.growth import sizes
 
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
         results.append(sizes.measure(name, options.repeats, options.rows))
         out.print(sizes.table(results[-1]))
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ _PART = 10_000_000
 
 @contextmanager
 def conversion_makers(sizes: list[int]) -> Iterator[dict[str, Maker]]:
-    """Yield a side for every size. Their files are in a folder that is removed even if a side is killed."""
+    """Yield a variant for every size. Their files are in a folder that is removed even if a variant is killed."""
     with tempfile.TemporaryDirectory(prefix="lockstep-growth-", ignore_cleanup_errors=True) as folder:
         yield {f"{rows:,} rows": partial(convert, Path(folder) / f"{rows}", rows) for rows in sizes}
 

@@ -21,7 +21,7 @@ from lightning_modules.recommender.networks.architecture import Attention
 LENGTHS = (50, 100, 200, 500, 1000)
 ITEMS = (3_000, 30_000, 300_000, 1_000_000)
 _MAX_ITEMS = 10_000_000
-"""Items of a further side that is trained by rows; the dense optimizer would take 10 GB and minutes."""
+"""Items of a further variant that is trained by rows; the dense optimizer would take 10 GB and minutes."""
 _ALL_ITEMS = 30_000
 """Largest number of items for which all scores of every event are computed; more would need gigabytes."""
 
@@ -39,17 +39,17 @@ def measure(part: str, repeats: int, rows: list[int]) -> dict[str, Any]:
     title, unit = _TITLES[part]
     with _makers(part, rows) as makers:
         measured = take_turns(makers, repeats)
-    sides = [
+    variants = [
         {
             "name": name,
-            "cpu": [turn.cpu for turn in side.turns],
-            "wall": [turn.wall for turn in side.turns],
-            # Tables are allocated when a side is prepared, and their size is what this benchmark is about.
-            "memory": side.prepared + side.memory,
+            "cpu": [turn.cpu for turn in variant.turns],
+            "wall": [turn.wall for turn in variant.turns],
+            # Tables are allocated when a variant is prepared, and their size is what this benchmark is about.
+            "memory": variant.prepared + variant.memory,
         }
-        for name, side in measured.items()
+        for name, variant in measured.items()
     ]
-    return {"name": part, "title": title, "unit": unit, "sides": sides}
+    return {"name": part, "title": title, "unit": unit, "sides": variants}
 
 
 @contextmanager
@@ -97,10 +97,10 @@ def table(found: dict[str, Any]) -> Table:
     # Per unit and not per step: a flat column means that the cost does not grow with the size.
     for heading in (f"CPU us for one {unit}", f"wall us for one {unit}", f"{unit}s per second", "peak memory*"):
         sheet.add_column(heading, justify="right", no_wrap=True)
-    for side in found["sides"]:
-        cpu, wall = ([1e6 * seconds for seconds in side[clock]] for clock in ("cpu", "wall"))
-        rate = number(1 / median(side["wall"]))
-        sheet.add_row(side["name"], spread(cpu), spread(wall), rate, f"{side['memory'] / 2**20:,.0f} MiB")
+    for variant in found["sides"]:
+        cpu, wall = ([1e6 * seconds for seconds in variant[clock]] for clock in ("cpu", "wall"))
+        rate = number(1 / median(variant["wall"]))
+        sheet.add_row(variant["name"], spread(cpu), spread(wall), rate, f"{variant['memory'] / 2**20:,.0f} MiB")
     sheet.caption = "* of the process, tables and stores included, above what its libraries take"
     sheet.caption_justify = "left"
     return sheet

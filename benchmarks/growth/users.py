@@ -25,7 +25,7 @@ _EVENTS, _ITEMS, _BATCH_SIZE = 20, 3416, 128
 
 @contextmanager
 def user_makers(sizes: tuple[int, ...] = USERS) -> Iterator[dict[str, Maker]]:
-    """Yield sides for every size. Their stores are created before the measurement and removed afterwards."""
+    """Yield variants for every size. Their stores are created before the measurement and removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="lockstep-growth-") as folder:
         makers: dict[str, Maker] = {}
         # A file per size for all three parts; making a million users takes longer than measuring them.

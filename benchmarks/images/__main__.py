@@ -5,7 +5,7 @@
   loaders   JPEGs of 640 x 480: the image classifier at 224 x 224, and the vision-language family with a view of 384 x
             384, alone and with up to 2 x 2 tiles; samples per second, and those of a core
 
-Sides alternate. CPU time is reliable on a busy machine, too; samples per second only on an idle machine.
+Variants alternate. CPU time is reliable on a busy machine, too; samples per second only on an idle machine.
 """
 
 from benchmarks.command_line import benchmark_parser
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.images import decoders, loaders
 
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     for name in options.only or NAMES:
         if name == "decoders":
             found = decoders.measure(options.repeats)
@@ -33,9 +33,9 @@ def main(arguments: list[str] | None = None) -> None:
             loaded = loaders.measure(options.repeats)
             out.print(loaders.table(loaded))
             results.append({"name": name, **loaded})
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
 
 
 if __name__ == "__main__":

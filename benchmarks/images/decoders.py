@@ -17,21 +17,21 @@ from datamodules.image_classifier.sources.image_source import fitted_pixels
 
 _EDGE = 224
 _SECONDS = 0.5
-"""CPU seconds of a turn of a side."""
+"""CPU seconds of a turn of a variant."""
 
 Decoder = Callable[[bytes], NDArray[np.uint8]]
 
 
 def measure(repeats: int, seconds: float = _SECONDS) -> dict[str, Any]:
     """Return {size: {decoder: images per second of a core, for each turn}}."""
-    sides = decoders()
+    variants = decoders()
     found: dict[str, Any] = {}
     for name, (width, height) in SIZES.items():
         data = jpeg(width, height)
-        found[name] = {side: [] for side in sides}
+        found[name] = {variant: [] for variant in variants}
         for turn in range(repeats):
-            for side in in_order(sides, turn):
-                found[name][side].append(_rate(sides[side], data, seconds))
+            for variant in in_order(variants, turn):
+                found[name][variant].append(_rate(variants[variant], data, seconds))
     return found
 
 
@@ -41,9 +41,9 @@ def table(found: dict[str, Any]) -> Table:
     table.add_column("decoder")
     for size in found:
         table.add_column(size, justify="right")
-    for side in next(iter(found.values())):
-        turns = [found[size][side] for size in found]
-        table.add_row(side, *(f"{median(t):,.0f} ({min(t):,.0f} - {max(t):,.0f})" for t in turns))
+    for variant in next(iter(found.values())):
+        turns = [found[size][variant] for size in found]
+        table.add_row(variant, *(f"{median(t):,.0f} ({min(t):,.0f} - {max(t):,.0f})" for t in turns))
     return table
 
 

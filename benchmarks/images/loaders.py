@@ -46,7 +46,7 @@ class _ChatImages:
         return self.processor.collate([self.processor.item(chat).encoder_input for chat in chats])
 
 
-class Sides(NamedTuple):
+class Variants(NamedTuple):
     """A data set for each family."""
 
     classifier: ImageDataset
@@ -68,13 +68,13 @@ def measure(repeats: int, files: int = _FILES) -> dict[str, Any]:
     """
     numbers = [0, *(number for number in _WORKERS if number <= max(2, available_cpus()))]
     with tempfile.TemporaryDirectory() as folder:
-        sides = _sides(Path(folder), files)
+        variants = _variants(Path(folder), files)
         columns = ["core", *map(str, numbers)]
-        found: dict[str, Any] = {name: {column: [] for column in columns} for name in sides._fields}
+        found: dict[str, Any] = {name: {column: [] for column in columns} for name in variants._fields}
         for turn in range(repeats):
-            for name in in_order(sides._fields, turn):
+            for name in in_order(variants._fields, turn):
                 for number in in_order(numbers, turn):
-                    wall, core = _rates(getattr(sides, name), number)
+                    wall, core = _rates(getattr(variants, name), number)
                     found[name][str(number)].append(wall)
                     if core is not None:
                         found[name]["core"].append(core)
@@ -93,7 +93,7 @@ def table(found: dict[str, Any]) -> Table:
     return table
 
 
-def _sides(folder: Path, number: int) -> Sides:
+def _variants(folder: Path, number: int) -> Variants:
     files = [folder / f"{index}.jpg" for index in range(number)]
     # A few pictures under many names: the page cache holds all files, so disks are not measured.
     pictures = [jpeg(*_SIZE, seed) for seed in range(8)]
@@ -101,7 +101,7 @@ def _sides(folder: Path, number: int) -> Sides:
         file.write_bytes(pictures[index % len(pictures)])
     labels = np.zeros(number, np.int64)
     classifier = ImageDataset(FileImages(files, labels, (3, 224, 224), folder), random=True)
-    return Sides(classifier, _ChatImages(files, 1), _ChatImages(files, 2))
+    return Variants(classifier, _ChatImages(files, 1), _ChatImages(files, 2))
 
 
 def _rates(data: Any, workers: int) -> tuple[float, float | None]:

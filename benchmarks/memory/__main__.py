@@ -18,15 +18,15 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.environment import closing_line, console, describe_environment, write_json
-    from benchmarks.memory import sides
+    from benchmarks.memory import variants
 
-    out, around = console(), describe_environment(options.repeats)
-    size = sides.Size(options.layers, options.vocabulary, options.tokens)
-    result = sides.measure(size, options.repeats)
-    out.print(sides.table(result))
-    out.print(closing_line(around), highlight=False)
+    out, environment = console(), describe_environment(options.repeats)
+    size = variants.Size(options.layers, options.vocabulary, options.tokens)
+    result = variants.measure(size, options.repeats)
+    out.print(variants.table(result))
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, [result], around)
+        write_json(options.json, [result], environment)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         "between": options.between and tuple(1e9 * link for link in options.between),
     }
     assumed = prediction.Assumptions(**{name: value for name, value in given.items() if value})
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     impossible: dict[str, list[str]] = {}  # the reason, and the parts
     try:
         for name in options.only or NAMES:
@@ -59,9 +59,9 @@ def main(arguments: list[str] | None = None) -> None:
         print("interrupted; the machines and their processes are removed", file=sys.stderr)
         sys.exit(130)
     if any(result["name"] != "predicted" for result in results):
-        out.print(closing_line(around), highlight=False)
+        out.print(closing_line(environment), highlight=False)
     if options.json and results:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
     if impossible:
         reasons = "; ".join(f"{', '.join(parts)}: {why}" for why, parts in impossible.items())
         sys.exit(f"not measured: {reasons}. python -m benchmarks network --only predicted needs none of it.")

@@ -128,14 +128,14 @@ def _bounds(compute: float, sent: float, model: StepModel, point: Observed) -> t
     return none, all_hidden
 
 
-def settings(repeats: int, sides: dict[str, Options] | None = None, steps: int = 10) -> Result:
-    """Measure steps with DDP's settings on a slow network; each side is a separate training of two machines."""
-    sides = SETTINGS if sides is None else sides
-    turns: dict[str, list[Turn]] = {name: [] for name in sides}
+def settings(repeats: int, variants: dict[str, Options] | None = None, steps: int = 10) -> Result:
+    """Measure steps with DDP's settings on a slow network; each variant is a separate training of two machines."""
+    variants = SETTINGS if variants is None else variants
+    turns: dict[str, list[Turn]] = {name: [] for name in variants}
     with connected() as machines, ExitStack() as stack:
         machines.limit(SETTINGS_AT)
         running = {}
-        for port, (name, options) in enumerate(sides.items(), start=29511):
+        for port, (name, options) in enumerate(variants.items(), start=29511):
             folder = Path(stack.enter_context(TemporaryDirectory()))
             running[name] = Together(stack, machines, folder, port, WARM_UP, options)
         for turn in range(repeats):
@@ -143,7 +143,7 @@ def settings(repeats: int, sides: dict[str, Options] | None = None, steps: int =
                 together.turn(SETTLING)
                 turns[name].append(together.turn(steps))
     rows: list[dict[str, Any]] = [
-        {"name": name, "options": list(sides[name]), "seconds": [turn.seconds for turn in measured],
+        {"name": name, "options": list(variants[name]), "seconds": [turn.seconds for turn in measured],
          "sent": [turn.sent for turn in measured]}
         for name, measured in turns.items()
     ]  # fmt: skip

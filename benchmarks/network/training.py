@@ -9,12 +9,12 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.engine.interleaving import Gate, Side
+from benchmarks.engine.interleaving import Gate, Variant
 from benchmarks.engine.mlp import tower
 from benchmarks.engine.trainings import lockstep
 from benchmarks.network.machines import Machines
 from benchmarks.network.namespaces import enter
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 
 SAMPLES_A_MACHINE = 120
 """Batch size of a step of about 20 ms on one core."""
@@ -35,12 +35,12 @@ class Alone:
 
     def __init__(self, stack: ExitStack, warm_up: int) -> None:
         # Pushed and not entered, so that the stack ends the process after an error as well.
-        self._side = stack.push(Side("one machine", partial(_train, machines=1, rank=0, options=()), 1, warm_up))
-        self._side.receive()
+        self._variant = stack.push(Variant("one machine", partial(_train, machines=1, rank=0, options=()), 1, warm_up))
+        self._variant.receive()
 
     def turn(self, steps: int) -> Turn:
         """Train a number of steps."""
-        return Turn(self._side.turn(steps).wall, 0.0)
+        return Turn(self._variant.turn(steps).wall, 0.0)
 
 
 class Together:
@@ -59,7 +59,7 @@ class Together:
         self, stack: ExitStack, machines: Machines, folder: Path, port: int, warm_up: int, options: Options = ()
     ) -> None:
         self._machines = machines
-        self._sides = []
+        self._variants = []
         for rank, name in enumerate(machines.names):
             body = partial(
                 _train_with_the_other,
@@ -70,29 +70,29 @@ class Together:
                 folder=folder,
                 options=options,
             )
-            self._sides.append(stack.push(Side(f"machine {rank}", body, 1, warm_up)))
-        received(self._sides)  # after both have been started, as each waits for the other
+            self._variants.append(stack.push(Variant(f"machine {rank}", body, 1, warm_up)))
+        received(self._variants)  # after both have been started, as each waits for the other
 
     def turn(self, steps: int) -> Turn:
         """Train a number of steps on both machines."""
         sent = self._machines.sent(0)
-        for side in self._sides:
-            side.begin(steps)
+        for variant in self._variants:
+            variant.begin(steps)
         # The slower machine: the next step cannot start before both have the gradients.
-        seconds = max(turn.wall for turn in received(self._sides))
+        seconds = max(turn.wall for turn in received(self._variants))
         return Turn(seconds, (self._machines.sent(0) - sent) / steps)
 
 
-def received(sides: Sequence[SideProcess]) -> list[Any]:
+def received(variants: Sequence[VariantProcess]) -> list[Any]:
     """Return the next message of each connection, in order.
 
     Raises:
         RuntimeError: a process has ended; raised at once, as the other would wait for it until torch's timeout.
     """
-    waiting: dict[object, SideProcess] = {side.connection: side for side in sides}
+    waiting: dict[object, VariantProcess] = {variant.connection: variant for variant in variants}
     answers = []
     while waiting:
-        for connection in wait([side.connection for side in waiting.values()]):
+        for connection in wait([variant.connection for variant in waiting.values()]):
             answers.append(waiting.pop(connection).receive())
     return answers
 

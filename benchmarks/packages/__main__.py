@@ -5,8 +5,8 @@
   evaluate   users per CPU second, ranked against all items
 
 Each package has its own environment, created at the first use: about 1.5 GB each from the package index, in .benchmarks
-beside the code. All sides train on the same generated interactions with the same sizes, each with its own Trainer and
-loader in a process with a single thread, and alternate. A package that cannot be installed is skipped.
+beside the code. All variants train on the same generated interactions with the same sizes, each with its own Trainer
+and loader in a process with a single thread, and alternate. A package that cannot be installed is skipped.
 """
 
 import sys
@@ -33,22 +33,22 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
     from benchmarks.packages.parts import PARTS, Started
     from benchmarks.packages.report import table
-    from benchmarks.packages.sides import SIDES
+    from benchmarks.packages.variants import VARIANTS
 
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     environments = (options.environments or ENVIRONMENTS).absolute()
     started: Started = {}
-    for side in SIDES:
-        if side.package and options.package and side.package not in options.package:
+    for variant in VARIANTS:
+        if variant.package and options.package and variant.package not in options.package:
             continue
-        if side.package and options.installed and python_of(side.package, environments) is None:
-            print(f"skipped: {side.package} is not installed in {environments}", file=sys.stderr)
+        if variant.package and options.installed and python_of(variant.package, environments) is None:
+            print(f"skipped: {variant.package} is not installed in {environments}", file=sys.stderr)
             continue
         try:
-            started[side] = side.command(environments)
+            started[variant] = variant.command(environments)
         except NotInstalled as error:
             print(f"skipped: {error}", file=sys.stderr)
-    peers = [side for side in started if side.package]
+    peers = [variant for variant in started if variant.package]
     if not peers and options.installed:
         out.print("no package is installed; `python -m benchmarks packages` installs them", highlight=False)
         return
@@ -63,14 +63,14 @@ def main(arguments: list[str] | None = None) -> None:
         out.print(table(result))
         if result["goals"]:
             out.print(goals_reached(result["goals"]))
-        for side, reason in result["failed"].items():
-            print(f"skipped in {name}: {side}: {reason}", file=sys.stderr)
+        for variant, reason in result["failed"].items():
+            print(f"skipped in {name}: {variant}: {reason}", file=sys.stderr)
         failed |= set(result["failed"])
-        compared |= {side["name"] for side in result["sides"]}
-    out.print(closing_line(around), highlight=False)
+        compared |= {variant["name"] for variant in result["sides"]}
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, results, around)
-    if not compared & {side.name for side in peers}:
+        write_json(options.json, results, environment)
+    if not compared & {variant.name for variant in peers}:
         raise SystemExit("every package failed: see above")
     if "ours" in failed:
         raise SystemExit("ours failed: see above")

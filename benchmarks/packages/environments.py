@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from benchmarks.side import ONE_THREAD
+from benchmarks.variant_process import ONE_THREAD
 
 ENVIRONMENTS = Path(__file__).resolve().parents[2] / ".benchmarks"
 """Default folder of the environments; not in git."""

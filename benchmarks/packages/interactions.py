@@ -1,4 +1,4 @@
-"""Writes the interactions that all sides read, a file with the columns user_id, item_id and timestamp."""
+"""Writes the interactions that all variants read, a file with the columns user_id, item_id and timestamp."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Measures the parts of the benchmark: whether the sides learn, how fast they train, how fast they evaluate."""
+"""Measures the parts of the benchmark: whether the variants learn, how fast they train, how fast they evaluate."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -10,38 +10,38 @@ from benchmarks.engine.trainings import write_interactions
 from benchmarks.order import in_order
 from benchmarks.packages.conversation import Command, Driver, DriverFailed
 from benchmarks.packages.interactions import rows_of_epoch, write_ring
-from benchmarks.packages.sides import SETTINGS, Side
+from benchmarks.packages.variants import SETTINGS, Variant
 
-Started = dict[Side, Command]
+Started = dict[Variant, Command]
 Result = dict[str, Any]
-"""Measurements of a part, ready for JSON: name, title, `sides` with their turns, `failed` with the errors."""
+"""Measurements of a part, ready for JSON: name, title, `variants` with their turns, `failed` with the errors."""
 
 LEARNT = 0.9
-"""NDCG@10 on the ring of items that only a correct side can reach; guessing gives about 0.1."""
+"""NDCG@10 on the ring of items that only a correct variant can reach; guessing gives about 0.1."""
 
 
 def learn(started: Started, repeats: int, num_users: int) -> Result:
-    """Train each side on interactions that can be learnt; does not measure speed."""
+    """Train each variant on interactions that can be learnt; does not measure speed."""
     with TemporaryDirectory() as folder:
         settings = {"interactions": str(write_ring(Path(folder))), "length": 20, "learning_rate": 0.005}
-        result = _measure("learn", settings, started, 1, lambda side: 1, warm_up=0)
+        result = _measure("learn", settings, started, 1, lambda variant: 1, warm_up=0)
     result["title"] = f"Does each learn? NDCG@10 after {SETTINGS['steps']} steps on a ring of 50 items, L 20"
     goals = [
-        {"text": f"{side['name']} reaches {LEARNT}", "found": side["turns"][0]["ndcg"],
-         "met": side["turns"][0]["ndcg"] >= LEARNT}
-        for side in result["sides"]
+        {"text": f"{variant['name']} reaches {LEARNT}", "found": variant["turns"][0]["ndcg"],
+         "met": variant["turns"][0]["ndcg"] >= LEARNT}
+        for variant in result["sides"]
     ]  # fmt: skip
     return result | {"goals": goals}
 
 
 def train(started: Started, repeats: int, num_users: int) -> Result:
-    """Measure training steps, each side with its own Trainer and loader."""
+    """Measure training steps, each variant with its own Trainer and loader."""
     with TemporaryDirectory() as folder:
         settings = {"interactions": str(write_interactions(Path(folder), num_users))}
         epoch = -(-num_users // SETTINGS["batch_size"])
-        result = _measure("train", settings, started, repeats, lambda side: side.steps or epoch)
-    for side, measured in _pairs(started, result):
-        rows, targets = rows_of_epoch(side.prefixes, SETTINGS["length"])
+        result = _measure("train", settings, started, repeats, lambda variant: variant.steps or epoch)
+    for variant, measured in _pairs(started, result):
+        rows, targets = rows_of_epoch(variant.prefixes, SETTINGS["length"])
         measured["epoch"] = {"rows": rows, "targets": targets}
     title = f"Training of SASRec, B 128, L 200, C 64, 2 blocks, {num_users:,} users with lengths as in ML-1M"
     return result | {"title": title, "goals": []}
@@ -51,7 +51,7 @@ def evaluate(started: Started, repeats: int, num_users: int) -> Result:
     """Measure the ranking of every user's last item against all others."""
     with TemporaryDirectory() as folder:
         settings = {"interactions": str(write_interactions(Path(folder), num_users)), "users": num_users}
-        result = _measure("evaluate", settings, started, repeats, lambda side: 1)
+        result = _measure("evaluate", settings, started, repeats, lambda variant: 1)
     title = f"Evaluation of SASRec: full ranking, NDCG@10, L 200, {num_users:,} users"
     return result | {"title": title, "goals": []}
 
@@ -64,39 +64,39 @@ def _measure(
     settings: dict[str, Any],
     started: Started,
     repeats: int,
-    units: Callable[[Side], int],
+    units: Callable[[Variant], int],
     warm_up: int = 1,
 ) -> Result:
-    """Return turns of every side, alternating, after `warm_up` turns that are dropped; a side that fails is skipped."""
-    turns: dict[Side, list[dict[str, float]]] = {side: [] for side in started}
+    """Return alternating turns of every variant after `warm_up` turns, which are dropped; skip variants that fail."""
+    turns: dict[Variant, list[dict[str, float]]] = {variant: [] for variant in started}
     failed: dict[str, str] = {}
     with ExitStack() as stack:
-        running: dict[Side, Driver] = {}
-        for side, command in started.items():
+        running: dict[Variant, Driver] = {}
+        for variant, command in started.items():
             folder = Path(stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True)))
             try:
-                running[side] = stack.enter_context(Driver(command, {**SETTINGS, "work": work, **settings}, folder))
+                running[variant] = stack.enter_context(Driver(command, {**SETTINGS, "work": work, **settings}, folder))
             except DriverFailed as error:
-                failed[side.name] = str(error)
+                failed[variant.name] = str(error)
         # Negative turns warm up: allocators, caches of files, and a package's lazy work.
         for turn in range(-warm_up, repeats):
-            for side, driver in in_order(running.items(), turn):
+            for variant, driver in in_order(running.items(), turn):
                 try:
-                    result = driver.turn(units(side))
+                    result = driver.turn(units(variant))
                 except DriverFailed as error:
-                    failed[side.name] = str(error)
+                    failed[variant.name] = str(error)
                     # The others go on: a failed package must not cost the measurements of the rest.
-                    del running[side]
+                    del running[variant]
                     continue
                 if turn >= 0:
-                    turns[side].append(result)
-        sides = [
-            {"name": side.name, **driver.versions, "prefixes": side.prefixes, "turns": turns[side]}
-            for side, driver in running.items()
+                    turns[variant].append(result)
+        variants = [
+            {"name": variant.name, **driver.versions, "prefixes": variant.prefixes, "turns": turns[variant]}
+            for variant, driver in running.items()
         ]
-    return {"name": work, "sides": sides, "failed": failed}
+    return {"name": work, "sides": variants, "failed": failed}
 
 
-def _pairs(started: Started, result: Result) -> list[tuple[Side, dict[str, Any]]]:
-    by_name = {side.name: side for side in started}
+def _pairs(started: Started, result: Result) -> list[tuple[Variant, dict[str, Any]]]:
+    by_name = {variant.name: variant for variant in started}
     return [(by_name[measured["name"]], measured) for measured in result["sides"]]

@@ -26,7 +26,7 @@ _NOTES = {
 
 
 def table(result: dict[str, Any]) -> Table:
-    """Return a table with a row per side."""
+    """Return a table with a row per variant."""
     sheet = Table(
         box=box.SIMPLE_HEAD,
         title=result["title"],
@@ -40,42 +40,46 @@ def table(result: dict[str, Any]) -> Table:
     headings, lines = {"learn": _learn, "train": _train, "evaluate": _evaluate}[result["name"]](result["sides"])
     for heading in headings:
         sheet.add_column(heading, justify="right", no_wrap=True)
-    for side, cells in zip(result["sides"], lines, strict=True):
-        sheet.add_row(f"{side['name']} {side['package']}".strip(), side["torch"], *cells)
+    for variant, cells in zip(result["sides"], lines, strict=True):
+        sheet.add_row(f"{variant['name']} {variant['package']}".strip(), variant["torch"], *cells)
     return sheet
 
 
-def _learn(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    return ["NDCG@10"], [[f"{side['turns'][0]['ndcg']:.3f}"] for side in sides]
+def _learn(variants: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    return ["NDCG@10"], [[f"{variant['turns'][0]['ndcg']:.3f}"] for variant in variants]
 
 
-def _train(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def _train(variants: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     lines = []
-    for side in sides:
-        rows, targets = rates(side, "rows"), rates(side, "targets")
+    for variant in variants:
+        rows, targets = rates(variant, "rows"), rates(variant, "targets")
         # The time of an epoch follows from rows, not targets: a package's epoch has more or fewer rows than ours.
-        minutes = side["epoch"]["rows"] / median(rows) / 60
-        lines.append([spread(targets), _ours(side, sides, "targets"), spread(rows), number(minutes), _memory(side)])
+        minutes = variant["epoch"]["rows"] / median(rows) / 60
+        lines.append(
+            [spread(targets), _ours(variant, variants, "targets"), spread(rows), number(minutes), _memory(variant)]
+        )
     return ["targets / CPU s", "ours", "rows / CPU s", "epoch", "memory"], lines
 
 
-def _evaluate(sides: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    lines = [[spread(rates(side, "users")), _ours(side, sides, "users"), _memory(side)] for side in sides]
+def _evaluate(variants: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    lines = [
+        [spread(rates(variant, "users")), _ours(variant, variants, "users"), _memory(variant)] for variant in variants
+    ]
     return ["users / CPU s", "ours", "memory"], lines
 
 
-def rates(side: dict[str, Any], amount: str) -> list[float]:
+def rates(variant: dict[str, Any], amount: str) -> list[float]:
     """Return amounts per CPU second of each turn."""
-    return [turn[amount] / turn["cpu"] for turn in side["turns"]]
+    return [turn[amount] / turn["cpu"] for turn in variant["turns"]]
 
 
-def _ours(side: dict[str, Any], sides: list[dict[str, Any]], amount: str) -> str:
-    ours = next((other for other in sides if other["name"] == "ours"), side)
-    if ours is side:
+def _ours(variant: dict[str, Any], variants: list[dict[str, Any]], amount: str) -> str:
+    ours = next((other for other in variants if other["name"] == "ours"), variant)
+    if ours is variant:
         return ""
-    return "x " + spread([a / b for a, b in zip(rates(ours, amount), rates(side, amount), strict=True)])
+    return "x " + spread([a / b for a, b in zip(rates(ours, amount), rates(variant, amount), strict=True)])
 
 
-def _memory(side: dict[str, Any]) -> str:
-    most = max(turn["memory"] for turn in side["turns"])
+def _memory(variant: dict[str, Any]) -> str:
+    most = max(turn["memory"] for turn in variant["turns"])
     return f"{most / 2**20:,.0f} MiB" if most else "not known here"

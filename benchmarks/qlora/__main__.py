@@ -1,8 +1,8 @@
 """Measures LoRA beside frozen weights in bf16, NF4 and int8: tokens per second and peak memory, beside its prediction.
 
 The model has the shape of Qwen2.5-0.5B and random weights. A turn is a step of AdamW on one row, with activation
-checkpointing. Each side has its own process with a single thread; sides alternate. Memory is resident memory above
-that of the process before the model was built: at the peak of a step, and after the model was built.
+checkpointing. Each variant has its own process with a single thread; variants alternate. Memory is resident memory
+above that of the process before the model was built: at the peak of a step, and after the model was built.
 """
 
 from benchmarks.command_line import benchmark_parser, count
@@ -17,14 +17,14 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.environment import closing_line, console, describe_environment, write_json
-    from benchmarks.qlora import sides
+    from benchmarks.qlora import variants
 
-    out, around = console(), describe_environment(options.repeats)
-    result = sides.measure(options.layers, options.tokens, options.repeats)
-    out.print(sides.table(result))
-    out.print(closing_line(around), highlight=False)
+    out, environment = console(), describe_environment(options.repeats)
+    result = variants.measure(options.layers, options.tokens, options.repeats)
+    out.print(variants.table(result))
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, [result], around)
+        write_json(options.json, [result], environment)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@
   evaluation                    ranking of held-out items beside a loop over users in Python
   waiting-sasrec, waiting-tisasrec   the share of training that waits for the loader
 
-Each side runs in its own process with a single thread, and the sides alternate. Ratios of CPU seconds are reliable on a
-busy machine, too; wall seconds only on an idle machine. The benchmark takes about 5 minutes and at most 5 GB of memory.
+Each variant runs in its own process with a single thread, and the variants alternate. Ratios of CPU seconds are
+reliable on a busy machine, too; wall seconds only on an idle machine. The benchmark takes about 5 minutes and at most 5
+GB of memory.
 
 Separate, with --only time-to-quality --root FOLDER: the real training on MovieLens-1M until validation NDCG@10 reaches
 --target; it may take an hour.
@@ -49,29 +50,29 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown:
         raise SystemExit(f"--only: no comparison {', '.join(sorted(unknown))}; there are {', '.join(names)}")
 
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     chosen = [comparison for comparison in COMPARISONS if comparison.name in (options.only or names)]
     for number, comparison in enumerate(chosen, 1):
         out.print(f"[{number}/{len(chosen)}] {comparison.title}", markup=False, highlight=False)
-        results.append(summary(comparison, take_turns(comparison.sides, options.repeats)))
-    out.print(table(results, around))
+        results.append(summary(comparison, take_turns(comparison.variants, options.repeats)))
+    out.print(table(results, environment))
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
 
 
 def _time_to_quality(root: Path, target: float, json: Path | None) -> None:
     from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.recommender import time_to_quality
 
-    out, around = console(), describe_environment(repeats=1)
+    out, environment = console(), describe_environment(repeats=1)
     try:
         found: dict[str, Any] = time_to_quality.measure(root, target)
     except time_to_quality.Missed as missed:
         raise SystemExit(str(missed)) from None
     out.print(time_to_quality.table(found))
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if json:
-        write_json(json, [found], around)
+        write_json(json, [found], environment)
 
 
 if __name__ == "__main__":

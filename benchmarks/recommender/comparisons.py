@@ -14,12 +14,13 @@ from benchmarks.recommender.whole_training import whole_training
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sides that do the same work.
+    """Variants that do the same work.
 
     Attributes:
         unit: unit of the work, in the singular.
-        sides: sides to compare; ratios are to the first.
-        goals: goals for the last side: so many times less ``cpu`` or ``memory`` than the first side, or at most such a
+        variants: variants to compare; ratios are to the first.
+        goals: goals for the last variant: so many times less ``cpu`` or ``memory`` than the first variant, or at most
+        such a
             share ``waiting`` for data.
         note: returns what else to report besides the measurements.
     """
@@ -27,7 +28,7 @@ class Comparison:
     name: str
     title: str
     unit: str
-    sides: dict[str, Maker]
+    variants: dict[str, Maker]
     goals: dict[str, float] = field(default_factory=dict)
     note: Callable[[], str] | None = None
 
@@ -41,7 +42,7 @@ COMPARISONS = (
         "Time-interval attention alone, forward and backward, B 32, L 50, C 64",
         "pass",
         {
-            # More passes of the faster side, so that turns last about equally long.
+            # More passes of the faster variant, so that turns last about equally long.
             _NAIVE: partial(attention_alone, "naive", 50, passes=5),
             _OURS: partial(attention_alone, "ours", 50, passes=20),
         },

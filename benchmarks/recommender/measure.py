@@ -1,8 +1,8 @@
-"""Measures two or more sides of a comparison in turns, each in its own process with a single thread.
+"""Measures two or more variants of a comparison in turns, each in its own process with a single thread.
 
-Sides alternate (peer, ours, peer, ours, ...), so other load on the machine affects both, and ratios are computed within
-a turn. In separate processes, the peak memory belongs to a single side. Use CPU seconds: they are nearly the same on a
-busy machine; wall seconds are not.
+Variants alternate (peer, ours, peer, ours, ...), so other load on the machine affects both, and ratios are computed
+within a turn. In separate processes, the peak memory belongs to a single variant. Use CPU seconds: they are nearly the
+same on a busy machine; wall seconds are not.
 """
 
 import time
@@ -16,11 +16,11 @@ import torch
 
 from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 
 
 class Done(NamedTuple):
-    """Result of a call of a side's work."""
+    """Result of a call of a variant's work."""
 
     amount: float  # in the comparison's unit: steps, users, batches, ...
     waited: float = 0.0  # wall seconds that training waited for data
@@ -28,7 +28,7 @@ class Done(NamedTuple):
 
 Work = Callable[[], Done]
 Maker = Callable[[], Work]
-"""Prepares a side (not measured) and returns its work. It is called in the side's process, so it must be picklable."""
+"""Prepares a variant (not measured) and returns its work. Its process calls it, so it must be picklable."""
 
 
 class Turn(NamedTuple):
@@ -40,32 +40,32 @@ class Turn(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Measurements of a side."""
+    """Measurements of a variant."""
 
     turns: list[Turn]
     memory: int  # peak bytes of the work, above what the process held before
     prepared: int  # part of it that was allocated for the work, without libraries
 
 
-def take_turns(sides: dict[str, Maker], repeats: int) -> dict[str, Measured]:
-    """Measure all sides ``repeats`` times in turns, after a warm-up call each."""
+def take_turns(variants: dict[str, Maker], repeats: int) -> dict[str, Measured]:
+    """Measure all variants ``repeats`` times in turns, after a warm-up call each."""
     with ExitStack() as stack:
-        running = {name: stack.enter_context(Side(name, make)) for name, make in sides.items()}
-        turns: dict[str, list[Turn]] = {name: [] for name in sides}
+        running = {name: stack.enter_context(Variant(name, make)) for name, make in variants.items()}
+        turns: dict[str, list[Turn]] = {name: [] for name in variants}
         for turn in range(repeats):
-            for name, side in in_order(running.items(), turn):
-                turns[name].append(side.turn())
-        return {name: Measured(turns[name], *side.memory()) for name, side in running.items()}
+            for name, variant in in_order(running.items(), turn):
+                turns[name].append(variant.turn())
+        return {name: Measured(turns[name], *variant.memory()) for name, variant in running.items()}
 
 
-class Side(SideProcess):
-    """Process that does a side's work on request."""
+class Variant(VariantProcess):
+    """Process that does a variant's work on request."""
 
     def __init__(self, name: str, make: Maker) -> None:
         super().__init__(name, _serve, make, daemon=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # After an error the side may wait for a request that does not come.
+        # After an error the variant may wait for a request that does not come.
         if kind is not None:
             self.process.terminate()
         self.connection.close()

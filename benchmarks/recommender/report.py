@@ -18,21 +18,22 @@ Result = dict[str, Any]
 
 
 def summary(comparison: Comparison, measured: dict[str, Measured]) -> Result:
-    """Return all turns of all sides in seconds per unit; ``times_less`` is the first side's value over this side's."""
+    """Return all turns of all variants in seconds per unit; `times_less`: the first variant's value over this one's."""
     first = next(iter(measured.values()))
-    sides = [_side(name, side, first if side is not first else None) for name, side in measured.items()]
-    result = {"name": comparison.name, "title": comparison.title, "unit": comparison.unit, "sides": sides}
+    variants = [_variant(name, variant, first if variant is not first else None) for name, variant in measured.items()]
+    result = {"name": comparison.name, "title": comparison.title, "unit": comparison.unit, "sides": variants}
     note = comparison.note() if comparison.note else ""
-    return result | {"goals": _goals(comparison.goals, sides[-1]), "note": note}
+    return result | {"goals": _goals(comparison.goals, variants[-1]), "note": note}
 
 
-def table(results: list[Result], around: dict[str, Any]) -> Table:
+def table(results: list[Result], environment: dict[str, Any]) -> Table:
     """Return a table of medians with minimum and maximum."""
     caption = (
-        f"Median (smallest to largest) of {around['repeats']} turns. Memory: peak above what the process held before. "
-        f"'x': how many times less than the line that it is compared with.\n{around['processor']}, {around['cores']} "
-        f"cores, 1 thread a side, load {around['load'][0]:.1f} at the start; Python {around['python']}, torch "
-        f"{around['torch']}, commit {around['commit']}"
+        f"Median (smallest to largest) of {environment['repeats']} turns. Memory: peak above what the process held "
+        "before. 'x': how many times less than the line that it is compared with.\n"
+        f"{environment['processor']}, {environment['cores']} cores, 1 thread a variant, load "
+        f"{environment['load'][0]:.1f} at the start; Python {environment['python']}, torch "
+        f"{environment['torch']}, commit {environment['commit']}"
     )
     sheet = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
     sheet.add_column("")
@@ -40,8 +41,8 @@ def table(results: list[Result], around: dict[str, Any]) -> Table:
         sheet.add_column(heading, justify="right", no_wrap=True)
     for result in results:
         sheet.add_row(f"[bold]{result['title']}[/bold] (one {result['unit']})")
-        for side in result["sides"]:
-            _add_side(sheet, side)
+        for variant in result["sides"]:
+            _add_variant(sheet, variant)
         if result["note"]:
             sheet.add_row(f"  {result['note']}")
         for goal in result["goals"]:
@@ -50,44 +51,44 @@ def table(results: list[Result], around: dict[str, Any]) -> Table:
     return sheet
 
 
-def _side(name: str, side: Measured, first: Measured | None) -> Result:
+def _variant(name: str, variant: Measured, first: Measured | None) -> Result:
     result: Result = {
         "name": name,
-        "cpu": [turn.cpu for turn in side.turns],
-        "wall": [turn.wall for turn in side.turns],
-        "waiting": [turn.waited_share for turn in side.turns],
-        "memory": side.memory,
+        "cpu": [turn.cpu for turn in variant.turns],
+        "wall": [turn.wall for turn in variant.turns],
+        "waiting": [turn.waited_share for turn in variant.turns],
+        "memory": variant.memory,
     }
     if first is not None:
-        pairs = list(zip(first.turns, side.turns, strict=True))
+        pairs = list(zip(first.turns, variant.turns, strict=True))
         result["times_less"] = {
             "cpu": [theirs.cpu / ours.cpu for theirs, ours in pairs],
             "wall": [theirs.wall / ours.wall for theirs, ours in pairs],
             # Below 4 MiB a difference is the allocator's, not the work's.
-            "memory": first.memory / max(side.memory, _SMALLEST) if first.memory > _SMALLEST else None,
+            "memory": first.memory / max(variant.memory, _SMALLEST) if first.memory > _SMALLEST else None,
         }
     return result
 
 
-def _goals(goals: dict[str, float], side: Result) -> list[Result]:
+def _goals(goals: dict[str, float], variant: Result) -> list[Result]:
     outcomes = []
     for kind, bound in goals.items():
         if kind == "waiting":
-            found = median(side["waiting"])
+            found = median(variant["waiting"])
             text, met = f"waits at most {bound:.0%} of the time, waited {found:.2%}", found <= bound
         else:
-            found = median(side["times_less"][kind]) if kind == "cpu" else side["times_less"][kind]
+            found = median(variant["times_less"][kind]) if kind == "cpu" else variant["times_less"][kind]
             text, met = f"at least {bound:g} times less {'CPU time' if kind == 'cpu' else kind}", (found or 0) >= bound
         outcomes.append({"text": text, "found": found, "met": met})
     return outcomes
 
 
-def _add_side(sheet: Table, side: Result) -> None:
-    rates = [1 / seconds for seconds in side["cpu"]]
-    milliseconds = ([1000 * seconds for seconds in side[clock]] for clock in ("cpu", "wall"))
+def _add_variant(sheet: Table, variant: Result) -> None:
+    rates = [1 / seconds for seconds in variant["cpu"]]
+    milliseconds = ([1000 * seconds for seconds in variant[clock]] for clock in ("cpu", "wall"))
     cpu, wall = (spread(values) for values in milliseconds)
-    sheet.add_row(f"  {side['name']}", cpu, number(median(rates)), wall, f"{side['memory'] / 2**20:,.0f} MiB")
-    if "times_less" in side:
-        less = side["times_less"]
+    sheet.add_row(f"  {variant['name']}", cpu, number(median(rates)), wall, f"{variant['memory'] / 2**20:,.0f} MiB")
+    if "times_less" in variant:
+        less = variant["times_less"]
         memory = f"x {number(less['memory'])}" if less["memory"] else ""
         sheet.add_row("", f"x {spread(less['cpu'])}", "", f"x {spread(less['wall'])}", memory, style="green")

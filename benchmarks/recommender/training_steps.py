@@ -96,11 +96,11 @@ def sasrec_step(
 ) -> Work:
     """Measure training steps of SASRec on sequences as long as those of ML-1M; the amount is the number of sequences.
 
-    Both sides have the same batches; ours computes each in parts of similar length. All steps of the plain side cost
-    the same, so a few suffice.
+    Both variants have the same batches; ours computes each in parts of similar length. All steps of the plain variant
+    cost the same, so a few suffice.
 
     Args:
-        form: side to measure.
+        form: variant to measure.
         num_users: sequences from which the batches are sampled.
         batch_size: sequences per step.
         length: length of the longest sequence.
@@ -108,7 +108,7 @@ def sasrec_step(
         bf16: forward and loss under autocast, as with `trainer.precision: bf16-mixed`.
     """
     sequences = train_sequences(movielens_like(num_users), length)
-    # Both sides get the same draws, made before the measurement.
+    # Both variants get the same draws, made before the measurement.
     draws = list(islice(TrainSampler(len(sequences), batch_size, seed=1), batches))
     encoder = _encoder("standard", length, dropout=0.2)
     if form == "ours":

@@ -1,8 +1,8 @@
 """Measures trainings of SASRec with loader: rows built one by one in Python and a plain step, beside Lockstep.
 
 The peer does what the public codes do (kang205/SASRec, pmixer/SASRec.pytorch and their descendants): see
-``per_row_sampler`` and ``plain_sasrec``. Both sides build their batches in the process that trains on them, so the CPU
-time includes the complete cost of a sequence.
+``per_row_sampler`` and ``plain_sasrec``. Both variants build their batches in the process that trains on them, so the
+CPU time includes the complete cost of a sequence.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,12 @@ def whole_training(
     """Measure the first batches of an epoch, from the order of the rows to the optimizer step; counts sequences.
 
     Args:
-        form: side to measure.
-        loss: over all items, or with one negative per position, which both sides then sample.
+        form: variant to measure.
+        loss: over all items, or with one negative per position, which both variants then sample.
         num_users: sequences of an epoch.
         batch_size: sequences per step.
         length: length of the longest sequence.
-        batches: all steps of the plain side cost the same, so a few suffice.
+        batches: all steps of the plain variant cost the same, so a few suffice.
     """
     sequences = train_sequences(movielens_like(num_users), length, negatives=NegativeOptions(int(loss == "bce")))
     torch.manual_seed(1)

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from benchmarks.environment import goals_reached, spread
 from benchmarks.order import in_order
-from benchmarks.side import ONE_THREAD, run_python
 from benchmarks.start_up.first_step import PREFIX
+from benchmarks.variant_process import ONE_THREAD, run_python
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TRAIN = str(_ROOT / "train.py")
@@ -84,25 +84,25 @@ def measure(repeats: int, commands: dict[str, list[str]] | None = None, warm_up:
                 one = start(arguments, Path(folder))
             if turn >= warm_up:
                 taken[name].append(one)
-    sides = [{"name": name, **{key: [getattr(one, key) for one in starts] for key in Start._fields}}
+    variants = [{"name": name, **{key: [getattr(one, key) for one in starts] for key in Start._fields}}
              for name, starts in taken.items()]  # fmt: skip
-    return {"name": "start_up", "sides": sides, "goals": _goals(sides)}
+    return {"name": "start_up", "sides": variants, "goals": _goals(variants)}
 
 
-def _times(side: dict[str, Any], base: dict[str, Any]) -> list[float]:
-    return [ours / theirs for ours, theirs in zip(side["cpu"], base["cpu"], strict=True)]
+def _times(variant: dict[str, Any], base: dict[str, Any]) -> list[float]:
+    return [ours / theirs for ours, theirs in zip(variant["cpu"], base["cpu"], strict=True)]
 
 
-def _goals(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _goals(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
     goals = []
-    for side in sides:
-        if side["name"] in SECONDS:
-            found, bound = median(side["wall"]), SECONDS[side["name"]]
-            text = f"{side['name']}: under {bound:g} s on an idle machine"
+    for variant in variants:
+        if variant["name"] in SECONDS:
+            found, bound = median(variant["wall"]), SECONDS[variant["name"]]
+            text = f"{variant['name']}: under {bound:g} s on an idle machine"
             goals.append({"text": text, "found": found, "met": found < bound})
-        if side["name"] in TIMES:
-            found, bound = median(_times(side, sides[0])), TIMES[side["name"]]
-            text = f"{side['name']}: at most {bound:g} times the CPU time of `import torch`"
+        if variant["name"] in TIMES:
+            found, bound = median(_times(variant, variants[0])), TIMES[variant["name"]]
+            text = f"{variant['name']}: at most {bound:g} times the CPU time of `import torch`"
             goals.append({"text": text, "found": found, "met": found <= bound})
     return goals
 
@@ -113,10 +113,13 @@ def table(found: dict[str, Any]) -> Table:
     sheet.add_column("")
     for heading in ("CPU s", "wall s", "x import torch (CPU)", "idle memory*"):
         sheet.add_column(heading, justify="right", no_wrap=True)
-    for side in found["sides"]:
+    for variant in found["sides"]:
         sheet.add_row(
-            side["name"], spread(side["cpu"]), spread(side["wall"]), spread(_times(side, found["sides"][0])),
-            f"{median(side['memory']) / 2**20:,.0f} MiB" if any(side["memory"]) else "",
+            variant["name"],
+            spread(variant["cpu"]),
+            spread(variant["wall"]),
+            spread(_times(variant, found["sides"][0])),
+            f"{median(variant['memory']) / 2**20:,.0f} MiB" if any(variant["memory"]) else "",
         )  # fmt: skip
     note = "* resident (RSS), of a training that is suspended after its first step"
     sheet.caption, sheet.caption_justify = f"{note}\n{goals_reached(found['goals'])}", "left"

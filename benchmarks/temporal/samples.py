@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from benchmarks.side import one_thread
+from benchmarks.variant_process import one_thread
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.synthetic.samples import SyntheticTimelines

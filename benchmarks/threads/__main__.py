@@ -4,7 +4,7 @@
   one thread  OMP_NUM_THREADS=1
   default     train.py without settings: a bounded spin, and --threads auto, which chooses by timing
 
-Each value is a separate training of digits, the recommender's quickstart or the temporal quickstart; the sides
+Each value is a separate training of digits, the recommender's quickstart or the temporal quickstart; the variants
 alternate. Wall time is measured, so the machine must be idle otherwise.
 """
 
@@ -26,12 +26,12 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.threads import trainings
 
-    out, around = console(), describe_environment(options.repeats) | {"threads": "by side"}
+    out, environment = console(), describe_environment(options.repeats) | {"threads": "by variant"}
     result = trainings.measure(options.repeats, options.only or NAMES, options.seconds)
     out.print(trainings.table(result))
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, [result], around)
+        write_json(options.json, [result], environment)
 
 
 if __name__ == "__main__":

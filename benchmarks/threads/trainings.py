@@ -16,8 +16,8 @@ from rich.table import Table
 
 from benchmarks.environment import goals_reached, spread
 from benchmarks.order import in_order
-from benchmarks.side import run_python
 from benchmarks.threads.rate import PREFIX
+from benchmarks.variant_process import run_python
 from engine.system.cpu_count import available_cpus
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -40,42 +40,44 @@ _BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    fo
 """Busy process, which ends by itself when the benchmark is killed."""
 
 
-class Side(NamedTuple):
-    """Options and variables of a side."""
+class Variant(NamedTuple):
+    """Options and variables of a variant."""
 
     variables: dict[str, str]
     options: list[str]
 
 
-def sides() -> dict[str, Side]:
-    """Return the sides by name; `before` is the default of torch and its OpenMP library."""
+def variants() -> dict[str, Variant]:
+    """Return the variants by name; `before` is the default of torch and its OpenMP library."""
     own_spin = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}
     return {
-        BEFORE: Side(own_spin, ["--threads", str(max(1, int(available_cpus())))]),
-        ONE: Side({"OMP_NUM_THREADS": "1"}, []),
-        DEFAULT: Side({}, []),
+        BEFORE: Variant(own_spin, ["--threads", str(max(1, int(available_cpus())))]),
+        ONE: Variant({"OMP_NUM_THREADS": "1"}, []),
+        DEFAULT: Variant({}, []),
     }
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     """Measurements of a training."""
 
     samples_per_second: float
     threads: int
 
 
-def train(config: str, side: Side, folder: Path, seconds: float, warm_up: int = 5, timeout: float = 600) -> Found:
+def train(
+    config: str, variant: Variant, folder: Path, seconds: float, warm_up: int = 5, timeout: float = 600
+) -> Measurement:
     """Run a training and measure it for so many seconds.
 
     Raises:
         RuntimeError: it has failed; with its output.
         subprocess.TimeoutExpired: it took more than `timeout` seconds and was killed.
     """
-    # The variables of the caller would decide for all sides.
+    # The variables of the caller would decide for all variants.
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    environment |= {"PYTHONPATH": str(_ROOT), "COLUMNS": "120", **side.variables}
+    environment |= {"PYTHONPATH": str(_ROOT), "COLUMNS": "120", **variant.variables}
     arguments = [
-        str(_ROOT / "train.py"), "fit", "--config", str(_ROOT / config), *side.options,
+        str(_ROOT / "train.py"), "fit", "--config", str(_ROOT / config), *variant.options,
         "--trainer.accelerator", "cpu", "--trainer.limit_val_batches", "0", "--trainer.enable_progress_bar", "false",
         "--trainer.max_epochs", "-1", "--trainer.max_steps", "100000000",
         "--last_checkpoint.every_n_steps", "100000000",
@@ -86,11 +88,11 @@ def train(config: str, side: Side, folder: Path, seconds: float, warm_up: int = 
     found = next((line for line in output.splitlines() if line.startswith(PREFIX)), None)
     if code or found is None:
         raise RuntimeError(f"the training of {config} ended with {code}:\n{(output + errors)[-2000:]}")
-    return Found(**json.loads(found.removeprefix(PREFIX)))
+    return Measurement(**json.loads(found.removeprefix(PREFIX)))
 
 
 @contextmanager
-def beside(condition: str) -> Iterator[None]:
+def with_background_load(condition: str) -> Iterator[None]:
     """Run nothing, or a process that computes, while the context is active."""
     if condition == IDLE:
         yield
@@ -104,21 +106,21 @@ def beside(condition: str) -> Iterator[None]:
 
 
 def measure(repeats: int, names: Sequence[str], seconds: float) -> dict[str, Any]:
-    """Measure every training with every side under both conditions, in turns."""
-    found: dict[tuple[str, str, str], list[Found]] = {}
-    with TemporaryDirectory() as folder:  # shared, because all sides of a training prepare the same data
+    """Measure every training with every variant under both conditions, in turns."""
+    found: dict[tuple[str, str, str], list[Measurement]] = {}
+    with TemporaryDirectory() as folder:  # shared, because all variants of a training prepare the same data
         for turn in range(repeats):
             for name in names:
                 # Both conditions within a turn, so that they see the same state of the machine.
                 for condition in (IDLE, BUSY):
-                    for side, stated in in_order(sides().items(), turn):
-                        with beside(condition):
+                    for variant, stated in in_order(variants().items(), turn):
+                        with with_background_load(condition):
                             one = train(CONFIGS[name], stated, Path(folder), seconds)
-                        found.setdefault((name, condition, side), []).append(one)
+                        found.setdefault((name, condition, variant), []).append(one)
     rows = [
-        {"training": name, "condition": condition, "side": side,
+        {"training": name, "condition": condition, "side": variant,
          "rates": [one.samples_per_second for one in all_turns], "threads": [one.threads for one in all_turns]}
-        for (name, condition, side), all_turns in found.items()
+        for (name, condition, variant), all_turns in found.items()
     ]  # fmt: skip
     return {"name": "threads", "rows": rows, "goals": _goals(rows)}
 
@@ -144,9 +146,12 @@ def table(found: dict[str, Any]) -> Table:
     lines: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in found["rows"]:
         lines.setdefault((row["training"], row["condition"]), {})[row["side"]] = row
-    for (name, condition), of_sides in lines.items():
-        rates = [spread(of_sides[side]["rates"]) if side in of_sides else "" for side in (BEFORE, ONE, DEFAULT)]
-        chosen = of_sides[DEFAULT]["threads"] if DEFAULT in of_sides else []
+    for (name, condition), rates_by_variant in lines.items():
+        rates = [
+            spread(rates_by_variant[variant]["rates"]) if variant in rates_by_variant else ""
+            for variant in (BEFORE, ONE, DEFAULT)
+        ]
+        chosen = rates_by_variant[DEFAULT]["threads"] if DEFAULT in rates_by_variant else []
         sheet.add_row(name, condition, *rates, ", ".join(map(str, chosen)))
     if found["goals"]:
         sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"

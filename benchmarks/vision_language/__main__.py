@@ -9,9 +9,9 @@
   parquet   opening and reading a Parquet file of a million chats (benchmarks/vision_language/parquet.py); its results
             are written to their own file, beside that of --json
 
-Each side runs in its own process with a single thread. The sides of packing and of trainers alternate; step and
-parquet measure one side after the other. Among the trainers, Lockstep is `train.py fit` with all guards, elsewhere its
-module in Lightning's Trainer. Ratios of CPU time are reliable on a busy machine, too; wall time only on an idle
+Each variant runs in its own process with a single thread. The variants of packing and of trainers alternate; step and
+parquet measure one variant after the other. Among the trainers, Lockstep is `train.py fit` with all guards, elsewhere
+its module in Lightning's Trainer. Ratios of CPU time are reliable on a busy machine, too; wall time only on an idle
 machine. On a GPU: benchmarks/gpu.py.
 """
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.vision_language import packing, parquet, step_parts, trainers
 
-    out, around, results = console(), describe_environment(options.repeats), []
+    out, environment, results = console(), describe_environment(options.repeats), []
     for name in options.only or NAMES:
         out.print(f"measuring {name} ...", highlight=False)
         parts = {"packing": packing, "trainers": trainers, "step": step_parts}
@@ -40,9 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
         else:
             beside = ["--json", str(options.json.with_suffix(".parquet.json"))] if options.json else []
             parquet.main(["--repeats", str(options.repeats), *beside])
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
             use_cpu=True, seed=_SEED,
         )  # fmt: skip
         trainer = InOrder(model, arguments, chats.collate, chats, callbacks=[Turns()])
-        # It prints a line per log, and Lockstep's side prints none.
+        # It prints a line per log, and Lockstep's variant prints none.
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train()
 

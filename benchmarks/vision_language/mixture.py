@@ -54,7 +54,7 @@ class MixtureSamples:
 
     def item(self, epoch: int, index: int) -> ChatItem:
         """Return the sample, which is a function of its index in every epoch."""
-        # A hash of the index and not a generator: every side and process gets the same sample for an index.
+        # A hash of the index and not a generator: every variant and process gets the same sample for an index.
         drawn = hash_uniform(index, 0)
         kind = CHAT_KINDS[int(np.searchsorted(np.cumsum([kind.share for kind in CHAT_KINDS]), drawn, side="right"))]
         images, question, answer = (

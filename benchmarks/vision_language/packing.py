@@ -24,9 +24,9 @@ GOAL = 1.8
 
 def measure(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str, Any]:
     """Measure each layout: tokens per second in each turn, share of tokens without padding, loss and count."""
-    sides: dict[str, Body] = {name: partial(ours, sizes=sizes, layout=layout) for name, layout in LAYOUTS.items()}
-    ones = dict.fromkeys(sides, 1)
-    turns = take_turns(sides, processes=ones, steps=steps, repeats=repeats, warm_up=_WARM_UP)
+    variants: dict[str, Body] = {name: partial(ours, sizes=sizes, layout=layout) for name, layout in LAYOUTS.items()}
+    ones = dict.fromkeys(variants, 1)
+    turns = take_turns(variants, processes=ones, steps=steps, repeats=repeats, warm_up=_WARM_UP)
     rows = []
     for name, layout in LAYOUTS.items():
         amounts = amounts_of_turns(sizes, layout, repeats, steps, _WARM_UP)
@@ -46,12 +46,12 @@ def measure(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str
     return {"name": "packing", **shape, "sides": rows, "goals": _goals(rows)}
 
 
-def _goals(sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    base, packed = sides[0], sides[-1]
+def _goals(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    base, packed = variants[0], variants[-1]
     faster = median(_ratios(packed, base))
     # A faster layout that computes another loss would not be a gain.
-    apart = max(abs(side["loss"] / base["loss"] - 1) for side in sides)
-    alike = all(side["count"] == base["count"] for side in sides) and apart < 1e-5
+    apart = max(abs(variant["loss"] / base["loss"] - 1) for variant in variants)
+    alike = all(variant["count"] == base["count"] for variant in variants) and apart < 1e-5
     return [
         {"text": f"packed at least {GOAL} times as fast", "found": faster, "met": faster >= GOAL},
         {"text": "equal loss to 1e-5, of as many terms", "found": apart, "met": alike},
@@ -77,21 +77,21 @@ def table(found: dict[str, Any]) -> Table:
     for heading in ("tokens/s", "tokens/CPU-s", "times as fast (CPU)", "real", "loss", "terms"):
         sheet.add_column(heading, justify="right", no_wrap=True)
     base = found["sides"][0]
-    for side in found["sides"]:
-        ratios = _ratios(side, base)
+    for variant in found["sides"]:
+        ratios = _ratios(variant, base)
         sheet.add_row(
-            side["name"],
-            spread(side["tokens_per_second"]),
-            number(median(side["tokens_per_cpu_second"])),
-            "" if side is base else spread(ratios),
-            f"{side['real']:.0%}",
-            f"{side['loss'] / side['count']:.6f}",
-            str(side["count"]),
+            variant["name"],
+            spread(variant["tokens_per_second"]),
+            number(median(variant["tokens_per_cpu_second"])),
+            "" if variant is base else spread(ratios),
+            f"{variant['real']:.0%}",
+            f"{variant['loss'] / variant['count']:.6f}",
+            str(variant["count"]),
         )
     sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
     return sheet
 
 
-def _ratios(side: dict[str, Any], base: dict[str, Any]) -> list[float]:
-    pairs = zip(side["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
+def _ratios(variant: dict[str, Any], base: dict[str, Any]) -> list[float]:
+    pairs = zip(variant["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
     return [ours / theirs for ours, theirs in pairs]

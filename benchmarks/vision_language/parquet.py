@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.command_line import benchmark_parser, count
 from benchmarks.memory_peak import peak
-from benchmarks.side import one_thread
+from benchmarks.variant_process import one_thread
 
 _SAMPLES = 5000  # number of samples to read
 _BATCH = 256
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     from benchmarks.environment import closing_line, console, describe_environment, write_json
     from benchmarks.vision_language.many_rows import write_many_rows
 
-    out, around = console(), describe_environment(options.repeats)
+    out, environment = console(), describe_environment(options.repeats)
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name, group in (("small row groups", _GROUP), ("written again", _LARGE_GROUP)):
@@ -45,9 +45,9 @@ def main(arguments: list[str] | None = None) -> None:
             results.append({"file": name, "rows": options.rows, "bytes": path.stat().st_size, **found})
             out.print(_table(results[-1]))
             path.unlink()
-    out.print(closing_line(around), highlight=False)
+    out.print(closing_line(environment), highlight=False)
     if options.json:
-        write_json(options.json, results, around)
+        write_json(options.json, results, environment)
 
 
 def _alone(work: Any, *arguments: Any) -> Any:

@@ -80,7 +80,7 @@ class PlainChats(torch.utils.data.Dataset[PlainChat]):
         return len(self.examples)
 
     def __getitem__(self, position: int) -> PlainChat:
-        # The engine's order: without it, sides would pad different samples together.
+        # The engine's order: without it, variants would pad different samples together.
         index = int(self.batches[position // self.batch_size][position % self.batch_size])
         item = self.examples.source.item(0, index)
         chat, _ = self.examples.encoder.chat(item, self.examples.source.name(index))

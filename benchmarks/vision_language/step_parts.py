@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from benchmarks.engine.interleaving import Gate
 from benchmarks.environment import spread
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 from benchmarks.vision_language.models import SMALL, Layout, Sizes
 from benchmarks.vision_language.trainings import ours
 
@@ -61,13 +61,13 @@ def measure(
     """Measure the share of each part for each layout, in each turn."""
     rows = []
     for name, layout in layouts.items():
-        # One side after the other: shares within a step are compared, not the speed of the sides.
-        side = SideProcess(name, _measure, sizes, layout, repeats, steps, daemon=True)
+        # One variant after the other: shares within a step are compared, not the speed of the variants.
+        variant = VariantProcess(name, _measure, sizes, layout, repeats, steps, daemon=True)
         try:
-            rows.append({"name": name, "shares": side.receive()})
+            rows.append({"name": name, "shares": variant.receive()})
         finally:
-            side.process.kill()
-            side.process.join()
+            variant.process.kill()
+            variant.process.join()
     return {"name": "step_parts", "sides": rows}
 
 
@@ -100,6 +100,6 @@ def table(found: dict[str, Any]) -> Table:
     sheet.add_column("")
     for part in PARTS:
         sheet.add_column(part, justify="right", no_wrap=True)
-    for side in found["sides"]:
-        sheet.add_row(side["name"], *(spread([100 * turn[part] for turn in side["shares"]]) for part in PARTS))
+    for variant in found["sides"]:
+        sheet.add_row(variant["name"], *(spread([100 * turn[part] for turn in variant["shares"]]) for part in PARTS))
     return sheet

@@ -19,7 +19,7 @@ GOALS = {"Lockstep, one chat per row": 1.0, "Lockstep, packed": 1.8}
 """Goals, as ratios to the peer's tokens per CPU second."""
 
 
-def sides_of(sizes: Sizes) -> dict[str, Body]:
+def variants_of(sizes: Sizes) -> dict[str, Body]:
     """Return all trainings; ratios are to the first."""
     return {
         PEER: partial(baselines.hugging_face, sizes=sizes),
@@ -34,12 +34,12 @@ def sides_of(sizes: Sizes) -> dict[str, Body]:
 
 
 def measure(
-    repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS, sides: dict[str, Body] | None = None
+    repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS, variants: dict[str, Body] | None = None
 ) -> dict[str, Any]:
-    """Measure each side's tokens per second, tokens per CPU second and peak memory in each turn."""
-    sides = sides or sides_of(sizes)
-    turns = take_turns(sides, processes=dict.fromkeys(sides, 1), steps=steps, repeats=repeats, warm_up=_WARM_UP)
-    # The same samples for all sides, so tokens are counted once, from Lockstep's rows.
+    """Measure each variant's tokens per second, tokens per CPU second and peak memory in each turn."""
+    variants = variants or variants_of(sizes)
+    turns = take_turns(variants, processes=dict.fromkeys(variants, 1), steps=steps, repeats=repeats, warm_up=_WARM_UP)
+    # The same samples for all variants, so tokens are counted once, from Lockstep's rows.
     held = [turn["tokens"] for turn in amounts_of_turns(sizes, Layout(), repeats, steps, _WARM_UP)]
     rows: list[dict[str, Any]] = [
         {
@@ -61,24 +61,24 @@ def measure(
 
 
 def table(found: dict[str, Any]) -> Table:
-    """Return a table with a row per side; ratios of CPU time are computed within a turn."""
+    """Return a table with a row per variant; ratios of CPU time are computed within a turn."""
     title = f"The same model and samples, {found['batch_size']} per step, fp32, one thread"
     sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     sheet.add_column("")
     for heading in ("tokens/s", "tokens/CPU-s", f"x {PEER} (CPU)", "peak memory"):
         sheet.add_column(heading, justify="right", no_wrap=True)
-    for side in found["sides"]:
+    for variant in found["sides"]:
         sheet.add_row(
-            side["name"],
-            spread(side["tokens_per_second"]),
-            number(median(side["tokens_per_cpu_second"])),
-            spread(_ratios(side, found["sides"][0])),
-            f"{side['memory'] / 2**20:,.0f} MiB",
+            variant["name"],
+            spread(variant["tokens_per_second"]),
+            number(median(variant["tokens_per_cpu_second"])),
+            spread(_ratios(variant, found["sides"][0])),
+            f"{variant['memory'] / 2**20:,.0f} MiB",
         )
     sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
     return sheet
 
 
-def _ratios(side: dict[str, Any], base: dict[str, Any]) -> list[float]:
-    pairs = zip(side["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
+def _ratios(variant: dict[str, Any], base: dict[str, Any]) -> list[float]:
+    pairs = zip(variant["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
     return [ours / theirs for ours, theirs in pairs]

@@ -103,6 +103,6 @@ def loader_of(data: LockstepDataModule, device: torch.device) -> TimedDataLoader
 
 def _step(gate: Gate, device: torch.device) -> None:
     if gate.closing and device.type == "cuda":
-        # At the end of a turn only: a wait in every step would slow the side that has queued work.
+        # At the end of a turn only: a wait in every step would slow the variant that has queued work.
         torch.cuda.synchronize(device)
     gate.step()

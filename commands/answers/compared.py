@@ -51,13 +51,13 @@ class ComparedDemo(AnswerService):
         self.runs = [run.name for run in runs]
         self.fields = _join_fields(self._fields)
         equal = [fact for fact in first.demo.about if all(fact in run.demo.about for run in others)]
-        own = [
+        own_fields = [
             (f"{run.name}: {name}", value)
             for run in runs
             for name, value in run.demo.about
             if (name, value) not in equal
         ]
-        self.about = [*own, *equal]
+        self.about = [*own_fields, *equal]
 
     @override
     def examples(self) -> Sequence[Example]:
@@ -65,9 +65,9 @@ class ComparedDemo(AnswerService):
 
     @override
     def search(self, field: Field, text: str) -> Sequence[Choice]:
-        known = next(number for number, fields in enumerate(self._fields) if field.name in fields)
-        with self._runs[known].context():
-            return self._runs[known].demo.search(self._fields[known][field.name], text)
+        number = next(index for index, fields in enumerate(self._fields) if field.name in fields)
+        with self._runs[number].context():
+            return self._runs[number].demo.search(self._fields[number][field.name], text)
 
     @override
     def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
@@ -101,17 +101,17 @@ class ComparedDemo(AnswerService):
 
     def _question_of(self, number: int, question: Question) -> Question:
         """Return the question as the page of this run alone would send it."""
-        known = self._fields[number]
+        fields = self._fields[number]
         if any(len(turn.others) != len(self._runs) - 1 for turn in question.turns):
             raise UserInputError(f"the conversation has no answer of each of {len(self._runs)} runs; begin a new one")
         turns = [Turn(turn.question, (turn.answer, *turn.others)[number]) for turn in question.turns]
         picked = {
-            name: values if known[name].times else [value._replace(time="") for value in values]
+            name: values if fields[name].times else [value._replace(time="") for value in values]
             for name, values in question.picked.items()
-            if name in known
+            if name in fields
         }
-        texts = {name: text for name, text in question.texts.items() if name in known}
-        return Question(texts, {name: files for name, files in question.files.items() if name in known}, picked, turns)
+        texts = {name: text for name, text in question.texts.items() if name in fields}
+        return Question(texts, {name: files for name, files in question.files.items() if name in fields}, picked, turns)
 
 
 def fingerprint(values: Iterable[object]) -> str:

@@ -67,8 +67,8 @@ class ChatSession:
         lines = []
         if self._asked is not None:
             has_files = any(field.kind in ("picture", "file") for field in self._fields.values())
-            given = "; a path by itself gives the file" if has_files else ""
-            lines.append((self._asked.name.upper(), f"any other line is a {self._asked.name}{given}"))
+            path_hint = "; a path by itself gives the file" if has_files else ""
+            lines.append((self._asked.name.upper(), f"any other line is a {self._asked.name}{path_hint}"))
         for field in self._fields.values():
             if field is not self._asked:
                 lines.append((f"/{field.name}{_value(field)}", f"{field.label}. {field.help}".strip()))
@@ -99,9 +99,9 @@ class ChatSession:
         elif field.kind == "pick":
             shown = self._pick(field, [part for part in command.value.split(";") if part.strip()])
         else:
-            chosen = self._chosen(field, command.value) if field.kind == "choice" else command.value
-            self._texts[field.name] = chosen
-            shown = [chosen] if chosen else []
+            value = self._chosen(field, command.value) if field.kind == "choice" else command.value
+            self._texts[field.name] = value
+            shown = [value] if value else []
         yield Note(_SET, f"{field.label}: {'; '.join(shown) or 'nothing'}")
 
     def path_command(self, line: str) -> ChatCommand | None:
@@ -179,10 +179,10 @@ class ChatSession:
         choices = self._demo.search(field, text)
         exact = [choice for choice in choices if text in (choice.value, choice.label)]
         # An exact title comes first, whatever the order of the search.
-        found: list[Choice] = [*exact, *choices][:1]
-        if not found:
+        matches: list[Choice] = [*exact, *choices][:1]
+        if not matches:
             raise UserInputError(f"/{field.name}: found nothing for {text!r}")
-        return Picked(found[0].value, time.strip() if at else ""), found[0].label
+        return Picked(matches[0].value, time.strip() if at else ""), matches[0].label
 
     def _chosen(self, field: Field, value: str) -> str:
         """Return a choice by its value or label. Without a value, return the choice after the current choice."""

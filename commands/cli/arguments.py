@@ -197,18 +197,18 @@ def add_run_config(arguments: list[str], runs: Path) -> list[str]:
     Raises:
         FileNotFoundError: an evaluation names a run that does not exist, and no config.
     """
-    given = values_of(arguments, *CONFIG_OPTIONS)
+    configs = values_of(arguments, *CONFIG_OPTIONS)
     names = values_of(arguments, "--run_name")
     if names:
         check_run_name(names[-1])
-    kept = newest_config(runs / names[-1]) if names else None
+    run_config = newest_config(runs / names[-1]) if names else None
     # A command line that gives the model itself, or asks for help, needs no run.
-    complete = given or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
-    if kept is None and names and not complete and arguments[0] in OF_A_RUN:
+    complete = configs or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
+    if run_config is None and names and not complete and arguments[0] in OF_A_RUN:
         raise no_config_error(names[-1], runs)
-    if kept is None or not all(map(is_overlay, given)):
+    if run_config is None or not all(map(is_overlay, configs)):
         return arguments
-    return [arguments[0], "--config", str(kept), *arguments[1:]]
+    return [arguments[0], "--config", str(run_config), *arguments[1:]]
 
 
 def no_config_error(name: str, runs: Path) -> FileNotFoundError:

@@ -73,16 +73,17 @@ def with_ddp_settings(strategy: object, ddp: Namespace, processes: int) -> Any:
         return Namespace(class_path=_CLASS, init_args=Namespace(**arguments, bucket_cap_mb=bucket))
     if not isinstance(strategy, Namespace) or strategy.get("class_path", "").rpartition(".")[2] != "DDPStrategy":
         return strategy
-    given = strategy.get("init_args") or Namespace()
+    init_args = strategy.get("init_args") or Namespace()
     # The parser fills in all arguments of DDP, most of them with None.
     for name, value in (("bucket_cap_mb", bucket), ("ddp_comm_hook", compression)):
-        if value is not None and given.get(name) not in (None, value):
+        if value is not None and init_args.get(name) not in (None, value):
             raise ValueError(
-                f"ddp sets {name} to {value} and trainer.strategy to {given.get(name)}: remove one of them"
+                f"ddp sets {name} to {value} and trainer.strategy to {init_args.get(name)}: remove one of them"
             )
     if bucket is None:
         return strategy
-    return Namespace(class_path=strategy.class_path, init_args=Namespace(**{**vars(given), "bucket_cap_mb": bucket}))
+    arguments = {**vars(init_args), "bucket_cap_mb": bucket}
+    return Namespace(class_path=strategy.class_path, init_args=Namespace(**arguments))
 
 
 def process_count(devices: str | int | list[int], num_nodes: int, on_accelerator: bool) -> int:
@@ -96,11 +97,11 @@ def process_count(devices: str | int | list[int], num_nodes: int, on_accelerator
 def _require_cores(processes: int) -> None:
     """Raise ValueError at a number of processes that would exhaust the memory and the cores of this machine."""
     cores = available_cpus()
-    most = max(_FEW_PROCESSES, int(_PROCESSES_PER_CORE * cores))
-    if processes > most:
+    max_processes = max(_FEW_PROCESSES, int(_PROCESSES_PER_CORE * cores))
+    if processes > max_processes:
         raise ValueError(
             f"trainer.devices {processes} starts {processes} processes on this machine, which has {cores:g} cores and "
-            f"no accelerator; expected at most {most}"
+            f"no accelerator; expected at most {max_processes}"
         )
 
 

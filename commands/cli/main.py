@@ -230,10 +230,10 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     Raises:
         SystemExit: the command has failed; the error is logged.
     """
-    given = sys.argv[1:] if args is None else args
+    command_line = sys.argv[1:] if args is None else args
     filter_lightning_noise()
     log_to_console()
-    arguments = without_local_rank(given, os.environ)
+    arguments = without_local_rank(command_line, os.environ)
     mark_parent(os.environ)
     try:
         raise_open_file_limit()

@@ -30,8 +30,8 @@ from engine.lightning_internals.training_loop import skip_empty_hooks
 
 def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
     """Return the callbacks of the trainer's settings, with RunProgressBar unless the user gives or disables a bar."""
-    given = settings.get("callbacks") or []
-    callbacks = [*given] if isinstance(given, list) else [given]
+    user_callbacks = settings.get("callbacks") or []
+    callbacks = [*user_callbacks] if isinstance(user_callbacks, list) else [user_callbacks]
     disabled = settings.get("enable_progress_bar") is False
     if disabled or any(isinstance(callback, ProgressBar) for callback in callbacks):
         return callbacks

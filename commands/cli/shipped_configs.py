@@ -31,17 +31,17 @@ def closest_configs(missing: Path, limit: int = 3) -> list[str]:
         similar = difflib.get_close_matches(missing.name, beside, n=limit, cutoff=0.75)
         if similar:
             return [_display_path(missing.parent / name) for name in similar]
-    known = {
+    existing = {
         path.relative_to(root).as_posix(): path
         for root in (PROJECT / CONFIGS, Path.cwd() / CONFIGS)  # the user's own replace shipped files
         for path in sorted(root.glob("**/*.yaml"))
     }
     after_configs = missing.as_posix().rpartition(f"{CONFIGS}/")[2]
     # An absolute path outside of any `configs/` is compared by its name alone.
-    wanted = missing.name if missing.is_absolute() and after_configs == missing.as_posix() else after_configs
-    same_name = [name for name in known if name.rpartition("/")[2] == missing.name]
-    similar = difflib.get_close_matches(wanted, same_name or list(known), n=limit, cutoff=0 if same_name else 0.75)
-    return [_display_path(known[name]) for name in similar]
+    searched = missing.name if missing.is_absolute() and after_configs == missing.as_posix() else after_configs
+    same_name = [name for name in existing if name.rpartition("/")[2] == missing.name]
+    similar = difflib.get_close_matches(searched, same_name or list(existing), n=limit, cutoff=0 if same_name else 0.75)
+    return [_display_path(existing[name]) for name in similar]
 
 
 def _display_path(path: Path) -> str:
@@ -52,12 +52,12 @@ def _display_path(path: Path) -> str:
     return str(path)
 
 
-def _find_shipped(given: str) -> str:
+def _find_shipped(config: str) -> str:
     """Return the shipped file if the path does not exist here; else the path unchanged."""
-    if "\n" in given:  # the text of a config, which the parser accepts as well
-        return given
-    path = Path(given)
+    if "\n" in config:  # the text of a config, which the parser accepts as well
+        return config
+    path = Path(config)
     if path.is_absolute() or path.parts[:1] != (CONFIGS,) or path.exists():
-        return given
-    own = PROJECT / path
-    return str(own) if own.is_file() else given
+        return config
+    shipped = PROJECT / path
+    return str(shipped) if shipped.is_file() else config

@@ -26,9 +26,14 @@ class SubcommandCLI(OpenCLI):
     @staticmethod
     @override
     def subcommands() -> dict[str, set[str]]:
-        given = {"model", "datamodule"}
-        own = {"prepare": set(), "export": {*given, "merge"}, "demo": {*given, "load_compared"}, "chat": given}
-        return {**OpenCLI.subcommands(), **own}
+        model_and_data = {"model", "datamodule"}
+        own_arguments = {
+            "prepare": set(),
+            "export": {*model_and_data, "merge"},
+            "demo": {*model_and_data, "load_compared"},
+            "chat": model_and_data,
+        }
+        return {**OpenCLI.subcommands(), **own_arguments}
 
     @override
     def add_subcommands(self, parser: LightningArgumentParser, **kwargs: object) -> None:

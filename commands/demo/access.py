@@ -36,16 +36,16 @@ def read_login(auth: str | None, environ: Mapping[str, str] = os.environ) -> Log
     Raises:
         ValueError: it has another form, or the file cannot be read.
     """
-    given, source = (environ.get(AUTH_VARIABLE), AUTH_VARIABLE) if auth is None else (auth, "--auth")
-    if given is None:
+    login_text, source = (environ.get(AUTH_VARIABLE), AUTH_VARIABLE) if auth is None else (auth, "--auth")
+    if login_text is None:
         return None
-    if given.startswith("@"):
-        source = given[1:]
+    if login_text.startswith("@"):
+        source = login_text[1:]
         try:
-            given = Path(source).read_text(encoding="utf-8").strip()
+            login_text = Path(source).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"--auth @FILE: {source} cannot be read as text in UTF-8 ({error})") from error
-    user, colon, password = given.partition(":")
+    user, colon, password = login_text.partition(":")
     if not (user and colon and password):
         raise ValueError(f"{source}: expected USER:PASSWORD, both not empty")
     return Login(user, password)
@@ -145,9 +145,9 @@ class RequireLogin:
         await PlainTextResponse("this page needs a user and a password", 401, header)(scope, receive, send)
 
     def _is_allowed(self, headers: Mapping[bytes, bytes]) -> bool:
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        scheme, _, encoded = headers.get(b"authorization", b"").partition(b" ")
         try:
-            credentials = base64.b64decode(given, validate=True)
+            credentials = base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError):
             return False
         # Bytes are compared, because compare_digest raises for texts that are not ASCII.

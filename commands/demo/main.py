@@ -44,8 +44,8 @@ def serve(
         server = uvicorn_server(create_application(create(), context, title, host, login)[0])
         number = listener.getsockname()[1]
         if not is_loopback(host):
-            known = f"who knows the password of {login.user}" if login else "who reaches it; --auth adds a password"
-            log.warning("WARNING: %s is reached from other machines, and answers everybody %s", host, known)
+            visitors = f"who knows the password of {login.user}" if login else "who reaches it; --auth adds a password"
+            log.warning("WARNING: %s is reached from other machines, and answers everybody %s", host, visitors)
             if login is not None:
                 log.warning("WARNING: the password travels unencrypted; put the page behind a proxy with TLS")
         seconds = time.time() - psutil.Process().create_time()

@@ -104,20 +104,20 @@ class DemoServer:
         if field is None:
             return JSONResponse({"error": "there is no such field"}, 400, _HEADERS)
         text = request.query_params.get("text", "")[:_MAX_SEARCH_LENGTH]
-        found = await self._queue.call(lambda: list(self._demo.search(field, text)))
-        return JSONResponse([choice._asdict() for choice in found], headers=_HEADERS)
+        choices = await self._queue.call(lambda: list(self._demo.search(field, text)))
+        return JSONResponse([choice._asdict() for choice in choices], headers=_HEADERS)
 
     async def _upload(self, request: Request) -> Response:
-        field, given = self._fields.get(request.query_params.get("field", "")), request.query_params.get("name", "")
+        field, file_name = self._fields.get(request.query_params.get("field", "")), request.query_params.get("name", "")
         if field is None or field.kind not in ("picture", "file"):
             return _lines(_refused("there is no such field"))
-        name = shorten_name(given)
+        name = shorten_name(file_name)
         if field.suffixes and not name.lower().endswith(field.suffixes):
             return _lines(_refused(f"{name}: expected a file that ends in {', '.join(field.suffixes)}"))
         content = await _body(request, field.max_bytes)
         if content is None:
-            most = f"{field.max_bytes / MEGABYTE:.0f} MB"
-            return _lines(_refused(f"{name}: the file is larger than {most}, the most that is accepted"))
+            limit = f"{field.max_bytes / MEGABYTE:.0f} MB"
+            return _lines(_refused(f"{name}: the file is larger than {limit}, the most that is accepted"))
         if not content:
             return _lines(_refused(f"{name}: the file is empty"))
         file = UploadedFile(name, content)
@@ -160,12 +160,12 @@ async def _refused(message: str) -> AsyncIterator[Mapping[str, Any]]:
     yield {"error": message}
 
 
-async def _body(request: Request, most: int) -> bytes | None:
+async def _body(request: Request, max_bytes: int) -> bytes | None:
     """Return the body of a request; None if it is larger than allowed, of which no more is read."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > most:
+        if size > max_bytes:
             return None
         parts.append(part)
     return b"".join(parts)

@@ -217,16 +217,16 @@ class _Training:
 
         # A new checkpoint is written before an old one is removed.
         last = self.config.last_checkpoint
-        kept = last.keep + self.config.best_checkpoint.keep + 1
+        num_checkpoints = last.keep + self.config.best_checkpoint.keep + 1
         if last.keep_every_n_steps is not None:  # without trainer.max_steps their number is not known
-            kept += max(self.config.trainer.max_steps or 0, 0) // last.keep_every_n_steps
+            num_checkpoints += max(self.config.trainer.max_steps or 0, 0) // last.keep_every_n_steps
         size, step = (self.probe.checkpoint, self.probe.seconds) if self.probe else (None, None)
         if step is not None and self.batch is not None:
             step *= self.batch.accumulation
         between = min(last.every_n_steps, last.keep_every_n_steps or last.every_n_steps)
         # Ranks that measure a shared disk at once would slow each other down.
         yield from checkpoint_findings(
-            self.runs, size, kept, step, between, measure=LauncherVariables.read(self.environ).is_rank_zero()
+            self.runs, size, num_checkpoints, step, between, measure=LauncherVariables.read(self.environ).is_rank_zero()
         )
 
 

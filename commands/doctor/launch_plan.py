@@ -68,9 +68,9 @@ def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> LaunchP
             continue
     data = _mapping(settings.get("data"))
     trainer = _mapping(settings.get("trainer")) | {
-        key: _scalar(given[-1])
+        key: _scalar(values[-1])
         for key in ("devices", "num_nodes", "accelerator")
-        if (given := values_of(arguments, f"--trainer.{key}"))
+        if (values := values_of(arguments, f"--trainer.{key}"))
     }
     workers = _mapping(data.get("init_args")).get("num_workers", data.get("num_workers"))
     for key in ("--data.init_args.num_workers", "--data.num_workers"):

@@ -139,11 +139,11 @@ def _parse(arguments: list[str]) -> _Options:
         default=[],
         help="as for fit; later files override earlier files",
     )
-    known, options = parser.parse_known_args(arguments)
-    if options and not known.config:
+    parsed, options = parser.parse_known_args(arguments)
+    if options and not parsed.config:
         parser.error(f"{' '.join(options)}: options override a config; add --config FILE")
-    settings = [word for file in known.config for word in ("--config", file)] + options
-    return _Options(known.json, known.wait, settings, known.plan)
+    settings = [word for file in parsed.config for word in ("--config", file)] + options
+    return _Options(parsed.json, parsed.wait, settings, parsed.plan)
 
 
 def _cluster(text: str) -> Cluster:

@@ -138,7 +138,7 @@ def _training(training: TrainingProvenance) -> str:
         ranks, device, precision = (environment.get(key, "unknown") for key in ("processes", "device", "precision"))
         lines.append(f"- world size {ranks} on {device}, precision {precision}")
         lines.append(f"- Lockstep at commit {environment.get('commit') or 'unknown'}")
-    lines.append("- versions: " + ", ".join(f"{name} {found}" for name, found in versions.items() if found))
+    lines.append("- versions: " + ", ".join(f"{name} {version}" for name, version in versions.items() if version))
     config = training.config
     if not config:
         return "\n".join(lines)

@@ -17,12 +17,12 @@ def after_command(arguments: Sequence[str]) -> list[str]:
 
 def without_local_rank(arguments: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
     """Return a command line without the argument; sets LOCAL_RANK to its value if a launcher has not set it."""
-    kept = []
+    remaining = []
     for argument in arguments:
         match = _ARGUMENT.fullmatch(argument)
         if match is None:
-            kept.append(argument)
+            remaining.append(argument)
             continue
         rank = environ.setdefault("LOCAL_RANK", match[1])
         log.debug("%s of torch.distributed.launch is dropped: LOCAL_RANK is %s", argument, rank)
-    return kept
+    return remaining

@@ -38,10 +38,10 @@ def check_rank_variables(environ: Mapping[str, str]) -> None:
         text = environ.get(name)
         if text is None:
             continue
-        most = _MAXIMA.get(name)
+        maximum = _MAXIMA.get(name)
         # isdigit would accept superscripts, for which `int` raises an error.
-        if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
-            expected = f"a whole number of at least {least}" + (f" and at most {most}" if most else "")
+        if not text.strip().isdecimal() or int(text) < least or (maximum is not None and int(text) > maximum):
+            expected = f"a whole number of at least {least}" + (f" and at most {maximum}" if maximum else "")
             raise ValueError(
                 f"the environment variable {name} is {text!r}, expected {expected}, as a launcher sets it; `unset "
                 f"{name}` if no launcher started this process"

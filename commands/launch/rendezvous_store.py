@@ -94,14 +94,14 @@ class RendezvousStore:
 
     def _answer(self, question: str, answer: Callable[[], str]) -> str:
         # A run keeps its name over restarts; every other decision is taken anew.
-        kept = f"lockstep/{question}/kept"
+        key_of_kept = f"lockstep/{question}/kept"
         try:
             with self._at_work(question):
-                text = (self._get(kept) if question == "run_name" else None) or answer()
+                text = (self._get(key_of_kept) if question == "run_name" else None) or answer()
         except (ValueError, OSError) as error:
             self._send(question, {"error": str(error)})
             raise
-        self.store.set(kept, text)
+        self.store.set(key_of_kept, text)
         self._send(question, {"answer": text})
         return text
 
@@ -147,7 +147,7 @@ class RendezvousStore:
     def _wait(self, poll: Callable[[], FoundT | None], awaited: str, at_work: str | None = None) -> FoundT:
         """Return the first true result of `poll`. A change of the key `at_work` extends the waiting time."""
         deadline, last = time.monotonic() + TIMEOUT, None
-        while not (found := poll()):
+        while not (answer := poll()):
             if at_work and (count := self._get(at_work)) != last:
                 deadline, last = time.monotonic() + TIMEOUT, count
             if time.monotonic() > deadline:
@@ -157,7 +157,7 @@ class RendezvousStore:
                     f"MASTER_PORT {port}: have all been started, with the same WORLD_SIZE and a RANK of their own?"
                 )
             time.sleep(0.02)
-        return found
+        return answer
 
 
 def _wait_for_host(address: str) -> None:

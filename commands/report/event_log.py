@@ -140,8 +140,8 @@ def _records(path: Path, events: RunEvents) -> Iterator[tuple[float, int | None,
         for number, line in enumerate(lines, 1):
             try:
                 if '"event"' in line or any(f'"{level}"' in line for level in _LEVELS):
-                    whole = parse_json(line)
-                    yield seconds(whole["time"]), _step(whole), _parse(whole)
+                    record = parse_json(line)
+                    yield seconds(record["time"]), _step(record), _parse(record)
                 elif match := _TIME_AND_STEP.search(line):  # most lines are of a step, and need not be parsed
                     yield seconds(match[1]), None if match[2] == "null" else int(match[2]), None
             except UNREADABLE:

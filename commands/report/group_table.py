@@ -34,16 +34,16 @@ def group_tables(folder: Path, cutoffs: Sequence[int]) -> tuple[list[GroupTable]
         OSError: a file cannot be read.
     """
     try:
-        found = read_ranks(folder)
+        ranks_by_stage = read_ranks(folder)
     except OtherSettingsError as error:
         return [], f"no metrics by group: {error}"
-    stage = next((stage for stage in STAGES if stage in found), None)
+    stage = next((stage for stage in STAGES if stage in ranks_by_stage), None)
     if stage is None:
         return [], ""
     from lightning_modules.recommender.item_ranks.rank_metrics import gains, metric_intervals
     from lightning_modules.recommender.item_ranks.user_groups import user_groups
 
-    ranks, tables = found[stage], []
+    ranks, tables = ranks_by_stage[stage], []
     protocol = ranks.header.protocol and f"{ranks.header.protocol}/"
     for cutoff in cutoffs:
         rows = []

@@ -61,15 +61,15 @@ def read_metrics(path: Path, monitor: str | None, mode: Literal["min", "max"], p
         return history
     for record in _records(path, history):
         step, time, epoch, values = record
-        of_test = [name for name in values if name.startswith("test/")]
-        if of_test:
-            history.test = {name: values[name] for name in of_test if "/baseline/" not in name}
+        test_names = [name for name in values if name.startswith("test/")]
+        if test_names:
+            history.test = {name: values[name] for name in test_names if "/baseline/" not in name}
             history.test_step = step
         advanced = False
         for name, value in values.items():
             if "/baseline/" in name:
                 history.baselines[name] = value
-            elif name not in of_test:
+            elif name not in test_names:
                 series = history.series.get(name) or history.series.setdefault(name, DownsampledSeries(points))
                 advanced = series.add(step, time, value) or advanced
         if advanced:
@@ -108,8 +108,8 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
                 record = json.loads(line, object_pairs_hook=reject_duplicate_keys)  # NaN is a number, as null is
                 if record.get("altered"):
                     continue
-                named = [(_RENAMED.get(key, key), value) for key, value in record.items() if _is_metric(key, value)]
-                values = {name: math.nan if value is None else float(value) for name, value in named}
+                metrics = [(_RENAMED.get(key, key), value) for key, value in record.items() if _is_metric(key, value)]
+                values = {name: math.nan if value is None else float(value) for name, value in metrics}
                 parsed = _whole(record["step"]), seconds(record["time"]), _whole(record.get("epoch") or 0), values
             except UNREADABLE:
                 history.unreadable += 1

@@ -88,13 +88,15 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
 def _problems(folder: Path, metrics: MetricHistory, events: RunEvents, previews: int) -> list[str]:
     """Return what is malformed in the records of a run, and is missing on the page."""
     lines = {"metrics.jsonl": (metrics.unreadable, metrics.first_unreadable or 0), **events.unreadable}
-    found = [
+    problems = [
         f"{folder / name}, line {first}: not a whole record, skipped"
         + (f", and {count - 1} more of this kind" if count > 1 else "")
         for name, (count, first) in lines.items()
         if count
     ]
-    return [*found, *([f"{folder / 'examples'}: files skipped that are no previews: {previews}"] if previews else [])]
+    if previews:
+        problems.append(f"{folder / 'examples'}: files skipped that are no previews: {previews}")
+    return problems
 
 
 def _link(path: Path, page: Path) -> str | None:

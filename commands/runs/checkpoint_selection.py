@@ -72,8 +72,8 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
         path = runs / path
     if (path / CHECKPOINTS).is_dir():
         # The best checkpoint, else the last.
-        kept = [path / CHECKPOINTS / name for name in ("best.ckpt", "last.ckpt")]
-        path = next((checkpoint for checkpoint in kept if checkpoint.exists()), kept[0])
+        checkpoints = [path / CHECKPOINTS / name for name in ("best.ckpt", "last.ckpt")]
+        path = next((checkpoint for checkpoint in checkpoints if checkpoint.exists()), checkpoints[0])
     is_sharded = path.is_dir() and path.parent.name == CHECKPOINTS
     if not (path.is_file() or is_sharded):
         trained = sorted({file.parent.parent.name for file in runs.glob(f"*/{CHECKPOINTS}/*.ckpt")})

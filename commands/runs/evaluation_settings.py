@@ -36,10 +36,10 @@ def changed_evaluation_keys(command: str, config: str, directory: Path, checkpoi
     stage = _STAGES.get(command)
     if stage is None:
         return ""
-    kept = newest_config(directory)
-    if kept is None:
+    training_config = newest_config(directory)
+    if training_config is None:
         return "config"
-    contents = read_yaml(kept), parse_yaml(config, "config")
+    contents = read_yaml(training_config), parse_yaml(config, "config")
     trained, current = (_settings(content or {}, stage) for content in contents)
     # Compared as text: 1 is one batch, 1.0 is all batches.
     changed = [
@@ -53,8 +53,8 @@ def changed_evaluation_keys(command: str, config: str, directory: Path, checkpoi
 def _settings(config: dict[str, Any], stage: str) -> dict[str, Any]:
     trainer = config.get("trainer") or {}
     limits = {key: trainer.get(key) for key in (f"limit_{stage}_batches", "overfit_batches", "fast_dev_run")}
-    chosen = {"model": config.get("model"), "data": config.get("data"), "trainer": limits}
-    return {key: value for key, value in _flatten(chosen) if key not in _WITHOUT_INFLUENCE}
+    sections = {"model": config.get("model"), "data": config.get("data"), "trainer": limits}
+    return {key: value for key, value in _flatten(sections) if key not in _WITHOUT_INFLUENCE}
 
 
 def _flatten(group: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

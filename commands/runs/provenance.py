@@ -44,17 +44,19 @@ def training_of(checkpoint: Path, content: Mapping[str, Any]) -> TrainingProvena
     """
     step, epoch = int(content.get("global_step", 0)), int(content.get("epoch", 0))
     # A checkpoint lies in the run directory, where Lightning saves it for SLURM, or in its folder `checkpoints`.
-    kept = next((path for directory in checkpoint.parents[:2] if (path := newest_config(directory)) is not None), None)
-    if kept is None:
+    config_path = next(filter(None, map(newest_config, checkpoint.parents[:2])), None)
+    if config_path is None:
         log.warning("WARNING: there is no run beside %s: the model card has no config and no metrics", checkpoint)
         return TrainingProvenance(step, epoch, {}, {}, {}, {}, _own_version())
-    directory, config = kept.parent, read_yaml(kept)
+    directory, config = config_path.parent, read_yaml(config_path)
     for name, section in (
         ("the file", config),
         ("trainer", config.get("trainer") if isinstance(config, dict) else None),
     ):
         if not isinstance(section, dict | None):
-            raise YamlFileError(str(kept), f"{name} is {type(section).__name__}, expected settings, KEY: VALUE", 1)
+            raise YamlFileError(
+                str(config_path), f"{name} is {type(section).__name__}, expected settings, KEY: VALUE", 1
+            )
     metrics, excluded = _metrics(directory / "metrics.jsonl", step)
     environment = _environment(directory / "environment.json")
     return TrainingProvenance(step, epoch, metrics, excluded, config or {}, environment, _own_version())

@@ -45,8 +45,8 @@ def experiment_stem(configs: Sequence[Path], runs: Path) -> str:
 
     Overlays (`configs/overlays`) are omitted: they state how an experiment is run, not which experiment.
     """
-    first, *rest = configs
-    merged = [config.stem for config in rest if config.resolve().parent.name != "overlays"]
+    first, *others = configs
+    merged = [config.stem for config in others if config.resolve().parent.name != "overlays"]
     return "+".join([config_stem(first, runs), *merged])
 
 
@@ -95,8 +95,8 @@ def newest_run(stem: str, runs: Path, option: str = "--run_name NAME or --ckpt_p
     """
     saved = (path for name in ("best.ckpt", "last.ckpt") for path in runs.glob(f"*/{CHECKPOINTS}/{name}"))
     names = {path: path.parent.parent.name for path in saved}
-    of_config = re.compile(re.escape(stem) + _TIME_OR_JOB)
-    candidates = [path for path, name in names.items() if of_config.fullmatch(name)]
+    run_name_pattern = re.compile(re.escape(stem) + _TIME_OR_JOB)
+    candidates = [path for path, name in names.items() if run_name_pattern.fullmatch(name)]
     if not candidates:
         similar = sorted({name for name in names.values() if name.startswith(stem)})
         raise FileNotFoundError(

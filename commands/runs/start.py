@@ -124,11 +124,13 @@ class RunStart:
         restarted = is_restart(self._environ)
         self.resumes = restarted or ckpt_path == "last"
         # The launcher repeats the command; the run resumes from its own newest checkpoint, else as the command states.
-        own = newest_since_begun(directory) if restarted else None
+        newest = newest_since_begun(directory) if restarted else None
         if restarted:
-            outcome = f"resuming from {own}" if own else "nothing has been saved, so the run begins as before"
-            log.info("restarted by the launcher: %s", outcome, extra=event("run_restarted", path=own and str(own)))
-        checkpoint = own or resolve_checkpoint(ckpt_path, directory)
+            outcome = f"resuming from {newest}" if newest else "nothing has been saved, so the run begins as before"
+            log.info(
+                "restarted by the launcher: %s", outcome, extra=event("run_restarted", path=newest and f"{newest}")
+            )
+        checkpoint = newest or resolve_checkpoint(ckpt_path, directory)
         if not checkpoint:
             refuse_occupied(directory)
         check_directory(directory)

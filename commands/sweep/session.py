@@ -154,11 +154,11 @@ def open_study(command: Command, settings: SweepSettings) -> SweepStudy:
     try:
         return SweepStudy(command.folder, settings, study_identity(command.arguments, settings))
     except OtherSettingsError as error:
-        key, _, of_key = error.what.partition(".")
+        key, _, setting = error.what.partition(".")
         if key not in SweepSettings._fields:
             raise
         lines = {parameter.key: parameter.line for parameter in settings.parameters} | _key_lines(command.sweep)
-        raise YamlFileError(str(command.sweep), str(error), lines.get(of_key, lines.get(key))) from error
+        raise YamlFileError(str(command.sweep), str(error), lines.get(setting, lines.get(key))) from error
 
 
 def _key_lines(path: Path) -> dict[str, int]:

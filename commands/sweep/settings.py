@@ -104,126 +104,126 @@ class _Reader:
         self._name, self._lines = name, lines
 
     def sweep(self, content: object) -> SweepSettings:
-        found = self._section((), content, _KEYS, required=("metric", "direction", "trials", "parameters"))
-        metric = found["metric"]
+        section = self._section((), content, _KEYS, required=("metric", "direction", "trials", "parameters"))
+        metric = section["metric"]
         if not isinstance(metric, str) or not metric.startswith("val/"):
             self._refuse(("metric",), metric, "a metric of the validation, as val/loss")
-        direction = found["direction"]
+        direction = section["direction"]
         if direction not in ("maximize", "minimize"):
             self._refuse(("direction",), direction, "maximize or minimize")
         return SweepSettings(
-            metric, direction, self._integer(("trials",), found["trials"], 1, 100_000),
-            self._integer(("seed",), found.get("seed", 1), 0, 2**32 - 1),
-            self._sampler(found.get("sampler", "tpe")), self._pruner(found.get("pruner", "none")),
-            self._parameters(found["parameters"]),
+            metric, direction, self._integer(("trials",), section["trials"], 1, 100_000),
+            self._integer(("seed",), section.get("seed", 1), 0, 2**32 - 1),
+            self._sampler(section.get("sampler", "tpe")), self._pruner(section.get("pruner", "none")),
+            self._parameters(section["parameters"]),
         )  # fmt: skip
 
-    def _sampler(self, given: object) -> Sampler:
-        options = self._options("sampler", given, ("tpe", "random"), ("startup_trials",))
+    def _sampler(self, node: object) -> Sampler:
+        options = self._options("sampler", node, ("tpe", "random"), ("startup_trials",))
         return Sampler(options.pop("type"), **options)  # type: ignore[arg-type]  # `_options` checks them
 
-    def _pruner(self, given: object) -> Pruner:
-        options = self._options("pruner", given, ("median", "none"), ("startup_trials", "warmup_steps"))
+    def _pruner(self, node: object) -> Pruner:
+        options = self._options("pruner", node, ("median", "none"), ("startup_trials", "warmup_steps"))
         return Pruner(options.pop("type"), **options)  # type: ignore[arg-type]  # `_options` checks them
 
-    def _options(self, name: str, given: object, types: tuple[str, ...], counts: tuple[str, ...]) -> dict[str, object]:
+    def _options(self, name: str, node: object, types: tuple[str, ...], counts: tuple[str, ...]) -> dict[str, object]:
         """Return the options of `sampler: tpe` or of `sampler: {type: tpe, startup_trials: 4}`."""
-        if isinstance(given, str | None):
-            given = {"type": given or "none"}
-        found = self._section((name,), given, ("type", *counts), required=("type",))
-        if found["type"] not in types:
+        if isinstance(node, str | None):
+            node = {"type": node or "none"}
+        section = self._section((name,), node, ("type", *counts), required=("type",))
+        if section["type"] not in types:
             self._refuse(
-                (name, "type") if (name, "type") in self._lines else (name,), found["type"], " or ".join(types)
+                (name, "type") if (name, "type") in self._lines else (name,), section["type"], " or ".join(types)
             )
         return {key: value if key == "type" else self._integer((name, key), value, 0, 10**9)
-                for key, value in found.items()}  # fmt: skip
+                for key, value in section.items()}  # fmt: skip
 
-    def _parameters(self, given: object) -> tuple[Parameter, ...]:
-        if not isinstance(given, dict) or not given:
-            self._refuse(("parameters",), given, "at least one KEY: {type: float, low: 0.1, high: 1}")
-        found = tuple(self._parameter(key, value) for key, value in given.items())
-        for number, parameter in enumerate(found):
-            for before in found[:number]:
+    def _parameters(self, node: object) -> tuple[Parameter, ...]:
+        if not isinstance(node, dict) or not node:
+            self._refuse(("parameters",), node, "at least one KEY: {type: float, low: 0.1, high: 1}")
+        parameters = tuple(self._parameter(key, value) for key, value in node.items())
+        for number, parameter in enumerate(parameters):
+            for before in parameters[:number]:
                 if parameter.overrides(before.key):
                     self._refuse(
                         ("parameters", parameter.key), f"{parameter.key} after {before.key}, which it overrides",
                         "different settings",
                     )  # fmt: skip
-        return found
+        return parameters
 
-    def _parameter(self, key: object, given: object) -> Parameter:
+    def _parameter(self, key: object, node: object) -> Parameter:
         path = ("parameters", str(key))
         if not isinstance(key, str) or not _DOTTED.fullmatch(key) or key in _RESERVED:
             self._refuse(path, key, "a key of the config, as model.init_args.learning_rate")
-        kind = given.get("type") if isinstance(given, dict) else None
+        kind = node.get("type") if isinstance(node, dict) else None
         if not isinstance(kind, str) or kind not in _KINDS:
             self._refuse((*path, "type"), kind, "float, int or categorical")
         needed = ("values",) if kind == "categorical" else ("low", "high")
-        found = self._section(path, given, _KINDS[kind], required=needed)
+        section = self._section(path, node, _KINDS[kind], required=needed)
         line = self._line(path) or 0
         if kind == "categorical":
-            return Parameter(key, "categorical", values=self._values((*path, "values"), found["values"]), line=line)
-        low, high = (self._number((*path, end), found[end], kind == "int") for end in ("low", "high"))
-        log = found.get("log", False)
+            return Parameter(key, "categorical", values=self._values((*path, "values"), section["values"]), line=line)
+        low, high = (self._number((*path, end), section[end], kind == "int") for end in ("low", "high"))
+        log = section.get("log", False)
         if not isinstance(log, bool):
             self._refuse((*path, "log"), log, "true or false")
         if low >= high:
-            self._refuse((*path, "high"), found["high"], f"more than low, which is {found['low']}")
+            self._refuse((*path, "high"), section["high"], f"more than low, which is {section['low']}")
         if log and low <= 0:
-            self._refuse((*path, "low"), found["low"], "more than 0 with log: true")
-        step = self._integer((*path, "step"), found.get("step", 1), 1, int(high - low) or 1) if kind == "int" else 1
+            self._refuse((*path, "low"), section["low"], "more than 0 with log: true")
+        step = self._integer((*path, "step"), section.get("step", 1), 1, int(high - low) or 1) if kind == "int" else 1
         if kind == "int" and int(high - low) % step:
             self._refuse((*path, "step"), step, f"a divisor of high - low, which is {int(high - low)}")
         if log and step > 1:
             self._refuse((*path, "step"), step, "1 with log: true")
         return Parameter(key, "int" if kind == "int" else "float", low, high, log, step, line=line)
 
-    def _values(self, path: tuple[str, ...], given: object) -> tuple[Value, ...]:
-        if not isinstance(given, list) or len(given) < 2:
-            self._refuse(path, given, "a list of at least two values")
-        for value in given:
+    def _values(self, path: tuple[str, ...], values: object) -> tuple[Value, ...]:
+        if not isinstance(values, list) or len(values) < 2:
+            self._refuse(path, values, "a list of at least two values")
+        for value in values:
             if not isinstance(value, str | int | float | bool | None):
                 self._refuse(path, value, "texts, numbers, true, false or null")
-        if len(given) > _MAX_VALUES:
-            self._refuse(path, f"{len(given):,} values", f"at most {_MAX_VALUES:,}")
-        texts = [option_text(value) for value in given]
-        for number, value in enumerate(given):
-            for before, text in zip(given[:number], texts, strict=False):
+        if len(values) > _MAX_VALUES:
+            self._refuse(path, f"{len(values):,} values", f"at most {_MAX_VALUES:,}")
+        texts = [option_text(value) for value in values]
+        for number, value in enumerate(values):
+            for before, text in zip(values[:number], texts, strict=False):
                 if value == before or texts[number] == text:
                     found = f"{json.dumps(before)} and {json.dumps(value)}"
                     self._refuse(path, found, "different values; Optuna or the command line of fit takes them as equal")
-        return tuple(given)
+        return tuple(values)
 
     def _section(
-        self, path: tuple[str, ...], given: object, allowed: tuple[str, ...], required: tuple[str, ...]
+        self, path: tuple[str, ...], node: object, allowed: tuple[str, ...], required: tuple[str, ...]
     ) -> dict[str, object]:
-        if not isinstance(given, dict):
-            self._refuse(path, given, f"the keys {', '.join(required)}")
-        for key in given:
+        if not isinstance(node, dict):
+            self._refuse(path, node, f"the keys {', '.join(required)}")
+        for key in node:
             if key not in allowed:
                 raise YamlFileError(
                     self._name, f"found the key {'.'.join((*path, str(key)))}, expected one of {', '.join(allowed)}",
                     self._line((*path, str(key))),
                 )  # fmt: skip
         for key in required:
-            if key not in given:
+            if key not in node:
                 raise YamlFileError(self._name, f"the key {'.'.join((*path, key))} is missing", self._line(path) or 1)
-        return dict(given)
+        return dict(node)
 
-    def _integer(self, path: tuple[str, ...], given: object, low: int, high: int) -> int:
-        if isinstance(given, bool) or not isinstance(given, int) or not low <= given <= high:
-            self._refuse(path, given, f"an integer from {low} to {high}")
-        return given
+    def _integer(self, path: tuple[str, ...], number: object, low: int, high: int) -> int:
+        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+            self._refuse(path, number, f"an integer from {low} to {high}")
+        return number
 
-    def _number(self, path: tuple[str, ...], given: object, is_integer: bool) -> float:
+    def _number(self, path: tuple[str, ...], node: object, is_integer: bool) -> float:
         if is_integer:
-            return self._integer(path, given, -(2**53), 2**53)
+            return self._integer(path, node, -(2**53), 2**53)
         try:  # YAML 1.1 reads 1e-4 as a text
-            number = float(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else math.nan
+            number = float(node) if isinstance(node, int | float | str) and not isinstance(node, bool) else math.nan
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            self._refuse(path, given, "a number")
+            self._refuse(path, node, "a number")
         return number
 
     def _refuse(self, path: tuple[str, ...], found: object, expected: str) -> NoReturn:

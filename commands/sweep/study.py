@@ -76,7 +76,7 @@ class SweepStudy:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._folder, self._settings = folder, settings
         pruner = settings.pruner
-        chosen = (
+        pruner = (
             optuna.pruners.MedianPruner(pruner.startup_trials, pruner.warmup_steps)
             if pruner.type == "median"
             else optuna.pruners.NopPruner()
@@ -95,7 +95,7 @@ class SweepStudy:
                 direction=settings.direction,
                 load_if_exists=True,
                 sampler=optuna.samplers.RandomSampler(),
-                pruner=chosen,  # `_sample_parameters` chooses the values
+                pruner=pruner,  # `_sample_parameters` chooses the values
             )
             self._check_identity(identity)
 
@@ -214,15 +214,15 @@ def _check_database(path: Path) -> None:
         return
     try:
         with closing(sqlite3.connect(path, timeout=_WAIT)) as connection:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.OperationalError as error:  # locked, or not to be opened: the file may be whole
         raise ValueError(
             f"{path} cannot be read: {error}\nIs another program using it? Are you allowed to read and write it?"
         ) from error
     except sqlite3.Error as error:
-        found = str(error)
-    if found != "ok":
-        raise _no_study(path, found)
+        result = str(error)
+    if result != "ok":
+        raise _no_study(path, result)
 
 
 def _no_study(path: Path, found: str) -> ValueError:

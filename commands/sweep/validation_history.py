@@ -19,8 +19,8 @@ class ValidationHistory:
         known: (step, value) of validations that a worker before has read, in ascending order.
     """
 
-    def __init__(self, path: Path, metric: str, known: Iterable[tuple[int, float]] = ()) -> None:
-        self.values = list(known)
+    def __init__(self, path: Path, metric: str, reported: Iterable[tuple[int, float]] = ()) -> None:
+        self.values = list(reported)
         """(step, value) of all validations that were read."""
         self.others: set[str] = set()
         """Validation metrics in the file, for messages."""

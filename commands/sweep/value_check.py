@@ -31,11 +31,11 @@ def check_values(command: Command, settings: SweepSettings) -> None:
         KeyboardInterrupt: Ctrl-C.
     """
     cases = list(checked_cases(settings.parameters))
-    given = [
+    argument_lists = [
         [*command.arguments, *(option_argument(key, value) for key, value in values.items())] for _, values in cases
     ]
     words = [sys.executable, "-c", _PROGRAM]
-    done = subprocess.run(words, input=json.dumps(given), capture_output=True, text=True)
+    done = subprocess.run(words, input=json.dumps(argument_lists), capture_output=True, text=True)
     if done.returncode < 0 or done.returncode == ExitCode.SIGINT:
         raise KeyboardInterrupt
     if done.returncode != ExitCode.OK:
@@ -69,10 +69,10 @@ def _values_to_check(parameter: Parameter) -> tuple[Value, ...]:
 
 def main() -> None:
     """Read lists of arguments as JSON from stdin; print the problems up to the first refused list, none if all fit."""
-    given: list[list[str]] = json.load(sys.stdin)
+    argument_lists: list[list[str]] = json.load(sys.stdin)
     problems: list[str] = []
     with contextlib.redirect_stdout(io.StringIO()):
-        for arguments in given:
+        for arguments in argument_lists:
             problems.append(problem_of(arguments))
             if problems[-1]:
                 break

@@ -101,9 +101,9 @@ class Worker:
             raise SweepStopped(self.received)
 
     def _run(self, claim: Claim) -> None:
-        known, kills = self._study.values(claim.number), 0
-        history = ValidationHistory(self._folder / claim.name / "metrics.jsonl", self._settings.metric, known)
-        if known and self._study.must_prune(claim.number):  # a kill came before the state was stored
+        values, kills = self._study.values(claim.number), 0
+        history = ValidationHistory(self._folder / claim.name / "metrics.jsonl", self._settings.metric, values)
+        if values and self._study.must_prune(claim.number):  # a kill came before the state was stored
             with self._training_lock(claim):
                 self._finish(claim, ExitCode.OK, True, history, "")
             return

@@ -1,4 +1,4 @@
-"""Fixture `forked_sides`: processes of a benchmark that pay for no import."""
+"""Fixture `forked_variants`: processes of a benchmark that pay for no import."""
 
 from multiprocessing import forkserver, get_context
 from multiprocessing.context import ForkServerContext
@@ -6,8 +6,8 @@ from multiprocessing.context import ForkServerContext
 import psutil
 import pytest
 
-from benchmarks import side
-from benchmarks.side import one_thread
+from benchmarks import variant_process
+from benchmarks.variant_process import one_thread
 from tests import tiers
 
 IMPORTED = [
@@ -16,15 +16,15 @@ IMPORTED = [
     "benchmarks.vision_language.trainers",
     "commands.cli.main",
 ]
-"""What takes the sides seconds to import."""
+"""What takes the variants seconds to import."""
 
 
 @pytest.fixture(scope="session")
 def server() -> ForkServerContext:
-    """Start the process from which sides are forked; its CPU seconds are counted as those of other children."""
+    """Start the process from which variants are forked; its CPU seconds are counted as those of other children."""
     context = get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
-    with one_thread():  # the sides have the variables of the server
+    with one_thread():  # the variants have the variables of the server
         forkserver.ensure_running()
     children = psutil.Process().children()
     tiers.preloaded.extend(child for child in children if "multiprocessing.forkserver" in " ".join(child.cmdline()))
@@ -32,7 +32,7 @@ def server() -> ForkServerContext:
 
 
 @pytest.fixture
-def forked_sides(monkeypatch: pytest.MonkeyPatch, server: ForkServerContext) -> ForkServerContext:
-    """Fork the sides from a process that has imported all that they need. A benchmark itself starts them anew."""
-    monkeypatch.setattr(side, "get_context", lambda method: server)
+def forked_variants(monkeypatch: pytest.MonkeyPatch, server: ForkServerContext) -> ForkServerContext:
+    """Fork the variants from a process that has imported all that they need. A benchmark itself starts them anew."""
+    monkeypatch.setattr(variant_process, "get_context", lambda method: server)
     return server

@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
     gradients: list[Tensor]
 
 
-class Side(NamedTuple):
+class Variant(NamedTuple):
     """A way to compute something."""
 
     name: str
@@ -64,19 +64,19 @@ def autocast(format: Format, device: str) -> torch.autocast:
     return torch.autocast(device, SIXTEEN_BITS.get(format), enabled=format in SIXTEEN_BITS)
 
 
-def compared(sides: Iterable[Side], reference: Outcome) -> tuple[list[Check], dict[str, str]]:
-    """Return two checks per side, and the errors of sides that could not run."""
+def compared(variants: Iterable[Variant], reference: Outcome) -> tuple[list[Check], dict[str, str]]:
+    """Return two checks per variant, and the errors of variants that could not run."""
     checks, failures = [], {}
-    for side in sides:
+    for variant in variants:
         try:
-            outcome = side.outcome()
+            outcome = variant.outcome()
             value = relative_error([outcome.value], [reference.value])
             gradients = relative_error(outcome.gradients, reference.gradients)
-        except Exception as problem:  # noqa: BLE001 the other sides are measured anyway, and this is reported
-            failures[side.name] = f"{type(problem).__name__}: {problem}"
+        except Exception as problem:  # noqa: BLE001 the other variants are measured anyway, and this is reported
+            failures[variant.name] = f"{type(problem).__name__}: {problem}"
             continue
-        checks.append(Check(side.name, value, VALUE_BOUNDS[side.format]))
-        checks.append(Check(f"{side.name}, gradients", gradients, GRADIENT_BOUNDS[side.format]))
+        checks.append(Check(variant.name, value, VALUE_BOUNDS[variant.format]))
+        checks.append(Check(f"{variant.name}, gradients", gradients, GRADIENT_BOUNDS[variant.format]))
     return checks, failures
 
 

@@ -31,7 +31,7 @@ def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: fl
     found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats):
         for name in in_order(works, turn):
-            works[name]()  # evicts what the previous side left in caches
+            works[name]()  # evicts what the previous variant left in caches
             found[name].append(_seconds(works[name], device, calls[name]))
     return found
 

@@ -56,7 +56,7 @@ def main() -> None:
             turns.done(users=len(test_rows.dataset))
     else:
         turns.begin(**versions)
-        # RecBole counts epochs, and the compared sides count steps.
+        # RecBole counts epochs, and the compared variants count steps.
         trainer.epochs = ceil(settings["steps"] / len(train_rows))
         trainer.fit(train_rows, saved=False)
         turns.done(ndcg=float(trainer.evaluate(test_rows, load_best_model=False)["ndcg@10"]))

@@ -44,7 +44,7 @@ class Turns:
     def _start(self) -> None:
         self._left = self._listen()["units"]
         self._amounts: dict[str, float] = {}
-        # The clocks start after the request has arrived: the wait for other sides' turns is not measured.
+        # The clocks start after the request has arrived: the wait for other variants' turns is not measured.
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
     def _listen(self) -> dict[str, Any]:

@@ -151,9 +151,9 @@ class DocumentDemo(AnswerService):
                 "of their probability (geometric mean)."
             )
             yield Pictures("evidence", "Evidence", [Picture(data_uri(page), caption)], note, large=True)
-        rest = [page for page in record.ranked if evidence is None or page != evidence.page]
+        other_pages = [page for page in record.ranked if evidence is None or page != evidence.page]
         others = []
-        for number in rest[:_OTHER_PAGES]:
+        for number in other_pages[:_OTHER_PAGES]:
             page = best.document.picture(number)
             page.thumbnail(_SMALL)
             read = "" if number in record.pages else ", not read"
@@ -162,9 +162,9 @@ class DocumentDemo(AnswerService):
             yield Pictures("pages", "Other pages found" if evidence else "Pages found", others)
 
 
-def _table(found: list[_Answered], failures: list[tuple[str, str]]) -> Table:
+def _table(documents: list[_Answered], failures: list[tuple[str, str]]) -> Table:
     rows: list[list[str | float]] = []
-    for answered in found:
+    for answered in documents:
         evidence = strongest_evidence(answered.record)
         page = "" if evidence is None or answered.abstains else f"{evidence.page}"
         rows.append([answered.document.name, answered.text, round(answered.record.whole.confidence, 4), page])

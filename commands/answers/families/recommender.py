@@ -95,14 +95,14 @@ class RecommenderDemo(AnswerService):
 
     @override
     def search(self, field: Field, text: str) -> list[Choice]:
-        wanted = text.strip().lower()
+        query = text.strip().lower()
         if field.name == "user":
             users = (str(user) for user in self._data.user_ids)
             # Bounds the time of a search.
-            matches = sorted((user for user in islice(users, 10**6) if user.lower().startswith(wanted)), key=len)
+            matches = sorted((user for user in islice(users, 10**6) if user.lower().startswith(query)), key=len)
             return [Choice(user, user) for user in matches[:MAX_SEARCH_RESULTS]]
-        rows = [row for row, name in enumerate(self._names) if wanted in name]
-        rows.sort(key=lambda row: (not self._names[row].startswith(wanted), len(self._names[row]), row))
+        rows = [row for row, name in enumerate(self._names) if query in name]
+        rows.sort(key=lambda row: (not self._names[row].startswith(query), len(self._names[row]), row))
         ids, shown = self._catalog.item_ids, rows[:MAX_SEARCH_RESULTS]
         return [Choice(str(ids[row]), self._catalog.title(row + 1)) for row in shown]
 
@@ -115,7 +115,7 @@ class RecommenderDemo(AnswerService):
             yield request_times("at", events[-1].time, at)
         answer = self._model.predict_step(batch, 0)[0][1]
         recommended = answer["recommendations"]
-        rows = [[rank, self._title(found["item"]), found["score"]] for rank, found in enumerate(recommended, start=1)]
+        rows = [[rank, self._title(row["item"]), row["score"]] for rank, row in enumerate(recommended, start=1)]
         counted = "fallback" in answer
         note = "The model knows no event of this history: these are the most popular items." if counted else ""
         columns = ["", "item", "training events" if counted else "score"]
@@ -167,13 +167,14 @@ class RecommenderDemo(AnswerService):
         for user in question.picked.get("user", ()):
             events += self._events_of(user.value)
         picked = question.picked.get("history", ())
-        own = [self._event(item, events) for item in picked]
-        if not events and not own:
+        picked_events = [self._event(item, events) for item in picked]
+        if not events and not picked_events:
             raise UserInputError("found no user and no event; pick a user, or search a title")
-        return sorted([*events, *own], key=lambda event: event.time) if self._reads_times else [*events, *own]
+        history = [*events, *picked_events]
+        return sorted(history, key=lambda event: event.time) if self._reads_times else history
 
     def _events_of(self, user: str) -> list[_Event]:
-        row = next((row for row, known in enumerate(self._data.user_ids) if str(known) == user), None)
+        row = next((row for row, user_id in enumerate(self._data.user_ids) if str(user_id) == user), None)
         if row is None:
             raise UserInputError(f"user {user}: the data have no such user")
         store = self._data.events
@@ -195,8 +196,8 @@ class RecommenderDemo(AnswerService):
     def _request_time(self, text: str, events: Sequence[_Event]) -> int:
         last = events[-1].time
         if not text.strip():
-            given = self._data.prediction_input.at
-            return max(self._latest if given is None else given, last)
+            stated_time = self._data.prediction_input.at
+            return max(self._latest if stated_time is None else stated_time, last)
         at = _seconds(text.strip(), "Time of the request")
         if at < last:
             raise UserInputError(f"Time of the request: found {_date(at)}, before the last event, {_date(last)}")
@@ -208,8 +209,8 @@ class RecommenderDemo(AnswerService):
         times = np.array([event.time for history in histories for event in history], np.int64)
         rows_of_data = np.array([event.row for history in histories for event in history], np.int64)
         features = self._data.events.features
-        of_events = None if features is None else features.at(rows_of_data)
-        events = EventArrays(ends, items, times, self._catalog.num_items, of_events)
+        event_features = None if features is None else features.at(rows_of_data)
+        events = EventArrays(ends, items, times, self._catalog.num_items, event_features)
         users = [str(number) for number in range(len(histories))]
         rows = Histories(events, users, at=np.full(len(users), at, np.int64))
         batch = self._data.histories_batch(rows)

@@ -57,7 +57,7 @@ class SeriesDemo(AnswerService):
         self._model, self._data = model, data
         self._limits: SeriesLimits = getattr(data, "limits", SeriesLimits())
         self._shown = self._question_of_each_kind()
-        known = tuple(
+        choices = tuple(
             Choice(text, text) for text in dict.fromkeys(_without_placeholders(question) for question in self._shown)
         )
         columns = "Each column but the stamps is a series: time, load (kW), flow (l/s)."
@@ -72,7 +72,7 @@ class SeriesDemo(AnswerService):
                 max_count=_MAX_FILES,
                 sketch=Sketch((SketchedCurve("drawn", 100),), self._sketched_steps()),
             ),
-            Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),
+            Field("question", "text", "Question", "In your own words, or as one of these.", choices=choices),
             OPTIONS,
             Field(
                 "blind", "choice", "Also answer without the series", choices=(Choice("yes", "yes"), Choice("no", "no"))

@@ -59,12 +59,12 @@ class TemporalDemo(AnswerService):
     def __init__(self, model: TimelineReader, data: ResourceTimelines) -> None:
         self._model, self._data = model, data
         self._examples = self._sample_of_each_kind()
-        known = tuple(Choice(text, text) for text in dict.fromkeys(_question(sample) for sample in self._examples))
+        questions = tuple(Choice(text, text) for text in dict.fromkeys(_question(sample) for sample in self._examples))
         columns = f"Columns: time_ms, and some of {', '.join(KEYS)}."
         both = (Choice("yes", "yes"), Choice("no", "no"))
         self.fields = [
             Field("timeline", "file", "Timeline", columns, (".csv",), max_bytes=2 * MEGABYTE, sketch=self._sketch()),
-            Field("question", "text", "Question", "In your own words, or as one of these.", choices=known),
+            Field("question", "text", "Question", "In your own words, or as one of these.", choices=questions),
             Field("blind", "choice", "Also answer without the timeline", choices=both),
         ]
 
@@ -115,8 +115,8 @@ class TemporalDemo(AnswerService):
         batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         assert isinstance(batch, Questions), "a batch keeps its type"
         text = ""
-        features, most = self._model.features(batch.encoder_input), self._model.max_new_tokens
-        for text in self._model.stream(batch.prompts, features, most):
+        features, max_tokens = self._model.features(batch.encoder_input), self._model.max_new_tokens
+        for text in self._model.stream(batch.prompts, features, max_tokens):
             yield Text("answer", "", text, is_answer=True)
         # Again, so that an empty answer is shown, too.
         yield Text("answer", "", text, is_answer=True)
@@ -124,7 +124,7 @@ class TemporalDemo(AnswerService):
         yield _chart("curve", "The timeline, and the points of the answer", source, channel, marks)
         if question.texts.get("blind", "yes") == "yes":
             blind = self._model.features(self._model.modality.blinded(batch.encoder_input))
-            (without,) = self._model.generate(batch.prompts, blind, most)
+            (without,) = self._model.generate(batch.prompts, blind, max_tokens)
             yield Text("blind", "Without the timeline", without or "(nothing)", faint=True)
 
     def _read(self, file: UploadedFile, question: str) -> tuple[PredictDataset, tuple[float, ...]]:
@@ -138,8 +138,8 @@ class TemporalDemo(AnswerService):
                 source = PredictDataset(questions, self._data.layout, self._data.synthesis.series_position)
                 capacities = source.rows[0].capacities
             except ValueError as error:
-                found = str(error).replace(f"{questions}, line 1: ", "").replace(str(table), file.name)
-                raise UserInputError(found) from error
+                problem = str(error).replace(f"{questions}, line 1: ", "").replace(str(table), file.name)
+                raise UserInputError(problem) from error
         return source, capacities
 
     def _marks(
@@ -150,10 +150,10 @@ class TemporalDemo(AnswerService):
         A step may be after the end of the timeline, of `steps` steps: the model can name any.
         """
         notation = self._data.synthesis.notation
-        known = read_question(question, notation)
-        if known is None:
+        parsed = read_question(question, notation)
+        if parsed is None:
             return "", []
-        channel = str(known[1]["channel"])
+        channel = str(parsed[1]["channel"])
         slots = read_answer(text, notation, channel)
         # Answers in the format `tiny` are in percent already, in the format `full` in units of the channel.
         scale = 1.0 if notation.format == Format.TINY else 100 / capacities[KEYS.index(channel)]

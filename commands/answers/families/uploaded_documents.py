@@ -56,8 +56,8 @@ class UploadedDocuments:
         require_recognizer(settings.ocr)
         self._folder = Path(mkdtemp(prefix="lockstep-documents-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # also at the end of the program
-        most = min(settings.max_pages, MAX_PAGES)
-        self._settings = replace(settings, max_pages=most, workers=1, on_broken="skip")
+        max_pages = min(settings.max_pages, MAX_PAGES)
+        self._settings = replace(settings, max_pages=max_pages, workers=1, on_broken="skip")
         self._cache = Cache(self._folder, self._settings)
         self._seconds, self._memory = seconds, memory
         self._known: OrderedDict[str, IngestedDocument] = OrderedDict()
@@ -107,11 +107,11 @@ class UploadedDocuments:
     def _outcome(self, result: ConversionResult | WorkerFailure, file: UploadedFile, path: Path) -> IngestedDocument:
         if isinstance(result, WorkerFailure):  # its reason may name files of this machine
             log.warning("%s could not be read: %s", file.name, result.reason)
-            most = f"needs more than {self._memory / 2**30:.3g} GiB of memory"
-            raise UserInputError(f"{file.name}: it is corrupt, or reading it {most}")
+            memory_need = f"needs more than {self._memory / 2**30:.3g} GiB of memory"
+            raise UserInputError(f"{file.name}: it is corrupt, or reading it {memory_need}")
         if result.broken:
-            known = result.broken.replace(str(path), file.name).replace(path.name, file.name)
-            raise UserInputError(f"{file.name}: {known}")
+            reason = result.broken.replace(str(path), file.name).replace(path.name, file.name)
+            raise UserInputError(f"{file.name}: {reason}")
         return IngestedDocument(file.name, self._cache.document_folder(result.key))
 
     def _pages_read(self) -> int:

@@ -147,12 +147,12 @@ class VisionLanguageDemo(AnswerService):
         scores = self._log_likelihoods([[image], *([part] for part in occlude(image))], messages, text)
         # A part without which the answer is more likely counts as 0.
         lost = (scores[0] - scores[1:]).clamp_min(0).view(CELLS, CELLS).cpu().numpy()
-        whole, without = (f"{100 * float(score.exp()):.1f} %" for score in (scores[0], scores[1:].min()))
+        with_picture, without = (f"{100 * float(score.exp()):.1f} %" for score in (scores[0], scores[1:].min()))
         if lost.max() > 0:
             note = "Red: parts without which the answer is less likely. "
-            note += f"Its probability is {whole}, and {without} without the reddest part."
+            note += f"Its probability is {with_picture}, and {without} without the reddest part."
         else:
-            note = f"The answer is no less likely without any of the parts; its probability is {whole}."
+            note = f"The answer is no less likely without any of the parts; its probability is {with_picture}."
         shown = Picture(_preview_url(draw_occlusion_map(image, lost)), "", describe_part(lost))
         return Pictures("lean", "What the answer leans on", [shown], note, large=True)
 

@@ -73,17 +73,17 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
         arguments: command line.
         reading: file that the parser was reading; None: it has read all, and the command line overrides them.
     """
-    wanted = without_init_args(".".join(keys))
-    given = [option.removeprefix("--").removesuffix("+") for option, _ in option_values(arguments)]
+    searched_key = without_init_args(".".join(keys))
+    option_keys = [option.removeprefix("--").removesuffix("+") for option, _ in option_values(arguments)]
     if reading is None:
         # The last of several equal options counts.
-        for option in reversed(given):
+        for option in reversed(option_keys):
             key = without_init_args(option)
-            if key == wanted or (len(keys) > 1 and key.startswith(f"{wanted}.")):  # a key of a dictionary
+            if key == searched_key or (len(keys) > 1 and key.startswith(f"{searched_key}.")):  # a key of a dictionary
                 return "", f"--{option}"
     for file, tree in [reading] if reading else _last_first(arguments):
         settings = find_settings(file, tree, keys) if tree is not None else []
-        if settings and without_init_args(settings[0].key) == wanted:
+        if settings and without_init_args(settings[0].key) == searched_key:
             return f"{file}:{settings[0].line}: ", settings[0].key
     return "", ".".join(keys)
 

@@ -52,16 +52,16 @@ def parse_error(message: str) -> tuple[list[str], str]:
             keys += ".".join(filter(None, match.groups())).split(".")
             depth, inside = indent, message.splitlines()[number:]
     # The reasons: the lines below the innermost key, one for each type of a union.
-    rest = [line for line in inside[1:] if len(line) - len(line.lstrip()) > depth or not line.strip()]
+    remaining = [line for line in inside[1:] if len(line) - len(line.lstrip()) > depth or not line.strip()]
     if keys and _UNKNOWN.search(inside[0]):
         paths = _CLASS_PATH.findall(message)
         return keys, "there is no such setting" + (_suggestion(keys[-1], paths[-1]) if paths else "")
     if not keys:
         return keys, inside[0]
-    own = inside[0].partition('":')[2].strip()
-    words = [_reason(line) for line in rest]
+    inline_reason = inside[0].partition('":')[2].strip()
+    words = [_reason(line) for line in remaining]
     reasons = [word for word in words if word and not word.startswith(_NOT_A_REASON)]
-    reason = ", ".join(dict.fromkeys([own] * bool(own) + reasons))
+    reason = ", ".join(dict.fromkeys([inline_reason] * bool(inline_reason) + reasons))
     for pattern, plain in _IN_WORDS:
         reason = re.sub(pattern, plain, reason)
     if nested := _NESTED.search(reason):
@@ -112,20 +112,20 @@ def shorten(text: str, max_length: int = MAX_CHARACTERS) -> str:
     return line if len(line) <= max_length else f"{line[: max_length - 120]} ... {line[-110:]}"
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, names: list[str]) -> str:
     """Return advice to use the known name that is spelled most similarly; empty if none is similar."""
-    matches = difflib.get_close_matches(name, known, n=1)
+    matches = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def _suggestion(name: str, class_path: str) -> str:
     module, _, class_name = class_path.rpartition(".")
     try:
-        chosen = getattr(import_module(module), class_name)
+        config_class = getattr(import_module(module), class_name)
     except (ImportError, AttributeError, ValueError):
         return ""
-    known = [key for base in inspect.getmro(chosen) if "__init__" in vars(base) for key in _parameters(base)]
-    return f" of {class_name}{nearest(name, known)}"
+    names = [key for base in inspect.getmro(config_class) if "__init__" in vars(base) for key in _parameters(base)]
+    return f" of {class_name}{nearest(name, names)}"
 
 
 def _parameters(of: type) -> list[str]:

@@ -74,14 +74,14 @@ def check_threads(
     """
     processes = plan.processes()
     each = max(1, int(usable) // processes)
-    given = environ.get("OMP_NUM_THREADS", "").strip()
+    setting = environ.get("OMP_NUM_THREADS", "").strip()
     shared = f"{processes} process{'es' if processes > 1 else ''} on {usable:g} cores"
     if plan.threads:
         found, remedy = f"--threads {plan.threads} with {shared}", f"--threads {each}  # or auto"
         yield _crowded_finding(found, remedy) if plan.threads > each else Finding("threads", "ok", found)
-    elif given:
-        idle = plan.accelerator == "cpu" and _number(given) * processes * 2 <= usable
-        yield _threads_of_variable(given, each, shared, idle)
+    elif setting:
+        idle = plan.accelerator == "cpu" and _number(setting) * processes * 2 <= usable
+        yield _threads_of_variable(setting, each, shared, idle)
         yield from _check_binding(processes, shared, environ)
     elif on_cpu:
         choice = f"1 or {each} threads, whichever is faster," if each > 1 else "1 thread"

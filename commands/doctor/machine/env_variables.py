@@ -143,9 +143,9 @@ def _disabled_infiniband(environ: Mapping[str, str], infiniband: bool) -> Iterat
 
 def _too_many_sockets(environ: Mapping[str, str]) -> Iterator[Finding]:
     names = ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
-    given = {name: int(environ[name]) for name in names if environ.get(name, "").isdigit()}
-    if len(given) == 2 and given[names[0]] * given[names[1]] > 64:
-        found = " x ".join(f"{name}={value}" for name, value in given.items())
+    counts = {name: int(environ[name]) for name in names if environ.get(name, "").isdigit()}
+    if len(counts) == 2 and counts[names[0]] * counts[names[1]] > 64:
+        found = " x ".join(f"{name}={value}" for name, value in counts.items())
         yield Finding(CHECK, "fail", found, "their product may not exceed 64", f"unset {' '.join(names)}")
 
 
@@ -176,8 +176,8 @@ def _keys(options: str) -> list[str]:
 
 
 def _misspelt(environ: Mapping[str, str]) -> Iterator[Finding]:
-    known = {*_OFTEN_MISSPELT, *(rule.name for rule in RULES)}
-    for name in sorted(set(environ) - known):
+    known_names = {*_OFTEN_MISSPELT, *(rule.name for rule in RULES)}
+    for name in sorted(set(environ) - known_names):
         nearest = difflib.get_close_matches(name, set(_OFTEN_MISSPELT) - set(environ), n=1, cutoff=_NEARLY)
         if nearest:
             yield Finding(CHECK, "warn", f"{name}={environ[name]}: no program reads it; {nearest[0]} is not set",

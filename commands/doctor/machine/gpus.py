@@ -72,9 +72,9 @@ def _problems(plan: LaunchPlan, driver: Driver, seen: list[Gpu], environ: Mappin
         yield Finding("gpus", "warn", f"of different kinds: {', '.join(names)}",
                       "all ranks wait for the slowest in every step, and the smallest memory limits the micro-batch",
                       f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(first)}")  # fmt: skip
-    given = environ.get("CUDA_VISIBLE_DEVICES")
+    visible_devices = environ.get("CUDA_VISIBLE_DEVICES")
     # A UUID names the same GPU in any order.
-    numbered = given is None or any(word.strip().isdigit() for word in given.split(","))
+    numbered = visible_devices is None or any(word.strip().isdigit() for word in visible_devices.split(","))
     kinds = {gpu.name for gpu in driver.gpus}
     if numbered and len(kinds) > 1 and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         yield Finding("gpus", "warn", "GPUs of different kinds are here, and CUDA_DEVICE_ORDER is not PCI_BUS_ID",
@@ -125,11 +125,11 @@ def _visible(driver: Driver, environ: Mapping[str, str]) -> list[Gpu]:
     Raises:
         ValueError: the variable names a GPU that does not exist.
     """
-    given = environ.get("CUDA_VISIBLE_DEVICES")
-    if given is None:
+    visible_devices = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible_devices is None:
         return list(driver.gpus)
     seen: list[Gpu] = []
-    for word in filter(None, (word.strip() for word in given.split(","))):
+    for word in filter(None, (word.strip() for word in visible_devices.split(","))):
         # CUDA ignores -1 and all entries after it.
         if word == "-1":
             break
@@ -138,7 +138,7 @@ def _visible(driver: Driver, environ: Mapping[str, str]) -> list[Gpu]:
         matching = [gpu for gpu in driver.gpus if str(gpu.index) == word or gpu.uuid.startswith(word)]
         if driver.gpus and not matching:
             indices = ", ".join(str(gpu.index) for gpu in driver.gpus)
-            raise ValueError(f"CUDA_VISIBLE_DEVICES={given}: there is no GPU {word}, only {indices}")
+            raise ValueError(f"CUDA_VISIBLE_DEVICES={visible_devices}: there is no GPU {word}, only {indices}")
         seen += matching[:1]
     return seen
 
@@ -151,8 +151,8 @@ def _mig_instance(driver: Driver, uuid: str) -> Gpu:
     """
     for instance in driver.mig_instances:
         if instance.uuid.startswith(uuid):
-            whole = next(gpu for gpu in driver.gpus if gpu.index == instance.gpu)
-            name = f"{whole.name} (MIG {instance.profile})"
-            return replace(whole, uuid=instance.uuid, name=name, total=0, used=0, mig=False)
+            card = next(gpu for gpu in driver.gpus if gpu.index == instance.gpu)
+            name = f"{card.name} (MIG {instance.profile})"
+            return replace(card, uuid=instance.uuid, name=name, total=0, used=0, mig=False)
     existing = ", ".join(instance.uuid for instance in driver.mig_instances) or "none"
     raise ValueError(f"CUDA_VISIBLE_DEVICES={uuid}: there is no such MIG instance; nvidia-smi -L names {existing}")

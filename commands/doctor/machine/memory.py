@@ -28,18 +28,18 @@ def check_memory(
         proc: directory in /proc that names the control groups of the process.
         groups: mount point of the control groups.
     """
-    left, most = available(proc, groups) / GIB, limit(proc, groups)
-    found = f"{left:.1f} GiB available of {most.size / GIB:.1f} GiB, {most.source}"
+    available_gib, memory_limit = available(proc, groups) / GIB, limit(proc, groups)
+    found = f"{available_gib:.1f} GiB available of {memory_limit.size / GIB:.1f} GiB, {memory_limit.source}"
     processes, loaders = plan.processes(), plan.loaders()
     need = processes * (_PER_RANK + loaders * _PER_LOADER)
-    if left >= need:
+    if available_gib >= need:
         yield Finding("memory", "ok", found)
         return
     started = f"{processes} process{'es' if processes > 1 else ''}" + (
         f" with {loaders} loaders each" if loaders else ""
     )
     # The need is an estimate, so only a clear lack is a failure.
-    fails = left < need / 2
+    fails = available_gib < need / 2
     remedy = "--data.init_args.num_workers 0, or " if loaders else ""
     yield Finding(
         "memory", "fail" if fails else "warn", f"{found}; {started} need about {need:.1f} GiB before their model",

@@ -131,8 +131,8 @@ def _mig_instances(listed: str) -> tuple[MigInstance, ...]:
     """Parse `nvidia-smi -L`, where the instances of a GPU are indented below it."""
     instances, gpu = [], 0
     for line in listed.splitlines():
-        if whole := re.match(r"GPU (\d+):", line):
-            gpu = int(whole.group(1))
+        if card := re.match(r"GPU (\d+):", line):
+            gpu = int(card.group(1))
         elif instance := re.match(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)", line):
             instances.append(MigInstance(instance.group(2), instance.group(1), gpu))
     return tuple(instances)

@@ -20,9 +20,9 @@ def busy_cores(seconds: float = 0.4) -> float:
     """Return how many of this process's cores other programs use, measured for `seconds`."""
     import psutil  # imported here: a check reports that it is missing
 
-    own, before = psutil.Process(), time.process_time()
+    this_process, before = psutil.Process(), time.process_time()
     shares = psutil.cpu_percent(seconds, percpu=True)
-    allowed = own.cpu_affinity() if hasattr(own, "cpu_affinity") else range(len(shares))
+    allowed = this_process.cpu_affinity() if hasattr(this_process, "cpu_affinity") else range(len(shares))
     used = sum(shares[core] for core in allowed if core < len(shares)) / 100
     # Subtract the time that this process itself has used.
     return max(0.0, used - (time.process_time() - before) / seconds)

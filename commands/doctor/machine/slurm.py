@@ -79,12 +79,12 @@ def _config(plan: LaunchPlan, environ: Mapping[str, str], nodes: int, per_node: 
 
 
 def _gpus(environ: Mapping[str, str], per_node: int) -> Iterator[Finding]:
-    given = _first_number(environ, "SLURM_GPUS_ON_NODE", 0)
-    if given and given != per_node and "TORCHELASTIC_RUN_ID" not in environ:
-        found = f"{given} GPU(s) on a node for {per_node} task(s)"
-        why = "a rank without a GPU ends" if given < per_node else "a rank uses one GPU: the other GPUs are idle"
-        yield Finding(CHECK, "fail" if given < per_node else "warn", found, why,
-                      f"--gpus-per-node={given} --ntasks-per-node={given}")  # fmt: skip
+    gpus = _first_number(environ, "SLURM_GPUS_ON_NODE", 0)
+    if gpus and gpus != per_node and "TORCHELASTIC_RUN_ID" not in environ:
+        found = f"{gpus} GPU(s) on a node for {per_node} task(s)"
+        why = "a rank without a GPU ends" if gpus < per_node else "a rank uses one GPU: the other GPUs are idle"
+        yield Finding(CHECK, "fail" if gpus < per_node else "warn", found, why,
+                      f"--gpus-per-node={gpus} --ntasks-per-node={gpus}")  # fmt: skip
     if environ.get("SLURM_GPUS_PER_TASK") and per_node > 1:
         found = f"--gpus-per-task={environ['SLURM_GPUS_PER_TASK']}"
         why = "each task then sees only its own GPU, as number 0, but local rank n uses number n"

@@ -49,8 +49,8 @@ def check_limits(
 def _open_files() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < _FILES:
-        wanted = 65536 if hard < 0 else min(hard, 65536)
-        remedy = f"ulimit -n {wanted}" if wanted > soft else f"raise the hard limit of {hard}"
+        recommended = 65536 if hard < 0 else min(hard, 65536)
+        remedy = f"ulimit -n {recommended}" if recommended > soft else f"raise the hard limit of {hard}"
         found = f"{soft} open files (ulimit -n; at most {_count(hard)})"
         yield Finding(
             "limits", "fail" if soft < _MIN_FILES else "warn", found,
@@ -83,9 +83,9 @@ def _tasks_of_groups(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
             continue
         # Version 1 of control groups has a hierarchy for each controller, version 2 a single one without names.
         mount = groups / "pids" if controllers else groups
-        own = mount / path.lstrip("/")
+        group = mount / path.lstrip("/")
         # The limits of all parents apply as well.
-        for folder in (own, *own.parents):
+        for folder in (group, *group.parents):
             if (folder / "pids.max").is_file():
                 limit, present = ((folder / name).read_text().strip() for name in ("pids.max", "pids.current"))
                 if limit.isdigit():

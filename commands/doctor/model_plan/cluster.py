@@ -26,16 +26,16 @@ def parse_cluster(text: str) -> Cluster:
     Raises:
         ValueError: a part is unknown, missing, repeated or no whole number of 1 or more.
     """
-    given: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         if name not in Cluster._fields or not equals:
             raise ValueError(f"expected {_EXAMPLE}, found {part.strip()!r} in {text!r}")
-        if name in given:
+        if name in counts:
             raise ValueError(f"{name} is given twice in {text!r}; expected {_EXAMPLE}")
         if not number.isdecimal() or int(number) < 1:
             raise ValueError(f"{name} is {number!r}; expected a whole number of 1 or more, as in {_EXAMPLE}")
-        given[name] = int(number)
-    if "gb" not in given:
+        counts[name] = int(number)
+    if "gb" not in counts:
         raise ValueError(f"gb, the memory of a GPU, is missing in {text!r}; expected {_EXAMPLE}")
-    return Cluster(given.get("nodes", 1), given.get("gpus", 1), given["gb"])
+    return Cluster(counts.get("nodes", 1), counts.get("gpus", 1), counts["gb"])

@@ -52,9 +52,9 @@ def plan_rows(candidate: Candidate, cluster: Cluster) -> list[Row]:
     """
     rows = list(_rows(candidate, cluster))
     fitting = [row for row in rows if row.fits]
-    chosen = next((row for row in fitting if row.recipe.trainable == candidate.trainable), None)
-    chosen = chosen or next(iter(fitting), None)
-    return [row._replace(recommended=row is chosen) for row in rows]
+    fitting_row = next((row for row in fitting if row.recipe.trainable == candidate.trainable), None)
+    fitting_row = fitting_row or next(iter(fitting), None)
+    return [row._replace(recommended=row is fitting_row) for row in rows]
 
 
 def _rows(candidate: Candidate, cluster: Cluster) -> Iterator[Row]:
@@ -62,16 +62,16 @@ def _rows(candidate: Candidate, cluster: Cluster) -> Iterator[Row]:
     for recipe in RECIPES:
         if recipe.is_sharded and cluster.ranks == 1:
             continue
-        found = _estimate(candidate, cluster, recipe)
-        size = found.total
+        estimate = _estimate(candidate, cluster, recipe)
+        size = estimate.total
         if not recipe.is_sharded and cluster.ranks > 1:
-            size += found.gradients  # the buckets of DDP
+            size += estimate.gradients  # the buckets of DDP
         host = 0
         if recipe.cpu_offload and sharded is not None:
             # With CPU offload, the shards of all GPUs of a node are in its host memory.
             host = cluster.gpus * (sharded.weights + sharded.gradients + sharded.optimizer)
         if recipe.is_sharded:
-            sharded = found
+            sharded = estimate
         yield Row(recipe, size, host, size <= USABLE_SHARE * cluster.gb * 10**9)
 
 

@@ -54,16 +54,16 @@ def links(leaders: Sequence[int], device: torch.device) -> dict[tuple[int, int],
 
     The pairs follow a round-robin schedule: in every round a rank is in one pair at most, so pairs do not interfere.
     """
-    found = {}
+    measurements = {}
     for pairs in round_robin_pairs(leaders):
         for first, second in pairs:
             if dist.get_rank() == first:
-                found[first, second] = _measure(second, device)
+                measurements[first, second] = _measure(second, device)
             elif dist.get_rank() == second:
                 _echo(first, device)
         # A barrier: the next round begins once all pairs are measured.
         _wait(dist.all_reduce(torch.zeros(1, device=device), async_op=True), device)
-    return found
+    return measurements
 
 
 def round_robin_pairs(ranks: Sequence[int]) -> list[list[tuple[int, int]]]:

@@ -87,18 +87,18 @@ class CollectiveChecks:
                     f"{seconds * 1e3:.1f} ms")
         )  # fmt: skip
         if len(self.leaders) > 1:
-            own = {f"{a}-{b}": list(link) for (a, b), link in links(self.leaders, device).items()}
-            gathered = self.store.gather(f"links-{backend}", own)
-            found = {key: link for measured in gathered.values() for key, link in measured.items()}
-            yield from self._on_rank_zero(*self._bandwidths(found, backend))
+            measured_links = {f"{a}-{b}": list(link) for (a, b), link in links(self.leaders, device).items()}
+            gathered = self.store.gather(f"links-{backend}", measured_links)
+            links_by_pair = {key: link for measured in gathered.values() for key, link in measured.items()}
+            yield from self._on_rank_zero(*self._bandwidths(links_by_pair, backend))
             # The clocks are the same for both backends, so they are compared once.
             if backend == "gloo":
-                yield from self._on_rank_zero(*self._clocks(found))
+                yield from self._on_rank_zero(*self._clocks(links_by_pair))
 
-    def _bandwidths(self, found: dict[str, list[float]], backend: str) -> Iterator[Finding]:
-        rates = {pair: bandwidth for pair, (_, bandwidth, _, _) in found.items()}
+    def _bandwidths(self, links_by_pair: dict[str, list[float]], backend: str) -> Iterator[Finding]:
+        rates = {pair: bandwidth for pair, (_, bandwidth, _, _) in links_by_pair.items()}
         usual, slowest = statistics.median(rates.values()), min(rates, key=rates.__getitem__)
-        latency = statistics.median(link[0] for link in found.values())
+        latency = statistics.median(link[0] for link in links_by_pair.values())
         found_text = (
             f"{backend}: {usual / 1e6:.0f} MB/s and {latency * 1e6:.0f} us between two of {len(self.leaders)} nodes "
             f"(median of {len(rates)} pairs)"
@@ -113,8 +113,8 @@ class CollectiveChecks:
         else:
             yield Finding("bandwidth", "warn" if usual < _SLOW else "ok", found_text, why, remedy)
 
-    def _clocks(self, found: dict[str, list[float]]) -> Iterator[Finding]:
-        first = {pair: link for pair, link in found.items() if pair.startswith(f"{self.leaders[0]}-")}
+    def _clocks(self, links_by_pair: dict[str, list[float]]) -> Iterator[Finding]:
+        first = {pair: link for pair, link in links_by_pair.items() if pair.startswith(f"{self.leaders[0]}-")}
         late = {pair: link for pair, link in first.items() if abs(link[2]) - link[3] > _SKEW}
         for pair, (_, _, skew, _) in late.items():
             other = self.names[int(pair.partition("-")[2])]
@@ -126,8 +126,8 @@ class CollectiveChecks:
                 "enable NTP on that node: timedatectl set-ntp true; chronyc tracking",
             )  # fmt: skip
         if not late:
-            most = max(abs(link[2]) + link[3] for link in first.values())
-            yield Finding("clocks", "ok", f"within {most * 1e3:.1f} ms of each other")
+            max_offset = max(abs(link[2]) + link[3] for link in first.values())
+            yield Finding("clocks", "ok", f"within {max_offset * 1e3:.1f} ms of each other")
 
     def _on_rank_zero(self, *findings: Finding) -> Iterator[Finding]:
         if self.store.rank == 0:

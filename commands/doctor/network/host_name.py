@@ -20,12 +20,13 @@ def check_host_name(
         name: host name.
         present: interfaces of this machine.
     """
-    several, known = (plan.nodes or 1) > 1, list(present)
-    own = [address for interface in known if interface.leads_out for address in interface.addresses]
-    interface = next((interface.name for interface in known if interface.leads_out), "eth0")
-    remedy = f"export GLOO_SOCKET_IFNAME={interface}  # or in /etc/hosts: {own[0] if own else 'ADDRESS'} {name}"
-    named = bool(environ.get("GLOO_SOCKET_IFNAME"))
-    bad: Status = "fail" if several and not named else "warn"
+    several, interfaces = (plan.nodes or 1) > 1, list(present)
+    own_addresses = [address for interface in interfaces if interface.is_external for address in interface.addresses]
+    interface = next((interface.name for interface in interfaces if interface.is_external), "eth0")
+    address = own_addresses[0] if own_addresses else "ADDRESS"
+    remedy = f"export GLOO_SOCKET_IFNAME={interface}  # or in /etc/hosts: {address} {name}"
+    is_set = bool(environ.get("GLOO_SOCKET_IFNAME"))
+    bad: Status = "fail" if several and not is_set else "warn"
     try:
         addresses = sorted({str(info[4][0]) for info in socket.getaddrinfo(name, None)})
     except OSError as error:
@@ -35,31 +36,31 @@ def check_host_name(
     found = f"{name} is {', '.join(addresses)}"
     if (
         several
-        and not named
+        and not is_set
         and all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses)
     ):
         why = "gloo gives this address to the other nodes, where it is each node's own: they wait indefinitely"
         yield Finding("host name", "fail", found, why, remedy)
-    elif several and not named and own and not set(addresses) & set(own):
+    elif several and not is_set and own_addresses and not set(addresses) & set(own_addresses):
         why = "gloo gives the other nodes an address that no interface of this machine has"
-        yield Finding("host name", "fail", f"{found}; this machine has {', '.join(own)}", why, remedy)
+        yield Finding("host name", "fail", f"{found}; this machine has {', '.join(own_addresses)}", why, remedy)
     else:
         yield Finding("host name", "ok", found)
 
 
 def check_master_address(plan: LaunchPlan, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check that MASTER_ADDR, if set, resolves, and with several nodes not to the loopback."""
-    given = environ.get("MASTER_ADDR", "")
-    if not given:
+    host = environ.get("MASTER_ADDR", "")
+    if not host:
         return
     remedy = "export MASTER_ADDR=$(getent hosts FIRST_NODE | cut -d' ' -f1)  # an address that all nodes reach"
     try:
-        addresses = sorted({str(info[4][0]) for info in socket.getaddrinfo(given, None)})
+        addresses = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None)})
     except OSError as error:
         why = "all ranks connect to rank 0 there, and would time out"
-        yield Finding("master address", "fail", f"MASTER_ADDR={given} does not resolve ({error.strerror})", why, remedy)
+        yield Finding("master address", "fail", f"MASTER_ADDR={host} does not resolve ({error.strerror})", why, remedy)
         return
-    found = f"MASTER_ADDR={given}" + ("" if addresses == [given] else f" is {', '.join(addresses)}")
+    found = f"MASTER_ADDR={host}" + ("" if addresses == [host] else f" is {', '.join(addresses)}")
     if (plan.nodes or 1) > 1 and all(
         ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses
     ):

@@ -22,15 +22,15 @@ class Interface(NamedTuple):
     """Addresses except IPv6 link-local addresses."""
 
     @property
-    def loops_back(self) -> bool:
+    def is_loopback(self) -> bool:
         """Whether it is the loopback."""
-        own = [address.startswith("127.") or address == "::1" for address in self.addresses]
-        return self.name == "lo" or (bool(own) and all(own))
+        loopback = [address.startswith("127.") or address == "::1" for address in self.addresses]
+        return self.name == "lo" or (bool(loopback) and all(loopback))
 
     @property
-    def leads_out(self) -> bool:
+    def is_external(self) -> bool:
         """Whether it may lead to other machines: it is up, has an address, and is not virtual."""
-        return self.up and bool(self.addresses) and not self.loops_back and not _VIRTUAL.match(self.name)
+        return self.up and bool(self.addresses) and not self.is_loopback and not _VIRTUAL.match(self.name)
 
 
 def present_interfaces() -> list[Interface]:
@@ -63,22 +63,22 @@ def check_interfaces(
         present: interfaces of this machine.
         routes: routing table of the kernel, for the interface of the default route.
     """
-    known = list(present)
-    candidates = [interface for interface in known if interface.leads_out]
+    interfaces = list(present)
+    candidates = [interface for interface in interfaces if interface.is_external]
     best = _preferred_interface(candidates, routes)
     several = (plan.nodes or 1) > 1
-    named: dict[str, set[str]] = {}
-    for variable, chosen in (("NCCL_SOCKET_IFNAME", _nccl_choice), ("GLOO_SOCKET_IFNAME", _gloo_choice)):
+    names_by_variable: dict[str, set[str]] = {}
+    for variable, choose in (("NCCL_SOCKET_IFNAME", _nccl_choice), ("GLOO_SOCKET_IFNAME", _gloo_choice)):
         value = environ.get(variable, "").strip()
         if value:
-            choice = chosen(value, known)
-            named[variable] = {interface.name for interface in choice}
-            yield _check_choice(variable, value, choice, known, best, several)
-    if len(named) == 2 and several and not set.intersection(*named.values()):
-        found = " and ".join(f"{name}={environ[name]}" for name in named)
+            choice = choose(value, interfaces)
+            names_by_variable[variable] = {interface.name for interface in choice}
+            yield _check_choice(variable, value, choice, interfaces, best, several)
+    if len(names_by_variable) == 2 and several and not set.intersection(*names_by_variable.values()):
+        found = " and ".join(f"{name}={environ[name]}" for name in names_by_variable)
         why = "NCCL and gloo use different networks: if either is slow or cut, all ranks wait"
         yield Finding("interfaces", "warn", f"{found} name different interfaces", why, _export(best))
-    if named:
+    if names_by_variable:
         return
     listed = ", ".join(map(_name_with_address, candidates)) or "none that leads to other machines"
     if several and not candidates:
@@ -93,12 +93,12 @@ def check_interfaces(
 
 
 def _check_choice(
-    variable: str, value: str, choice: list[Interface], known: list[Interface], best: str, several: bool
+    variable: str, value: str, choice: list[Interface], interfaces: list[Interface], best: str, several: bool
 ) -> Finding:
     setting = f"{variable}={value}"
     remedy = f"export {variable}={best}" if best else f"unset {variable}"
     if not choice:
-        found = f"{setting} names none of {', '.join(interface.name for interface in known)}"
+        found = f"{setting} names none of {', '.join(interface.name for interface in interfaces)}"
         if variable.startswith("GLOO") and value[0] in "=^":
             found += f" (gloo takes plain names; {value[0]!r} is NCCL's notation)"
         ending = "`Unable to find address for`" if variable.startswith("GLOO") else "`no socket interface found`"
@@ -109,7 +109,7 @@ def _check_choice(
         state = "is down" if down else "has no address"
         found = f"{setting}: {', '.join(down or without)} {state}"
         return Finding("interfaces", "fail", found, "no data can be sent over it", remedy)
-    if several and all(interface.loops_back for interface in choice):
+    if several and all(interface.is_loopback for interface in choice):
         found = f"{setting} leads back to this machine"
         return Finding("interfaces", "fail", found, "the other nodes are not reached", remedy)
     usable = [interface for interface in choice if interface.up and interface.addresses]
@@ -120,7 +120,7 @@ def _name_with_address(interface: Interface) -> str:
     return f"{interface.name} ({interface.addresses[0]})"
 
 
-def _nccl_choice(value: str, known: list[Interface]) -> list[Interface]:
+def _nccl_choice(value: str, interfaces: list[Interface]) -> list[Interface]:
     """Return the interfaces in NCCL's notation: prefixes separated by commas; `=`: full names; `^`: all but these."""
     excludes = value.startswith("^")
     value = value.removeprefix("^")
@@ -130,14 +130,14 @@ def _nccl_choice(value: str, known: list[Interface]) -> list[Interface]:
     def matches(interface: Interface) -> bool:
         return any(interface.name == name if exact else interface.name.startswith(name) for name in names)
 
-    return [interface for interface in known if matches(interface) != excludes]
+    return [interface for interface in interfaces if matches(interface) != excludes]
 
 
-def _gloo_choice(value: str, known: list[Interface]) -> list[Interface]:
+def _gloo_choice(value: str, interfaces: list[Interface]) -> list[Interface]:
     """Return the interfaces in gloo's notation: names separated by commas, all of which must exist."""
     names = [name.strip() for name in value.split(",")]
-    chosen = [interface for name in names for interface in known if interface.name == name]
-    return chosen if len(chosen) == len(names) else []
+    choice = [interface for name in names for interface in interfaces if interface.name == name]
+    return choice if len(choice) == len(names) else []
 
 
 def _preferred_interface(candidates: list[Interface], routes: Path) -> str:

@@ -6,18 +6,18 @@ from commands.doctor.check import Finding
 
 
 def merge_findings(
-    found: Mapping[int, Sequence[Finding]], names: Mapping[int, str], host_of: Mapping[int, str]
+    findings_by_rank: Mapping[int, Sequence[Finding]], names: Mapping[int, str], host_of: Mapping[int, str]
 ) -> list[Finding]:
     """Merge the findings of all ranks into one report.
 
     Args:
-        found: {rank: findings}.
+        findings_by_rank: {rank: findings}.
         names: {rank: name for messages}.
         host_of: {rank: host name}.
     """
     groups: dict[tuple[str, str, str], list[tuple[int, Finding]]] = {}
-    for rank in sorted(found):
-        for finding in found[rank]:
+    for rank in sorted(findings_by_rank):
+        for finding in findings_by_rank[rank]:
             # `found` is not part of the key: free memory and times differ slightly between ranks.
             key = finding.check, finding.status, finding.remedy
             groups.setdefault(key, []).append((rank, finding))
@@ -25,9 +25,9 @@ def merge_findings(
     for group in groups.values():
         _, finding = group[0]
         ranks = {rank for rank, _ in group}
-        is_equal = len(ranks) == len(found) and len({item.found for _, item in group}) == 1
-        if finding.status == "ok" or is_equal or len(found) == 1:
-            report += [finding] if len(found) > 1 or finding.status == "ok" else [item for _, item in group]
+        is_equal = len(ranks) == len(findings_by_rank) and len({item.found for _, item in group}) == 1
+        if finding.status == "ok" or is_equal or len(findings_by_rank) == 1:
+            report += [finding] if len(findings_by_rank) > 1 or finding.status == "ok" else [item for _, item in group]
             continue
         for rank, item in _first_rank_of_each_host(group, host_of):
             count = sum(host_of[other] == host_of[rank] for other in ranks) - 1

@@ -22,36 +22,37 @@ def check_port(plan: LaunchPlan, environ: Mapping[str, str], ephemeral: Path = _
         environ: environment variables.
         ephemeral: file with the first and the last ephemeral port.
     """
-    given = environ.get("MASTER_PORT", "")
+    port_text = environ.get("MASTER_PORT", "")
     if "RANK" in environ or "SLURM_STEP_ID" in environ:
         return  # the launcher or rank 0 listens already; the rendezvous is another check
-    if given and not (given.isdigit() and 0 < int(given) < 65536):
-        yield Finding("port", "fail", f"MASTER_PORT={given!r}", "a port is a number from 1 to 65535",
+    if port_text and not (port_text.isdigit() and 0 < int(port_text) < 65536):
+        yield Finding("port", "fail", f"MASTER_PORT={port_text!r}", "a port is a number from 1 to 65535",
                       f"export MASTER_PORT={_free_port()}")  # fmt: skip
         return
-    number, name = int(given or _TORCHRUN), f"MASTER_PORT={given}" if given else f"{_TORCHRUN} (torchrun's default)"
+    number = int(port_text or _TORCHRUN)
+    name = f"MASTER_PORT={port_text}" if port_text else f"{_TORCHRUN} (torchrun's default)"
     address = environ.get("MASTER_ADDR", "")
     if address and not is_of_this_machine(address):
         yield Finding("port", "ok", f"{name} must be free on {address}, which is another machine")
         return
     error = _refusal(number)
     if error is None:
-        yield from _found_free(number, name, plan, given, ephemeral)
+        yield from _found_free(number, name, plan, port_text, ephemeral)
     elif error.errno == errno.EACCES:
         yield Finding("port", "fail", f"{name}: {error.strerror}", "ports below 1024 require administrator rights",
                       f"export MASTER_PORT={_free_port()}")  # fmt: skip
     else:
         why = "rank 0 listens there: it would end with `Address already in use`"
-        remedy = f"export MASTER_PORT={_free_port()}" if given else f"torchrun --master_port {_free_port()} ..."
+        remedy = f"export MASTER_PORT={_free_port()}" if port_text else f"torchrun --master_port {_free_port()} ..."
         owner, pid = _owner(number)
         remedy += f"  # or end it, if it is a run that hangs: kill {pid}" if pid else ""
         # Without MASTER_PORT Lightning's own launcher chooses a free port.
-        yield Finding("port", "fail" if given else "warn", f"{name} is taken by {owner}", why, remedy)
+        yield Finding("port", "fail" if port_text else "warn", f"{name} is taken by {owner}", why, remedy)
 
 
-def _found_free(number: int, name: str, plan: LaunchPlan, given: str, ephemeral: Path) -> Iterator[Finding]:
+def _found_free(number: int, name: str, plan: LaunchPlan, port_text: str, ephemeral: Path) -> Iterator[Finding]:
     bounds = ephemeral.read_text().split() if ephemeral.exists() else []
-    if given and len(bounds) == 2 and int(bounds[0]) <= number <= int(bounds[1]) and (plan.nodes or 1) > 1:
+    if port_text and len(bounds) == 2 and int(bounds[0]) <= number <= int(bounds[1]) and (plan.nodes or 1) > 1:
         why = "another program may have taken it when the training starts"
         found = f"{name} is free, but ports from {bounds[0]} to {bounds[1]} are ephemeral"
         yield Finding("port", "warn", found, why, f"export MASTER_PORT={_TORCHRUN}")

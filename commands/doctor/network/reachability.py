@@ -69,13 +69,15 @@ def gloo_address(environ: Mapping[str, str]) -> str:
     Raises:
         ValueError: GLOO_SOCKET_IFNAME names no interface with an address.
     """
-    named = environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
-    if named:
-        addresses = psutil.net_if_addrs().get(named, ())
-        found = [item.address for item in addresses if item.family in (socket.AF_INET, socket.AF_INET6)]
-        if not found:
-            raise ValueError(f"GLOO_SOCKET_IFNAME is {named}, which has no address here; there are {interfaces()}")
-        return found[0].partition("%")[0]
+    interface_name = environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
+    if interface_name:
+        addresses = psutil.net_if_addrs().get(interface_name, ())
+        ip_addresses = [item.address for item in addresses if item.family in (socket.AF_INET, socket.AF_INET6)]
+        if not ip_addresses:
+            raise ValueError(
+                f"GLOO_SOCKET_IFNAME is {interface_name}, which has no address here; there are {interfaces()}"
+            )
+        return ip_addresses[0].partition("%")[0]
     try:
         for family, _, _, _, socket_address in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
             with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -24,8 +24,8 @@ def source_files(project: Path = PROJECT) -> dict[str, str]:
 
 def _source(project: Path) -> Iterator[Path]:
     for name in SOURCES:
-        named = project / name
-        files = [named] if named.is_file() else sorted(named.rglob("*"))
+        folder = project / name
+        files = [folder] if folder.is_file() else sorted(folder.rglob("*"))
         yield from (path for path in files if path.suffix in (".py", ".yaml") and path.is_file())
 
 
@@ -92,8 +92,8 @@ def package_finding(versions: Mapping[str, Mapping[str, str]]) -> Finding:
         if differing:
             differences.append(f"{name}: {here} on {first}, {', '.join(differing)}")
     if not differences:
-        named = ", ".join(f"{name} {versions[first][name]}" for name in ("python", "torch", "lightning", "numpy"))
-        equal = f"{named} and {len(names) - 4} more are equal on all {len(versions)} ranks"
+        listed = ", ".join(f"{name} {versions[first][name]}" for name in ("python", "torch", "lightning", "numpy"))
+        equal = f"{listed} and {len(names) - 4} more are equal on all {len(versions)} ranks"
         return Finding("same packages", "ok", equal)
     return Finding(
         "same packages", "fail", "; ".join(differences),

@@ -41,8 +41,8 @@ def divide_batch(config: "Namespace", plan: LaunchPlan, environ: Mapping[str, st
     devices = torch.cuda.device_count() if trainer.accelerator != "cpu" else 0
     per_node = launched.per_node if launched else plan.processes(devices or 1)
     world_size = per_node * (launched.nodes if launched else plan.nodes or 1)
-    given = config.data.init_args
-    sizes = {key: given.get(key) for key in ("batch_size", "batch_size_per_device", "micro_batch_size")}
+    data_args = config.data.init_args
+    sizes = {key: data_args.get(key) for key in ("batch_size", "batch_size_per_device", "micro_batch_size")}
     try:
         groups = world_size // ranks_of_group(trainer.strategy) or 1
         batch = BatchPlan.derive(world_size=groups, **sizes)

@@ -22,7 +22,7 @@ _CHECK = "checkpoint folder"
 def checkpoint_findings(
     folder: Path,
     size: int | None,
-    kept: int,
+    num_checkpoints: int,
     step: float | None = None,
     steps_between: int | None = None,
     measure: bool = True,
@@ -32,7 +32,7 @@ def checkpoint_findings(
     Args:
         folder: directory of the runs; need not exist, and is not created.
         size: bytes of a checkpoint; None if unknown.
-        kept: largest number of checkpoints on the disk.
+        num_checkpoints: largest number of checkpoints on the disk.
         step: seconds of an optimizer step; None if unknown.
         steps_between: optimizer steps between two checkpoints.
         measure: whether to measure the speed, as one rank does for all; else only test whether the directory is
@@ -58,11 +58,11 @@ def checkpoint_findings(
     speed = written / seconds
     if size is None:
         found = f"{directory} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
-        why = f"whether {kept} checkpoints fit is known once the micro batch has been computed"
+        why = f"whether {num_checkpoints} checkpoints fit is known once the micro batch has been computed"
         yield Finding(_CHECK, "warn", found, why, f"fix what prevents the micro batch, then run {PROGRAM} doctor again")
         return
-    needed = f"{kept} checkpoints of {_human(size)} need {_human(kept * size)}"
-    if free < kept * size:
+    needed = f"{num_checkpoints} checkpoints of {_human(size)} need {_human(num_checkpoints * size)}"
+    if free < num_checkpoints * size:
         why = "a checkpoint that does not fit is not saved, and the second failure in a row ends the training"
         remedy = "free space, or keep fewer: --last_checkpoint.keep 1 --best_checkpoint.keep 1"
         yield Finding(_CHECK, "fail", f"{directory} has {_human(free)} free; {needed}", why, remedy)

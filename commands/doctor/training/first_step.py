@@ -151,8 +151,9 @@ def _report_failure(error: Exception, size: int, ranks_per_node: int, divides: b
     found = f"{size} samples: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     if is_oom_error(error):
         if not torch.cuda.is_initialized():
-            most, source = host_memory.limit()
-            found += f"; {most / 2**30:.2f} GiB ({source})" + f" for {ranks_per_node} processes" * (ranks_per_node > 1)
+            memory_limit, source = host_memory.limit()
+            found += f"; {memory_limit / 2**30:.2f} GiB ({source})"
+            found += f" for {ranks_per_node} processes" * (ranks_per_node > 1)
         remedy = savers[0] if savers and (size == 1 or not divides) else _smaller(size)
         return Finding("micro batch", "fail", found, "memory runs out in the first step of a training", remedy)
     remedy = f"LOCKSTEP_DEBUG=1 {PROGRAM} fit with the same config shows the traceback"

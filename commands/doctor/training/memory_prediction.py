@@ -35,8 +35,8 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
     from lightning_modules.multimodal.language.precision import precision_of
 
-    given = config.data.init_args
-    tokens = tokens_of(given)
+    data_args = config.data.init_args
+    tokens = tokens_of(data_args)
     state = 0 if model.optimizer_settings.offload else _STATE_BYTES[model.optimizer_name]
     foreach = is_on_gpu(config.trainer.accelerator) and not model.optimizer_settings.fused
     work = Workload(tokens, state_bytes=state, foreach=foreach)
@@ -52,7 +52,8 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
         f"{settings.path} ({kind}) takes about {_gib(estimate.total)} GiB: {words}, activations of {tokens:,} tokens "
         f"{_gib(estimate.activations)}; " + _fits(estimate.total)
     )
-    rows = given.get("micro_batch_size") or given.get("batch_size") or given.get("batch_size_per_device") or 1
+    sizes = (data_args.get(name) for name in ("micro_batch_size", "batch_size", "batch_size_per_device"))
+    rows = next(filter(None, sizes), 1)
     if rows > 1:
         text += f"; a micro-batch has up to {rows} rows, each with such activations"
     if estimate.loading > 2 * estimate.weights:

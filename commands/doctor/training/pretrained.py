@@ -68,8 +68,8 @@ def _missing_weights(folder: Path) -> str:
     if not (folder / "config.json").is_file():
         return "config.json"
     for index in [*folder.glob("*.safetensors.index.json"), *folder.glob("*.bin.index.json")]:
-        named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        missing = sorted({name for name in named if not (folder / name).is_file()})
+        weight_files = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        missing = sorted({name for name in weight_files if not (folder / name).is_file()})
         if missing:
             return join_names(missing, 1) + f", named by {index.name}"
     weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]

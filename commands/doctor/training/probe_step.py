@@ -199,10 +199,11 @@ def _device(accelerator: str) -> Any:
 def _checkpoint_bytes(model: LockstepModule, trainer: Trainer, trainable_only: bool) -> int:
     """Return the size of weights, buffers and optimizer state, which exists after a step."""
     frozen = {name for name, parameter in model.named_parameters() if trainable_only and not is_trained(parameter)}
-    kept = [value for name, value in model.state_dict().items() if isinstance(value, Tensor) and name not in frozen]
+    weights = model.state_dict().items()
+    saved_tensors = [value for name, value in weights if isinstance(value, Tensor) and name not in frozen]
     plain = [each.on_cpu if isinstance(each, OffloadedOptimizer) else each for each in trainer.optimizers]
     states = [value for optimizer in plain for state in optimizer.state.values() for value in state.values()]
-    return sum(value.numel() * value.element_size() for value in [*kept, *states] if isinstance(value, Tensor))
+    return sum(value.numel() * value.element_size() for value in [*saved_tensors, *states] if isinstance(value, Tensor))
 
 
 def _reset_peak() -> None:

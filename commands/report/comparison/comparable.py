@@ -14,8 +14,8 @@ def rank_problem(names: Sequence[str], a: "UserRanks", b: "UserRanks") -> str:
     import numpy as np
 
     if a.header.protocol != b.header.protocol:
-        given = [_protocol(run.header.protocol) for run in (a, b)]
-        return f"{names[0]} is evaluated with {given[0]} and {names[1]} with {given[1]}, which are different tasks"
+        first, second = (_protocol(run.header.protocol) for run in (a, b))
+        return f"{names[0]} is evaluated with {first} and {names[1]} with {second}, which are different tasks"
     if a.users != b.users:
         only = [sorted(set(own.users) - set(other.users)) for own, other in ((a, b), (b, a))]
         shown = [f"{len(users):,} of {names[i]} alone" + (f" ({users[0]!r}, ...)" if users else "")

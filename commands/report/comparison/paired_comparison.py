@@ -57,13 +57,13 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
-def _missing(folders: Sequence[Path], found: Sequence[object], what: Sequence[str], remedy: str) -> list[str]:
+def _missing(folders: Sequence[Path], contents: Sequence[object], what: Sequence[str], remedy: str) -> list[str]:
     """Return for each run without a file the reason: its family writes none, or the run is not tested yet."""
     families = [_family(folder) for folder in folders]
-    own = {family for family, content in zip(families, found, strict=True) if content}
+    families_with_file = {family for family, content in zip(families, contents, strict=True) if content}
     return [
-        f"is of the family {family}, the others are of {' and '.join(sorted(own))}"
-        if family and "" not in own and family not in own
+        f"is of the family {family}, the others are of {' and '.join(sorted(families_with_file))}"
+        if family and "" not in families_with_file and family not in families_with_file
         else f"{state}; {remedy.format(options_of_run(folder))}"
         for folder, family, state in zip(folders, families, what, strict=True)
     ]
@@ -78,14 +78,14 @@ def _family(folder: Path) -> str:
 # -- recommenders ----------------------------------------------------------------------------------------------------
 
 
-def _compare_ranks(folders: Sequence[Path], found: Sequence[SavedRanks], cutoffs: Sequence[int]) -> Comparison:
+def _compare_ranks(folders: Sequence[Path], saved_ranks: Sequence[SavedRanks], cutoffs: Sequence[int]) -> Comparison:
     names = _names(folders)
     # The stage that most runs have; of equal stages `max` returns the first, which is the test.
-    stage = max(STAGES, key=lambda stage: sum(stage in ranks for ranks in found))
-    kept = [ranks.get(stage) for ranks in found]
+    stage = max(STAGES, key=lambda stage: sum(stage in ranks for ranks in saved_ranks))
+    ranks_of_stage = [ranks.get(stage) for ranks in saved_ranks]
     remedy = f"`{PROGRAM} {'test' if stage == 'test' else 'validate'} {{}}` writes ranks-{stage}.npz"
-    missing = _missing(folders, found, [f"has {_files(ranks)}" for ranks in found], remedy)
-    indices, runs, remarks = _comparable(names, kept, rank_problem, missing)
+    missing = _missing(folders, saved_ranks, [f"has {_files(ranks)}" for ranks in saved_ranks], remedy)
+    indices, runs, remarks = _comparable(names, ranks_of_stage, rank_problem, missing)
     if len(runs) < 2:
         return Comparison(remarks)
     from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
@@ -128,10 +128,10 @@ def _differing_users(names: Sequence[str], runs: Sequence["UserRanks"]) -> dict[
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def _compare_answers(folders: Sequence[Path], found: Sequence[SavedAnswers | None]) -> Comparison:
+def _compare_answers(folders: Sequence[Path], saved_answers: Sequence[SavedAnswers | None]) -> Comparison:
     names, remedy = _names(folders), f"`{PROGRAM} test {{}}` writes {FILE}"
-    missing = _missing(folders, found, ["has no answers"] * len(folders), remedy)
-    indices, runs, remarks = _comparable(names, found, answer_problem, missing)
+    missing = _missing(folders, saved_answers, ["has no answers"] * len(folders), remedy)
+    indices, runs, remarks = _comparable(names, saved_answers, answer_problem, missing)
     if len(runs) < 2:
         return Comparison(remarks)
     import numpy as np
@@ -169,15 +169,15 @@ def _mark(answer: str, share: float) -> str:
 
 def _comparable(
     names: Sequence[str],
-    found: Sequence[Any],
+    contents: Sequence[Any],
     problem_of: Callable[[Sequence[str], Any, Any], str],
     missing: Sequence[str],
 ) -> tuple[list[int], list[Any], list[str]]:
     """Return indices and contents of the runs that the first of them can be compared with, and a line on each other."""
     indices: list[int] = []
     remarks = []
-    for index, run in enumerate(found):
-        first = found[indices[0]] if indices else None
+    for index, run in enumerate(contents):
+        first = contents[indices[0]] if indices else None
         problem = missing[index] if run is None else ""
         if run is None:
             remarks.append(f"no paired test: {names[index]} {problem}")
@@ -185,7 +185,7 @@ def _comparable(
             remarks.append(f"no paired test: {problem}")
         if not problem:
             indices.append(index)
-    return indices, [found[index] for index in indices], remarks
+    return indices, [contents[index] for index in indices], remarks
 
 
 def _largest(spread: "NDArray[np.float64]") -> list[int]:

@@ -47,12 +47,12 @@ def read_answers(folder: Path) -> SavedAnswers | None:
             f"{path}: found {str(error)[:200]}; expected the answers of a test, as they were written: "
             f"`{PROGRAM} test {options_of_run(folder)}` writes them again"
         ) from error
-    own = sum(answer.points for answer in answers) / sum(answer.possible for answer in answers)
+    value = sum(answer.points for answer in answers) / sum(answer.possible for answer in answers)
     logged = latest_value(folder / "metrics.jsonl", metric)
-    if logged is not None and not math.isclose(own, logged, abs_tol=_ROUNDING):
+    if logged is not None and not math.isclose(value, logged, abs_tol=_ROUNDING):
         raise OtherSettingsError(
-            f"{path} has {metric} {own:.4f} and metrics.jsonl {logged:.4f}, because the latest test had other settings "
-            f"than the run; `{PROGRAM} test {options_of_run(folder)}` writes the answers again"
+            f"{path} has {metric} {value:.4f} and metrics.jsonl {logged:.4f}, because the latest test had other "
+            f"settings than the run; `{PROGRAM} test {options_of_run(folder)}` writes the answers again"
         )
     return SavedAnswers(metric, answers)
 

@@ -54,17 +54,17 @@ def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
     from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
 
     table = gains((10,))
-    own = float(table.values[rank_classes(ranks.rank, table), table.names.index("ndcg@10")].mean())
-    if abs(own - logged) > _ROUNDING:
+    value = float(table.values[rank_classes(ranks.rank, table), table.names.index("ndcg@10")].mean())
+    if abs(value - logged) > _ROUNDING:
         raise OtherSettingsError(
-            f"{folder}/ranks-test.npz has {name} {own:.4f} and metrics.jsonl {logged:.4f}, because the latest test had "
-            f"other settings than the run; `{PROGRAM} test {options_of_run(folder)}` writes the ranks again"
+            f"{folder}/ranks-test.npz has {name} {value:.4f} and metrics.jsonl {logged:.4f}, because the latest test "
+            f"had other settings than the run; `{PROGRAM} test {options_of_run(folder)}` writes the ranks again"
         )
 
 
 def latest_value(path: Path, name: str) -> float | None:
     """Return the latest value of a metric of an evaluation with the run's own settings; None without an evaluation."""
-    found = None
+    latest = None
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -73,7 +73,7 @@ def latest_value(path: Path, name: str) -> float | None:
                 try:
                     record = parse_json(line)
                     if not record.get("altered") and isinstance(record[name], int | float):
-                        found = float(record[name])
+                        latest = float(record[name])
                 except UNREADABLE:
                     continue
-    return found
+    return latest

@@ -5,7 +5,7 @@ import torch
 
 from benchmarks.device.measures.kernel_activity import covered
 from benchmarks.device.measures.peaks import peak
-from benchmarks.device.measures.reference import Outcome, Side, compared, relative_error
+from benchmarks.device.measures.reference import Outcome, Variant, compared, relative_error
 from benchmarks.device.measures.timing import take_turns
 from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import Check, Setting
@@ -58,8 +58,8 @@ def test_nan_and_infinity_fail_a_check():
 
 def test_value_and_gradients_are_checked_apart():
     reference = Outcome(torch.ones(1), [torch.ones(2)])
-    side = Side("it", "fp32", lambda: None, lambda: Outcome(torch.ones(1), [torch.zeros(2)]))
-    (value, gradients), failures = compared([side], reference)
+    variant = Variant("it", "fp32", lambda: None, lambda: Outcome(torch.ones(1), [torch.zeros(2)]))
+    (value, gradients), failures = compared([variant], reference)
     assert value.passed and not gradients.passed and gradients.error == 1 and not failures
 
 

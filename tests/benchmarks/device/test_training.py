@@ -9,7 +9,7 @@ PLAIN, OURS = "plain torch loop", "Lockstep's module in the Trainer"
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_both_loops_have_the_same_loss_and_are_measured(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     setting = Setting("cpu", tiny=True, repeats=1, compiled=False, peak_tflops=1.0)

@@ -9,7 +9,7 @@ from benchmarks.engine.checkpoint_stall import WAYS, Stall, file_system, rows, t
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_each_way_is_measured(tmp_path, capsys):
     measured = rows(megabytes=(100,), repeats=2, folder=tmp_path)
     assert [(row.megabytes, row.way) for row in measured] == [(100, way) for way in WAYS]

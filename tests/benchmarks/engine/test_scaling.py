@@ -98,11 +98,11 @@ def test_ratios_are_taken_within_a_turn(capsys):
     turns["ours, 2 processes"] = [Turn(1.0, 1.0), Turn(2.0, 2.5)]
     turns["Accelerate, 1 process"] = [Turn(3.0, 6.0), Turn(4.0, 8.0)]
     result = result_of(turns)
-    sides = {side["name"]: side for side in result["sides"]}
-    assert sides["ours, 2 processes"]["times_as_fast_as_alone"] == [2.0, 1.6]
-    assert sides["Accelerate, 1 process"]["ours_per_cpu_second"] == [3.0, 2.0]
-    assert sides["Accelerate, 2 processes"]["times_as_fast_as_alone"] == [3.0, 2.0]
-    assert sides["ours, 1 process"]["samples_per_second"] == [64.0, 32.0]
+    variants = {variant["name"]: variant for variant in result["sides"]}
+    assert variants["ours, 2 processes"]["times_as_fast_as_alone"] == [2.0, 1.6]
+    assert variants["Accelerate, 1 process"]["ours_per_cpu_second"] == [3.0, 2.0]
+    assert variants["Accelerate, 2 processes"]["times_as_fast_as_alone"] == [3.0, 2.0]
+    assert variants["ours, 1 process"]["samples_per_second"] == [64.0, 32.0]
     assert result["goals"][0]["found"] == 1.8 and not result["goals"][0]["met"]
     Console(width=140).print(table(result))
     printed = capsys.readouterr().out

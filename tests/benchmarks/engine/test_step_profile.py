@@ -40,9 +40,9 @@ def test_a_stack_belongs_to_its_innermost_row(frames, row):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_a_bare_loop_has_no_engine(capsys):
-    profiles = measure(steps=60, sides={"bare": partial(bare, batch_size=8)})
+    profiles = measure(steps=60, variants={"bare": partial(bare, batch_size=8)})
     found = profiles["bare"]
     assert found.microseconds["optimizer and schedule"] > 0 and found.microseconds["exact mean and counters"] == 0
     assert found.calls > found.torch_calls > 200, "24 layers, forward, backward and update"

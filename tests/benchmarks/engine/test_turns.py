@@ -19,10 +19,10 @@ def test_the_tower_is_as_described():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_turns_of_one_and_of_two_processes(capsys):
-    sides = {"bare": partial(bare, batch_size=8), "engine": partial(engine, batch_size=8)}
-    turns = take_turns(sides, processes={"bare": 1, "engine": 2}, steps=2, repeats=2, apart="twice", warm_up=2)
+    variants = {"bare": partial(bare, batch_size=8), "engine": partial(engine, batch_size=8)}
+    turns = take_turns(variants, processes={"bare": 1, "engine": 2}, steps=2, repeats=2, apart="twice", warm_up=2)
     assert {name: len(measured) for name, measured in turns.items()} == {"bare": 2, "engine": 2, "twice": 2}
     assert all(turn.cpu > 0 and turn.wall > 0 for measured in turns.values() for turn in measured)
     result = measurements._result("step", "A step", turns, compared_with="bare")
@@ -59,13 +59,13 @@ def test_guards_are_disabled_by_name(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_process_has_as_many_samples_with_two_processes(monkeypatch, processes):
-    """The batch size of a side is that of all its processes."""
+    """The batch size of a variant is that of all its processes."""
     found = {}
 
-    def only_read(sides, **options):
-        found.update(sides)
-        return {name: [] for name in sides}
+    def only_read(variants, **options):
+        found.update(variants)
+        return {name: [] for name in variants}
 
     monkeypatch.setattr(measurements, "take_turns", only_read)
     measurements.step(1, processes)
-    assert {side.keywords["batch_size"] for side in found.values()} == {8 * processes}
+    assert {variant.keywords["batch_size"] for variant in found.values()} == {8 * processes}

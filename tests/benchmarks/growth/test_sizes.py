@@ -39,7 +39,7 @@ def test_a_store_of_each_turn_is_made_anew(tmp_path):
         assert name == "20,000 rows" and [work().amount, work().amount] == [20_000, 20_000]
         folder = make.args[0].parent
         assert folder.exists()
-    assert not folder.exists()  # whatever became of the side
+    assert not folder.exists()  # whatever became of the variant
     store = prepare_store(write_interactions(tmp_path / "interactions", 20_000), cache=tmp_path / "store")
     assert 2_000 < store.num_interactions <= 20_000  # rare items are dropped
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.packages.conversation import Command
-from benchmarks.packages.sides import DRIVERS
+from benchmarks.packages.variants import DRIVERS
 
 WORKS = """
 from turns import Turns

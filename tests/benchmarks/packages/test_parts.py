@@ -6,32 +6,32 @@ import pytest
 from rich.console import Console
 
 from benchmarks.packages import __main__ as door
-from benchmarks.packages import sides
+from benchmarks.packages import variants
 from benchmarks.packages.conversation import Driver
 from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
 from benchmarks.packages.interactions import rows_of_epoch, write_ring
 from benchmarks.packages.parts import PARTS
 from benchmarks.packages.report import rates, table
-from benchmarks.packages.sides import SETTINGS, SIDES
+from benchmarks.packages.variants import SETTINGS, VARIANTS
 from benchmarks.recommender.movielens_like import movielens_like
 from tests.benchmarks.packages.stand_in import BREAKS, WORKS, command
 
-RECBOLE, RECTOOLS, OURS = SIDES
+RECBOLE, RECTOOLS, OURS = VARIANTS
 
 pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_measures_every_side_and_skips_a_side_that_fails(part, tmp_path):
+def test_a_part_measures_every_variant_and_skips_a_variant_that_fails(part, tmp_path):
     started = {
         RECBOLE: command(tmp_path, "RecBole", WORKS),
         RECTOOLS: command(tmp_path, "RecTools", BREAKS),
         OURS: command(tmp_path, "ours", WORKS),
     }
     result = PARTS[part](started, 2, 20)
-    assert [side["name"] for side in result["sides"]] == ["RecBole", "ours"]
+    assert [variant["name"] for variant in result["sides"]] == ["RecBole", "ours"]
     assert list(result["failed"]) == ["RecTools"] and "the package is broken" in result["failed"]["RecTools"]
-    assert all(len(side["turns"]) == (1 if part == "learn" else 2) for side in result["sides"])
+    assert all(len(variant["turns"]) == (1 if part == "learn" else 2) for variant in result["sides"])
     out = StringIO()
     Console(file=out, width=140).print(table(result))
     assert "RecBole 1.2.3" in out.getvalue() and ("x " in out.getvalue() or part == "learn")
@@ -61,26 +61,26 @@ def test_without_any_package_there_is_nothing_to_compare(monkeypatch, capsys):
     def refuse(package, folder):
         raise NotInstalled(f"{package} could not be installed: no network")
 
-    monkeypatch.setattr(sides, "install_environment", refuse)
+    monkeypatch.setattr(variants, "install_environment", refuse)
     with pytest.raises(SystemExit, match="no package could be installed"):
         door.main([])
     assert capsys.readouterr().err.count("no network") == 2
 
 
 def test_where_nothing_is_to_be_installed_nothing_is(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(sides, "install_environment", lambda package, folder: pytest.fail("installs"))
+    monkeypatch.setattr(variants, "install_environment", lambda package, folder: pytest.fail("installs"))
     door.main(["--installed", "--environments", str(tmp_path)])
     output = capsys.readouterr()
     assert "no package is installed" in output.out and "recbole is not installed" in output.err
 
 
 def test_with_one_package_the_other_is_skipped(monkeypatch, capsys, tmp_path):
-    def only_recbole(side, environments):
-        if side is RECTOOLS:
+    def only_recbole(variant, environments):
+        if variant is RECTOOLS:
             raise NotInstalled("rectools could not be installed: no network")
-        return command(tmp_path, side.name, WORKS)
+        return command(tmp_path, variant.name, WORKS)
 
-    monkeypatch.setattr(sides.Side, "command", only_recbole)
+    monkeypatch.setattr(variants.Variant, "command", only_recbole)
     door.main(["--only", "learn", "--json", str(tmp_path / "results.json")])
     output = capsys.readouterr()
     assert "RecBole 1.2.3" in output.out and "RecTools" not in output.out and "skipped: rectools" in output.err
@@ -88,14 +88,14 @@ def test_with_one_package_the_other_is_skipped(monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", SIDES, ids=lambda side: side.name)
-def test_a_driver_trains_on_the_targets_that_it_counts(side, tmp_path):
-    if side.package and python_of(side.package, ENVIRONMENTS) is None:
-        pytest.skip(f"no environment of {side.package}: `python -m benchmarks packages` makes it")
+@pytest.mark.parametrize("side", VARIANTS, ids=lambda variant: variant.name)
+def test_a_driver_trains_on_the_targets_that_it_counts(variant, tmp_path):
+    if variant.package and python_of(variant.package, ENVIRONMENTS) is None:
+        pytest.skip(f"no environment of {variant.package}: `python -m benchmarks packages` makes it")
     (tmp_path / "work").mkdir()
     ring = write_ring(tmp_path, num_users=256, length=20)
     settings = {**SETTINGS, "work": "train", "interactions": str(ring), "length": 12}
-    with Driver(side.command(ENVIRONMENTS), settings, tmp_path / "work") as driver:
+    with Driver(variant.command(ENVIRONMENTS), settings, tmp_path / "work") as driver:
         turn = driver.turn(2)
     # Of 20 events 18 train, and the first is not a target.
-    assert (turn["rows"], turn["targets"]) == (256, 256 if side.prefixes else 256 * 12)
+    assert (turn["rows"], turn["targets"]) == (256, 256 if variant.prefixes else 256 * 12)

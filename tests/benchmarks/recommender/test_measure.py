@@ -1,11 +1,11 @@
-"""Measures sides in processes of their own: turns, memory, and the report of a process that dies."""
+"""Measures variants in processes of their own: turns, memory, and the report of a process that dies."""
 
 import time
 from functools import partial
 
 import pytest
 
-from benchmarks.recommender.measure import Done, Side, Work, take_turns
+from benchmarks.recommender.measure import Done, Variant, Work, take_turns
 
 MIB = 2**20
 
@@ -39,7 +39,7 @@ def _fail() -> Work:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_turns_and_memory() -> None:
     measured = take_turns({"large": partial(_allocate, 200 * MIB), "sleeps": _sleep}, repeats=3)
     large, sleeps = measured["large"], measured["sleeps"]
@@ -53,7 +53,7 @@ def test_turns_and_memory() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
-def test_a_side_that_dies_is_named() -> None:
-    with pytest.raises(RuntimeError, match="'broken' ended with exit code 7"), Side("broken", _fail):
+@pytest.mark.usefixtures("forked_variants")
+def test_a_variant_that_dies_is_named() -> None:
+    with pytest.raises(RuntimeError, match="'broken' ended with exit code 7"), Variant("broken", _fail):
         pass

@@ -1,4 +1,4 @@
-"""Checks that a measured step equals the step of a run, and that both sides do the same work."""
+"""Checks that a measured step equals the step of a run, and that both variants do the same work."""
 
 import inspect
 
@@ -20,13 +20,13 @@ def test_the_loss_is_that_of_a_run() -> None:
     assert ModuleAlone.training_loss is SequentialRecommender.training_loss
 
 
-def test_both_sides_train_on_the_same_sequences() -> None:
+def test_both_variants_train_on_the_same_sequences() -> None:
     sizes = {"num_users": 7, "batch_size": 4, "length": 20, "batches": 2}
     assert sasrec_step("plain", **sizes)().amount == sasrec_step("ours", **sizes)().amount == 7
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "bce"])
-def test_both_sides_train_on_the_same_sequences_with_their_loaders(loss: str) -> None:
+def test_both_variants_train_on_the_same_sequences_with_their_loaders(loss: str) -> None:
     sizes = {"num_users": 7, "batch_size": 4, "length": 20, "batches": 2}
     assert whole_training("plain", loss, **sizes)().amount == whole_training("ours", loss, **sizes)().amount == 7
 

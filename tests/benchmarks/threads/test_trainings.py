@@ -1,15 +1,25 @@
-"""A training is measured with what its side states, and the table has a line for each condition."""
+"""A training is measured with what its variant states, and the table has a line for each condition."""
 
 import pytest
 from rich.console import Console
 
-from benchmarks.threads.trainings import BUSY, CONFIGS, DEFAULT, IDLE, _goals, beside, sides, table, train
+from benchmarks.threads.trainings import (
+    BUSY,
+    CONFIGS,
+    DEFAULT,
+    IDLE,
+    _goals,
+    table,
+    train,
+    variants,
+    with_background_load,
+)
 
 
 @pytest.mark.slow
 def test_a_training_is_measured_beside_a_busy_process(tmp_path):
-    with beside(BUSY):
-        found = train(CONFIGS["digits"], sides()[DEFAULT], tmp_path, seconds=0.1, warm_up=1)
+    with with_background_load(BUSY):
+        found = train(CONFIGS["digits"], variants()[DEFAULT], tmp_path, seconds=0.1, warm_up=1)
     assert found.samples_per_second > 0 and found.threads >= 1
     rows = [
         {"training": "digits", "condition": condition, "side": DEFAULT,

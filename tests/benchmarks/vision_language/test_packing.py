@@ -33,11 +33,11 @@ def test_the_mixture_is_as_described():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_turns_of_all_layouts():
     found = packing.measure(repeats=1, sizes=TINY, steps=2)
-    assert [side["name"] for side in found["sides"]] == list(packing.LAYOUTS)
-    assert all(min(side["tokens_per_second"]) > 0 for side in found["sides"])
+    assert [variant["name"] for variant in found["sides"]] == list(packing.LAYOUTS)
+    assert all(min(variant["tokens_per_second"]) > 0 for variant in found["sides"])
     console = Console(width=140, record=True)
     console.print(packing.table(found))
     text = console.export_text()

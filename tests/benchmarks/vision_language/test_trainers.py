@@ -49,7 +49,7 @@ def _layers(projector):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", trainers.sides_of(TINY))
+@pytest.mark.parametrize("name", trainers.variants_of(TINY))
 def test_every_training_has_our_samples_in_each_step(name, tmp_path, monkeypatch):
     """The peers' loaders fix the order of samples: another order would change the tokens per second."""
     monkeypatch.chdir(tmp_path)
@@ -79,7 +79,7 @@ def test_every_training_has_our_samples_in_each_step(name, tmp_path, monkeypatch
     keep(PlainLlava, "forward", lambda tokens, **others: tokens)
     keep(VisionLanguageModel, "training_loss", lambda batch: batch[0].rows.tokens)
     with pytest.raises(Enough), stop_signals.handlers_installed():  # a training leaves the process to its end otherwise
-        trainers.sides_of(TINY)[name](Counted())
+        trainers.variants_of(TINY)[name](Counted())
     assert trained == expected
     assert (tmp_path / "runs/benchmark/config.yaml").exists() == name.startswith("Lockstep")
 
@@ -90,24 +90,26 @@ def _tokens(tokens, data):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_turns_of_the_peer_and_of_ours():
-    sides = {name: body for name, body in trainers.sides_of(TINY).items() if name in (trainers.PEER, *trainers.GOALS)}
-    found = trainers.measure(repeats=1, sizes=TINY, steps=2, sides=sides)
-    assert all(min(side["tokens_per_cpu_second"]) > 0 and side["memory"] > 2**27 for side in found["sides"])
+    variants = {
+        name: body for name, body in trainers.variants_of(TINY).items() if name in (trainers.PEER, *trainers.GOALS)
+    }
+    found = trainers.measure(repeats=1, sizes=TINY, steps=2, variants=variants)
+    assert all(min(variant["tokens_per_cpu_second"]) > 0 and variant["memory"] > 2**27 for variant in found["sides"])
     console = Console(width=160, record=True)
     console.print(trainers.table(found))
     text = console.export_text()
-    assert all(side["name"] in text for side in found["sides"]) and text.count("goal: Lockstep") == 2
+    assert all(variant["name"] in text for variant in found["sides"]) and text.count("goal: Lockstep") == 2
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("forked_sides")
+@pytest.mark.usefixtures("forked_variants")
 def test_the_parts_of_a_step_are_the_whole_step():
     found = step_parts.measure(repeats=2, sizes=TINY, steps=2, layouts={"packed": Layout(packed=True)})
-    for side in found["sides"]:
-        assert [sum(turn.values()) for turn in side["shares"]] == [pytest.approx(1)] * 2
-        assert all(min(turn.values()) > 0 for turn in side["shares"])
+    for variant in found["sides"]:
+        assert [sum(turn.values()) for turn in variant["shares"]] == [pytest.approx(1)] * 2
+        assert all(min(turn.values()) > 0 for turn in variant["shares"])
     console = Console(width=160, record=True)
     console.print(step_parts.table(found))
     assert "optimizer" in console.export_text()

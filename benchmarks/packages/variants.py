@@ -1,4 +1,4 @@
-"""Defines the compared sides and their settings."""
+"""Defines the compared variants and their settings."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.packages.conversation import Command
 from benchmarks.packages.environments import install_environment, own_variables
-from benchmarks.side import ONE_THREAD
+from benchmarks.variant_process import ONE_THREAD
 
 DRIVERS = Path(__file__).with_name("drivers")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -25,11 +25,11 @@ SETTINGS: dict[str, Any] = {
     "steps": 300,  # of `learn`; `train` continues as long as requested
     "config": str(_ROOT / "configs/recommender/sasrec.yaml"),  # Lockstep's options, before those below
 }
-"""Settings of all sides: feed-forward layers as wide as the states, cross-entropy over all items."""
+"""Settings of all variants: feed-forward layers as wide as the states, cross-entropy over all items."""
 
 
 @dataclass(frozen=True)
-class Side:
+class Variant:
     """A package, or this project.
 
     Attributes:
@@ -60,9 +60,10 @@ class Side:
         return Command(self.name, install_environment(self.package, environments), script, own_variables())
 
 
-# All steps of a side that pads every row to L cost the same, so a few suffice. Lockstep's depend on the rows' lengths.
-SIDES = (
-    Side("RecBole", "recbole_sasrec.py", "recbole", prefixes=True, steps=8),
-    Side("RecTools", "rectools_sasrec.py", "rectools", steps=2),
-    Side("ours", "lockstep_sasrec.py", None),
+# All steps of a variant that pads every row to L cost the same, so a few suffice. Those of Lockstep depend on the
+# lengths of the rows.
+VARIANTS = (
+    Variant("RecBole", "recbole_sasrec.py", "recbole", prefixes=True, steps=8),
+    Variant("RecTools", "rectools_sasrec.py", "rectools", steps=2),
+    Variant("ours", "lockstep_sasrec.py", None),
 )

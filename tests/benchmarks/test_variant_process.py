@@ -1,4 +1,4 @@
-"""Ctrl-C is for the process that measures: its sides stay silent, and are ended."""
+"""Ctrl-C is for the process that measures: its variants stay silent, and are ended."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from multiprocessing.context import SpawnProcess
 
 import pytest
 
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 
 
 def _say_what_it_hears(connection):
@@ -21,14 +21,14 @@ def _prepare_for_ever(connection):
     threading.Event().wait()
 
 
-def test_a_side_does_not_hear_ctrl_c():
-    side = SideProcess("deaf", _say_what_it_hears)
-    assert side.__enter__().receive() == "nothing"
-    side.process.join()
+def test_a_variant_does_not_hear_ctrl_c():
+    variant = VariantProcess("deaf", _say_what_it_hears)
+    assert variant.__enter__().receive() == "nothing"
+    variant.process.join()
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
 
 
-def test_ctrl_c_while_a_side_starts_ends_it(monkeypatch):
+def test_ctrl_c_while_a_variant_starts_ends_it(monkeypatch):
     start = SpawnProcess.start
     started = []
 
@@ -39,19 +39,19 @@ def test_ctrl_c_while_a_side_starts_ends_it(monkeypatch):
 
     monkeypatch.setattr(SpawnProcess, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        SideProcess("slow", _prepare_for_ever)
+        VariantProcess("slow", _prepare_for_ever)
     started[0].join(60)
     assert started[0].exitcode == -signal.SIGKILL
 
 
-def test_a_side_that_was_still_preparing_itself_is_ended(monkeypatch):
-    side = SideProcess("slow", _prepare_for_ever)
+def test_a_variant_that_was_still_preparing_itself_is_ended(monkeypatch):
+    variant = VariantProcess("slow", _prepare_for_ever)
 
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(side, "receive", interrupted)
+    monkeypatch.setattr(variant, "receive", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        side.__enter__()
-    side.process.join(60)
-    assert side.process.exitcode == -signal.SIGKILL
+        variant.__enter__()
+    variant.process.join(60)
+    assert variant.process.exitcode == -signal.SIGKILL

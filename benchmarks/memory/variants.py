@@ -1,4 +1,4 @@
-"""Measures the sides of the benchmark: settings of a training, each with predicted and measured memory."""
+"""Measures the variants of the benchmark: settings of a training, each with predicted and measured memory."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 
 _GIB = 2**30
 _OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
@@ -54,12 +54,12 @@ SETTINGS = {
 
 def measure(size: Size, repeats: int) -> dict[str, Any]:
     """Return the predicted and the largest measured bytes of each setting."""
-    sides = {}
+    variants = {}
     for name, setting in SETTINGS.items():
         measured = [_measured(name, setting, size) for _ in range(repeats)]
         predicted = _predicted(setting, size)
-        sides[name] = {"predicted": predicted, "measured": max(measured), "all": measured}
-    return {"name": "memory", **size._asdict(), "sides": sides}
+        variants[name] = {"predicted": predicted, "measured": max(measured), "all": measured}
+    return {"name": "memory", **size._asdict(), "sides": variants}
 
 
 def table(result: dict[str, Any]) -> Table:
@@ -71,8 +71,8 @@ def table(result: dict[str, Any]) -> Table:
     sheet = Table(box=box.SIMPLE_HEAD, title=title)
     for column in ("training", "predicted, GiB", "measured, GiB", "ratio"):
         sheet.add_column(column, justify="left" if column == "training" else "right")
-    for name, side in result["sides"].items():
-        predicted, measured = side["predicted"], side["measured"]
+    for name, variant in result["sides"].items():
+        predicted, measured = variant["predicted"], variant["measured"]
         sheet.add_row(name, f"{predicted / _GIB:.2f}", f"{measured / _GIB:.2f}", f"{predicted / measured:.2f}")
     return sheet
 
@@ -83,7 +83,9 @@ def _measured(name: str, setting: Setting, size: Size) -> int:
         meeting = Path(folder) / "ranks"
         os.environ |= _OWN_PAGES  # the processes inherit them
         # All started before any is awaited: the ranks of FSDP wait for each other.
-        ranks = [SideProcess(name, _train, setting, size, rank, meeting, daemon=True) for rank in range(setting.ranks)]
+        ranks = [
+            VariantProcess(name, _train, setting, size, rank, meeting, daemon=True) for rank in range(setting.ranks)
+        ]
         for variable in _OWN_PAGES:
             del os.environ[variable]
         return int(max(rank.receive() for rank in ranks))

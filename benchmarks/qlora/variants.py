@@ -1,4 +1,4 @@
-"""Measures the sides of the benchmark: a language model of a shape, with LoRA beside weights of one format."""
+"""Measures the variants of the benchmark: a language model of a shape, with LoRA beside weights of one format."""
 
 import time
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
-from benchmarks.side import SideProcess
+from benchmarks.variant_process import VariantProcess
 
 FORMATS = {"bf16": "none", "nf4": "nf4", "int8": "int8"}
 _VOCABULARY = 151_936
@@ -22,23 +22,23 @@ _GIB = 2**30
 
 
 def measure(layers: int, tokens: int, repeats: int) -> dict[str, Any]:
-    """Return seconds and memory of each side, in alternating turns, after one turn to warm up."""
+    """Return seconds and memory of each variant, in alternating turns, after one turn to warm up."""
     with ExitStack() as stack:
-        connections, sides = {}, {}
+        connections, variants = {}, {}
         for name, quantize in FORMATS.items():
-            process = SideProcess(name, _side, quantize, layers, tokens)
+            process = VariantProcess(name, _variant, quantize, layers, tokens)
             connections[name] = stack.enter_context(_Running(process))
-            sides[name] = connections[name].recv() | {"seconds": [], "cpu_seconds": [], "step": 0}
+            variants[name] = connections[name].recv() | {"seconds": [], "cpu_seconds": [], "step": 0}
         # The first turn warms up: the optimizer allocates its state in it.
         for turn in range(repeats + 1):
             for name in in_order(FORMATS, turn):
                 connections[name].send("step")
                 seconds, cpu, memory = connections[name].recv()
                 if turn:
-                    sides[name]["seconds"].append(seconds)
-                    sides[name]["cpu_seconds"].append(cpu)
-                    sides[name]["step"] = max(sides[name]["step"], memory)
-    return {"name": "qlora", "layers": layers, "tokens": tokens, "sides": sides}
+                    variants[name]["seconds"].append(seconds)
+                    variants[name]["cpu_seconds"].append(cpu)
+                    variants[name]["step"] = max(variants[name]["step"], memory)
+    return {"name": "qlora", "layers": layers, "tokens": tokens, "sides": variants}
 
 
 def table(result: dict[str, Any]) -> Table:
@@ -49,33 +49,33 @@ def table(result: dict[str, Any]) -> Table:
     )
     for column in ("frozen weights", "tokens/s", "CPU s a step", "model GiB", "step's peak GiB", "predicted", "error"):
         sheet.add_column(column, justify="left" if column == "frozen weights" else "right")
-    for name, side in result["sides"].items():
-        seconds, predicted = side["seconds"], side["predicted"]
+    for name, variant in result["sides"].items():
+        seconds, predicted = variant["seconds"], variant["predicted"]
         # The slowest step gives the smallest rate.
         rates = [tokens / median(seconds), tokens / max(seconds), tokens / min(seconds)]
         sheet.add_row(
-            name, "{:.1f} ({:.1f} - {:.1f})".format(*rates), f"{median(side['cpu_seconds']):.1f}",
-            f"{side['model'] / _GIB:.2f}", f"{side['step'] / _GIB:.2f}", f"{predicted / _GIB:.2f}",
-            f"{predicted / side['step'] - 1:+.0%}",
+            name, "{:.1f} ({:.1f} - {:.1f})".format(*rates), f"{median(variant['cpu_seconds']):.1f}",
+            f"{variant['model'] / _GIB:.2f}", f"{variant['step'] / _GIB:.2f}", f"{predicted / _GIB:.2f}",
+            f"{predicted / variant['step'] - 1:+.0%}",
         )  # fmt: skip
     return sheet
 
 
 class _Running:
-    """Ends a side when the measurement is over."""
+    """Ends a variant when the measurement is over."""
 
-    def __init__(self, side: SideProcess) -> None:
-        self.side = side
+    def __init__(self, variant: VariantProcess) -> None:
+        self.variant = variant
 
     def __enter__(self) -> Any:
-        return self.side.__enter__().connection
+        return self.variant.__enter__().connection
 
     def __exit__(self, *error: object) -> None:
-        self.side.connection.close()  # the side's next `recv` ends it
-        self.side.process.join(20)
+        self.variant.connection.close()  # the variant's next `recv` ends it
+        self.variant.process.join(20)
 
 
-def _side(connection: Any, quantize: str, layers: int, tokens: int) -> None:
+def _variant(connection: Any, quantize: str, layers: int, tokens: int) -> None:
     import warnings
 
     import torch

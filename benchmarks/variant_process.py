@@ -1,4 +1,4 @@
-"""Runs each side of a comparison in a process. Sides alternate; each has its own process with a single thread."""
+"""Runs each variant of a comparison in a process. Variants alternate; each has its own process with a single thread."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_TH
 """Variables that limit the threads of torch and pyarrow, of MKL and of polars."""
 
 
-class SideProcess:
+class VariantProcess:
     """Starts a process with a single thread and a connection to it, and waits until the process is prepared.
 
     The process ignores Ctrl-C, whatever handler it installs, so it prints nothing; its parent ends it.
 
     Args:
-        name: name of the side, for messages.
+        name: name of the variant, for messages.
         target: called in the process with one side of the connection and `arguments`; all must be picklable.
         daemon: whether the process ends with this process and starts no processes.
     """
@@ -51,7 +51,7 @@ class SideProcess:
 
     def __enter__(self) -> Any:
         try:
-            self.receive()  # sides prepare in sequence, because a preparation would disturb the turns of the others
+            self.receive()  # variants prepare in sequence, because a preparation would disturb the turns of the others
         except BaseException:
             kill_all(self.pid)  # `__exit__` is not called after an error here
             raise
