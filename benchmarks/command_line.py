@@ -44,9 +44,9 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
     """Run a benchmark that prints a single table.
 
     Args:
-        name: see ``benchmark_parser``.
-        description: see ``benchmark_parser``.
-        repeats: see ``benchmark_parser``.
+        name: see `benchmark_parser`.
+        description: see `benchmark_parser`.
+        repeats: see `benchmark_parser`.
         parts: module with `measure(repeats)`, whose result has a name, and `table(result)`. It is imported after the
             options are parsed, so `--help` does not wait for torch.
         arguments: arguments of the command line.

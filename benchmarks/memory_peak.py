@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def reset_peak(process: int | None = None) -> int:
-    """Reset the peak where the system can (Linux), and return its baseline in bytes. `process`: see ``peak``."""
+    """Reset the peak where the system can (Linux), and return its baseline in bytes. `process`: see `peak`."""
     # Elsewhere, or if /proc is read-only, the baseline is the peak of the preparation, far below the peak of the work.
     with suppress(OSError):
         Path(f"/proc/{process or 'self'}/clear_refs").write_text("5")
@@ -17,7 +17,7 @@ def reset_peak(process: int | None = None) -> int:
 def peak(process: int | None = None) -> int:
     """Return the peak memory in bytes of this process or, on Linux only (elsewhere 0), of another process by its id.
 
-    Linux's own high-water mark is preferred: ``ru_maxrss`` of a process starts at the peak of its parent.
+    Linux's own high-water mark is preferred: `ru_maxrss` of a process starts at the peak of its parent.
     """
     status = Path(f"/proc/{process or 'self'}/status")
     if status.exists():

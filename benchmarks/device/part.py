@@ -1,6 +1,6 @@
 """Runs a part of the device benchmark in a process, and returns its results.
 
-A part is a module of this package with ``measure(setting)``, a generator that yields checks and then sheets. If a check
+A part is a module of this package with `measure(setting)`, a generator that yields checks and then sheets. If a check
 fails, the part is not continued, so a wrong computation is never timed. Each part has its own process: a broken CUDA
 context or exhausted memory ends with it.
 """
@@ -76,7 +76,7 @@ PartResult = list[Check] | Sheet | Failure
 
 
 def part_results(part: str, setting: Setting, seconds: float) -> Iterator[PartResult]:
-    """Yield the results of a part as they arrive; a Failure last if the part did not end within ``seconds``."""
+    """Yield the results of a part as they arrive; a Failure last if the part did not end within `seconds`."""
     end, process = time.monotonic() + seconds, VariantProcess(part, _serve, part, setting)
     try:
         while True:

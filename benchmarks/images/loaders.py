@@ -47,7 +47,7 @@ class _ChatImages:
 
 
 class Variants(NamedTuple):
-    """A data set for each family."""
+    """Data sets whose loaders are measured: pictures to classify, and chats with a view or with tiles of a picture."""
 
     classifier: ImageDataset
     view: _ChatImages

@@ -19,9 +19,9 @@ class Comparison:
     Attributes:
         unit: unit of the work, in the singular.
         variants: variants to compare; ratios are to the first.
-        goals: goals for the last variant: so many times less ``cpu`` or ``memory`` than the first variant, or at most
+        goals: goals for the last variant: so many times less `cpu` or `memory` than the first variant, or at most
         such a
-            share ``waiting`` for data.
+            share `waiting` for data.
         note: returns what else to report besides the measurements.
     """
 

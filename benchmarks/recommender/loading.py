@@ -17,7 +17,7 @@ from lightning_modules.recommender.networks.attention import time_intervals
 def per_row(
     with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200, batches: int = 1
 ) -> Work:
-    """Build batches of inputs, targets, negatives and (``with_times``) intervals of all pairs, event by event."""
+    """Build batches of inputs, targets, negatives and (`with_times`) intervals of all pairs, event by event."""
     events = movielens_like(num_users)
     users = training_users(events, train_sequences(events, length))
     sampler = PerRowSampler(users, events.num_items, length, TIME_SPAN if with_times else None)

@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
 
 def take_turns(variants: dict[str, Maker], repeats: int) -> dict[str, Measured]:
-    """Measure all variants ``repeats`` times in turns, after a warm-up call each."""
+    """Measure all variants `repeats` times in turns, after a warm-up call each."""
     with ExitStack() as stack:
         running = {name: stack.enter_context(Variant(name, make)) for name, make in variants.items()}
         turns: dict[str, list[Turn]] = {name: [] for name in variants}
@@ -76,7 +76,7 @@ class Variant(VariantProcess):
         return self._ask("turn")
 
     def memory(self) -> tuple[int, int]:
-        """Return the memory of the work, and of what was prepared; see ``Measured``."""
+        """Return the memory of the work, and of what was prepared; see `Measured`."""
         return self._ask("memory")
 
     def _ask(self, question: str) -> Any:

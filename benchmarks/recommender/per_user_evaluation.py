@@ -15,7 +15,7 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 
 
 class Case(NamedTuple):
-    """A user to evaluate."""
+    """A user to evaluate: the items of the history, and the held-out item that is ranked after them."""
 
     history: list[int]  # oldest first
     target: int

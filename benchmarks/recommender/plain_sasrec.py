@@ -21,7 +21,7 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 
 
 class PlainSASRec(nn.Module):
-    """SASRec with the weights of an encoder with standard attention, plain residuals and ``norm: pre``.
+    """SASRec with the weights of an encoder with standard attention, plain residuals and `norm: pre`.
 
     Without dropout the states of the positions with events are equal.
     """

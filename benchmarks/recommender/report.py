@@ -14,7 +14,7 @@ _SMALLEST = 4 << 20
 """Bytes. Smaller values are noise of the allocator: they have no ratio and are raised to this value in others."""
 
 Result = dict[str, Any]
-"""Measurements of a comparison, ready for JSON; see ``summary``."""
+"""Measurements of a comparison, ready for JSON; see `summary`."""
 
 
 def summary(comparison: Comparison, measured: dict[str, Measured]) -> Result:

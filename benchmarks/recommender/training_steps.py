@@ -1,6 +1,6 @@
 """Defines the training steps to compare, time-interval attention, TiSASRec, SASRec, and their data wait.
 
-Every maker returns work for ``measure``; what it creates before is not measured.
+Every maker returns work for `measure`; what it creates before is not measured.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def attention_alone(form: Form, length: int, batch_size: int = 32, dropout: floa
 
 
 def tisasrec_step(form: Form, length: int, batch_size: int = 32, dropout: float = 0.2, steps: int = 1) -> Work:
-    """Measure complete training steps of TiSASRec on rows of ``length`` events; the forms differ in attention only.
+    """Measure complete training steps of TiSASRec on rows of `length` events; the forms differ in attention only.
 
     All rows have the same length, so there is no padding to avoid, and the batch is computed in a single part.
     """

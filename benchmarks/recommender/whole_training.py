@@ -1,7 +1,7 @@
 """Measures trainings of SASRec with loader: rows built one by one in Python and a plain step, beside Lockstep.
 
 The peer does what the public codes do (kang205/SASRec, pmixer/SASRec.pytorch and their descendants): see
-``per_row_sampler`` and ``plain_sasrec``. Both variants build their batches in the process that trains on them, so the
+`per_row_sampler` and `plain_sasrec`. Both variants build their batches in the process that trains on them, so the
 CPU time includes the complete cost of a sequence.
 """
 

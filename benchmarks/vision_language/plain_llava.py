@@ -61,7 +61,7 @@ class PlainLlava(nn.Module):
 
 
 class PlainChat(NamedTuple):
-    """A sample."""
+    """A sample: the token ids of a chat, the labels of its answers, and the pixels of its views."""
 
     tokens: Tensor  # [n]
     labels: Tensor  # [n]

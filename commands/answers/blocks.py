@@ -53,7 +53,7 @@ class Bars(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of texts and numbers."""
+    """A table. A later block with the same key replaces it; `note` is shown below it."""
 
     key: str
     title: str

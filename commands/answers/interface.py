@@ -67,7 +67,7 @@ class Field(NamedTuple):
         max_bytes: largest accepted file.
         max_count: largest number of files or of picked values.
         choices: `choice`: its values; the first is the default.
-        draw: `picture`: (ink, paper) in CSS colours if it can also be drawn.
+        draw: `picture`: (ink, paper) in CSS colors if it can also be drawn.
         camera: `picture`: whether the camera of the visitor can take it.
         sketch: `file`: axes on which a curve can be drawn instead.
         times: `pick`: whether each value has a time.

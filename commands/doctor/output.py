@@ -50,14 +50,14 @@ def print_table(findings: Sequence[Finding], file: TextIO | None = None, width: 
     if width is None and not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(file=file, highlight=False, width=_FILE_WIDTH)
     names = max((len(finding.check) for finding in findings), default=0)
-    for status, (word, colour) in _HEADINGS.items():
+    for status, (word, color) in _HEADINGS.items():
         group = [finding for finding in findings if finding.status == status]
         if not group:
             continue
         console.print()
-        console.rule(Text(f"{word}  {len(group)}", style=f"bold {colour}"), align="left", style=colour)
+        console.rule(Text(f"{word}  {len(group)}", style=f"bold {color}"), align="left", style=color)
         table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(style=colour, width=4, no_wrap=True)
+        table.add_column(style=color, width=4, no_wrap=True)
         table.add_column(style="bold", width=min(names, 20))
         table.add_column(overflow="fold")
         for number, finding in enumerate(group):

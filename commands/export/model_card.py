@@ -32,7 +32,7 @@ def write_card(
         directory: the export; all other files are in it already.
         name: name of the model.
         exported: the files of the export and how they are used.
-        data: the training data and their licence.
+        data: the training data and their license.
         training: the training of the checkpoint.
     """
     front = yaml.safe_dump(_front_matter(name, exported, data, training), sort_keys=False, allow_unicode=True)

@@ -13,6 +13,9 @@ from lightning.fabric.plugins.environments import SLURMEnvironment
 from commands.launch.accelerate import require_multi_gpu_flag
 from commands.launch.launcher_variables import LauncherVariables, require_number
 
+_STARTED_BY = "LOCKSTEP_STARTED_BY"
+"""Variable with the process id of rank 0, which Lightning's subprocess launcher passes on to its children."""
+
 
 class LaunchedProcesses(NamedTuple):
     """Number of ranks that a launcher started: `per_node` ranks on each of `nodes` nodes."""
@@ -135,10 +138,6 @@ def match_launched(
             "devices on auto"
         )
     return devices, num_nodes
-
-
-_STARTED_BY = "LOCKSTEP_STARTED_BY"
-"""Variable with the process id of rank 0, which Lightning's subprocess launcher passes on to its children."""
 
 
 def mark_parent(environ: MutableMapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """Point of a curve: one value, or several neighbouring values merged."""
+    """Point of a curve: one value, or several neighboring values merged."""
 
     step: float
     time: float  # seconds
@@ -15,7 +15,7 @@ class Point(NamedTuple):
 
 
 class _Bin:
-    """Sums over neighbouring values."""
+    """Sums over neighboring values."""
 
     __slots__ = ("count", "finite", "step", "time", "total", "low", "high")
 
@@ -41,7 +41,7 @@ class _Bin:
 
 
 class DownsampledSeries:
-    """Series that merges more neighbours as it gets longer; it keeps their extremes, so that no peak is lost.
+    """Series that merges more neighbors as it gets longer; it keeps their extremes, so that no peak is lost.
 
     Args:
         at_most: largest number of points, at least 2.

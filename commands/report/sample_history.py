@@ -8,6 +8,8 @@ from typing import Any
 
 from engine.io.json_records import parse_json
 
+_STEP = re.compile(r"val-(\d+)\.json$")
+
 STEPS = 12
 """Largest number of evaluations: the first, the newest and some between."""
 
@@ -102,6 +104,3 @@ def _png(picture: object) -> str | None:
         return None
     is_base64 = re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", picture) is not None
     return picture if is_base64 and head.startswith(_PNG) else None
-
-
-_STEP = re.compile(r"val-(\d+)\.json$")

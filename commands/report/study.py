@@ -12,7 +12,7 @@ STATES = ("complete", "pruned", "failed", "running")
 
 
 class TrialSummary(NamedTuple):
-    """A trial of a study."""
+    """Outcome of a trial: its parameters, and the best value of the metric so far; None before the first validation."""
 
     number: int
     name: str  # of its run in the study's folder

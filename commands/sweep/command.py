@@ -31,7 +31,7 @@ _REFUSED = ("--ckpt_path", "--print_config")
 
 
 class Command(NamedTuple):
-    """A command line of the sweep."""
+    """Parts of a command line of the sweep: SWEEP.yaml, the folder of the study, and the options of every trial."""
 
     sweep: Path
     folder: Path  # of the study

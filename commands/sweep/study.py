@@ -41,7 +41,7 @@ class OtherSettingsError(ValueError):
 
 
 class Claim(NamedTuple):
-    """A trial that this worker runs."""
+    """A trial that this worker runs. Its lock, held until the trial ends, keeps other workers from it."""
 
     number: int
     params: Mapping[str, Value]

@@ -145,7 +145,7 @@ class Worker:
                 for step, value in history.read_new():
                     self._study.store_value(number, step, value)
                     if self._study.must_prune(number):
-                        # values after the pruned step, read in the same poll, must not become the trial's best value
+                        # Values after the pruned step, read in the same poll, must not become the trial's best value.
                         del history.values[next(i for i, (at, _) in enumerate(history.values) if at == step) + 1 :]
                         # SIGTERM is not sent: after it, a training in a SLURM job queues the job again.
                         return (process.stop(signal.SIGINT) if code is None else code), True

@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A way to compute something."""
+    """A variant of a computation: its timed work, and the outcome that is compared with the reference."""
 
     name: str
     format: Format

@@ -16,7 +16,7 @@ _TURN = 0.2
 
 
 def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: float = _TURN) -> dict[str, list[float]]:
-    """Return the seconds of one call of each function, in each of ``repeats`` turns.
+    """Return the seconds of one call of each function, in each of `repeats` turns.
 
     Calls follow each other as in a training, without waiting for the device. On a GPU the time is that from the start
     of the first call to the end of the last call, whether kernels or kernel launches take it. The order is reversed in

@@ -40,7 +40,7 @@ _BOX = (220, 30, 30)
 
 
 class _Answered(NamedTuple):
-    """The answer from one document."""
+    """What the model answers from a single document: the record with its evidence, and the text."""
 
     document: IngestedDocument
     record: AnswerRecord

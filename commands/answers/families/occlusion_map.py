@@ -1,4 +1,4 @@
-"""Computes occlusion maps: covers one part of a picture after another, and colours the parts that matter.
+"""Computes occlusion maps: covers one part of a picture after another, and colors the parts that matter.
 
 Zeiler and Fergus, "Visualizing and Understanding Convolutional Networks", ECCV 2014, section 4.2.
 """
@@ -20,7 +20,7 @@ _STRONGEST = 0.65
 
 
 def occlude(image: "Image") -> Iterator["Image"]:
-    """Yield the picture with each of its CELLS x CELLS parts in the mean colour, row by row."""
+    """Yield the picture with each of its CELLS x CELLS parts in the mean color, row by row."""
     mean = tuple(int(value) for value in np.asarray(image).reshape(-1, 3).mean(0))
     for row in range(CELLS):
         for column in range(CELLS):

@@ -151,7 +151,7 @@ class RecommenderDemo(AnswerService):
             note = f"Of the last {number} events, each is removed once; the score with all of them is {values[0]:.4g}."
             yield Table("reasons", f"Why {title}: the events that matter most", columns, rows, note)
         similarity = cosine_similarity(scores.weight.float(), scores.weight[best - 1 : best].float()).cpu()
-        # The item itself is not among its neighbours.
+        # The item itself is not among its neighbors.
         similarity[best - 1] = -torch.inf
         nearest = similarity.topk(min(_NEAREST, len(similarity) - 1)).indices.tolist()
         in_history = {event.item for event in events}

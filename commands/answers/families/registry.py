@@ -10,7 +10,7 @@ from engine.module import LockstepModule
 
 
 class Family(NamedTuple):
-    """The demo of a family."""
+    """Where the answer service of a family is defined, and the split that its data are set up for."""
 
     module: str  # of this package
     demo: str  # class or function that takes the model and the data module and returns an AnswerService

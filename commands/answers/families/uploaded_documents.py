@@ -35,7 +35,7 @@ _MAX_DOCUMENTS = 32
 _MAX_SECONDS = 180.0
 _MAX_MEMORY = 2 << 30
 """Bytes that the reading of a document may allocate. A scan of 4 million pixels needs less than 256 MiB, also with
-recognised text; the compressed content of a PDF of 1.5 MB can have 1.5 GB."""
+recognized text; the compressed content of a PDF of 1.5 MB can have 1.5 GB."""
 
 _PROGRESS = 0.3  # seconds between notes of progress
 

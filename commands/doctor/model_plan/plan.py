@@ -14,7 +14,7 @@ from lightning_modules.multimodal.language.precision import precision_of
 
 
 class Candidate(NamedTuple):
-    """A model that is to be trained."""
+    """A language model whose memory is predicted, with the length of its training samples in tokens."""
 
     name: str
     settings: LanguageModelSettings

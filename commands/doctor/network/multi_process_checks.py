@@ -24,6 +24,10 @@ from engine.system.installation import checkout_commit
 _CAUSES = "a firewall between the nodes, or a MASTER_ADDR that is not the first node's"
 
 
+_WHY_LOST = "it was killed or stopped, or the link to it was cut during the checks"
+_LOST_REMEDY = "read its last output and, on its node: dmesg | grep -i 'killed process'"
+
+
 @dataclass
 class MultiProcessDoctor:
     """Checks between ranks, as each rank runs them.
@@ -196,10 +200,6 @@ class MultiProcessDoctor:
 
     def _lost(self, rank: int) -> Finding:
         return Finding("ranks", "fail", f"{self.names[rank]} sent no more heartbeats", _WHY_LOST, _LOST_REMEDY)
-
-
-_WHY_LOST = "it was killed or stopped, or the link to it was cut during the checks"
-_LOST_REMEDY = "read its last output and, on its node: dmesg | grep -i 'killed process'"
 
 
 def _not_run(why: str) -> Finding:

@@ -118,7 +118,7 @@ def _report_measurement(probe: ProbeResult, batch: BatchPlan, ranks_per_node: in
     """
     on_gpu = probe.device.type == "cuda"
     total = torch.cuda.get_device_properties(probe.device).total_memory if on_gpu else host_memory.limit().size
-    # every rank has a GPU of its own, but all ranks of a node share the memory of the host
+    # Every rank has a GPU of its own, but all ranks of a node share the memory of the host.
     peak = probe.peak if on_gpu else probe.peak * ranks_per_node
     each = f" for each of {ranks_per_node} processes" * (ranks_per_node > 1 and not on_gpu)
     found = (

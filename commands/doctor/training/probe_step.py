@@ -93,7 +93,7 @@ def run_probe_step(
         seed_everything(seed, verbose=False)
         trainer = build_trainer(settings, probe, directory)
         try:
-            # without a limit, a step that is too large would make the kernel kill the doctor or another process
+            # Without a limit, a step that is too large would make the kernel kill the doctor or another process.
             with limit_host_memory(trainer.strategy.root_device, ranks_per_node):
                 trainer.fit(model, datamodule=data)
         except Exception as error:
