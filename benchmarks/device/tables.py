@@ -15,7 +15,7 @@ def text_of_checks(checks: list[Check]) -> str:
 
 def text_of_sheet(sheet: Sheet) -> str:
     """Return the sheet with aligned columns."""
-    lines = [("", *sheet.headings), *((row.name, *map(_text, row.cells)) for row in sheet.rows)]
+    lines = [("", *sheet.headings), *((row.name, *map(_format_cell, row.cells)) for row in sheet.rows)]
     # Each column is as wide as its longest cell, the heading included.
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     body = ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
@@ -32,7 +32,7 @@ def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:
     return [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
 
 
-def _text(cell: list[float] | float | str) -> str:
+def _format_cell(cell: list[float] | float | str) -> str:
     if isinstance(cell, str):
         return cell
     return spread(cell) if isinstance(cell, list) else number(cell)

@@ -46,7 +46,7 @@ class _Counted(TorchDispatchMode):
         name = func.name()
         if name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "autograd")):
             # The result of a gather is the whole tensor; of a scatter the argument is.
-            size = max(_size(value) for value in (*args, result))
+            size = max(_bytes_of(value) for value in (*args, result))
             self.bytes[name] += size
             self.calls[name] += size > 0
         return result
@@ -87,7 +87,7 @@ class CollectiveBytes(Callback):
             path.write_text(json.dumps({"ranks": trainer.world_size, "steps": self._steps}, indent=1))
 
 
-def _size(value: object) -> int:
+def _bytes_of(value: object) -> int:
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
-    return sum(map(_size, value)) if isinstance(value, (list, tuple)) else 0
+    return sum(map(_bytes_of, value)) if isinstance(value, (list, tuple)) else 0

@@ -94,7 +94,7 @@ class ChatSession:
         if field is None:
             raise UserInputError(f"/{command.name}: there is no such command; /help lists them")
         if field.kind in ("picture", "file"):
-            yield from self._read(field, command.value)
+            yield from self._read_files(field, command.value)
             shown = [file.name for file in self._files[field.name]]
         elif field.kind == "pick":
             shown = self._pick(field, [part for part in command.value.split(";") if part.strip()])
@@ -153,7 +153,7 @@ class ChatSession:
             raise UserInputError(f"/save {path}: {error.strerror}; expected the name of a new file") from error
         return len(self._answers)
 
-    def _read(self, field: Field, paths: str) -> Iterator[AnswerBlock]:
+    def _read_files(self, field: Field, paths: str) -> Iterator[AnswerBlock]:
         """Read the files of a field; several paths are separated by semicolons."""
         found = []
         for path in _paths(paths):

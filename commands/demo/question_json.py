@@ -36,7 +36,7 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
         for name, value in values.items():
             field = fields[name]
             if field.kind in ("text", "choice", "time"):
-                texts[name] = _text(value, field.label)
+                texts[name] = _require_text(value, field.label)
             elif len(value) > field.max_count:
                 raise UserInputError(f"{field.label}: found {len(value)}, expected at most {field.max_count}")
             elif field.kind == "pick":
@@ -51,7 +51,7 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
         raise UserInputError(f"the question cannot be read; {_FORM}") from error
 
 
-def _text(value: object, label: str) -> str:
+def _require_text(value: object, label: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{label}: found {type(value).__name__}")
     if len(value) > MAX_TEXT_LENGTH:
@@ -60,7 +60,7 @@ def _text(value: object, label: str) -> str:
 
 
 def _read_picked(item: Any, label: str) -> Picked:
-    return Picked(_text(item["value"], label), _text(item.get("time", ""), label))
+    return Picked(_require_text(item["value"], label), _require_text(item.get("time", ""), label))
 
 
 def _turn(turn: Any) -> Turn:
@@ -68,4 +68,4 @@ def _turn(turn: Any) -> Turn:
     if not all(isinstance(text, str) for text in (answer, *others)):
         raise TypeError("conversation: the answer is not text")
     # Answers are the model's; the size of the body is limited.
-    return Turn(_text(question, "conversation"), answer, tuple(others))
+    return Turn(_require_text(question, "conversation"), answer, tuple(others))

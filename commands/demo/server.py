@@ -110,18 +110,18 @@ class DemoServer:
     async def _upload(self, request: Request) -> Response:
         field, file_name = self._fields.get(request.query_params.get("field", "")), request.query_params.get("name", "")
         if field is None or field.kind not in ("picture", "file"):
-            return _lines(_refused("there is no such field"))
+            return _stream_lines(_refused("there is no such field"))
         name = shorten_name(file_name)
         if field.suffixes and not name.lower().endswith(field.suffixes):
-            return _lines(_refused(f"{name}: expected a file that ends in {', '.join(field.suffixes)}"))
+            return _stream_lines(_refused(f"{name}: expected a file that ends in {', '.join(field.suffixes)}"))
         content = await _body(request, field.max_bytes)
         if content is None:
             limit = f"{field.max_bytes / MEGABYTE:.0f} MB"
-            return _lines(_refused(f"{name}: the file is larger than {limit}, the most that is accepted"))
+            return _stream_lines(_refused(f"{name}: the file is larger than {limit}, the most that is accepted"))
         if not content:
-            return _lines(_refused(f"{name}: the file is empty"))
+            return _stream_lines(_refused(f"{name}: the file is empty"))
         file = UploadedFile(name, content)
-        return _lines(self._accepted(field, file))
+        return _stream_lines(self._accepted(field, file))
 
     async def _accepted(self, field: Field, file: UploadedFile) -> AsyncIterator[Mapping[str, Any]]:
         async for line in self._guarded(lambda: self._demo.accept(field, file)):
@@ -134,12 +134,12 @@ class DemoServer:
     async def _ask(self, request: Request) -> Response:
         body = await _body(request, _MAX_QUESTION)
         if body is None:
-            return _lines(_refused("the question is too long"))
+            return _stream_lines(_refused("the question is too long"))
         try:
             question = parse_question(body, self._fields, self._files.get)
         except UserInputError as error:
-            return _lines(_refused(str(error)))
-        return _lines(self._guarded(lambda: self._demo.answer(question)))
+            return _stream_lines(_refused(str(error)))
+        return _stream_lines(self._guarded(lambda: self._demo.answer(question)))
 
     async def _guarded(self, start: Callable[[], Iterator[AnswerBlock]]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the blocks of an answer; of an error its message."""
@@ -171,7 +171,7 @@ async def _body(request: Request, max_bytes: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _lines(items: AsyncIterator[Mapping[str, Any]]) -> StreamingResponse:
+def _stream_lines(items: AsyncIterator[Mapping[str, Any]]) -> StreamingResponse:
     async def lines() -> AsyncIterator[bytes]:
         async for item in items:
             # The JSON of a question may have lone surrogates, which an answer may repeat and UTF-8 cannot encode.

@@ -78,7 +78,7 @@ def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> LaunchP
     threads = settings.get("threads")
     threads = next(iter(map(_scalar, reversed(values_of(arguments, "--threads")))), threads)
     launcher = LauncherVariables.read(environ)
-    devices, nodes = _count(trainer.get("devices")), _count(trainer.get("num_nodes"))
+    devices, nodes = _count_devices(trainer.get("devices")), _count_devices(trainer.get("num_nodes"))
     return LaunchPlan(
         devices or launcher.ranks_per_node(),
         # 1 is the default of the config, so the launcher's number counts.
@@ -89,7 +89,7 @@ def plan_launch(arguments: Sequence[str], environ: Mapping[str, str]) -> LaunchP
     )
 
 
-def _count(devices: object) -> int | None:
+def _count_devices(devices: object) -> int | None:
     """Return the number of devices: 2 for 2, "2", [0, 1] and "0,1"; None for "auto" and -1."""
     if isinstance(devices, list):
         return len(devices)

@@ -102,7 +102,7 @@ class _Options(NamedTuple):
     plan: Cluster | None
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -124,7 +124,7 @@ def _parse(arguments: list[str]) -> _Options:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     wait = "under a launcher: how long to wait for all ranks (default: 120)"
-    parser.add_argument("--wait", type=_seconds, default=120.0, metavar="SECONDS", help=wait)
+    parser.add_argument("--wait", type=_parse_seconds, default=120.0, metavar="SECONDS", help=wait)
     parser.add_argument(
         "--plan",
         type=_cluster,

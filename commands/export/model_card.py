@@ -91,11 +91,11 @@ def _files(directory: Path, descriptions: Mapping[str, str]) -> str:
     rows = []
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         name = path.relative_to(directory).as_posix()
-        rows.append(f"| `{name}` | {_size(path.stat().st_size)} | {descriptions.get(name, '')} |")
+        rows.append(f"| `{name}` | {_format_size(path.stat().st_size)} | {descriptions.get(name, '')} |")
     return "\n".join(["| file | size | content |", "|---|---|---|", *rows])
 
 
-def _size(size: float) -> str:
+def _format_size(size: float) -> str:
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
             return f"{size:.3g} {unit}" if unit != "bytes" else f"{size} bytes"

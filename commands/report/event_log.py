@@ -178,14 +178,17 @@ def _parse(line: Mapping[str, Any]) -> dict[str, Any] | None:
         "rank": int(line.get("rank", line.get("process")) or 0),  # `process` in version 0.1.0
         "level": line["level"],
         "event": _RENAMED_EVENTS.get(event, event) if event else None,
-        "message": _cut(str(line["message"]), _MAX_LENGTH),
-        "fields": {str(name): _cut(_text(value), _MAX_FIELD_LENGTH) for name, value in [*fields.items()][:_MAX_FIELDS]},
+        "message": _shorten(str(line["message"]), _MAX_LENGTH),
+        "fields": {
+            str(name): _shorten(_format_field(value), _MAX_FIELD_LENGTH)
+            for name, value in [*fields.items()][:_MAX_FIELDS]
+        },
     }
 
 
-def _text(value: object) -> str:
+def _format_field(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
-def _cut(text: str, length: int) -> str:
+def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 2] + " …"

@@ -119,23 +119,27 @@ def _series(metrics: MetricHistory, began: float) -> dict[str, Any]:
     series = {}
     for name, history in metrics.series.items():
         points = history.points()
-        steps, times = [_tenth(point.step) for point in points], [_tenth(point.time - began) for point in points]
+        steps, times = (
+            [_round_to_tenth(point.step) for point in points],
+            [_round_to_tenth(point.time - began) for point in points],
+        )
         series[name] = {
             "at": shared.setdefault((tuple(steps), tuple(times)), len(shared)),
             "width": history.width,
-            "mean": [_short(point.mean) for point in points],
+            "mean": [_round_value(point.mean) for point in points],
             **({} if history.width == 1 else {
-                "low": [_short(point.low) for point in points], "high": [_short(point.high) for point in points],
+                "low": [_round_value(point.low) for point in points],
+                "high": [_round_value(point.high) for point in points],
             }),
         }  # fmt: skip
     return {"points": [{"step": steps, "time": times} for steps, times in shared], "series": series}
 
 
-def _tenth(value: float) -> float:
+def _round_to_tenth(value: float) -> float:
     return int(value) if value == int(value) else round(value, 1)
 
 
-def _short(value: float | None) -> float | None:
+def _round_value(value: float | None) -> float | None:
     """Round to 6 digits, which makes the page a third as large and does not show in a curve."""
     return None if value is None else float(f"{value:.6g}")
 

@@ -147,7 +147,7 @@ def remove_untrained_run(directory: Path) -> None:
 
 def newest_config(directory: Path) -> Path | None:
     """Return the config with which a run was last trained; None if it has none."""
-    numbered = {int(number): path for path in directory.glob("config-*.yaml") if (number := _number(path))}
+    numbered = {int(number): path for path in directory.glob("config-*.yaml") if (number := _parse_config_number(path))}
     first = directory / "config.yaml"
     return numbered[max(numbered)] if numbered else first if first.is_file() else None
 
@@ -158,7 +158,7 @@ def write_config(text: str, directory: Path) -> Path:
     newest = newest_config(directory)
     if newest is not None and newest.read_text(encoding="utf-8") == text:
         return newest
-    number = 1 if newest is None else int(_number(newest) or 1) + 1
+    number = 1 if newest is None else int(_parse_config_number(newest) or 1) + 1
     path = directory / ("config.yaml" if number == 1 else f"config-{number}.yaml")
     replace_text(text, path)
     return path
@@ -171,6 +171,6 @@ def replace_text(text: str, path: Path) -> None:
     temporary.replace(path)
 
 
-def _number(config: Path) -> str | None:
+def _parse_config_number(config: Path) -> str | None:
     match = re.fullmatch(r"config-(\d+)", config.stem)
     return match[1] if match else None

@@ -94,7 +94,7 @@ def read_sweep(path: Path) -> SweepSettings:
     """
     text = read_text(path)
     tree = check_yaml(text, str(path))
-    return _Reader(str(path), dict(_lines(tree)) if tree else {}).sweep(parse_yaml(text, str(path)))
+    return _Reader(str(path), dict(_line_numbers(tree)) if tree else {}).sweep(parse_yaml(text, str(path)))
 
 
 class _Reader:
@@ -112,8 +112,8 @@ class _Reader:
         if direction not in ("maximize", "minimize"):
             self._refuse(("direction",), direction, "maximize or minimize")
         return SweepSettings(
-            metric, direction, self._integer(("trials",), section["trials"], 1, 100_000),
-            self._integer(("seed",), section.get("seed", 1), 0, 2**32 - 1),
+            metric, direction, self._parse_integer(("trials",), section["trials"], 1, 100_000),
+            self._parse_integer(("seed",), section.get("seed", 1), 0, 2**32 - 1),
             self._sampler(section.get("sampler", "tpe")), self._pruner(section.get("pruner", "none")),
             self._parameters(section["parameters"]),
         )  # fmt: skip
@@ -135,7 +135,7 @@ class _Reader:
             self._refuse(
                 (name, "type") if (name, "type") in self._lines else (name,), section["type"], " or ".join(types)
             )
-        return {key: value if key == "type" else self._integer((name, key), value, 0, 10**9)
+        return {key: value if key == "type" else self._parse_integer((name, key), value, 0, 10**9)
                 for key, value in section.items()}  # fmt: skip
 
     def _parameters(self, node: object) -> tuple[Parameter, ...]:
@@ -163,7 +163,7 @@ class _Reader:
         line = self._line(path) or 0
         if kind == "categorical":
             return Parameter(key, "categorical", values=self._values((*path, "values"), section["values"]), line=line)
-        low, high = (self._number((*path, end), section[end], kind == "int") for end in ("low", "high"))
+        low, high = (self._parse_number((*path, end), section[end], kind == "int") for end in ("low", "high"))
         log = section.get("log", False)
         if not isinstance(log, bool):
             self._refuse((*path, "log"), log, "true or false")
@@ -171,7 +171,11 @@ class _Reader:
             self._refuse((*path, "high"), section["high"], f"more than low, which is {section['low']}")
         if log and low <= 0:
             self._refuse((*path, "low"), section["low"], "more than 0 with log: true")
-        step = self._integer((*path, "step"), section.get("step", 1), 1, int(high - low) or 1) if kind == "int" else 1
+        step = (
+            self._parse_integer((*path, "step"), section.get("step", 1), 1, int(high - low) or 1)
+            if kind == "int"
+            else 1
+        )
         if kind == "int" and int(high - low) % step:
             self._refuse((*path, "step"), step, f"a divisor of high - low, which is {int(high - low)}")
         if log and step > 1:
@@ -210,14 +214,14 @@ class _Reader:
                 raise YamlFileError(self._name, f"the key {'.'.join((*path, key))} is missing", self._line(path) or 1)
         return dict(node)
 
-    def _integer(self, path: tuple[str, ...], number: object, low: int, high: int) -> int:
+    def _parse_integer(self, path: tuple[str, ...], number: object, low: int, high: int) -> int:
         if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
             self._refuse(path, number, f"an integer from {low} to {high}")
         return number
 
-    def _number(self, path: tuple[str, ...], node: object, is_integer: bool) -> float:
+    def _parse_number(self, path: tuple[str, ...], node: object, is_integer: bool) -> float:
         if is_integer:
-            return self._integer(path, node, -(2**53), 2**53)
+            return self._parse_integer(path, node, -(2**53), 2**53)
         try:  # YAML 1.1 reads 1e-4 as a text
             number = float(node) if isinstance(node, int | float | str) and not isinstance(node, bool) else math.nan
         except ValueError:
@@ -238,9 +242,9 @@ class _Reader:
         return self._lines.get(path)
 
 
-def _lines(node: yaml.Node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
+def _line_numbers(node: yaml.Node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             inner = (*path, str(key.value))
             yield inner, key.start_mark.line + 1
-            yield from _lines(value, inner)
+            yield from _line_numbers(value, inner)

@@ -76,7 +76,7 @@ class SweepStudy:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._folder, self._settings = folder, settings
         pruner = settings.pruner
-        pruner = (
+        optuna_pruner = (
             optuna.pruners.MedianPruner(pruner.startup_trials, pruner.warmup_steps)
             if pruner.type == "median"
             else optuna.pruners.NopPruner()
@@ -94,8 +94,8 @@ class SweepStudy:
                 storage=self._storage,
                 direction=settings.direction,
                 load_if_exists=True,
-                sampler=optuna.samplers.RandomSampler(),
-                pruner=pruner,  # `_sample_parameters` chooses the values
+                sampler=optuna.samplers.RandomSampler(),  # `_sample_parameters` chooses the values
+                pruner=optuna_pruner,
             )
             self._check_identity(identity)
 

@@ -51,13 +51,13 @@ def write_summary(summary: StudySummary, folder: Path) -> None:
 
 def describe_trial(trial: TrialSummary) -> str:
     """Return a line on a trial: `trial 3: 0.4123 at step 200 (learning_rate 0.0012, dropout 0.1)`."""
-    values = ", ".join(f"{key.rpartition('.')[2]} {_short(value)}" for key, value in trial.params.items())
+    values = ", ".join(f"{key.rpartition('.')[2]} {_shorten_value(value)}" for key, value in trial.params.items())
     reached = "" if trial.value is None else f"{trial.value:.6g} at step {trial.step}"
     how = {"complete": reached, "pruned": f"pruned, {reached}", "failed": f"failed: {trial.message}"}
     return f"trial {trial.number}: {how.get(trial.state, 'not finished')} ({values})"
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

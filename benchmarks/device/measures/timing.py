@@ -27,16 +27,16 @@ def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: fl
         for _ in range(_WARM_UP):
             work()
         # So many calls that starting and stopping the clock do not matter, and a turn still ends soon.
-        calls[name] = max(1, min(1000, round(seconds / _seconds(work, device, 1))))
+        calls[name] = max(1, min(1000, round(seconds / _time_calls(work, device, 1))))
     found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats):
         for name in in_order(works, turn):
             works[name]()  # evicts what the previous variant left in caches
-            found[name].append(_seconds(works[name], device, calls[name]))
+            found[name].append(_time_calls(works[name], device, calls[name]))
     return found
 
 
-def _seconds(work: Work, device: str, calls: int) -> float:
+def _time_calls(work: Work, device: str, calls: int) -> float:
     if device == "cpu":
         start = time.perf_counter()
         for _ in range(calls):

@@ -189,7 +189,7 @@ class RecommenderDemo(AnswerService):
         if self._reads_times:
             if not picked.time:
                 raise UserInputError(f"{self._catalog.title(number)}: no time is given, and the model reads times")
-            return _Event(number, _seconds(picked.time, self._catalog.title(number)))
+            return _Event(number, _parse_time(picked.time, self._catalog.title(number)))
         # A model without times gets the time of the last event, so that times never decrease.
         return _Event(number, before[-1].time if before else 0)
 
@@ -198,7 +198,7 @@ class RecommenderDemo(AnswerService):
         if not text.strip():
             stated_time = self._data.prediction_input.at
             return max(self._latest if stated_time is None else stated_time, last)
-        at = _seconds(text.strip(), "Time of the request")
+        at = _parse_time(text.strip(), "Time of the request")
         if at < last:
             raise UserInputError(f"Time of the request: found {_date(at)}, before the last event, {_date(last)}")
         return at
@@ -229,7 +229,7 @@ class RecommenderDemo(AnswerService):
         return [_date(event.time)] if self._reads_times else []
 
 
-def _seconds(text: str, what: str) -> int:
+def _parse_time(text: str, what: str) -> int:
     seconds = to_seconds(text)
     if seconds is None:
         raise UserInputError(f"{what}: found {text!r}, expected an ISO 8601 date, such as 2020-01-31T18:00")

@@ -100,12 +100,12 @@ class TemporalDemo(AnswerService):
 
     @override
     def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
-        yield _chart("given", "", self._read(file, "?")[0])
+        yield _chart("given", "", self._read_series(file, "?")[0])
 
     @override
     def answer(self, question: Question) -> Iterator[AnswerBlock]:
         asked = question.text("question")
-        source, capacities = self._read(question.file("timeline"), asked)
+        source, capacities = self._read_series(question.file("timeline"), asked)
         try:
             batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(1))]
         except ValueError as error:
@@ -127,7 +127,7 @@ class TemporalDemo(AnswerService):
             (without,) = self._model.generate(batch.prompts, blind, max_tokens)
             yield Text("blind", "Without the timeline", without or "(nothing)", faint=True)
 
-    def _read(self, file: UploadedFile, question: str) -> tuple[PredictDataset, tuple[float, ...]]:
+    def _read_series(self, file: UploadedFile, question: str) -> tuple[PredictDataset, tuple[float, ...]]:
         """Return the timeline with its question as `predict` reads them, and the capacities of the channels."""
         with TemporaryDirectory() as folder:
             questions, table = Path(folder, "questions.jsonl"), Path(folder, "timeline.csv")

@@ -44,15 +44,15 @@ def threads_started(processes: int, affinity: int, environ: Mapping[str, str]) -
     Without OMP_NUM_THREADS Lightning divides the cores by the ranks (`_set_num_threads_if_needed` of its launchers); it
     considers CPU affinity, but no quota of a control group.
     """
-    return _number(environ.get("OMP_NUM_THREADS", "")) or max(1, affinity // processes)
+    return _parse_threads(environ.get("OMP_NUM_THREADS", "")) or max(1, affinity // processes)
 
 
 def stated_threads(plan: LaunchPlan, environ: Mapping[str, str]) -> int | None:
     """Return the threads of each rank by `--threads` or OMP_NUM_THREADS; None if neither is a number."""
-    return plan.threads or _number(environ.get("OMP_NUM_THREADS", "")) or None
+    return plan.threads or _parse_threads(environ.get("OMP_NUM_THREADS", "")) or None
 
 
-def _number(variable: str) -> int:
+def _parse_threads(variable: str) -> int:
     """Return the threads of a value of OMP_NUM_THREADS; 0 if it is not a positive number."""
     first = variable.strip().split(",")[0]  # a list gives the threads of nested regions
     return int(first) if first.isdecimal() else 0
@@ -80,7 +80,7 @@ def check_threads(
         found, remedy = f"--threads {plan.threads} with {shared}", f"--threads {each}  # or auto"
         yield _crowded_finding(found, remedy) if plan.threads > each else Finding("threads", "ok", found)
     elif setting:
-        idle = plan.accelerator == "cpu" and _number(setting) * processes * 2 <= usable
+        idle = plan.accelerator == "cpu" and _parse_threads(setting) * processes * 2 <= usable
         yield _threads_of_variable(setting, each, shared, idle)
         yield from _check_binding(processes, shared, environ)
     elif on_cpu:
@@ -107,7 +107,7 @@ def _threads_of_variable(given: str, each: int, shared: str, idle: bool) -> Find
         shared: the ranks and their cores in words.
         idle: whether the training computes on the CPU and would leave half of the cores idle.
     """
-    remedy, threads = f"export OMP_NUM_THREADS={each}", _number(given)
+    remedy, threads = f"export OMP_NUM_THREADS={each}", _parse_threads(given)
     if not threads:
         why = "it is not a positive number: it is ignored, and every rank starts a thread for every core"
         return Finding("threads", "warn", f"OMP_NUM_THREADS={given!r}", why, remedy)

@@ -70,15 +70,15 @@ def check_shared_memory(plan: LaunchPlan, folder: Path = Path("/dev/shm")) -> It
         return
     state = os.statvfs(folder)
     size, free = state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize
-    found = f"{_size(free)} free of {_size(size)} in {folder}"
+    found = f"{_format_size(free)} free of {_format_size(size)} in {folder}"
     need = loaders * _SHARED_PER_LOADER
     if free < 128 * MIB:
         yield Finding(check, "fail" if several else "warn", found, why, remedy)
     elif free < need:
-        yield Finding(check, "warn", f"{found}; {loaders} loaders can need {_size(need)}", why, remedy)
+        yield Finding(check, "warn", f"{found}; {loaders} loaders can need {_format_size(need)}", why, remedy)
     else:
         yield Finding(check, "ok", found)
 
 
-def _size(count: float) -> str:
+def _format_size(count: float) -> str:
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"

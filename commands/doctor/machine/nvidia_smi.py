@@ -109,7 +109,7 @@ def query_driver(run: Runner = nvidia_smi) -> Driver:
         _number_after("Driver Version", head),
         _number_after("CUDA Version", head),
         tuple(map(_gpu, rows)),
-        tuple(GpuProcess(r[0], _number(r[1]), r[2], _number(r[3])) for r in processes),
+        tuple(GpuProcess(r[0], _parse_number(r[1]), r[2], _parse_number(r[3])) for r in processes),
         without_peer_access,
         instances,
     )
@@ -117,9 +117,9 @@ def query_driver(run: Runner = nvidia_smi) -> Driver:
 
 def _gpu(row: list[str]) -> Gpu:
     index, uuid, name, total, used, busy, mode, ecc_errors, mig = row
-    sizes = _number(total), _number(used), _number(busy)
+    sizes = _parse_number(total), _parse_number(used), _parse_number(busy)
     return Gpu(
-        int(index), uuid, name, *sizes, mode, _number(ecc_errors), mig == "Enabled"
+        int(index), uuid, name, *sizes, mode, _parse_number(ecc_errors), mig == "Enabled"
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def _number_after(label: str, text: str) -> str:
     return match.group(1) if match else ""
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     """Return the number; 0 for `[N/A]` and `[Not Supported]`."""
     return int(text) if text.isdigit() else 0
 

@@ -51,7 +51,7 @@ def _open_files() -> Iterator[Finding]:
     if 0 <= soft < _FILES:
         recommended = 65536 if hard < 0 else min(hard, 65536)
         remedy = f"ulimit -n {recommended}" if recommended > soft else f"raise the hard limit of {hard}"
-        found = f"{soft} open files (ulimit -n; at most {_count(hard)})"
+        found = f"{soft} open files (ulimit -n; at most {_format_limit(hard)})"
         yield Finding(
             "limits", "fail" if soft < _MIN_FILES else "warn", found,
             "every batch of a loader, every peer and every log is an open file: `Too many open files`",
@@ -64,7 +64,10 @@ def _tasks(plan: LaunchPlan, proc: Path, groups: Path) -> Iterator[Finding]:
     why = "threads count too: `can't start new thread`, `Resource temporarily unavailable`, a loader that dies at start"
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if 0 <= soft < need:
-        found = f"{soft} processes and threads for this user (ulimit -u; at most {_count(hard)}), {need} may be needed"
+        found = (
+            f"{soft} processes and threads for this user (ulimit -u; at most {_format_limit(hard)}), {need} may be "
+            "needed"
+        )
         yield Finding("limits", "fail" if soft * 4 < need else "warn", found, why, f"ulimit -u {max(need, 4096)}")
     for limit, present in _tasks_of_groups(proc, groups):
         if limit - present >= need:
@@ -135,10 +138,10 @@ def _core_dumps(core_pattern: Path) -> Iterator[Finding]:
 
 def _soft(which: int, to_text: Callable[[int], str] | None = None) -> str:
     soft, _ = resource.getrlimit(which)
-    return (to_text or _count)(soft)
+    return (to_text or _format_limit)(soft)
 
 
-def _count(limit: int) -> str:
+def _format_limit(limit: int) -> str:
     return "unlimited" if limit < 0 else str(limit)
 
 

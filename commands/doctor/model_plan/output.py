@@ -55,24 +55,24 @@ def print_plan(cluster: Cluster, tokens: int, plans: Mapping[str, Sequence[Row]]
 
 
 def _memory(cluster: Cluster, plans: Mapping[str, Sequence[Row]]) -> Table:
-    title = f"{_number(cluster.nodes, 'node')} with {_number(cluster.gpus, 'GPU')} of {cluster.gb} GB"
+    title = f"{_count_of(cluster.nodes, 'node')} with {_count_of(cluster.gpus, 'GPU')} of {cluster.gb} GB"
     sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     sheet.add_column("training", no_wrap=True)
     for model in plans:
         sheet.add_column(model, justify="right", overflow="fold")
     for rows in zip(*plans.values(), strict=True):
-        sheet.add_row(rows[0].recipe.name, *map(_cell, rows))
+        sheet.add_row(rows[0].recipe.name, *map(_format_cell, rows))
         if any(row.host for row in rows):
             sheet.add_row("  host memory of a node", *(f"{row.host / _GB:,.1f}  " for row in rows), style="dim")
     return sheet
 
 
-def _cell(row: Row) -> str:
+def _format_cell(row: Row) -> str:
     number = f"{row.size / _GB:,.1f}"
     if not row.fits:
         return f"({number}) "
     return f"{number} *" if row.recommended else f"{number}  "
 
 
-def _number(number: int, word: str) -> str:
+def _count_of(number: int, word: str) -> str:
     return f"{number} {word}{'s' if number > 1 else ''}"

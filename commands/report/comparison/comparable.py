@@ -14,8 +14,9 @@ def rank_problem(names: Sequence[str], a: "UserRanks", b: "UserRanks") -> str:
     import numpy as np
 
     if a.header.protocol != b.header.protocol:
-        first, second = (_protocol(run.header.protocol) for run in (a, b))
-        return f"{names[0]} is evaluated with {first} and {names[1]} with {second}, which are different tasks"
+        protocols = [_protocol(run.header.protocol) for run in (a, b)]
+        tasks = f"{names[0]} is evaluated with {protocols[0]} and {names[1]} with {protocols[1]}"
+        return f"{tasks}, which are different tasks"
     if a.users != b.users:
         only = [sorted(set(own.users) - set(other.users)) for own, other in ((a, b), (b, a))]
         shown = [f"{len(users):,} of {names[i]} alone" + (f" ({users[0]!r}, ...)" if users else "")
