@@ -13,7 +13,7 @@ from datamodules.document_qa.batch import Candidates, QuestionsAndPages, Ranking
 from datamodules.document_qa.interface import RetrievalData
 from datamodules.multimodal.batch import Images, Rows
 from engine.distributed.collectives import all_gather_objects
-from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, PredictionLine
 
 
 class EncodingModule(Protocol):
@@ -59,7 +59,7 @@ class RankingEvaluation(Evaluator[EncodingModule]):
         return module.data.evaluated.metrics(self._rankings(module))
 
     @override
-    def predict(self, module: EncodingModule, batch: QuestionsAndPages) -> list[Line]:
+    def predict(self, module: EncodingModule, batch: QuestionsAndPages) -> list[PredictionLine]:
         self.update(module, batch)  # `write_rankings` writes all lines at the end
         return []
 

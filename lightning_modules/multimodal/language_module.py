@@ -23,7 +23,7 @@ from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
-from lightning_modules.multimodal.evaluation.evaluator import Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluator import Evaluator, PredictionLine
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -222,7 +222,7 @@ class LanguageModule(LockstepModule[DataT]):
             self.log(f"{stage}/{name}", metric, prog_bar=main, batch_size=1)
 
     @override
-    def predict_step(self, batch: Any, batch_idx: int) -> list[Line]:
+    def predict_step(self, batch: Any, batch_idx: int) -> list[PredictionLine]:
         return self.evaluation.predict(self, batch)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from datamodules.multimodal.batch import Questions
 from datamodules.temporal.interface import TemporalData
 from engine.distributed.collectives import all_gather_tensor
 from lightning_modules.multimodal.connector.merge_embeddings import Features
-from lightning_modules.multimodal.evaluation.evaluator import Line
+from lightning_modules.multimodal.evaluation.evaluator import PredictionLine
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, GenerativeModel
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 
@@ -58,7 +58,7 @@ class SeriesEvaluation(GenerativeEvaluation):
         return self._answer(module, batch, features)[0]
 
     @override
-    def predict(self, module: Any, batch: Questions) -> list[Line]:
+    def predict(self, module: Any, batch: Questions) -> list[PredictionLine]:
         texts, likelihoods = self._answer(module, batch, module.features(batch.encoder_input))
         lines = self.lines(module, batch, texts)
         # In a prediction, samples are rows of the predicted set.

@@ -12,7 +12,7 @@ from datamodules.document_qa.interface import DocumentData
 from engine.distributed.collectives import all_gather_objects
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview, select_preview_ids
 from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
-from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, PredictionLine
 
 
 class AnsweringModule(Protocol):
@@ -70,7 +70,7 @@ class DocumentEvaluation(Evaluator[AnsweringModule]):
             module.data.write_test_report(Path(module.trainer.default_root_dir), self._all_records)
 
     @override
-    def predict(self, module: AnsweringModule, batch: EvaluationBatch) -> list[Line]:
+    def predict(self, module: AnsweringModule, batch: EvaluationBatch) -> list[PredictionLine]:
         answered = [
             (record.sample, module.data.prediction_fields(record)) for record in module.answering.records(batch)
         ]

@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from engine.telemetry.sample_previews import SamplePreview
 
 ModuleT = TypeVar("ModuleT", contravariant=True)
-Line = tuple[int, dict[str, Any]]
+PredictionLine = tuple[int, dict[str, Any]]
 """A row of `predict_set` and the fields of its line of predictions."""
 
 
@@ -47,6 +47,6 @@ class Evaluator(Generic[ModuleT]):
     def report(self, module: ModuleT) -> None:
         """Write the reports on a test into the run's folder, on rank 0. Collective; called after `finish`."""
 
-    def predict(self, module: ModuleT, batch: Any) -> list[Line]:
+    def predict(self, module: ModuleT, batch: Any) -> list[PredictionLine]:
         """Return the lines of predictions for a batch, ordered by row."""
         raise NotImplementedError

@@ -14,7 +14,7 @@ from datamodules.multimodal.interface import GradedData
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
-from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, Line
+from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, PredictionLine
 from lightning_modules.multimodal.language.language_model import LanguageModel
 
 
@@ -145,7 +145,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
                 yield GradedAnswer(sample, question, expected, text, float(reached), float(possible))
 
     @override
-    def predict(self, module: GenerativeModel, batch: Questions) -> list[Line]:
+    def predict(self, module: GenerativeModel, batch: Questions) -> list[PredictionLine]:
         lines = dict(self.lines(module, batch, self.answer(module, batch, module.features(batch.encoder_input))))
         answers = {row: [line["answer"]] for row, line in lines.items() if line["answer"] is not None}
         # A later question of a conversation holds the answers before it, so turns are generated one after the other.
@@ -166,7 +166,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         """Return the model's answers to a batch, in the order of its prompts."""
         return module.generate(batch.prompts, features, self.max_new_tokens)
 
-    def lines(self, module: GenerativeModel, batch: Questions, texts: list[str]) -> list[Line]:
+    def lines(self, module: GenerativeModel, batch: Questions, texts: list[str]) -> list[PredictionLine]:
         """Return the lines of predictions for the answers to a batch, and for its skipped samples."""
         rows = zip(batch.prompts.samples.tolist(), texts, strict=True)
         answered = [(row, {**module.data.describe(row), "answer": text}) for row, text in rows if row >= 0]
