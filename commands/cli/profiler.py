@@ -96,7 +96,7 @@ class TracingProfiler(PyTorchProfiler):
     def summary(self) -> str:
         finish_trace(self)
         return describe_statistics(
-            self, {step: operator_table(found, len(found)) for step, found in self._operators.items()}
+            self, {step: operator_table(operators, len(operators)) for step, operators in self._operators.items()}
         )
 
     @override

@@ -26,7 +26,7 @@ class ModelQueue:
     """
 
     def __init__(self, context: Callable[[], AbstractContextManager[None]], waiting: int = 16) -> None:
-        self._context, self._most = context, waiting
+        self._context, self._max_waiting = context, waiting
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._turn = asyncio.Lock()  # serves waiting visitors in their order
         self._waiting = 0
@@ -42,7 +42,7 @@ class ModelQueue:
         Raises:
             QueueFullError: too many wait already.
         """
-        if self._waiting >= self._most:
+        if self._waiting >= self._max_waiting:
             raise QueueFullError(f"{self._waiting} questions wait already; ask again in a minute")
         self._waiting += 1
         try:

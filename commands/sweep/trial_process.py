@@ -16,6 +16,9 @@ from engine.system.runs_folder import OPTION
 _STOP_SECONDS = 600.0
 """Time in which a training that was asked to end saves its checkpoint; then it is killed."""
 
+_READ_BYTES = 1 << 20
+"""Largest part of the output that is searched for the error."""
+
 
 def option_argument(key: str, value: Value) -> str:
     """Return an option of the command line: `--model.init_args.dropout=0.1`."""
@@ -100,7 +103,8 @@ class TrialProcess:
     def message(self) -> str:
         """Return the error that the training has reported, else the last line that it printed."""
         with self._log.open("rb") as file:
-            file.seek(self._begin)
+            # A long training prints much, and the error stands at the end.
+            file.seek(max(self._begin, self._log.stat().st_size - _READ_BYTES))
             lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
         errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
         return (errors[-1] if errors else lines[-1] if lines else "it printed nothing")[:500]

@@ -104,7 +104,10 @@ def check_torch(version: str, built: str | None, driver: Driver, reason: str = "
     index = f"https://download.pytorch.org/whl/cu{newest.replace('.', '')}" if newest else ""
     again = f"pip install --force-reinstall torch=={version.partition('+')[0]}"
     again += f" --index-url {index}  # or the next older CUDA there: pytorch.org/get-started" if newest else ""
-    if built is None and driver.gpus:
+    if built and not built[0].isdigit() and driver.gpus:
+        found = f"{version} is built for {built}, on a machine with {len(driver.gpus)} NVIDIA GPU(s)"
+        yield Finding("torch", "warn", found, "training does not use the NVIDIA GPUs", again)
+    elif built is None and driver.gpus:
         found = f"{version}, built without CUDA, on a machine with {len(driver.gpus)} GPU(s)"
         yield Finding("torch", "fail", found, "training would use the CPU, many times slower", again)
     elif built and newest and built[0].isdigit() and int(built.split(".")[0]) > int(newest.split(".")[0]):
@@ -116,7 +119,7 @@ def check_torch(version: str, built: str | None, driver: Driver, reason: str = "
         remedy = "sudo modprobe nvidia_uvm  # in a container: docker run --gpus all"
         yield Finding("torch", "fail", found, "training would use the CPU", remedy)
     elif built and not driver.gpus:
-        target = built if built.startswith("ROCm") else f"CUDA {built}"
+        target = f"CUDA {built}" if built[0].isdigit() else built
         yield Finding("torch", "ok", f"{version}, for {target}; no NVIDIA GPU here")
     elif built:
         yield Finding("torch", "ok", f"{version}, for CUDA {built}; driver {driver.version} runs CUDA up to {newest}")

@@ -18,6 +18,7 @@ _INTERVAL = 0.5
 _SILENCE = 15.0
 """Seconds without a heartbeat after which a rank is lost; load on a machine may delay a heartbeat for seconds."""
 _STORE_TIMEOUT = 20.0
+"""Seconds after which an operation of the store fails."""
 
 
 class StoreError(Exception):

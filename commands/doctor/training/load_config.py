@@ -1,6 +1,6 @@
 """Parses a config as `fit` parses it, without starting a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing_extensions import override
 from commands.cli.arguments import refuse_lone_values
 from commands.cli.deprecated_names import replace_aliases
 from commands.cli.main import LockstepCLI
+from commands.launch.command_line import CONFIG_OPTIONS, replace_values, values_of
 
 
 class _ParserOnlyCLI(LockstepCLI):
@@ -106,18 +107,14 @@ def ranks_of_group(strategy: Any) -> int:
     return settings.get("tensor_parallel") or 1
 
 
-def config_files(arguments: Sequence[str]) -> tuple[list[Path], Any]:
-    """Return the config files of a command line, and a function that replaces them with texts."""
-    positions = [position + 1 for position, word in enumerate(arguments) if word == "--config"]
+def config_files(arguments: Sequence[str]) -> tuple[list[Path], Callable[[Sequence[str]], list[str]]]:
+    """Return the config files of a command line, and a function that returns it with texts in their place."""
 
     def with_texts(texts: Sequence[str]) -> list[str]:
-        replaced = list(arguments)
-        for position, text in zip(positions, texts, strict=True):
-            replaced[position] = text
-        return replaced
+        remaining = iter(texts)
+        return replace_values(arguments, CONFIG_OPTIONS, lambda _: next(remaining))
 
-    files = [Path(arguments[position]) for position in positions]
-    return files, with_texts
+    return [Path(value) for value in values_of(arguments, *CONFIG_OPTIONS)], with_texts
 
 
 def to_dict(settings: Any) -> Mapping[str, Any]:

@@ -16,9 +16,9 @@ _SECONDS = 1.0
 """Seconds after which no further micro-batch is loaded."""
 _MAX_MICRO_BATCHES = 50
 """Largest number of micro-batches that are loaded."""
-_HIDDEN = 0.05
+_MAX_HIDDEN_SHARE = 0.05
 """Share of a step that loading in the training process may take; `wait` is good below it."""
-_WAITING = 0.2
+_MAX_WAITING_SHARE = 0.2
 """Share of waiting above which a training logs a warning."""
 
 
@@ -27,7 +27,7 @@ class LoaderThroughput(NamedTuple):
 
     needed: int
     workers: int
-    waits: float
+    waiting_share: float
     """Predicted share of the time that the training waits for its loaders."""
 
 
@@ -61,7 +61,7 @@ def predict_throughput(sample: float, size: int, step: float, workers: int) -> L
         workers: loader workers of a rank; 0 loads in the training process, between two steps.
     """
     load = sample * size
-    needed = 0 if load <= _HIDDEN * step else math.ceil(load / step)
+    needed = 0 if load <= _MAX_HIDDEN_SHARE * step else math.ceil(load / step)
     waiting = load if workers == 0 else max(0.0, load / workers - step)
     return LoaderThroughput(needed, workers, waiting / (step + waiting))
 
@@ -87,21 +87,24 @@ def throughput_finding(
         workers: see `predict_throughput`.
         ranks_per_node: ranks that share the cores of a node.
     """
-    pace = predict_throughput(sample, size, step, workers)
-    feeds = (
-        f"{_workers(pace.needed)} feed{'s' * (pace.needed == 1)} it" if pace.needed else "the training process feeds it"
+    throughput = predict_throughput(sample, size, step, workers)
+    supply = (
+        f"{_workers(throughput.needed)} feed{'s' * (throughput.needed == 1)} it"
+        if throughput.needed
+        else "the training process feeds it"
     )
     found = (
         f"a sample takes {_milliseconds(sample)} of a core ({1 / max(sample, 1e-9):,.0f} a second), a step of {size} "
-        f"{_milliseconds(step)} on {device}: {feeds}; {_workers(workers)} {'is' if workers == 1 else 'are'} set"
+        f"{_milliseconds(step)} on {device}: {supply}; {_workers(workers)} {'is' if workers == 1 else 'are'} set"
     )
-    if device.type == "cpu" or pace.waits <= _WAITING:
+    if device.type == "cpu" or throughput.waiting_share <= _MAX_WAITING_SHARE:
         return Finding("loaders", "ok", found)
-    cores, here = ranks_per_node * (pace.needed + 1), available_cpus()
-    remedy = f"--data.init_args.num_workers {pace.needed}" + f"  # needs {cores} cores, of {here:g} here" * (
-        cores > here
-    )
-    return Finding("loaders", "warn", found, f"the device would wait {pace.waits:.0%} of the time for its data", remedy)
+    cores, here = ranks_per_node * (throughput.needed + 1), available_cpus()
+    remedy = f"--data.init_args.num_workers {throughput.needed}"
+    if cores > here:
+        remedy += f"  # needs {cores} cores, of {here:g} here"
+    why = f"the device would wait {throughput.waiting_share:.0%} of the time for its data"
+    return Finding("loaders", "warn", found, why, remedy)
 
 
 def _workers(number: int) -> str:

@@ -159,6 +159,7 @@ def test_numbers_of_different_gpus_need_not_be_those_of_nvidia_smi(nvidia_smi):
         (None, "", "fail", "built without CUDA, on a machine with 1 GPU"),
         ("13.0", "", "fail", "is built for CUDA 13.0; driver 550.54.15 runs CUDA up to 12.4"),
         ("12.6", "", "ok", "for CUDA 12.6"),  # within a major version an older driver runs it
+        ("ROCm 6.4", "", "warn", "is built for ROCm 6.4, on a machine with 1 NVIDIA GPU"),
         ("12.6", "CUDA unknown error", "fail", "cannot use the GPUs: CUDA unknown error"),
     ],
 )

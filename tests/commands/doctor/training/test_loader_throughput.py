@@ -28,7 +28,7 @@ from engine.data.samplers import TrainSampler
 )
 def test_pace(sample, step, workers, needed, waits):
     pace = predict_throughput(sample, 640, step, workers)
-    assert pace.needed == needed and pace.waits == pytest.approx(waits)
+    assert pace.needed == needed and pace.waiting_share == pytest.approx(waits)
 
 
 def test_a_gpu_that_would_wait_is_a_warning_with_the_number_of_workers(monkeypatch):
