@@ -14,25 +14,26 @@ _VARIABLE = "LOCKSTEP_AGREED_"
 
 
 def decide_on_rank_zero(
-    question: str, answer: Callable[[], str], environ: MutableMapping[str, str] | None = None
+    key: str, compute: Callable[[], str], environ: MutableMapping[str, str] | None = None, keep: bool = False
 ) -> str:
-    """Return rank 0's answer, on every rank.
+    """Return what rank 0 computes, on every rank.
 
     Separately started ranks get it from the launcher's store, ranks that Lightning starts from an environment variable.
 
     Args:
-        question: key of the decision.
-        answer: called on rank 0 alone.
+        key: key of the decision.
+        compute: called on rank 0 alone.
         environ: variables of the launcher; default: `os.environ`.
+        keep: whether a restart by torchrun gets the result of the first start.
 
     Raises:
-        ValueError: `answer` raised on rank 0, or the ranks cannot connect.
+        ValueError: `compute` raised on rank 0, or the ranks cannot connect.
     """
     environ = os.environ if environ is None else environ
     rendezvous = rendezvous_from_env(environ)
     if rendezvous is not None:
-        return answer() if rendezvous.processes == 1 else RendezvousStore(rendezvous).decide(question, answer)
-    variable = _VARIABLE + question.upper()
+        return compute() if rendezvous.processes == 1 else RendezvousStore(rendezvous).decide(key, compute, keep)
+    variable = _VARIABLE + key.upper()
     if environ.get("LOCAL_RANK", "0") != "0" and variable in environ:
         return environ[variable]
     if int(environ.get("WORLD_SIZE", "1")) > 1 and variable not in environ:
@@ -40,5 +41,5 @@ def decide_on_rank_zero(
             f"WORLD_SIZE is {environ['WORLD_SIZE']}, but RANK is not set: give every process RANK, WORLD_SIZE, "
             "MASTER_ADDR and MASTER_PORT (and LOCAL_RANK with several on a machine), or use torchrun or srun"
         )
-    environ[variable] = answer()
+    environ[variable] = compute()
     return environ[variable]

@@ -66,53 +66,54 @@ class RendezvousStore:
                     f"the same on all ranks ({str(error).splitlines()[0]})"
                 ) from error
 
-    def decide(self, question: str, answer: Callable[[], str]) -> str:
-        """Return rank 0's answer, on every rank.
+    def decide(self, key: str, compute: Callable[[], str], keep: bool = False) -> str:
+        """Return what rank 0 computes, on every rank.
 
         Args:
-            question: key of the decision.
-            answer: called on rank 0 alone.
+            key: key of the decision.
+            compute: called on rank 0 alone.
+            keep: whether a restart gets the result of the first start, where the store outlives the ranks.
 
         Raises:
-            ValueError: `answer` raised on rank 0, or a rank does not come in time.
+            ValueError: `compute` raised on rank 0, or a rank does not come in time.
         """
-        return self._answer(question, answer) if self._rendezvous.rank == 0 else self._request(question)
+        return self._compute(key, compute, keep) if self._rendezvous.rank == 0 else self._request(key)
 
-    def _request(self, question: str) -> str:
+    def _request(self, key: str) -> str:
         token = uuid.uuid4().hex
-        self.store.set(f"lockstep/{question}/requests/{self._rendezvous.rank}", token)
-        reply = self._wait(lambda: self._reply(question, token), "rank 0", f"lockstep/{question}/at_work")
-        self.store.set(f"lockstep/{question}/received/{self._rendezvous.rank}", reply["from"])
+        self.store.set(f"lockstep/{key}/requests/{self._rendezvous.rank}", token)
+        reply = self._wait(lambda: self._reply(key, token), "rank 0", f"lockstep/{key}/at_work")
+        self.store.set(f"lockstep/{key}/received/{self._rendezvous.rank}", reply["from"])
         if "error" in reply:
             raise ValueError(f"rank 0 ended: {reply['error']}")
         return reply["answer"]
 
-    def _reply(self, question: str, token: str) -> dict[str, str] | None:
-        text = self._get(f"lockstep/{question}/reply/{self._rendezvous.rank}")
+    def _reply(self, key: str, token: str) -> dict[str, str] | None:
+        text = self._get(f"lockstep/{key}/reply/{self._rendezvous.rank}")
         reply = json.loads(text) if text else {}
         return reply if reply.get("to") == token else None
 
-    def _answer(self, question: str, answer: Callable[[], str]) -> str:
-        # A run keeps its name over restarts; every other decision is taken anew.
-        key_of_kept = f"lockstep/{question}/kept"
+    def _compute(self, key: str, compute: Callable[[], str], keep: bool) -> str:
+        kept_key = f"lockstep/{key}/kept"
         try:
-            with self._at_work(question):
-                text = (self._get(key_of_kept) if question == "run_name" else None) or answer()
+            with self._at_work(key):
+                text = (self._get(kept_key) if keep else None) or compute()
         except (ValueError, OSError) as error:
-            self._send(question, {"error": str(error)})
+            self._send(key, {"error": str(error)})
             raise
-        self.store.set(key_of_kept, text)
-        self._send(question, {"answer": text})
+        if keep:
+            self.store.set(kept_key, text)
+        self._send(key, {"answer": text})
         return text
 
     @contextmanager
-    def _at_work(self, question: str) -> Iterator[None]:
+    def _at_work(self, key: str) -> Iterator[None]:
         """Extend the waiting time of the other ranks: reading large checkpoints takes longer than `TIMEOUT`."""
         done = threading.Event()
 
         def report() -> None:
             while not done.wait(TIMEOUT / 20):
-                self.store.add(f"lockstep/{question}/at_work", 1)
+                self.store.add(f"lockstep/{key}/at_work", 1)
 
         thread = threading.Thread(target=report, name="lockstep-at-work", daemon=True)
         thread.start()
@@ -122,7 +123,7 @@ class RendezvousStore:
             done.set()
             thread.join()
 
-    def _send(self, question: str, reply: dict[str, str]) -> None:
+    def _send(self, key: str, reply: dict[str, str]) -> None:
         """Reply to each rank and wait until all have received it: the store may end with this process."""
         # Acknowledgements of an earlier start remain in the store of torchrun's agent, so replies have a token, too.
         reply = {**reply, "from": uuid.uuid4().hex}
@@ -131,11 +132,11 @@ class RendezvousStore:
 
         def all_received() -> bool:
             for rank in sorted(waiting):
-                token = self._get(f"lockstep/{question}/requests/{rank}")
+                token = self._get(f"lockstep/{key}/requests/{rank}")
                 if token and sent.get(rank) != token:
                     sent[rank] = token
-                    self.store.set(f"lockstep/{question}/reply/{rank}", json.dumps({**reply, "to": token}))
-                if self._get(f"lockstep/{question}/received/{rank}") == reply["from"]:
+                    self.store.set(f"lockstep/{key}/reply/{rank}", json.dumps({**reply, "to": token}))
+                if self._get(f"lockstep/{key}/received/{rank}") == reply["from"]:
                     waiting.discard(rank)
             return not waiting
 
@@ -147,7 +148,7 @@ class RendezvousStore:
     def _wait(self, poll: Callable[[], FoundT | None], awaited: str, at_work: str | None = None) -> FoundT:
         """Return the first true result of `poll`. A change of the key `at_work` extends the waiting time."""
         deadline, last = time.monotonic() + TIMEOUT, None
-        while not (answer := poll()):
+        while not (result := poll()):
             if at_work and (count := self._get(at_work)) != last:
                 deadline, last = time.monotonic() + TIMEOUT, count
             if time.monotonic() > deadline:
@@ -157,7 +158,7 @@ class RendezvousStore:
                     f"MASTER_PORT {port}: have all been started, with the same WORLD_SIZE and a RANK of their own?"
                 )
             time.sleep(0.02)
-        return answer
+        return result
 
 
 def _wait_for_host(address: str) -> None:

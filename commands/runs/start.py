@@ -102,12 +102,12 @@ class RunStart:
                 return path.resolve().parent.name
         stem = experiment_stem(configs, self._runs) if configs else "run"
         if self._command != "fit" and ckpt_path in ("best", "last"):
-            return decide_on_rank_zero("run_name", lambda: newest_run(stem, self._runs))
+            return decide_on_rank_zero("run_name", lambda: newest_run(stem, self._runs), keep=True)
         # A job and torchrun repeat the command after a restart, and the default name then is the same.
         restarts = in_slurm_job(self._environ) or "TORCHELASTIC_RUN_ID" in self._environ
         if ckpt_path == "last" and not restarts:
             raise ValueError(f"--ckpt_path last: of which run? Add --run_name NAME, a directory in {self._runs}/")
-        return decide_on_rank_zero("run_name", lambda: self._claim_name(stem))
+        return decide_on_rank_zero("run_name", lambda: self._claim_name(stem), keep=True)
 
     def _claim_name(self, stem: str) -> str:
         name = claim_run_name(stem, self._runs, self._environ)

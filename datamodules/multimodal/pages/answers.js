@@ -112,23 +112,16 @@ function browse(records, form, filter, card, legend) {
   const everything = element("button", {type: "button"}, "Show all");
   form.append(everything);
   const counter = element("p", {role: "status"}), cards = element("div", {class: "cards"});
-  const turns = [turn(), turn()];
+  const turns = [pageTurn(turnBy), pageTurn(turnBy)];
   page.append(form, element("div", {class: "counter"}, counter, turns[0].box),
     ...(legend ? [legend] : []), cards, element("div", {class: "counter"}, element("span"), turns[1].box));
   let shown = [], at = 0;
-
-  function turn() {
-    const back = element("button", {type: "button"}, "Previous"), on = element("button", {type: "button"}, "Next"), label = element("span");
-    back.addEventListener("click", () => show(at - 1, true));
-    on.addEventListener("click", () => show(at + 1, true));
-    return {back, on, label, box: element("div", {class: "turn"}, back, label, on)};
-  }
 
   function update() {
     shown = records.filter(filter(new FormData(form)));
     const [good, bad] = [RESULTS.right, RESULTS.wrong].map(([, test]) => shown.filter(test).length);
     counter.textContent = `${shown.length} of ${records.length} answers` + (records.some((record) => record.errors) ? `: ${good} right, ${bad} wrong` : "");
-    show(0, false);
+    show(0);
   }
 
   function showAll() {
@@ -136,20 +129,19 @@ function browse(records, form, filter, card, legend) {
     update();
   }
 
-  function show(number, turned) {
+  function show(number) {
     const pages = Math.max(1, Math.ceil(shown.length / ON_PAGE));
     at = Math.min(pages - 1, Math.max(0, number));
     cards.replaceChildren(...shown.slice(at * ON_PAGE, (at + 1) * ON_PAGE).map(card));
     if (!shown.length) cards.append(element("p", {class: "none"}, "No answer is like this."));
-    for (const {back, on, label} of turns) {
-      back.disabled = at === 0;
-      on.disabled = at === pages - 1;
-      label.textContent = `page ${at + 1} of ${pages}`;
-    }
-    if (turned && cards.firstChild) {
-      cards.firstChild.focus({preventScroll: true});
-      cards.firstChild.scrollIntoView();
-    }
+    for (const turn of turns) turn.update(at, pages);
+  }
+
+  function turnBy(change) {
+    show(at + change);
+    if (!cards.firstChild) return;
+    cards.firstChild.focus({preventScroll: true});
+    cards.firstChild.scrollIntoView();
   }
 
   // A URL that ends in #sample-7 shows that sample, on whichever page it is.
@@ -158,7 +150,7 @@ function browse(records, form, filter, card, legend) {
     if (!records.some(isNamed)) return;
     if (!shown.some(isNamed)) showAll();
     const index = shown.findIndex(isNamed);
-    show(Math.floor(index / ON_PAGE), false);
+    show(Math.floor(index / ON_PAGE));
     const found = document.getElementById(location.hash.slice(1));
     found.classList.add("named");
     found.scrollIntoView();
@@ -170,4 +162,17 @@ function browse(records, form, filter, card, legend) {
   window.addEventListener("hashchange", named);
   update();
   named();
+}
+
+// Buttons that turn the pages of the cards, and the number of the page between them.
+function pageTurn(turnBy) {
+  const back = element("button", {type: "button"}, "Previous"), on = element("button", {type: "button"}, "Next"), label = element("span");
+  back.addEventListener("click", () => turnBy(-1));
+  on.addEventListener("click", () => turnBy(1));
+  function update(at, pages) {
+    back.disabled = at === 0;
+    on.disabled = at === pages - 1;
+    label.textContent = `page ${at + 1} of ${pages}`;
+  }
+  return {update, box: element("div", {class: "turn"}, back, label, on)};
 }

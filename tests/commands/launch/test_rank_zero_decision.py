@@ -80,13 +80,13 @@ def test_the_processes_that_a_run_starts_take_its_answer():
 
 def test_processes_of_torchrun(torchrun):
     answers = side_by_side(
-        lambda: decide_on_rank_zero("run_name", lambda: "first", torchrun(0, 3)),
+        lambda: decide_on_rank_zero("run_name", lambda: "first", torchrun(0, 3), keep=True),
         lambda: decide_on_rank_zero("run_name", never, torchrun(1, 3)),
         lambda: decide_on_rank_zero("run_name", never, torchrun(2, 3)),
     )
     assert answers == ["first"] * 3
     again = side_by_side(
-        lambda: decide_on_rank_zero("run_name", never, torchrun(0)),
+        lambda: decide_on_rank_zero("run_name", never, torchrun(0), keep=True),
         lambda: decide_on_rank_zero("run_name", never, torchrun(1)),
     )
     assert again == ["first"] * 2, "the name is kept over a restart of the processes"
