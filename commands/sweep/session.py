@@ -13,7 +13,7 @@ from typing import IO
 
 import yaml
 
-from commands.launch.command_line import option_values
+from commands.launch.command_line import CONFIG_OPTIONS, option_values, split_arguments
 from commands.report.page import write_page
 from commands.report.run_selection import is_run, missing_trials
 from commands.report.settings_diff import read_settings
@@ -178,13 +178,15 @@ def study_identity(arguments: Sequence[str], settings: SweepSettings) -> dict[st
     for key in ("sampler", "pruner"):
         identity |= {f"{key}.{name}": value for name, value in getattr(settings, key)._asdict().items()}
     identity |= {f"parameters.{parameter.key}": _describe_parameter(parameter) for parameter in settings.parameters}
-    options = list(arguments)
-    for index in (index for index, word in enumerate(arguments[:-1]) if word == "--config"):
-        path = Path(arguments[index + 1])
-        if path.is_file():
-            options[index + 1], content = path.name, f"content of {path.name}"
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-            identity[content] = f"{identity[content]} {digest}" if content in identity else digest
+    options: list[str] = []
+    for argument in split_arguments(arguments, CONFIG_OPTIONS):
+        path = Path(argument.value)
+        if not argument.option or not path.is_file():
+            options += argument.words
+            continue
+        options += argument.with_value(path.name)
+        content, digest = f"content of {path.name}", hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        identity[content] = f"{identity[content]} {digest}" if content in identity else digest
     identity["options"] = shlex.join(options)
     return {key: str(value) for key, value in identity.items()}
 
