@@ -59,7 +59,9 @@ def test_the_newest_is_what_was_saved_last_on_a_machine_whose_clock_is_behind_to
 
 def test_checkpoints_load_without_running_code(trained):
     """weights_only refuses everything but tensors and plain containers."""
-    for path in (trained / "runs").rglob("*.ckpt"):
+    paths = list((trained / "runs").rglob("*.ckpt"))
+    assert paths
+    for path in paths:
         checkpoint = torch.load(path, weights_only=True)
         assert {"state_dict", "optimizer_states", "lr_schedulers", "global_step", "epoch"} <= checkpoint.keys()
 

@@ -290,7 +290,9 @@ def test_tasks_that_cannot_be_are_refused_by_name() -> None:
         Tasks(caption_share=1.2)
     with pytest.raises(ValueError, match="relation needs scenes with 2 objects, world.max_objects is 1"):
         SceneTasks(World(max_objects=1), Tasks(question_mix={"relation": 1.0}))
-    assert all("relation" not in shares for shares in SceneTasks(World(max_objects=1), Tasks()).shares.values())
+    shares_by_use = SceneTasks(World(max_objects=1), Tasks()).shares
+    assert shares_by_use
+    assert all("relation" not in shares for shares in shares_by_use.values())
 
 
 def test_a_world_too_small_for_its_splits_is_refused() -> None:

@@ -137,7 +137,9 @@ def test_the_gradient_is_that_of_the_mean_over_the_global_batch(alone):
         weights.bias.zero_()
     optimizer = torch.optim.AdamW(weights.parameters(), betas=(0.9, 0.98), weight_decay=0.0)
     rates = alone.series("train/learning_rate")
-    for step, (epoch, samples) in sample_log(alone.folder).items():
+    samples_by_step = sample_log(alone.folder)
+    assert len(samples_by_step) == len(gradients(alone)) > 1
+    for step, (epoch, samples) in samples_by_step.items():
         rows = Rows.of(epoch, np.array(samples), np.array(samples))
         features, targets, terms = (torch.as_tensor(part) for part in rows[3:])
         errors = (weights(features)[:, 0] - targets).square()

@@ -172,6 +172,7 @@ def saved_by(**settings):
 def test_a_checkpoint_loads_into_its_own_architecture(tmp_path):
     torch.save(saved_by(), tmp_path / "it.ckpt")
     checkpoint = torch.load(tmp_path / "it.ckpt", weights_only=True)
+    assert checkpoint["architecture"]
     assert all(isinstance(value, int | float | str) for value in checkpoint["architecture"].values())
     Recommender(dropout=0.4, activation_checkpointing=True, feed_forward_size=8).on_load_checkpoint(checkpoint)
 

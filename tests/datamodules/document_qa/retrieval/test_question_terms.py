@@ -40,7 +40,8 @@ def asks(text):
 )  # fmt: skip
 def test_subjects_and_function_words(text, subject, function):
     found = question_terms(text)
-    assert found == QuestionTerms(subject, found.function) and sorted(found.function) == sorted(function)
+    assert found.subject == subject
+    assert sorted(found.function) == sorted(function)
 
 
 def test_names_with_punctuation_are_terms():

@@ -72,7 +72,9 @@ def test_heads_share_the_width():
 
 def test_a_projector_that_does_not_train():
     frozen = projector(ProjectorSettings(kind="resampler", heads=2, hidden_size=8, trainable=False))
-    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+    parameters = list(frozen.parameters())
+    assert parameters
+    assert not any(parameter.requires_grad for parameter in parameters)
 
 
 def test_operations_are_counted_as_they_are_done():

@@ -80,7 +80,9 @@ def test_formats_of_weights(build, pretrained, trainable):
     model = build(pretrained, precision="bf16-mixed", trainable=trainable)
     for name, parameter in model.named_parameters():
         assert parameter.dtype == (torch.float32 if parameter.requires_grad else torch.bfloat16), name
-    assert all(buffer.dtype == torch.float32 for name, buffer in model.named_buffers() if "inv_freq" in name)
+    frequencies = [buffer for name, buffer in model.named_buffers() if "inv_freq" in name]
+    assert frequencies
+    assert all(buffer.dtype == torch.float32 for buffer in frequencies)
 
 
 def test_trained_layers_keep_what_the_file_has(build, tmp_path):
