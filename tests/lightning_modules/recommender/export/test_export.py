@@ -1,6 +1,9 @@
 """Tests that the ONNX graph equals the encoder in onnxruntime, and that a loaded export recommends the same."""
 
 import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -55,9 +58,20 @@ def test_the_graph_is_the_encoder(variant):
     assert torch.equal(expected_scores(encoder, history), expected)  # the encoder itself is as it was
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
+class Exported(NamedTuple):
+    """An exported model, its folder and what the export reported."""
+
+    model: Recommender
+    folder: Path
+    output: str
+
+    def inputs(self, history):
+        return {name: value.numpy() for name, value in graph_inputs(ranking(history), self.model).items()}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
         {"attention": "standard", "residual": "plain"},
         slow({"attention": "time_interval", "residual": "mhc", "norm": "post"}),
         slow({"attention": "time_interval", "time_buckets": "log", "request_time": True}),
@@ -67,47 +81,71 @@ def test_the_graph_is_the_encoder(variant):
         slow({"attention": "gru", "feed_forward": "none", "num_heads": 1, "num_blocks": 2}),
     ],
 )
-def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(variant, tmp_path):
+def exported(request, tmp_path_factory):
+    """An export of each network, for tests that change none of its files: to write one takes seconds."""
+    model, folder = recommender(**request.param), tmp_path_factory.mktemp("export")
+    return Exported(model, folder, export(model, folder, ranking(make_history((4, 7, 1)))))
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    return load_recommender(exported.folder)
+
+
+def test_the_export_compares_its_recommendations_and_names_no_source_file(exported):
+    assert "the same 5 items to 3 users" in exported.output
+    assert b".py" not in (exported.folder / "model.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(("lengths", "padded"), [((10, 2, 3, 9, 1), 10), ((1,), 1), ((2, 2), 4)])
+def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(exported, lengths, padded):
     """Also where a padded event's streams are exactly zero, which mHC divides by the root of 1e-20."""
-    model = recommender(**variant)
-    output = export(model, tmp_path, ranking(make_history((4, 7, 1))))
-    assert "the same 5 items to 3 users" in output
-    for lengths, padded in (((10, 2, 3, 9, 1), 10), ((1,), 1), ((2, 2), 4)):
-        history = make_history(lengths, padded, seed=3)
-        history = history._replace(time_scale=torch.full((len(lengths),), 3))
-        inputs = {name: value.numpy() for name, value in graph_inputs(ranking(history), model).items()}
-        ((scores, items, _),) = run_onnx(tmp_path / "model.onnx", inputs)
-        expected = expected_scores(model.encoder, history)
-        np.testing.assert_allclose(scores[:, 1:], expected[:, 1:].numpy(), atol=1e-5)
-        left = expected.scatter(1, history.items, -torch.inf)
-        np.testing.assert_array_equal(items, left.topk(5).indices.numpy())
+    history = make_history(lengths, padded, seed=3)
+    history = history._replace(time_scale=torch.full((len(lengths),), 3))
+    ((scores, items, _),) = run_onnx(exported.folder / "model.onnx", exported.inputs(history))
+    expected = expected_scores(exported.model.encoder, history)
+    np.testing.assert_allclose(scores[:, 1:], expected[:, 1:].numpy(), atol=1e-5)
+    unseen = expected.scatter(1, history.items, -torch.inf)
+    np.testing.assert_array_equal(items, unseen.topk(5).indices.numpy())
 
-    longer = make_history((LONGEST + 5, 2, LONGEST + 1, LONGEST), LONGEST + 6, seed=4)
-    longer = longer._replace(time_scale=torch.full((4,), 3))
-    inputs = {name: value.numpy() for name, value in graph_inputs(ranking(longer), model).items()}
-    ((scores, *_),) = run_onnx(tmp_path / "model.onnx", inputs)
-    for row, length in enumerate(longer.lengths.tolist()):
+
+def test_onnxruntime_reads_the_last_events_of_a_long_history(exported):
+    history = make_history((LONGEST + 5, 2, LONGEST + 1, LONGEST), LONGEST + 6, seed=4)
+    history = history._replace(time_scale=torch.full((4,), 3))
+    ((scores, *_),) = run_onnx(exported.folder / "model.onnx", exported.inputs(history))
+    for row, length in enumerate(history.lengths.tolist()):
         events = slice(max(length - LONGEST, 0), length)
-        counted = torch.tensor([min(length, LONGEST)]), longer.time_scale[:1], longer.at[row : row + 1]
-        last = History(longer.items[row : row + 1, events], longer.times[row : row + 1, events], *counted)
-        np.testing.assert_allclose(scores[row, 1:], expected_scores(model.encoder, last)[0, 1:].numpy(), atol=1e-5)
+        counted = torch.tensor([min(length, LONGEST)]), history.time_scale[:1], history.at[row : row + 1]
+        last = History(history.items[row : row + 1, events], history.times[row : row + 1, events], *counted)
+        expected = expected_scores(exported.model.encoder, last)[0, 1:]
+        np.testing.assert_allclose(scores[row, 1:], expected.numpy(), atol=1e-5)
 
-    loaded = load_recommender(tmp_path)
+
+def test_a_loaded_export_recommends_the_best_unseen_items(exported, loaded):
     answers = loaded.recommend([*IDS[:3], "unknown"], [10, 10, 17, 30], at=35)
     row = torch.tensor([[1, 2, 3]]), torch.tensor([[10, 10, 17]])
     history = History(*row, torch.tensor([3]), torch.tensor([7]), torch.tensor([35]))
-    best = expected_scores(model.encoder, history)[0].index_fill(0, torch.tensor([1, 2, 3]), -torch.inf).topk(5)
+    scores = expected_scores(exported.model.encoder, history)[0]
+    best = scores.index_fill(0, torch.tensor([1, 2, 3]), -torch.inf).topk(5)
     assert [answer.item for answer in answers] == [IDS[number - 1] for number in best.indices.tolist()]
     assert [answer.score for answer in answers] == pytest.approx(best.values.tolist(), rel=1e-5)
     assert loaded.recommend(["unknown"], [1], at=1) == []
     assert len(loaded.recommend(IDS, list(range(V)), top_k=3, at=V)) == 0  # all are seen
+
+
+def test_a_loaded_export_reads_dates_as_seconds(loaded):
+    dates = ["1970-01-01", "1970-01-01T00:00:10Z", "1970-01-01 01:00:17+01:00"]
+    as_seconds, as_dates = (loaded.recommend(IDS[:3], times, at=35) for times in ([0, 10, 17], dates))
+    assert as_seconds
+    assert as_dates == as_seconds
+    assert loaded.recommend(IDS[:3], np.array([0, 10, 17]), at="1970-01-01T00:00:35") == as_seconds
+
+
+def test_a_loaded_export_refuses_wrong_events_times_and_numbers_of_items(loaded):
     with pytest.raises(ValueError, match="2 items and 1 times"):
         loaded.recommend(IDS[:2], [1])
     with pytest.raises(ValueError, match=r"times\[2\]: found 4, earlier than times\[1\], 5; expected the oldest"):
         loaded.recommend(IDS[:3], [5, 5, 4])
-    dates = ["1970-01-01", "1970-01-01T00:00:10Z", "1970-01-01 01:00:17+01:00"]
-    as_seconds, as_dates = (loaded.recommend(IDS[:3], times, at=35) for times in ([0, 10, 17], dates))
-    assert as_dates == as_seconds == loaded.recommend(IDS[:3], np.array([0, 10, 17]), at="1970-01-01T00:00:35")
     for wrong in (978_300_760_000, "yesterday", float("nan"), -1, True, None):
         with pytest.raises(ValueError, match=r"times\[1\]: found .*, expected seconds since 1970 "):
             loaded.recommend(IDS[:2], [1, wrong])
@@ -117,8 +155,20 @@ def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(variant, tmp_
     for top_k in (0, -1):
         with pytest.raises(ValueError, match=f"found top_k {top_k}, expected 1 or more"):
             loaded.recommend(IDS[:2], [1, 2], top_k)
-    assert b".py" not in (tmp_path / "model.onnx").read_bytes()  # no source file of this machine is named
-    refuses_what_does_not_belong_together(tmp_path)
+
+
+def test_files_of_another_model_are_refused(exported, tmp_path):
+    shutil.copytree(exported.folder, tmp_path, dirs_exist_ok=True)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    other = {**settings["architecture"], "hidden_size": 16}
+    for changes, message in (
+        ({"num_items": V + 1}, rf"items.json: found {V} ids, expected {V + 1}"),
+        ({"architecture": other}, "model.safetensors does not fit config.json"),
+        ({"format": 0}, "found format 0, expected 1"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps({**settings, **changes}))
+        with pytest.raises(ValueError, match=message):
+            load_recommender(tmp_path)
 
 
 def test_a_loaded_model_with_request_time_needs_it():
@@ -131,20 +181,6 @@ def test_a_loaded_model_with_request_time_needs_it():
         loaded.recommend(IDS[:2], [10, 20], at=19)
     now, after_a_year = (loaded.recommend(IDS[:2], [10, 20], at=at) for at in (20, 32_000_000))
     assert [recommendation.score for recommendation in now] != [recommendation.score for recommendation in after_a_year]
-
-
-def refuses_what_does_not_belong_together(tmp_path):
-    settings = json.loads((tmp_path / "config.json").read_text())
-    other = {**settings["architecture"], "hidden_size": 16}
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "num_items": V + 1}))
-    with pytest.raises(ValueError, match=rf"items.json: found {V} ids, expected {V + 1}"):
-        load_recommender(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "architecture": other}))
-    with pytest.raises(ValueError, match="model.safetensors does not fit config.json"):
-        load_recommender(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "format": 0}))
-    with pytest.raises(ValueError, match="found format 0, expected 1"):
-        load_recommender(tmp_path)
 
 
 @pytest.mark.slow
