@@ -248,7 +248,7 @@ def test_private_members_of_a_base_class_are_found(monkeypatch):
         "vars(torch).update(a=1)", "vars(torch)['a'] = 1", "sys.modules['torch'] = f", "torch.optim.SGD += f",
     ],
 )  # fmt: skip
-def test_patches_are_found(tmp_path, monkeypatch, line):
+def test_the_scan_finds_each_form_of_patch(tmp_path, monkeypatch, line):
     monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
     (tmp_path / "file.py").write_text(f"import sys\nimport torch\nfrom lightning import Trainer\n{line}\n")
     assert len(list(patches(tmp_path / "file.py"))) == 1

@@ -78,7 +78,7 @@ def test_the_slow_tier_runs_every_night(workflow):
     assert alone == ["test-slow"]
 
 
-def test_one_version_everywhere(metadata):
+def test_citation_and_changelog_have_the_version_of_the_package(metadata):
     version = metadata["version"]
     assert read("CITATION.cff")["version"] == version
     newest = re.search(r"^## \[(.+?)\](?: - (\S+))?", text("CHANGELOG.md"), re.MULTILINE)

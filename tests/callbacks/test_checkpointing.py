@@ -98,7 +98,7 @@ def test_kept_checkpoints_stay_and_resume(lockstep, asynchronous):
     assert newest_verified(whole.folder).name == list(kept)[-2], "--ckpt_path last takes it"
 
 
-def test_nothing_to_keep():
+def test_keeping_0_best_checkpoints_is_refused():
     with pytest.raises(ValueError, match="best_checkpoint.keep must be at least 1, got 0"):
         BestCheckpoint("val/x", keep=0)
 

@@ -48,7 +48,7 @@ def name(path):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=name)
-def test_parsed(parser, path):
+def test_every_config_is_parsed(parser, path):
     assert parser.parse_args(["--config", str(path)]).model.class_path
 
 
@@ -146,7 +146,7 @@ def test_request_time_is_a_switch_and_another_name_of_the_metrics():
 
 
 @pytest.mark.parametrize("path", RECOMMENDERS, ids=name)
-def test_runs(lockstep, path, tmp_path):
+def test_every_config_trains_two_steps(lockstep, path, tmp_path):
     """Two steps of each, validated and saved, with the config's own model, loss, split and callbacks."""
     if path.stem == "your_data":
         (tmp_path / "data").mkdir()

@@ -183,5 +183,5 @@ def on_manuals(lockstep, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ON_MANUALS)
-def test_on_synthetic_manuals(on_manuals, stem):
+def test_configs_train_on_synthetic_manuals(on_manuals, stem):
     check_training(on_manuals(stem), stem)

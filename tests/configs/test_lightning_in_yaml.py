@@ -34,19 +34,19 @@ def steps(run):
     return sorted(run.series("train/loss"))
 
 
-def test_early_stopping(fit):
+def test_early_stopping_ends_a_run_that_does_not_improve(fit):
     run = fit(callbacks=[given("EarlyStopping", monitor="val/loss", min_delta=1e9, patience=1)])
     assert steps(run) == list(range(1, 2 * EPOCH + 1)), "the first epoch sets the best value, the second is no better"
 
 
-def test_model_checkpoint(fit, tmp_path):
+def test_model_checkpoint_writes_its_own_files(fit, tmp_path):
     settings = {"monitor": "val/loss", "save_top_k": 2, "save_last": True, "filename": "{step}"}
     fit(callbacks=[given("ModelCheckpoint", dirpath=str(tmp_path / "own"), **settings)])
     names = sorted(path.name for path in (tmp_path / "own").glob("*.ckpt"))
     assert len(names) == 3 and "last.ckpt" in names, names
 
 
-def test_learning_rate_monitor(fit):
+def test_learning_rate_monitor_logs_rates(fit):
     run = fit(callbacks=[given("LearningRateMonitor", logging_interval="step")])
     rates = [value for name, value in last_record(run).items() if name.startswith("lr-")]
     assert rates
@@ -93,25 +93,25 @@ def test_timer_ends_the_run(fit):
 
 
 @pytest.mark.parametrize("bar", ["RichProgressBar", "TQDMProgressBar"])
-def test_progress_bars(fit, bar):
+def test_progress_bars_train_every_step(fit, bar):
     assert len(steps(fit(callbacks=[given(bar)], enable_progress_bar=True))) == 3 * EPOCH
 
 
-def test_csv_logger(fit, tmp_path):
+def test_csv_logger_has_the_losses_of_the_run(fit, tmp_path):
     run = fit(logger=given("lightning.pytorch.loggers.CSVLogger", save_dir=str(tmp_path), name="csv", version=""))
     with (tmp_path / "csv/metrics.csv").open() as file:
         found = {int(row["step"]) + 1: float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]}
     assert found == pytest.approx(run.series("train/loss"))
 
 
-def test_tensorboard_logger(fit, tmp_path):
+def test_tensorboard_logger_writes_its_events(fit, tmp_path):
     logger = given("lightning.pytorch.loggers.TensorBoardLogger", save_dir=str(tmp_path), name="tb", version="")
     assert len(steps(fit(logger=logger))) == 3 * EPOCH
     assert list((tmp_path / "tb").glob("events.*"))
 
 
 @pytest.mark.parametrize("profiler", ["SimpleProfiler", "AdvancedProfiler"])
-def test_profilers(fit, tmp_path, profiler):
+def test_profilers_report_the_optimizer_step(fit, tmp_path, profiler):
     name = f"lightning.pytorch.profilers.{profiler}"
     fit(profiler=given(name, dirpath=str(tmp_path / "profile"), filename="own"), max_epochs=1)
     (report,) = (tmp_path / "profile").iterdir()

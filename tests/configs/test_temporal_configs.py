@@ -24,7 +24,7 @@ def qwen2(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", [PRETRAINED[0], *map(slow, PRETRAINED[1:])], ids=lambda path: path.stem)
-def test_runs(lockstep, path, qwen2):
+def test_every_config_trains_two_steps_with_a_tiny_model(lockstep, path, qwen2):
     """Two steps of each, validated and saved, with a Qwen2 of 32 channels instead of Qwen2.5."""
     config = yaml.safe_load(path.read_text())
     name = config["model"]["init_args"]["language_model"]["path"]
@@ -53,7 +53,7 @@ def test_the_quickstart_of_series_runs(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_your_series_runs(lockstep, qwen2, tmp_path):
+def test_your_series_trains_two_steps(lockstep, qwen2, tmp_path):
     write_series_folder(tmp_path / "series", train=10)
     where = ["--model.init_args.language_model.path", str(qwen2), "--data.init_args.tokenizer", str(qwen2)]
     sizes = {"path": str(tmp_path / "series"), "batch_size": "5", "micro_batch_size": "5", "num_workers": "0"}
@@ -98,7 +98,7 @@ def test_ablations_can_be_laid_over_every_config(parser, base):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ["pooled_max", "layers_4", "series_first"])
-def test_ablations_run(lockstep, stem):
+def test_every_ablation_trains_two_steps(lockstep, stem):
     overlay = ["--config", str(FOLDER / f"ablation/{stem}.yaml")]
     run = lockstep("fit", "--config", str(QUICKSTART), *overlay, *SMALL_RUN, "--trainer.max_steps", "2", name="a")
     assert sorted(run.series("train/loss")) == [1, 2]

@@ -101,7 +101,7 @@ def test_one_stage_after_the_other(run):
         assert "initialized 4 weights from runs/vision_language-pretrain-job1/checkpoints/best.ckpt" in log
 
 
-def test_one_stage_alone(run):
+def test_one_stage_trains_projector_and_language_model_at_their_rates(run):
     alone = run("one_stage")
     check(alone, "one_stage")
     parts, checkpoint = trained(alone)

@@ -178,7 +178,7 @@ def test_a_download_larger_than_the_free_space_is_refused(
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.org/f", "no address"])
-def test_only_http(tmp_path: Path, url: str) -> None:
+def test_addresses_other_than_http_are_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(DownloadError, match="expected an https"):
         download(url, tmp_path / "f", GOOD)
     with pytest.raises(DownloadError, match="expected an https"):

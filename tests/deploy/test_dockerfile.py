@@ -33,7 +33,7 @@ def test_the_linter_has_nothing_to_say():
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_stages_and_user():
+def test_the_last_stage_runs_train_py_as_user_1000():
     assert len(STAGES) == 2 and INSTRUCTIONS[STAGES[0]][1] == "${BASE} AS packages"
     last = INSTRUCTIONS[STAGES[1] :]
     assert not any("pip" in rest for word, rest in last if word == "RUN"), "pip's remains stay in the first stage"

@@ -26,7 +26,7 @@ each_release = pytest.mark.parametrize("release", ["1.29", kubernetes_validate.l
 
 @each_release
 @pytest.mark.parametrize("name", ["job.yaml", "claim.yaml"])
-def test_kubernetes_takes_it(name, release):
+def test_documents_are_valid_in_every_release_of_kubernetes(name, release):
     for document in documents(name):
         assert kubernetes_validate.validate(document, release, strict=True) == release
 
@@ -68,7 +68,7 @@ def test_kubeflow_trainer_finds_what_it_looks_for():
     assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (20, "Failed")
 
 
-def test_the_operators_job():
+def test_the_pytorchjob_has_a_master_and_workers():
     (job,) = documents("pytorchjob.yaml")
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
     assert job["metadata"]["name"]
@@ -80,7 +80,7 @@ def test_the_operators_job():
     assert all(replica.keys() == {"replicas", "restartPolicy", "template"} for replica in replicas.values())
 
 
-def test_the_indexed_job():
+def test_the_indexed_job_has_its_service_and_node_count():
     service, job = documents("job.yaml")
     assert service["spec"]["clusterIP"] == "None"  # the word: without it the pods have no names
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
@@ -95,7 +95,7 @@ def test_the_indexed_job():
 
 
 @each_pod
-def test_a_pod(pods: Pods):
+def test_a_pod_restarts_and_has_gpus_shared_memory_and_storage(pods: Pods):
     """It comes back when it was evicted, has time to save, shared memory, GPUs, and storage that outlives it."""
     assert pods.restart_policy == "OnFailure" and pods.replicas >= 1
     container = pods.container

@@ -18,7 +18,7 @@ DIRECTIVES = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", TEXT, flags=re
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 
 
-def test_directives():
+def test_the_script_has_the_expected_directives():
     assert TEXT.startswith("#!/bin/bash\n")
     assert DIRECTIVES == {
         "job-name": "lockstep",
@@ -37,7 +37,7 @@ def test_a_job_name_that_hides_slurm_from_lightning_is_not_used():
 
 @needs_bash
 @pytest.mark.parametrize("script", sorted(SCRIPT.parent.iterdir()), ids=lambda path: path.name)
-def test_bash_reads_it(script):
+def test_bash_parses_the_scripts(script):
     subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
     text = script.read_text(encoding="utf-8")
     assert text.rindex("#SBATCH") < re.search(r"^[^#\n]", text, flags=re.MULTILINE).start()

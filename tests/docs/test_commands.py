@@ -78,7 +78,7 @@ def parse(parser, command: str, experiment: str, options: list[str]) -> None:
     parser.parse_args([command, *configs, *options])
 
 
-def test_there_are_commands():
+def test_all_guides_have_commands():
     assert len(FOUND) >= 150 and len(GROUPS) >= 40 and sum(map(len, GROUPS.values())) >= 200
     assert {words[0] for _, words in FOUND} >= {"python", "torchrun", "accelerate", "sbatch", "srun"}
     expected = {"fit", "validate", "test", "predict", "prepare", "export", "demo", "chat"}
@@ -86,7 +86,7 @@ def test_there_are_commands():
 
 
 @pytest.mark.parametrize("command, experiment", GROUPS, ids=map(" ".join, GROUPS))
-def test_train_accepts_them(command, experiment, command_line, monkeypatch):
+def test_train_accepts_the_options_of_the_guides(command, experiment, command_line, monkeypatch):
     """The real parser parses them to the end."""
     monkeypatch.chdir(REPOSITORY)
     parse(command_line, command, experiment, GROUPS[command, experiment])

@@ -24,22 +24,22 @@ def code(text: str) -> list[str]:
     return [re.split(r"\s{2,}|\s+#", line)[0] for line in lines]
 
 
-def test_the_same_commands():
+def test_both_readmes_have_the_same_commands():
     assert commands("README.md") == commands("README.zh-CN.md")
     assert code(ENGLISH) == code(CHINESE) and len(code(ENGLISH)) >= 15
 
 
-def test_the_same_links():
+def test_both_readmes_have_the_same_links():
     assert links(ENGLISH) == links(CHINESE) and len(links(ENGLISH)) >= 15
     assert "(README.zh-CN.md)" in ENGLISH and "(README.md)" in CHINESE
 
 
-def test_the_same_sections():
+def test_both_readmes_have_the_same_sections():
     shapes = [re.findall(r"^#+", text, flags=re.MULTILINE) for text in (ENGLISH, CHINESE)]
     assert shapes[0] == shapes[1]
 
 
-def test_the_same_promises():
+def test_both_readmes_have_as_many_promises():
     numbers = [len(re.findall(r"^- \*\*", text, flags=re.MULTILINE)) for text in (ENGLISH, CHINESE)]
     assert numbers[0] == numbers[1] >= 5
 

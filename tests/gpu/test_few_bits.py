@@ -60,7 +60,7 @@ def test_adapters_beside_weights_in_4_bits(device, workplace):
     assert sorted(losses) == [1, 2, 3] and all(0 < loss < 100 for loss in losses.values())
 
 
-def test_quantized_weights(device, workplace, record_property):
+def test_quantized_weights_have_the_same_bits_on_each_device(device, workplace, record_property):
     """Their bits do not depend on the device, and products with them are those of the dequantized weight."""
     found = workplace.call(quantized, device)
     record_property("relative_errors", found["errors"])

@@ -64,7 +64,7 @@ def first_loss(shared_workplace):
         *(pytest.param(family, "bf16-mixed", marks=NO_CPU_FORM) for family in QUICKSTARTS if family not in PLAINEST),
     ],
 )
-def test_trains_and_validates(device, workplace, first_loss, record_property, family, precision):
+def test_each_quickstart_trains_and_validates(device, workplace, first_loss, record_property, family, precision):
     exact = first_loss(family)
     run = workplace.run("fit", *config(family), *on(device, precision), *quiet(STEPS[device]), name="quickstart")
     losses = run.series("train/loss")

@@ -27,12 +27,12 @@ def test_of_a_language_model_that_sees():
     assert layers == 1 + reader.language_model.causal_lm.config.num_hidden_layers, "the tower's one, and the model's"
 
 
-def test_of_a_recommender():
+def test_hidden_matrices_of_a_recommender_exclude_embeddings():
     names = turned(Recommender(tie_output=False))
     assert names and not [name for name in names if "embedding" in name or name == "network.output"]
 
 
-def test_of_a_classifier():
+def test_hidden_matrices_of_a_classifier_are_those_of_its_blocks():
     transformer = Classifier(network="vit", depth=2, width=24, heads=3)
     transformer.configure_model()
     names = turned(transformer)

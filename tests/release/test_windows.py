@@ -39,7 +39,7 @@ main(sys.argv[1:])
 
 
 @pytest.mark.slow
-def test_fit_without_posix(tmp_path):
+def test_fit_runs_without_modules_of_posix(tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(REPOSITORY), "fit", *TINY, "--trainer.max_steps", "4", "--run_name", "a"],
         cwd=tmp_path,

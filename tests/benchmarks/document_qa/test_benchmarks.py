@@ -36,7 +36,7 @@ def test_memory_of_this_process():
     assert memory.together >= memory.parent >= len(held) and memory.worker >= 0
 
 
-def test_manuals(tmp_path):
+def test_generated_manuals_are_read_and_their_pages_retrieved(tmp_path):
     for seed in range(2):
         manual(tmp_path / f"{seed}.pdf", 4, seed)
     (tmp_path / "page.png").write_bytes(b"no PDF, so not asked for")
@@ -51,7 +51,7 @@ def test_missing_manuals_are_skipped(capsys, tmp_path):
     assert "skipped" in capsys.readouterr().out
 
 
-def test_too_few_pages(capsys):
+def test_fewer_than_100_pages_are_refused(capsys):
     with pytest.raises(SystemExit):
         main(["--pages", "3"])
     assert "--pages must be at least 100" in capsys.readouterr().err
@@ -61,7 +61,7 @@ NUT = Path("/usr/share/doc/nut-doc/pdf")
 
 
 @pytest.mark.skipif(not NUT.is_dir(), reason="Debian's package nut-doc is not installed")
-def test_real_manuals(capsys):
+def test_tables_and_pages_of_real_manuals_are_found(capsys):
     """Network UPS Tools: text, pin tables and wiring diagrams. Nothing fails; tables and pages are found."""
     found = manuals.measure(NUT, IngestionSettings(dpi=48))
     with capsys.disabled():

@@ -28,7 +28,7 @@ def test_steps_of_many_items_by_rows(item_optimizer):
     assert work().amount == work().amount == 160
 
 
-def test_users_are_ranked():
+def test_the_amount_of_ranking_is_the_number_of_users():
     assert ranking(1000, users=3)().amount == 3
 
 

@@ -16,7 +16,7 @@ def test_a_machine_that_has_ended_is_seen_while_the_other_waits_for_it():
         received([SimpleNamespace(connection=end, receive=end.recv) for end in (waits, ended)])
 
 
-def test_both_are_heard():
+def test_messages_of_both_pipes_are_received():
     pipes = [Pipe(), Pipe()]
     for number, (_, there) in enumerate(pipes):
         there.send(number)

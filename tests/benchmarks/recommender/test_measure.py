@@ -40,7 +40,7 @@ def _fail() -> Work:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_variants")
-def test_turns_and_memory() -> None:
+def test_time_and_memory_of_each_round_are_measured() -> None:
     measured = take_turns({"large": partial(_allocate, 200 * MIB), "sleeps": _sleep}, repeats=3)
     large, sleeps = measured["large"], measured["sleeps"]
     assert len(large.turns) == len(sleeps.turns) == 3

@@ -20,7 +20,7 @@ def _compare(goals: dict[str, float]) -> Comparison:
     return Comparison("name", "title", "step", {}, goals)
 
 
-def test_ratios_and_goals() -> None:
+def test_a_summary_has_ratios_and_says_which_goals_are_met() -> None:
     measured = {"naive": _measured(4.0, 80 << 20), "ours": _measured(0.5, 20 << 20)}
     result = report.summary(_compare({"cpu": 8, "memory": 8}), measured)
     assert "times_less" not in result["sides"][0]
@@ -29,7 +29,7 @@ def test_ratios_and_goals() -> None:
 
 
 @pytest.mark.parametrize(("waited", "met"), [(0.05, True), (0.06, False)])
-def test_waiting_goal(waited: float, met: bool) -> None:
+def test_the_share_of_waiting_meets_its_goal(waited: float, met: bool) -> None:
     (goal,) = report.summary(_compare({"waiting": 0.05}), {"ours": _measured(1, 0, waited)})["goals"]
     assert goal["met"] is met and goal["found"] == waited
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from benchmarks.temporal import samples
 
 
-def test_one_turn(monkeypatch):
+def test_the_share_of_samples_in_a_step_is_measured_and_printed(monkeypatch):
     monkeypatch.setattr(samples, "_SAMPLES", 32)
     monkeypatch.setattr(samples, "_quickstart", lambda: (200.0, 0.01))  # the training itself takes half a minute
     found = samples.measure(2)

@@ -124,7 +124,7 @@ def test_memory_that_rises_now_and_then_does_not_grow():
     assert warned_at([1000] * 200) == 0
 
 
-def test_memory_is_logged(lockstep):
+def test_memory_is_logged_at_every_step(lockstep):
     run = lockstep("fit", *SHORT, name="a")
     memory = run.series("train/memory_gib")
     assert sorted(memory) == [1, 2] and all(0.05 < gib < 50 for gib in memory.values())

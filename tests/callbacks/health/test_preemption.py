@@ -139,6 +139,6 @@ def test_slow_steps_are_all_looked_at(monkeypatch, seconds, looks):
     stop_signals.restore_handlers()
 
 
-def test_how_often():
+def test_an_interval_of_0_steps_is_refused():
     with pytest.raises(ValueError, match="check_every_n_steps must be at least 1, got 0"):
         Preemption(0)

@@ -8,7 +8,7 @@ from tests.distributed.resume.test_preemption import scontrol  # noqa: F401
 JOB = {"SLURM_JOB_ID": "7"}
 
 
-def test_a_running_job(scontrol, messages):  # noqa: F811
+def test_a_running_job_is_requeued(scontrol, messages):  # noqa: F811
     asked = scontrol()
     requeue_job(JOB)
     assert asked() == ["show job 7", "requeue 7"]
@@ -49,7 +49,7 @@ def test_a_refusal_is_reported(scontrol, messages):  # noqa: F811
     assert "Requested operation is presently disabled" in messages[0]
 
 
-def test_no_scontrol(monkeypatch, tmp_path, messages):
+def test_a_job_without_scontrol_is_asked_to_be_submitted_again(monkeypatch, tmp_path, messages):
     monkeypatch.setenv("PATH", str(tmp_path))
     requeue_job({})
     assert messages == []

@@ -97,7 +97,7 @@ def test_copies_of_a_process_are_refused(lockstep, strategy):
         lockstep("fit", *TINY, "--trainer.devices", "2", "--trainer.strategy", strategy, name="a")
 
 
-def test_limits_are_seconds():
+def test_a_timeout_of_0_is_none_and_a_negative_one_is_refused():
     assert Watchdog(timeout=0).timeout == float("inf")
     with pytest.raises(ValueError, match="watchdog.start_timeout .* got -1"):
         Watchdog(start_timeout=-1)

@@ -39,7 +39,7 @@ def board(run):
     return events
 
 
-def test_recommendations(lockstep):
+def test_previews_of_a_recommender_have_histories_and_unseen_items(lockstep):
     run = lockstep("fit", *TINY, "--trainer.max_epochs", "2", name="a")
     found = previews_of(run)
     assert list(found) == [13, 26] and all(len(examples) == 8 for examples in found.values())
@@ -63,7 +63,7 @@ def test_recommendations(lockstep):
     assert board(run).Tags()["images"] == []
 
 
-def test_classified_images(lockstep):
+def test_previews_of_a_classifier_have_pictures_and_labels(lockstep):
     run = lockstep("fit", *DIGITS, name="a")
     (examples,) = previews_of(run).values()
     for preview in examples:

@@ -16,7 +16,7 @@ def test_the_slowest_rank_is_compared_with_the_median_of_the_other_ranks():
     assert find_slowest([3.0, 1.0]) == (0, 3.0)
 
 
-def test_settings_are_checked():
+def test_settings_out_of_range_are_refused():
     with pytest.raises(ValueError, match="every_n_steps must be at least 1, got 0"):
         Stragglers(every_n_steps=0)
     with pytest.raises(ValueError, match="warn_over_median must be more than 1, got 1"):

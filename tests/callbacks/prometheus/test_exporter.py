@@ -32,7 +32,7 @@ from tests.support.ports import free_ports
         ("end of validation", 3599, 3600, True),
     ],
 )
-def test_health(phase, still, patience, well):
+def test_health_depends_on_phase_and_idle_time(phase, still, patience, well):
     endpoint = PrometheusExporter(port=8900)
     endpoint._watch = a_watch(phase, still, patience)
     assert endpoint.health()[0] is well
@@ -117,7 +117,7 @@ def test_there_is_no_endpoint_by_default(parser, lockstep, monkeypatch):
         ({"stalled_after": 0}, "prometheus.stalled_after must be more than 0, got 0"),
     ],
 )
-def test_wrong_settings(settings, message):
+def test_wrong_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         PrometheusExporter(**settings)
 

@@ -23,7 +23,7 @@ log = logging.getLogger("lockstep")
         ("train/gradient_norm/über-all", "lockstep_train_gradient_norm__ber_all"),
     ],
 )
-def test_names(logged_name, name):
+def test_logged_names_become_metric_names(logged_name, name):
     assert metric_name(logged_name) == name
 
 

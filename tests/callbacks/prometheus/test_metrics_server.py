@@ -13,7 +13,7 @@ from tests.support.outputs.metrics_endpoint import a_run, get
 from tests.support.ports import free_ports
 
 
-def test_paths(serve):
+def test_each_path_has_its_status_type_and_text(serve):
     port = serve(health=lambda: (False, "training, step 7, 900.0 s without progress"))
     status, kind, text = get(port, "/metrics")
     assert (status, kind.split(";")[0]) == (200, "text/plain") and "# HELP lockstep_processes " in text

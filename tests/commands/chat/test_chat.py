@@ -45,7 +45,7 @@ def printed_by(folder, *lines):
     return output.getvalue()
 
 
-def test_lines_are_answered(tmp_path, monkeypatch):
+def test_lines_are_answered_and_commands_change_the_inputs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
     (tmp_path / "large.png").write_bytes(b"x" * 11)

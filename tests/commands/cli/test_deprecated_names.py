@@ -92,7 +92,7 @@ def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, mes
     assert len(deprecations(messages)) == 2
 
 
-def test_removed_options(capsys, messages, monkeypatch, tmp_path):
+def test_removed_options_are_dropped_with_a_message(capsys, messages, monkeypatch, tmp_path):
     monkeypatch.setattr(
         deprecated_names, "REMOVED_OPTIONS", {"stragglers.window": "stragglers.every_n_steps", "gone": "nothing"}
     )

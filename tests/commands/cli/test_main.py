@@ -32,7 +32,7 @@ def refusal(capsys, *options):
 
 
 @pytest.mark.parametrize("command", ["fit", "validate", "test", "predict", "prepare", "export", "demo", "chat"])
-def test_help(capsys, command):
+def test_help_names_the_common_options(capsys, command):
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
     assert end.value.code == 0
@@ -68,7 +68,7 @@ def test_configs_and_the_command_line(capsys, tmp_path):
         (["--config", "absent.yaml"], ["absent.yaml"]),
     ],
 )
-def test_refused_options(capsys, options, words):
+def test_a_wrong_option_is_refused_in_three_lines(capsys, options, words):
     message = refusal(capsys, "fit", "--config", QUICKSTART, *options)
     for word in words:
         assert word in message
@@ -82,7 +82,7 @@ def test_refused_keys_of_a_file(capsys, tmp_path):
     assert "max_epoch" in message
 
 
-def test_refused_commands(capsys):
+def test_an_unknown_command_and_one_without_a_config_are_refused(capsys):
     assert "invalid choice: 'train'" in refusal(capsys, "train")
     output = refusal(capsys, "fit")
     assert re.search(r"required: .*; a config gives them: --config configs/", output)
@@ -105,7 +105,7 @@ def test_a_run_that_is_not_there(lockstep, done, messages, monkeypatch):
     assert messages[-2] == f"error: runs/absent is not a run with a config.yaml; existing runs: {done.folder.name}"
 
 
-def test_errors_are_messages(lockstep, messages, monkeypatch):
+def test_errors_of_users_are_messages_without_a_traceback(lockstep, messages, monkeypatch):
     """Errors that the user can fix have no traceback, unless it is requested."""
     with pytest.raises(ValueError, match=r"--run_name is a name, not a path; got 'a/b'"):
         lockstep("fit", *TINY, name="a/b")
@@ -203,7 +203,7 @@ def test_the_weights_that_are_tested_are_the_best_ones(lockstep):
     assert found != tested("--ckpt_path", "last")
 
 
-def test_nothing_to_evaluate(done, tmp_path):
+def test_a_test_without_a_trained_run_is_refused(done, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no trained run of this config.*recommender-quickstart-TIME"):
         shutil.rmtree(tmp_path / "runs")
         main(["test", *TINY])
@@ -248,7 +248,7 @@ def test_the_precision_in_force(lockstep, messages):
     assert any("precision bf16-mixed" in line for line in messages)
 
 
-def test_prepare(lockstep, tmp_path):
+def test_prepare_converts_once_and_makes_no_run(lockstep, tmp_path):
     """Converts once; without a trainer, a model or a run."""
     data = tmp_path / "shop.csv"
     rows = [f"user-{user},item-{(user + step) % 9},{1_700_000_000 + step}" for user in range(20) for step in range(6)]

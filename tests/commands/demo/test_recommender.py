@@ -95,7 +95,7 @@ def test_the_slider_has_times_after_the_last_event(run):
     assert len(between.stops) == 18 and between.stops[between.selected].value == other
 
 
-def test_searches(run):
+def test_searches_find_users_and_items_by_any_case(run):
     _, demo = run
     user, history, _ = demo.fields
     assert [choice.value for choice in demo.search(user, "")][0] in demo._data.user_ids

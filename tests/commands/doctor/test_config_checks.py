@@ -127,7 +127,7 @@ def test_data_that_open_and_give_nothing_and_a_step_that_fails(doctor):
     assert error.status == "fail" and "loss nan" in error.found
 
 
-def test_weights_and_tokenizers(doctor, tmp_path, monkeypatch):
+def test_missing_weights_and_tokenizers_are_reported(doctor, tmp_path, monkeypatch):
     config = ["--config", str(REPOSITORY / "configs/temporal/qwen2.5-0.5b.yaml"), "--trainer.accelerator", "cpu"]
     name = ["--model.init_args.language_model.path", "--data.init_args.tokenizer"]
     cache = tmp_path / "hub"

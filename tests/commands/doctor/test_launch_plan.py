@@ -21,7 +21,7 @@ def test_later_configs_and_then_options_count(config, tmp_path):
     assert plan_launch([*arguments, "--data.init_args.num_workers=auto"], {}).workers == "auto"
 
 
-def test_stated_threads(config, tmp_path):
+def test_the_last_stated_number_of_threads_counts(config, tmp_path):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("threads: 4\n")
     assert plan_launch(["--config", config], {}).threads is None

@@ -17,7 +17,7 @@ FAIL = Finding("shared memory", "fail", "64 MiB", "a loader dies with `Bus error
     ("findings", "status", "code"),
     [([], "ok", 0), ([OK], "ok", 0), ([OK, WARN], "warn", 1), ([FAIL, OK, WARN], "fail", 2)],
 )
-def test_the_worst_counts(findings, status, code):
+def test_the_worst_finding_sets_status_and_exit_code(findings, status, code):
     assert worst(findings) == status
     report = json.loads(as_json(findings))
     assert (report["status"], report["exit_code"]) == (status, code)

@@ -9,7 +9,7 @@ ALONE = {"ACCELERATE_MIXED_PRECISION": "no"}
 SEVERAL = {**ALONE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
 
-def test_one_process():
+def test_a_single_process_counts_as_not_launched():
     assert launched_processes(ALONE) is None
     assert launched_processes({"MASTER_PORT": "29500"}) is None, "left over in somebody's shell"
     assert launched_processes({**ALONE, "MASTER_PORT": "29500"}) is None
@@ -29,7 +29,7 @@ def test_children_of_lightnings_launcher():
     assert launched_processes({**SEVERAL, "LOCAL_RANK": "1", "WORLD_SIZE": "2", "NODE_RANK": "0"}) is None
 
 
-def test_settings_without_effect():
+def test_settings_of_accelerate_without_effect_are_named():
     fp16 = {"ACCELERATE_MIXED_PRECISION": "fp16"}
     assert ignored_options({}, None) == ignored_options(ALONE, None) == ignored_options(fp16, "16-mixed") == []
     assert ignored_options(fp16, None) == [

@@ -27,7 +27,7 @@ def test_the_launchers_variable_counts():
     assert environ == {"LOCAL_RANK": "1"}
 
 
-def test_other_arguments_stay():
+def test_arguments_that_only_look_like_it_stay():
     for other in (["fit", "--local_rank"], ["fit", "--local-rank=x"], ["fit", "--trainer.local_rank=3"]):
         assert without_local_rank(other, {}) == after_command(other) == other
 

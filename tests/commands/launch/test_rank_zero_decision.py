@@ -78,7 +78,7 @@ def test_the_processes_that_a_run_starts_take_its_answer():
     )
 
 
-def test_processes_of_torchrun(torchrun):
+def test_processes_of_torchrun_keep_the_first_decision(torchrun):
     answers = side_by_side(
         lambda: decide_on_rank_zero("run_name", lambda: "first", torchrun(0, 3), keep=True),
         lambda: decide_on_rank_zero("run_name", never, torchrun(1, 3)),
@@ -162,7 +162,7 @@ def test_a_store_that_ends_with_the_ranks_needs_no_prefix(torchrun):
     assert restart_prefix({}) is None
 
 
-def test_a_busy_port(monkeypatch):
+def test_a_busy_port_is_named(monkeypatch):
     monkeypatch.setattr(rendezvous_store, "PORT_TIMEOUT", 0.1)
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
@@ -181,7 +181,7 @@ def test_a_port_that_becomes_free():
     assert rendezvous_store.RendezvousStore(rendezvous_from_env(by_hand(0, port))).store.port == port
 
 
-def test_a_wrong_host(monkeypatch):
+def test_an_unknown_host_is_named(monkeypatch):
     monkeypatch.setattr(rendezvous_store, "HOST_TIMEOUT", 0.1)
     with pytest.raises(ValueError, match="MASTER_ADDR nowhere.invalid: this machine knows no such host"):
         decide_on_rank_zero("run_name", never, {**by_hand(0, 29511), "MASTER_ADDR": "nowhere.invalid"})
@@ -196,7 +196,7 @@ def test_a_process_that_does_not_come(monkeypatch):
         decide_on_rank_zero("run_name", never, by_hand(1, free_port()))
 
 
-def test_incomplete_variables():
+def test_incomplete_variables_of_a_launcher_are_named():
     with pytest.raises(ValueError, match="RANK is 0, but MASTER_ADDR and MASTER_PORT are not set"):
         decide_on_rank_zero("run_name", never, {"RANK": "0", "WORLD_SIZE": "2"})
     with pytest.raises(ValueError, match="WORLD_SIZE is 2, but RANK is not set"):

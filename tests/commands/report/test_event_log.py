@@ -62,7 +62,7 @@ def test_a_log_of_0_1_0_has_the_rank_as_process(run):
     assert event["rank"] == 2 and event["fields"] == {"rank": "1"}
 
 
-def test_how_attempts_end(run):
+def test_the_last_event_of_an_attempt_is_its_end(run):
     """An out-of-memory that the run survived is not its end; a lost process is, when nothing follows."""
     run.log("run_started", 0, 0)
     run.log("out_of_memory", 5, 5, "", "warning")

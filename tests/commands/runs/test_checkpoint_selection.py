@@ -25,7 +25,7 @@ def test_a_shipped_config_is_found_from_any_folder(tmp_path, monkeypatch):
         earlier_stage("configs/vision_language/pretrian.yaml", Path("runs"))
 
 
-def test_resolve_checkpoint(tmp_path, messages):
+def test_best_and_last_resolve_to_the_checkpoints_that_exist(tmp_path, messages):
     assert resolve_checkpoint(None, tmp_path) is None
     assert resolve_checkpoint("last", tmp_path) is None
     with pytest.raises(FileNotFoundError, match="best.ckpt does not exist, nor any other"):

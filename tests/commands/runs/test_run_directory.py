@@ -20,7 +20,7 @@ from commands.runs.run_names import check_directory, check_run_name
 from tests.commands.runs.checkpoints import write_checkpoint
 
 
-def test_config_stem(tmp_path, monkeypatch):
+def test_the_stem_of_a_run_has_the_folder_of_its_config(tmp_path, monkeypatch):
     assert config_stem(Path("configs/recommender/sasrec.yaml"), Path("runs")) == "recommender-sasrec"
     (tmp_path / "own").mkdir()
     monkeypatch.chdir(tmp_path / "own")
@@ -46,7 +46,7 @@ def test_slurm_jobs_keep_their_name_after_a_requeue(tmp_path):
     assert "job77" not in claim_run_name("a", tmp_path, {**job, "SLURM_JOB_NAME": "bash"}), "a shell runs many"
 
 
-def test_newest_run(tmp_path):
+def test_the_newest_run_is_the_newest_of_its_config_alone(tmp_path):
     time = "-20260101-120000"
     write_checkpoint(tmp_path / f"a-b{time}", "best.ckpt", age=50)
     write_checkpoint(tmp_path / f"a-b{time}-2", "last.ckpt", age=20)
@@ -67,7 +67,7 @@ def test_an_experiment_is_all_configs_but_overlays():
     assert experiment_stem(list(map(Path, configs)), Path("runs")) == "a-b+blind"
 
 
-def test_refuse_occupied(tmp_path):
+def test_a_folder_with_checkpoints_is_refused_as_occupied(tmp_path):
     refuse_occupied(tmp_path / "absent")
     (tmp_path / "checkpoints").mkdir()
     refuse_occupied(tmp_path)
@@ -79,7 +79,7 @@ def test_refuse_occupied(tmp_path):
         refuse_occupied(tmp_path / "preempted")
 
 
-def test_write_config(tmp_path):
+def test_a_changed_config_gets_a_numbered_file(tmp_path):
     folder = tmp_path / "run"
     assert newest_config(folder) is None
     for text, name in (("1", "config"), ("1", "config"), ("2", "config-2"), ("2", "config-2"), ("1", "config-3")):

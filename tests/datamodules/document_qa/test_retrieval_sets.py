@@ -251,6 +251,6 @@ def test_chance_is_the_mean_of_all_orders(pages, evidence):
         assert chance == pytest.approx(sum(item[name] for item in every) / len(every)), name
 
 
-def test_keys_differ():
+def test_keys_of_pages_differ_and_are_not_0():
     keys = {page_key(name, page) for name in ("a", "b", "a\n1") for page in range(1, 50)}
     assert len(keys) == 147 and 0 not in keys and torch.tensor(sorted(keys)).dtype == torch.int64

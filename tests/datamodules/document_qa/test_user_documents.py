@@ -43,7 +43,7 @@ def prepared(tmp_path_factory):
     return folder, train
 
 
-def test_splits_by_document(prepared, messages):
+def test_each_document_is_in_one_split(prepared, messages):
     folder, train = prepared
     data = module(folder, train, split=SplitSettings(validation=0.2, test=0.3, seed=1))
     data.prepare()

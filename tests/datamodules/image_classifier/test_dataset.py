@@ -113,7 +113,7 @@ def test_only_corrupt_images_are_skipped(mixup):
     assert not nothing.pixels.any() and (nothing.labels == -1).all()
 
 
-def test_evaluation_changes_nothing():
+def test_evaluation_reads_the_stored_pixels_and_labels():
     samples = twenty(random=False, mixup=0)
     batch = images(samples, range(20))
     np.testing.assert_allclose(batch.pixels.numpy(), samples.source.pixels / 127.5 - 1, atol=1e-6)

@@ -30,7 +30,7 @@ def halves(left=RED, right=BLUE, size=(16, 8)):
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "GIF", "WEBP", "JPEG"])
-def test_formats(kind):
+def test_each_format_decodes_to_its_pixels(kind):
     options = {"WEBP": {"lossless": True}, "JPEG": {"quality": 95, "subsampling": 0}}
     pixels = decoded(encoded(halves(), kind, **options.get(kind, {})))
     assert pixels.shape == (8, 16, 3)

@@ -51,7 +51,7 @@ def check(rows, modality, placeholder):
 
 
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}, {}])
-def test_examples(encoder, options):
+def test_examples_have_all_requested_samples_and_their_labels(encoder, options):
     data = ChatExamples(Letters(), encoder, **options)
     parts = data[MicroBatchRequest(1, np.array([5, 0, 3, 6]))]
     assert len(parts) == options.get("length_groups", 1)
@@ -101,7 +101,7 @@ def test_predictions_keep_the_order_of_the_samples(encoder):
     assert [sample for batch in batches for sample in batch.prompts.samples.tolist()] == list(range(7))
 
 
-def test_questions_without_answers(encoder):
+def test_questions_without_answers_have_prompts_and_no_labels(encoder):
     batch = ChatQuestions(Letters(answered=False), encoder)[MicroBatchRequest(0, np.arange(7))]
     assert (batch.rows.labels == IGNORE).all() and len(batch.prompts.samples) == 7
 

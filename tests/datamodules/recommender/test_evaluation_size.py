@@ -51,7 +51,7 @@ def test_trained_items_and_counts_equal_a_loop_over_users(users, data):
                                  "11 of 20 targets (55%) whose items are never trained"),
     ],
 )  # fmt: skip
-def test_the_thresholds(size, problem):
+def test_few_users_and_many_untrained_targets_are_a_problem(size, problem):
     assert size.problem == problem
 
 

@@ -68,7 +68,7 @@ def test_a_time_may_be_one_step_beside(time, reached):
     assert grade(LATER, f"later, sm is 52% at step {time}.", TINY)["time_within_1_step"] == (reached, 1)
 
 
-def test_the_unit_counts():
+def test_an_answer_in_another_unit_is_wrong():
     right, wrong = (f"The available GPU memory has its minimum of 8.0{unit} at t=2.0s." for unit in (" GB", "%"))
     assert grade(MEMORY, right, FULL)["exact"] == (1, 1)
     assert grade(MEMORY, wrong, FULL)["value_within_5_percent"] == (0, 1)

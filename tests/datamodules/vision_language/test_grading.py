@@ -20,7 +20,7 @@ from datamodules.vision_language.grading import grade
         ("?!", "...", 0, 0),
     ],
 )
-def test_grades(right, text, exact, f1):
+def test_an_answer_gets_its_exact_match_and_token_f1(right, text, exact, f1):
     points = grade(right, text)
     assert points["exact"] == (exact, 1) and points["token_f1"][1] == 1
     assert points["token_f1"][0] == pytest.approx(f1)

@@ -212,7 +212,7 @@ def test_each_image_is_decoded_once_for_an_evaluation(chats, monkeypatch):
     assert len(names) == size == len(set(names))
 
 
-def test_a_batch(chats):
+def test_a_batch_has_its_samples_pixels_and_placeholders(chats):
     data = module(chats, system=None)
     data.setup("fit")
     (batch,) = data.train_set[MicroBatchRequest(0, np.array([3, 0, PADDING_INDEX]))]

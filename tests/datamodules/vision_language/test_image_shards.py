@@ -136,7 +136,7 @@ def test_shards_that_are_no_files_are_read_on(shards, known):
     assert "Be brief." in remote.tokenizer.decode(part.rows.tokens[0].tolist())
 
 
-def test_shards_over_http(shards, served):
+def test_shards_over_http_give_the_same_batches(shards, served):
     """This process reads the shards, and then workers do that are forked from it."""
     local = module(shards)
     remote = ImageChats(

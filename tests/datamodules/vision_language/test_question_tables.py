@@ -43,7 +43,7 @@ def texts(chat):
     return [(message["role"], message["content"]) for message in chat.messages]
 
 
-def test_rows_of_mmbench(tmp_path):
+def test_rows_of_mmbench_become_questions_with_images(tmp_path):
     """A row of the circular evaluation names the row that has its image."""
     encoded = base64.b64encode(RED).decode()
     rows = [
@@ -141,7 +141,7 @@ def test_an_option_that_is_a_letter(tmp_path):
         ("The answer is B.", "B"), ("Answer: C", "C"), ("A cat", ""), ("D", ""), ("", ""), ("Because", ""),
     ],
 )  # fmt: skip
-def test_letters_of_answers(text, letter):
+def test_the_chosen_letter_is_read_from_an_answer(text, letter):
     assert chosen_letter(Reference("", ("B",), "ABC", ("one cat", "two cats", "three cats")), text) == letter
 
 

@@ -121,7 +121,7 @@ def test_the_order_belongs_to_the_scenes_it_was_made_of() -> None:
     assert ordered() != ordered(seed=3)
 
 
-def test_chance_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_chance_without_the_picture_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="lockstep"):
         _data().setup("fit")
     assert "chance without the picture: colour_at 0.250" in caplog.text

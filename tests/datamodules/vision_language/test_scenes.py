@@ -249,7 +249,7 @@ def test_a_caption_describes_the_scene_and_can_be_parsed() -> None:
     assert object_f1("nonsense", text) == 0
 
 
-def test_grading() -> None:
+def test_answers_are_graded_into_the_outcomes_of_their_kind() -> None:
     scene = Scene((SceneObject("red", "circle"), None, None, None))
     described = SceneSample(scene, CAPTION, True, "", "red circle top left", 0)
     assert grade(described, " Red circle  top left.") == dict.fromkeys(

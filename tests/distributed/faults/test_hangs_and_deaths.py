@@ -98,7 +98,7 @@ def test_a_process_is_stopped(team):
     assert run.survivors == []
 
 
-def test_a_rank_hangs(team):
+def test_a_rank_that_hangs_ends_all_and_is_named(team):
     """Plain: the others wait for 30 minutes; with NCCL the blame falls on a collective, not on a line of code."""
     run = team(*FIT, *QUICK, *fault("HangAt", step=3, process=1), name="a")
     assert run.end(60) == [1, 1], run.output
@@ -175,7 +175,7 @@ def test_a_skipped_step_is_never_mixed_with_the_next_one(team):
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_torchrun_is_killed(team):
+def test_processes_of_a_killed_torchrun_end(team):
     """Plain: its processes train on as orphans; where they wait in NCCL, for ever and with the GPUs."""
     torchrun = [*FORKED_TORCHRUN, "--standalone", "--nproc-per-node", "2", str(REPOSITORY / "train.py")]
     endless = [*TINY, "--trainer.max_epochs", "-1", "--trainer.check_val_every_n_epoch", "100000"]

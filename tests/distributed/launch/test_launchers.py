@@ -111,7 +111,7 @@ def accelerate(*options):
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_accelerates_launcher(start, team, tmp_path):
+def test_accelerates_launcher_trains_as_torchrun_does(start, team, tmp_path):
     """Lightning detects torchrun's processes; it ignores the other settings of accelerate without a message."""
     processes = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--main_process_port", "0"]
     first = start(*accelerate(*processes, "--mixed_precision", "bf16"), "--run_name", "a")

@@ -74,7 +74,7 @@ def test_stopped_in_the_last_step_of_an_epoch(team, stopped, uninterrupted):
 
 
 @pytest.mark.slow
-def test_stopped_with_accumulation(team, stopped):
+def test_a_run_stopped_with_accumulation_resumes_exactly(team, stopped):
     parts = ["--data.init_args.micro_batch_size", "4"]
     whole = team("fit", *OPTIONS, *parts, name="whole")
     assert whole.end() == [0, 0], whole.output
@@ -183,7 +183,7 @@ def test_a_second_ctrl_c_ends_at_once(team):
 
 
 @pytest.mark.parametrize("command", ["test", slow("validate")])
-def test_a_stopped_evaluation(team, done, command):
+def test_an_evaluation_that_is_stopped_ends_on_all_ranks(team, done, command):
     """Lightning: one process hangs in its next collective; both end with 0."""
     name, reported = (
         done.folder.name,

@@ -112,7 +112,7 @@ def test_a_run_without_an_intact_checkpoint_is_refused(team):
 
 
 @pytest.mark.parametrize("how", [[], slow(ASYNCHRONOUS)], ids=["sync", "async"])
-def test_a_full_disk(team, uninterrupted, how):
+def test_a_full_disk_keeps_older_checkpoints_and_stops_after_two_failures(team, uninterrupted, how):
     """Plain Lightning: OSError 28 on one process, and a truncated last.ckpt."""
     full = team(*RUN, *how, *disk_fault("DiskFull", octets=100_000, step=7), name="a", processes=2)
     assert full.end() == [1, 1], full.output

@@ -40,7 +40,7 @@ def test_each_row_prints_the_plan_of_its_settings(row):
 
 
 @pytest.mark.parametrize("row", RATES, ids=lambda row: row[0])
-def test_rates(row):
+def test_rates_of_the_table_are_the_scaled_ones(row):
     _, base, batch, root, linear, theirs = row
     rate, base_batch = base.split(", ")
     for scaling, written in (("sqrt", root), ("linear", linear)):

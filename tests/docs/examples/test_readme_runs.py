@@ -87,7 +87,7 @@ for words in json.loads(sys.argv[1]):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_their_commands_run(tmp_path):
+def test_commands_of_the_readmes_run(tmp_path):
     for part, copy in (("configs", shutil.copytree), ("train.py", shutil.copy)):
         copy(REPOSITORY / part, tmp_path / part)
     once = {shlex.join(line): line for page in PAGES for line in commands(page) if not reason(line)}

@@ -28,7 +28,7 @@ def test_a_checkpoint_of_the_same_model_matches():
     check_model_match(model("fit", a=torch.nn.Linear(2, 3)), FIT)
 
 
-def test_another_models():
+def test_a_checkpoint_of_another_model_is_refused_with_the_differences():
     own, saved = {"a": torch.nn.Linear(2, 3), "b": torch.nn.Linear(1, 1)}, {"a": torch.nn.Linear(4, 3)}
     output = (
         r"another model or config: missing in the checkpoint: b.weight, b.bias; missing in the model: c.0.weight, "
@@ -56,7 +56,7 @@ def test_an_evaluation_of_weights_that_are_no_numbers_names_them_and_the_file():
         check_model_match(own, checkpoint(a=torch.nn.Linear(2, 3), b=torch.nn.Linear(1, 1)))
 
 
-def test_weights_alone():
+def test_weights_alone_can_be_tested_but_not_resumed():
     weights = {"state_dict": {}}
     check_model_match(model("test"), weights)
     with pytest.raises(ValueError, match="has weights, but no optimizer_states, .*epoch: it can be tested, but"):

@@ -28,7 +28,7 @@ def saved(module, built):
     return checkpoint
 
 
-def test_there_and_back():
+def test_frozen_weights_are_left_out_and_restored():
     module = Reader()
     checkpoint = saved(module, frozen_fingerprints(module))
     assert {name.split(".")[0] for name in checkpoint["state_dict"]} == {"norm", "head"}

@@ -106,7 +106,7 @@ def assert_refused_cheaply(read, path, message):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 200_000, "kB"
 
 
-def test_too_many_opcodes(monkeypatch):
+def test_more_opcodes_than_the_limit_are_refused(monkeypatch):
     monkeypatch.setattr(pickle_limits, "_MAX_OPCODES", 1000)
     assert find_excess(b"\x80\x02]" + b"Na" * 400 + b".") is None
     assert find_excess(b"\x80\x02]" + b"Na" * 500 + b".") == "it has more than 1,000 opcodes"

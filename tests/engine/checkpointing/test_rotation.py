@@ -73,7 +73,7 @@ def row_in(folder, keep):
     links=st.booleans(),
     shift=st.booleans(),
 )
-def test_killed_anywhere(tmp_path_factory, keep, saves, kill, links, shift):
+def test_a_kill_at_any_point_loses_no_newest_checkpoint(tmp_path_factory, keep, saves, kill, links, shift):
     folder = tmp_path_factory.mktemp("run")
     row = row_in(folder, keep)
     for step in range(1, saves + 1):
@@ -105,7 +105,7 @@ def test_killed_anywhere(tmp_path_factory, keep, saves, kill, links, shift):
 
 
 @pytest.mark.parametrize("kill", range(8))
-def test_folders_killed_anywhere(tmp_path, monkeypatch, kill):
+def test_a_kill_at_any_point_keeps_the_newest_folder(tmp_path, monkeypatch, kill):
     row = row_in(tmp_path, 2)
     for index, step in enumerate((2, 1)):
         as_folder(row[index], step)
@@ -135,7 +135,7 @@ def test_a_row_of_the_best(tmp_path_factory, scores, keep):
 
 @settings(max_examples=50, deadline=None)
 @given(st.permutations(range(5)), st.integers(0, 5))
-def test_to_the_front(tmp_path_factory, order, count):
+def test_reordering_moves_files_to_the_front(tmp_path_factory, order, count):
     folder, indices = tmp_path_factory.mktemp("run"), order[:count]
     row = [folder / f"best-{index}.ckpt" for index in range(5)]
     for index, path in enumerate(row):

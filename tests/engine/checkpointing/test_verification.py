@@ -45,7 +45,7 @@ def test_every_byte_that_counts(path):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_cut_short_anywhere(tmp_path_factory, data):
+def test_a_file_that_is_cut_anywhere_is_corrupt(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("cut") / "last.ckpt"
     torch.save(CONTENT, path)
     os.truncate(path, data.draw(st.integers(0, path.stat().st_size - 1)))
@@ -53,7 +53,7 @@ def test_cut_short_anywhere(tmp_path_factory, data):
         verify(path)
 
 
-def test_other_files(tmp_path):
+def test_a_file_that_is_no_checkpoint_is_corrupt(tmp_path):
     (tmp_path / "a.ckpt").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(CorruptCheckpointError, match="is corrupt: File is not a zip file"):
         verify(tmp_path / "a.ckpt")
@@ -81,7 +81,7 @@ def sharded(folder):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-def test_a_sharded_checkpoint(tmp_path):
+def test_a_sharded_checkpoint_with_a_cut_or_missing_file_is_refused(tmp_path):
     folder = sharded(tmp_path / "checkpoints" / "last.ckpt")
     verify(folder)
     assert saved_at(folder) == 7.0
@@ -121,7 +121,7 @@ def test_checkpoints_to_resume_from_are_listed_by_age(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-def test_a_manifest(tmp_path, messages, caplog):
+def test_a_manifest_detects_changed_files_of_a_checkpoint(tmp_path, messages, caplog):
     caplog.set_level(logging.DEBUG, "lockstep")
     folder = sharded(tmp_path / "last.ckpt")
     verify(folder)

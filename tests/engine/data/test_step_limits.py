@@ -21,7 +21,7 @@ from tests.tiers import slow
         (7, 2, None, (28, 8)),  # a stream
     ],
 )
-def test_both_count_steps(limit, interval, steps, expected):
+def test_limits_and_intervals_count_optimizer_steps(limit, interval, steps, expected):
     trainer = SimpleNamespace(limit_train_batches=limit, val_check_interval=interval)
     limits_in_optimizer_steps(trainer, steps, accumulation=4)
     assert (trainer.limit_train_batches, trainer.val_check_interval) == expected
@@ -40,7 +40,7 @@ def test_both_count_steps(limit, interval, steps, expected):
     ],
 )
 @pytest.mark.parametrize("stage", ["val", "test", "predict"])
-def test_batches_to_evaluate(stage, limit, batches, expected, left):
+def test_the_limit_of_evaluation_batches_is_applied_once(stage, limit, batches, expected, left):
     trainer = SimpleNamespace(**{f"limit_{stage}_batches": limit})
     for _ in range(2):  # a second loader must get the same limit
         assert batches_to_evaluate(trainer, stage, batches) == expected

@@ -17,12 +17,12 @@ def tracker_of(*heartbeats, now=0.0):
     return tracker
 
 
-def test_pulses_travel():
+def test_a_heartbeat_is_decoded_as_it_was():
     one = heartbeat(1, max_idle=math.inf, location='"a" ü')
     assert Heartbeat.decode(one.encode().encode()) == one
 
 
-def test_all_is_well():
+def test_recent_heartbeats_have_no_diagnosis():
     tracker = tracker_of(heartbeat(1), heartbeat(1))
     assert tracker.diagnose(59, timeout=60, period=1) is None
 

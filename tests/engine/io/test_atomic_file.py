@@ -62,7 +62,7 @@ def test_flushed_before_it_is_checked(tmp_path, monkeypatch):
     assert order == ["write", "flush", "check"]
 
 
-def test_leftovers(tmp_path):
+def test_leftovers_of_ended_processes_are_removed(tmp_path):
     host = socket.gethostname().replace(".", "-")
     gone = [
         f".last.ckpt.{host}.999999999.new", f".best.ckpt.link.{host}.999999999.new", f".a.ckpt.{host}.{os.getpid()}.new"

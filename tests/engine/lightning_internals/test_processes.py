@@ -116,7 +116,7 @@ def test_the_process_groups_time_limit_and_store():
         torch.distributed.destroy_process_group()
 
 
-def test_ddp_ignores_buffers():
+def test_ddp_broadcasts_no_ignored_buffers():
     module = torch.nn.BatchNorm1d(2)
     internals.ignore_in_ddp(module, ["running_mean"])
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

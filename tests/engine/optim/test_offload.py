@@ -92,7 +92,7 @@ def test_a_closure_computes_the_gradients():
     assert optimizer.step(closure) == before and closure() < before
 
 
-def test_refusals():
+def test_strategies_and_devices_without_offload_are_refused():
     on_cpu = SingleDeviceStrategy(torch.device("cpu"))
     check_strategy("adamw_8bit", on_cpu, offload=True)
     with pytest.raises(

@@ -157,7 +157,7 @@ def test_muon_logs_what_it_optimizes(messages, caplog):
         build_optimizer("muon", Words().groups(), 1e-3, BETAS)
 
 
-def test_an_unknown_name():
+def test_an_unknown_name_lists_the_optimizers():
     with pytest.raises(ValueError, match="'sgd', expected one of adamw, adam, adamw_8bit, paged_adamw_8bit, muon"):
         make(Words(), "sgd")
 

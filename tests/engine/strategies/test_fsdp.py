@@ -56,7 +56,7 @@ def test_two_folders_are_needed():
         strategy.setup(trainer)
 
 
-def test_repeated_layers():
+def test_repeated_layers_are_those_of_the_decoder_without_experts():
     """Experts are none: each process runs others."""
     experts = [nn.ModuleDict({"experts": nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])}) for _ in range(2)]
     table, head = nn.Embedding(4, 2), nn.Linear(2, 4, bias=False)

@@ -98,7 +98,7 @@ def test_a_failed_save_names_no_later_one(strategy, tmp_path):
     assert [found.name for found in tmp_path.iterdir()] == ["last.ckpt"]
 
 
-def test_a_flipped_bit(strategy, tmp_path):
+def test_a_flipped_bit_of_a_shard_is_refused(strategy, tmp_path):
     """torch stores no checksum of shards: it loads what is there."""
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1), path)
@@ -133,7 +133,7 @@ def test_an_intact_checkpoint_with_wrong_content_is_refused(strategy, tmp_path, 
         strategy.load_checkpoint(tmp_path / "other.ckpt")
 
 
-def test_a_full_disk(strategy, tmp_path):
+def test_a_full_disk_keeps_the_older_checkpoint_and_raises_the_second_time(strategy, tmp_path):
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1), path)
     strategy.full.on = True

@@ -38,7 +38,7 @@ def test_state_in_blocks_is_refused():
     check_strategy("adamw_8bit", TensorParallelStrategy(1))
 
 
-def test_zero_is_refused():
+def test_tensor_parallel_0_is_refused():
     with pytest.raises(ValueError, match=r"trainer.strategy.init_args.tensor_parallel"):
         TensorParallelStrategy(0)
 

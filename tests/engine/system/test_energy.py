@@ -69,7 +69,7 @@ def test_a_file_without_a_number_is_no_counter(tmp_path, content):
     assert cpu_counters(tmp_path) == []
 
 
-def test_no_interface(tmp_path):
+def test_a_machine_without_counters_reads_no_energy(tmp_path):
     meter = EnergyMeter(cpu_counters(tmp_path / "powercap"), gpu_counters(torch.device("cpu")))
     assert not meter.has_counters and meter.read() == (0, 0)
 
@@ -108,7 +108,7 @@ class PlantedNvml:
         return self.millijoules
 
 
-def test_a_gpu(monkeypatch):
+def test_a_gpus_counter_may_restart_or_fail(monkeypatch):
     nvml = PlantedNvml()
     meter = EnergyMeter([], [NvmlCounter(nvml, "GPU-1")])
     nvml.millijoules += 1_500

@@ -28,7 +28,7 @@ def machine(tmp_path):
     return made
 
 
-def test_version_2(machine):
+def test_limits_of_cgroup_version_2_are_read(machine):
     proc, groups = machine(2)
     write(groups / "job", memory_max=3 * GIB, memory_current=GIB, memory_events="low 0\noom 2\noom_kill 2")
     write(groups / "job/task", memory_max="max", memory_current=GIB // 2, memory_events="oom_kill 1")
@@ -38,7 +38,7 @@ def test_version_2(machine):
     assert host_memory.oom_kills(proc, groups) == 2, "the kills of the group with the limit count too"
 
 
-def test_version_1(machine):
+def test_limits_of_cgroup_version_1_are_read(machine):
     proc, groups = machine(1)
     job = groups / "memory/job"
     write(job, memory_oom_control="oom_kill_disable 0\noom_kill 7")

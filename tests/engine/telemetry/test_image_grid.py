@@ -24,7 +24,7 @@ def opened(file):
         ((1440, 720), (MAX_EDGE, 360)), ((1, 9000), (1, MAX_EDGE)),
     ],
 )  # fmt: skip
-def test_sizes(size, shown):
+def test_images_are_scaled_to_a_readable_size(size, shown):
     assert opened(encode_png_grid(Image.new("L", size, 7))).size == shown
 
 

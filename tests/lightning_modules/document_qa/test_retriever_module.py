@@ -170,7 +170,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(lockstep, tmp_path, case):
+def test_wrong_settings_of_a_retriever_are_refused(lockstep, tmp_path, case):
     options, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
         lockstep("fit", *write_config(tmp_path), *options, name="a")

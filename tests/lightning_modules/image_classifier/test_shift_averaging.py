@@ -40,7 +40,7 @@ def test_the_mean_of_probabilities_over_all_shifts(network, shift):
     assert torch.equal(average_over_shifts(network, images, 0), network(images))
 
 
-def test_it_is_evaluated(lockstep):
+def test_the_validation_loss_is_that_of_the_mean_over_shifts(lockstep):
     """`val/loss` is the loss of the mean, here by a separate network that reads a single shift at a time."""
     constant = ["--trainer.limit_train_batches", "20", "--model.init_args.schedule", "constant"]
     run = lockstep("fit", *DIGITS, *constant, "--model.init_args.evaluation_shift", "1", name="a")

@@ -105,19 +105,19 @@ def test_with_a_frozen_projector_nothing_passes_back_to_it(build, pretrained, of
 
 @pytest.mark.parametrize("kind", ["linear", "deep_mlp", "pixel_shuffle", "resampler"])
 @pytest.mark.parametrize("of_the_tower", ["none", "full"])
-def test_every_projector(build, kind, of_the_tower):
+def test_flops_of_every_projector_are_those_counted(build, kind, of_the_tower):
     model, encoder = build(), tower(of_the_tower)
     compare(encoder, projector(model, encoder, kind), model)
 
 
 @pytest.mark.parametrize("kind", ["clip_vision_model", "siglip2_vision_model", "dinov2", "vit", "deit"])
-def test_every_tower(build, kind):
+def test_flops_of_every_tower_are_those_counted(build, kind):
     model, encoder = build(), tower("full", kind)
     compare(encoder, projector(model, encoder), model)
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
-def test_other_language_models(build, kind):
+def test_flops_of_other_language_models_are_those_counted(build, kind):
     model, encoder = build(kind), tower()
     compare(encoder, projector(model, encoder), model)
 
@@ -153,7 +153,7 @@ def test_experts_are_not_counted(build):
     assert language_model_flops(AutoModelForCausalLM.from_config(config), behind_trained=True) is None
 
 
-def test_convolutions_with_groups():
+def test_flops_of_grouped_convolutions_are_those_counted():
     layer = nn.Conv1d(8, 12, 3, padding=1, groups=4)
     counter = FlopCounterMode(display=False)
     with counter:

@@ -68,7 +68,7 @@ def test_seen_items_do_not_compete_but_a_seen_target_does():
 
 
 @pytest.mark.parametrize("broken", [3, 5], ids=["target", "another"])
-def test_nan_never_helps(broken):
+def test_a_score_of_nan_never_improves_a_rank(broken):
     scores = torch.zeros(1, 6)
     scores[0, 3] = 1.0
     assert ranks(scores, torch.tensor([3])).tolist() == [1]
@@ -131,7 +131,7 @@ def test_without_users_every_metric_is_nan():
     assert all(value.isnan() for value in values.values())
 
 
-def test_reset_forgets():
+def test_reset_forgets_earlier_users():
     metrics = RankingMetrics(cutoffs=(1, 3))
     metrics.update(torch.tensor([1, 1]))
     metrics.reset()

@@ -70,7 +70,7 @@ def test_a_trained_table_needs_no_gradient_and_the_groups_omit_it():
         ({"loss": "bce", "item_learning_rate": -1.0}, "item_learning_rate"),
     ],
 )
-def test_refused(options, message):
+def test_settings_that_exclude_updates_of_single_rows_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Recommender(item_optimizer="lazy_adamw", **options)
 

@@ -52,7 +52,7 @@ def test_a_limited_test_is_not_of_the_shortest_timelines(lockstep):
 
 
 @pytest.mark.slow
-def test_recorded_timelines(lockstep, tmp_path):
+def test_a_trained_run_is_tested_on_recorded_timelines(lockstep, tmp_path):
     lockstep("fit", *SHORT, name="a")
     rows = "".join(f"{100 * step},{(7 * step) % 16},{50 + step % 40}\n" for step in range(120))
     (tmp_path / "machine.csv").write_text("time_ms,cpu_cores,gpu_sm\n" + rows)

@@ -146,7 +146,7 @@ def test_a_summary_needs_features_of_a_channel(tokens):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_pooling(pooling):
+def test_every_pooling_returns_one_vector_a_series(pooling):
     assert encoder("pooled", pooling=pooling)(series([7, 9])).shape == (2, 10)
 
 

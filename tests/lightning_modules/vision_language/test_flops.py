@@ -42,7 +42,7 @@ def test_operations_are_those_that_torch_counts(trainable, data):
     assert module.throughput_counts(batch)["flops"] + unseen == pytest.approx(counter.get_total_flops(), rel=0.005)
 
 
-def test_tokens_are_counted():
+def test_tokens_of_each_kind_are_counted():
     module, batch = built(images=[0, 1, 2], length_groups=2, max_tiles=2, edge=40)
     amounts = module.throughput_counts(batch)
     rows = [part.rows for part in batch]

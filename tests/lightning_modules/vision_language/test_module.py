@@ -161,7 +161,7 @@ def test_the_layout_is_known_before_anything_is_built(tiles):
         assert module.places.weight.shape == (10, 32)
 
 
-def test_blind_sees_black():
+def test_a_blind_model_sees_black_images():
     module, data = built()
     (part,) = batch_of(data)
     black = module.modality.blinded(part.encoder_input)

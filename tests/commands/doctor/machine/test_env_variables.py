@@ -75,7 +75,7 @@ def test_two_allocator_variables_that_differ():
     assert finding.status == "warn" and "PYTORCH_CUDA_ALLOC_CONF takes precedence" in finding.why
 
 
-def test_too_many_sockets():
+def test_more_sockets_than_nccl_takes_are_refused():
     (finding,) = found(NCCL_SOCKET_NTHREADS="16", NCCL_NSOCKS_PERTHREAD="8")
     assert finding.status == "fail" and "64" in finding.why
 

@@ -45,7 +45,7 @@ def the_worst(plan, found, **variables):
     return next((f for s in ("fail", "warn", "ok") for f in findings if f.status == s), None)
 
 
-def test_all_is_well(nvidia_smi):
+def test_two_free_gpus_with_peer_access_are_ok(nvidia_smi):
     found = nvidia_smi([card(0), card(1)])
     assert (found.version, found.cuda, len(found.gpus)) == ("550.54.15", "12.4", 2)
     peers, there = check_gpus(LaunchPlan(devices=2), found, {})
@@ -89,7 +89,7 @@ def test_more_processes_than_gpus_and_gpus_that_are_not_there(nvidia_smi):
     assert the_worst(LaunchPlan(devices=4, accelerator="cpu"), found).status == "ok"
 
 
-def test_no_peer_access(nvidia_smi):
+def test_gpus_without_peer_access_are_named(nvidia_smi):
     matrix = OK_MATRIX.replace("X\tOK", "X\tCNS").replace("OK\tX", "CNS\tX")
     finding = the_worst(LaunchPlan(), nvidia_smi([card(0), card(1)], matrix=matrix))
     assert (finding.check, finding.status, finding.found) == ("peer access", "warn", "none between GPUs 0-1")

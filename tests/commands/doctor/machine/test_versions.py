@@ -28,7 +28,7 @@ def test_this_installation_is_right():
     assert "torch" in SETUP.read_text()
 
 
-def test_an_old_python(tmp_path):
+def test_an_old_python_is_reported_with_the_required_version(tmp_path):
     (finding,) = check_python(setup_that_needs(tmp_path, "torch"), "3.9.2")
     assert finding.status == "fail" and ">=3.10 is required" in finding.found
 

@@ -60,7 +60,7 @@ def test_a_config_that_trains_adapters_keeps_them(ten_billion):
     assert recommended(1, 2, 16, CANDIDATE._replace(trainable="full")) == ["FSDP2, CPU offload"]
 
 
-def test_sizes_of_ranks(ten_billion):
+def test_sizes_of_a_rank_follow_from_the_number_of_ranks(ten_billion):
     alone = {row.recipe.name: row for row in plan_rows(CANDIDATE, Cluster(1, 1, 80))}
     several = {row.recipe.name: row for row in plan_rows(CANDIDATE, Cluster(2, 4, 80))}
     assert set(several) - set(alone) == {"FSDP2, all weights", "FSDP2, CPU offload"}

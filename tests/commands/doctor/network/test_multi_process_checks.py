@@ -100,7 +100,7 @@ def test_one_changed_file_of_a_copy_is_named(tmp_path):
     )
 
 
-def test_packages():
+def test_package_versions_that_differ_are_named_with_their_nodes():
     same = {"python": "3.11", "torch": "2.13", "lightning": "2.6", "numpy": "2.4"}
     assert package_finding({"a": same, "b": same}).status == "ok"
     finding = package_finding({"a": same, "b": {**same, "numpy": "2.3"}, "c": {**same, "peft": "0.1"}})

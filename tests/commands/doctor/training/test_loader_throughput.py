@@ -26,7 +26,7 @@ from engine.data.samplers import TrainSampler
         (0.000_01, 0.640, 0, 0, 0.0064 / 0.6464),  # hidden in the step
     ],
 )
-def test_pace(sample, step, workers, needed, waits):
+def test_the_pace_of_loading_tells_workers_and_waits(sample, step, workers, needed, waits):
     pace = predict_throughput(sample, 640, step, workers)
     assert pace.needed == needed and pace.waiting_share == pytest.approx(waits)
 

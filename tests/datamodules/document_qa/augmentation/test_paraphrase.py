@@ -31,7 +31,7 @@ def test_numbers_names_and_relations_stay_as_they_were(question: str, kept: str)
     assert all(re.findall(r"\d+", other.question) == numbers for other in others)
 
 
-def test_chinese_stays_chinese() -> None:
+def test_paraphrases_of_chinese_have_no_latin_letters() -> None:
     random = np.random.Generator(np.random.Philox(key=5))
     others = {paraphrase_question(Question("1", "部件4有什么作用", "pump"), random).question for _ in range(50)}
     assert not any(re.search("[a-zA-Z]", other) for other in others)

@@ -15,12 +15,12 @@ from datamodules.document_qa.types.question import UNANSWERABLE, Question
         "文中未提及该部件", "无", "信息不足",
     ],
 )  # fmt: skip
-def test_abstentions(text):
+def test_abstentions_are_recognized(text):
     assert is_abstention(text)
 
 
 @pytest.mark.parametrize("text", ["3.5 A", "无线模块", "The valve is not open", "unknown device", "", "Notch", "右侧"])
-def test_answers(text):
+def test_answers_are_not_taken_for_abstentions(text):
     assert not is_abstention(text)
 
 
@@ -56,7 +56,7 @@ def test_right_answers_that_are_none(answer):
     assert says_unanswerable(answer) and is_abstention(answer) and infer_answer_type(answer) == "unanswerable"
 
 
-def test_f1_by_hand():
+def test_abstention_f1_equals_that_by_hand():
     assert abstention_f1([True, True, False, False], [True, False, True, False]) == 0.5
     assert abstention_f1([True, False], [False, False]) == 0.0
     with pytest.raises(ValueError):

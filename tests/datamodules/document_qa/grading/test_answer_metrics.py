@@ -16,7 +16,7 @@ from datamodules.document_qa.grading.page_recall import (
 from engine.statistics.confidence_intervals import difference, mean, wilson
 
 
-def test_wilson_as_published():
+def test_wilson_intervals_are_the_published_ones():
     # Newcombe, 1998 ("Two-sided confidence intervals for the single proportion"), table I, method 3.
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
     assert wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
@@ -25,7 +25,7 @@ def test_wilson_as_published():
         wilson(0, 0)
 
 
-def test_difference_as_published():
+def test_the_interval_of_a_difference_is_the_published_one():
     # Newcombe, 1998 ("Interval estimation for the difference"), table II, method 10: 56/70 - 48/80.
     first, second = mean([1.0] * 48 + [0.0] * 32), mean([1.0] * 56 + [0.0] * 14)
     assert difference(first, second) == pytest.approx((0.0524, 0.3339), abs=1e-4)
@@ -42,7 +42,7 @@ def test_points_between_have_their_standard_error():
     assert mean([0.4]) == (0.4, 1, None, None)
 
 
-def test_calibration_by_hand():
+def test_calibration_error_equals_that_by_hand():
     # Two bins: confidence 0.9 with all answers right, confidence 0.5 with half of them right.
     assert calibration_error([0.9] * 4 + [0.5] * 4, [1.0] * 4 + [1.0, 0.0] * 2) == pytest.approx(0.05)
     assert calibration_error([1.0, 0.0], [1.0, 0.0]) == 0.0
@@ -60,7 +60,7 @@ def test_a_preference_for_a_letter_does_not_help():
     assert balanced_accuracy(right, right) == 1.0
 
 
-def test_pages():
+def test_recall_and_reciprocal_rank_of_pages_equal_those_by_hand():
     assert page_recall([3, 1, 2], [1, 2], 1) == 0.0 and page_recall([3, 1, 2], [1, 2], 2) == 0.5
     assert page_recall([3, 1, 2], [1, 2], 4) == 1.0
     assert reciprocal_rank([3, 1, 2], [2, 1]) == 0.5 and reciprocal_rank([3], [1]) == 0.0

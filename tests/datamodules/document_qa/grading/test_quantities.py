@@ -32,12 +32,12 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("right", "messages"), SAME)
-def test_the_same_quantity(right, messages):
+def test_a_quantity_in_other_words_or_units_is_the_same(right, messages):
     assert same_quantities(right, messages) == 1.0
 
 
 @pytest.mark.parametrize(("right", "messages"), DIFFERENT)
-def test_another_quantity(right, messages):
+def test_another_number_unit_or_bound_is_another_quantity(right, messages):
     assert same_quantities(right, messages) == 0.0
 
 

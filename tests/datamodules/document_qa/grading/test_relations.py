@@ -26,7 +26,7 @@ QUESTION = "On page 3, figure 1, where is part 17 relative to part 18?"
         ("the lever is directly underneath the bolt", (0, 1, "lever", "bolt")),
     ],
 )
-def test_messages(text, relation):
+def test_a_text_is_parsed_to_its_relation(text, relation):
     assert parse_relation(text) == relation
 
 

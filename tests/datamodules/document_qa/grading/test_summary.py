@@ -44,7 +44,7 @@ RECORDS = [
 ]
 
 
-def test_by_hand():
+def test_a_summary_equals_that_by_hand():
     found = summary(ASKED.__getitem__, RECORDS, MostFrequentAnswers(1, "3.5 A"))
     assert found["accuracy"] == 1.0 and found["text/accuracy"] == 1.0 and found["choice_accuracy"] == 1.0
     assert found["baseline/question_only/accuracy"] == 0.0
@@ -61,7 +61,7 @@ def test_by_hand():
     assert found["calibration_error"] == pytest.approx((4 * 0.5 + 0.2) / 5)
 
 
-def test_only_what_applies():
+def test_a_summary_has_only_metrics_that_apply():
     found = summary([CHOICE, CHOICE].__getitem__, [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), evidence=())])
     own = {name for name in found if "/" not in name}
     assert own == {
@@ -106,7 +106,7 @@ def test_the_tolerance_is_for_numbers():
     assert summary(asked.__getitem__, records, relative_tolerance=0.03)["accuracy"] == 1.0
 
 
-def test_the_usual_answers():
+def test_the_most_frequent_option_and_answer_are_found():
     more = [CHOICE._replace(right=0), CHOICE, CHOICE._replace(right=0), STRING, STRING, STRING._replace(answer="a")]
     assert most_frequent_answers(more) == MostFrequentAnswers(0, "steel")
     assert most_frequent_answers([]) == MostFrequentAnswers(None, None)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 
-def test_without_torch():
+def test_ingestion_imports_no_torch():
     code = "import sys, datamodules.document_qa.ingestion.ingest; print({'torch', 'lightning'} & set(sys.modules))"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[4], capture_output=True, text=True, check=True

@@ -323,7 +323,7 @@ def test_damaged_caches_say_what_to_delete(documents, tmp_path):
     "wrong", [{"dpi": 0}, {"max_page_pixels": 9}, {"max_pages": 0}, {"heading_level": 7}, {"workers": 0},
               {"on_broken": "cry"}, {"engine": "spark"}, {"ray_address": "127.0.0.1:6379"}],
 )  # fmt: skip
-def test_settings_are_checked(wrong):
+def test_wrong_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=f"ingestion.{next(iter(wrong))}"):
         IngestionSettings(**wrong).check()
 

@@ -130,7 +130,7 @@ Every year.
 """
 
 
-def test_markdown(markdown, read):
+def test_markdown_becomes_pages_of_texts_tables_and_figures(markdown, read):
     document = read(markdown(TEXT))
     assert [[(chunk.kind, chunk.text) for chunk in page.chunks] for page in document.pages] == [
         [("text", "Pump X-1"), ("text", "It turns left, see the drawing and valve_2. 第10页。")],
@@ -151,7 +151,7 @@ def test_markdown(markdown, read):
     assert tops == sorted(tops) and document.picture(2).width == round(8.27 * 36)
 
 
-def test_pages_of_markdown(markdown, read):
+def test_markdown_is_divided_at_headings_and_at_the_largest_page(markdown, read):
     path = markdown("# One\n## A\ntext\n### deeper\nmore\n## B\ntext\n")
     assert [len(page.chunks) for page in read(path).pages] == [5, 2], "a title alone is no page"
     assert len(read(path, heading_level=0).pages) == 1 and len(read(path, heading_level=3).pages) == 3

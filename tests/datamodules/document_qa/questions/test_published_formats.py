@@ -30,7 +30,7 @@ def mp_docvqa(*records):
 
 
 @pytest.mark.parametrize("format", ["auto", "mp_docvqa"])
-def test_mp_docvqa(tmp_path, format):
+def test_records_of_mp_docvqa_become_questions(tmp_path, format):
     of_a_test = {key: MP_DOCVQA[key] for key in ("question", "doc_id", "page_ids")} | {"questionId": 1}
     file = read(tmp_path, mp_docvqa(MP_DOCVQA, of_a_test), format)
     question, unknown = file.questions
@@ -70,7 +70,7 @@ def test_an_invalid_mp_docvqa_file_is_refused(tmp_path, change, messages):
 
 
 @pytest.mark.parametrize("format", ["auto", "mmlongbench"])
-def test_mmlongbench(tmp_path, format):
+def test_records_of_mmlongbench_become_questions(tmp_path, format):
     records = [
         MMLONGBENCH,
         {**MMLONGBENCH, "answer": "Not answerable", "answer_format": "None", "evidence_pages": "[]",

@@ -186,7 +186,7 @@ def test_unknown_fields_are_named_once(tmp_path, messages):
     ]
 
 
-def test_an_id_twice(tmp_path):
+def test_an_id_that_occurs_twice_is_refused_with_both_lines(tmp_path):
     with pytest.raises(ValueError, match="line 2: the id '17' is already used by .*line 1"):
         read(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})
 

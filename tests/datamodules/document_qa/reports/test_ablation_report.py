@@ -52,7 +52,7 @@ WHOLE = result("none", text=0.97, table=0.95, figure=0.6, none=0.8)
         (result("question_only", text=0.3), "text", "chance", True, "falls to chance"),
     ],
 )
-def test_verdicts(ablated, source, expected, right, text):
+def test_verdicts_follow_from_the_intervals(ablated, source, expected, right, text):
     assert verdict(WHOLE, ablated, source) == (expected, right, text)
 
 

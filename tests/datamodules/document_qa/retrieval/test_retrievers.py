@@ -69,7 +69,7 @@ def rankings(tmp_path):
         (" -|- ", []),
     ],
 )
-def test_terms(text, expected):
+def test_a_text_has_the_expected_terms(text, expected):
     assert terms(text) == expected
 
 
@@ -137,7 +137,7 @@ def test_an_index_is_made_once(monkeypatch):
     assert pickle.loads(pickle.dumps(retriever)).rank(MANUAL, asks("relay"))[0] == 4
 
 
-def test_kinds(rankings):
+def test_each_kind_of_retriever_ranks_its_pages(rankings):
     path = str(rankings({"id": "q", "document": NAME, "pages": [5, 3, 1], "scores": [3, 2.5, 2.5]}))
     question = asks("On page 3, where is the relay? See page 9.", evidence_pages=(4, 2))
 
@@ -225,7 +225,7 @@ def test_rankings_of_a_run(rankings, tmp_path, monkeypatch):
         ({"kind": "bm25", "rankings": "run"}, "applies to dense and hybrid only, got kind bm25"),
     ],
 )
-def test_settings_are_checked(settings, wrong):
+def test_wrong_settings_are_refused_by_name(settings, wrong):
     with pytest.raises(ValueError, match=wrong):
         make_retriever(RetrieverSettings(**settings))
 

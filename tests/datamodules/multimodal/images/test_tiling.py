@@ -66,7 +66,7 @@ def test_tiles_follow_the_shape_of_the_image(height, width, expected):
     assert tile_grid(height, width, ImageLayout(16, 4)) == (1, 1)
 
 
-def test_fit():
+def test_fits_stretch_pad_or_crop_an_image():
     layout = ImageLayout(8, 4, background=GREY)
     wide = Image.new("RGB", (32, 16), RED)
     wide.paste(BLUE, (0, 0, 8, 16))  # the left quarter

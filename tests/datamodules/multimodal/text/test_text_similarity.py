@@ -37,7 +37,7 @@ MEASURES = (exact_match, token_f1, character_f1, anls)
         ("A/B", "AB", 0.0), ("the + pole", "the - pole", 0.0), ("left-hand", "left hand", 1.0), ("a: b", "a b", 1.0),
     ],
 )  # fmt: skip
-def test_exact_match(one, other, same):
+def test_exact_match_keeps_signs_units_and_separators_of_numbers(one, other, same):
     assert exact_match(one, other) == exact_match(other, one) == same
 
 

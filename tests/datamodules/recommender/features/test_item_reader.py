@@ -19,7 +19,7 @@ def read(tmp_path, content, settings=COLUMNS, name="items.csv"):
 
 
 @pytest.mark.parametrize("form", ["as it is", "CRLF", "byte-order mark", "semicolons", "tabs", "recbole"])
-def test_text(tmp_path, form):
+def test_text_files_of_every_form_have_the_same_items(tmp_path, form):
     content, name = CSV, "items.csv"
     if form == "CRLF":
         content = CSV.replace("\n", "\r\n")
@@ -112,7 +112,7 @@ def read_frame(tmp_path, columns):
         {"text": pl.Series([[1, 2], None, [3, 4]], dtype=pl.List(pl.Int64))},
     ],
 )
-def test_parquet(tmp_path, columns):
+def test_parquet_columns_become_categories_numbers_and_vectors(tmp_path, columns):
     table = read_frame(tmp_path, GOOD | columns)
     assert table.ids == ["7", "8", "9"] and table.categories == {"genres": [("a", "b"), (), ()]}
     np.testing.assert_array_equal(table.numbers, [[1.5], [np.nan], [np.nan]])

@@ -19,7 +19,7 @@ def test_items_of_the_rows(chunk):
     assert np.flatnonzero(items_of_examples(EVENTS, EXAMPLES, chunk)).tolist() == [1, 2, 4, 6, 7]
 
 
-def test_numbers_without_gaps():
+def test_trained_items_are_numbered_without_gaps():
     trained = TrainedItems.of(items_of_examples(EVENTS, EXAMPLES))
     assert trained.items.tolist() == [1, 2, 4, 6, 7]
     assert trained.number_of.tolist() == [0, 1, 2, 0, 3, 0, 4, 5, 0, 0, 0, 0]

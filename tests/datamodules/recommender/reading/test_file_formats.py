@@ -39,7 +39,7 @@ INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n1\t10\t3\t
         ({"a.csv": "user,item,time\nu,i,1\n", "README": "x"}, ".csv table", "a.csv", None),
     ],
 )
-def test_folders_are_recognised(
+def test_files_and_titles_of_a_folder_are_recognized(
     tmp_path: Path, files: dict[str, str], kind: str, name: str, titles: str | None
 ) -> None:
     layout = detect(put(tmp_path, files))
@@ -65,7 +65,7 @@ def test_well_known_columns_are_found(
     assert (layout.user, layout.item, layout.time) == chosen
 
 
-def test_given_columns_win(tmp_path: Path) -> None:
+def test_a_stated_column_wins_over_a_recognized_one(tmp_path: Path) -> None:
     put(tmp_path, {"ratings.csv": "userId,movieId,rating,timestamp\n"})
     layout = detect(tmp_path, item_column="rating")
     assert layout.item == "rating"
@@ -112,6 +112,6 @@ def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
         detect(tmp_path, user_column="customer", item_column="customer", time_column="bought_at")
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such file or folder; expected interactions"):
         detect(tmp_path / "nowhere")

@@ -133,7 +133,7 @@ def test_ratings_of_every_format(tmp_path: Path, name: str, text: str, column: s
         (pl.Series([5.0, None]), r"row 2: column 'rating': found '', expected a rating"),
     ],
 )
-def test_ratings_of_parquet(tmp_path: Path, values: pl.Series, expected: str | None) -> None:
+def test_ratings_of_parquet_are_read_or_refused(tmp_path: Path, values: pl.Series, expected: str | None) -> None:
     pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": values}).write_parquet(tmp_path / "a.parquet")
     layout = with_ratings(detect(tmp_path / "a.parquet"))
     if expected is None:

@@ -201,7 +201,7 @@ def test_a_header_without_rows(tmp_path: Path) -> None:
         ("a.item", "name:token_seq\titem_id:token\nAmélie\t1\n".encode(), "Amélie"),
     ],
 )
-def test_titles(tmp_path: Path, name: str, data: bytes, expected: str) -> None:
+def test_titles_are_read_in_every_format_and_encoding(tmp_path: Path, name: str, data: bytes, expected: str) -> None:
     (tmp_path / name).write_bytes(data)
     assert read_titles(tmp_path / name, "item_id:token")["1"] == expected
 

@@ -71,7 +71,7 @@ def test_correct_quotes_are_always_accepted(
         ("1::2::3\n4::5\n", None),
     ],
 )
-def test_two_byte_separators(tmp_path: Path, text: str, rows: int | None) -> None:
+def test_rows_with_separators_of_two_bytes_are_counted(tmp_path: Path, text: str, rows: int | None) -> None:
     path = tmp_path / "ratings.dat"
     path.write_text(text, newline="")
     assert count_rows(layout(path, "::", quoted=False), 4) == rows

@@ -111,7 +111,7 @@ def test_a_published_checksum_that_is_none(mirror: Mirror, tmp_path: Path, text:
         get(mirror, tmp_path)
 
 
-def test_no_published_checksum(mirror: Mirror, tmp_path: Path) -> None:
+def test_a_missing_checksum_file_is_refused(mirror: Mirror, tmp_path: Path) -> None:
     del mirror.files["/ml-latest-small.zip.md5"]
     with pytest.raises(DownloadError, match=r"\.md5: HTTP Error 404.*check the address"):
         get(mirror, tmp_path)

@@ -80,7 +80,7 @@ def test_conversion_equals_the_rule_in_plain_python(
     assert list(dict.fromkeys(found.items.tolist())) == list(range(1, 1 + len(found.item_ids)))
 
 
-def test_write_and_open(tmp_path: Path) -> None:
+def test_a_written_store_opens_with_the_same_content(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", **WHOLE, titles=["The X", "Ü"], source={"format": "test"})
     assert (store.num_users, store.num_items, store.num_interactions) == (2, 2, 3)
     assert isinstance(store.items, np.memmap)

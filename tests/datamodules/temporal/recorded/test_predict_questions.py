@@ -19,7 +19,7 @@ def asked(tmp_path, *lines, position="question_first"):
     return PredictDataset(path, LAYOUT, position)
 
 
-def test_values(tmp_path):
+def test_values_of_a_question_become_shares_of_capacities(tmp_path):
     source = asked(tmp_path, GOOD, "", {**GOOD, "values": {"cpu_cores": [3, 60], "cpu_mem_gb": [10, 20]}})
     assert len(source) == 2
     values, present = source.rows[0].curves
@@ -41,7 +41,7 @@ def test_where_the_series_stands(tmp_path):
     assert own.rows[0].question == "this: <series> trend of sm?"
 
 
-def test_a_file_beside(tmp_path):
+def test_a_csv_file_beside_the_questions_is_read(tmp_path):
     (tmp_path / "machine.csv").write_text("time_ms,gpu_sm\n0,50\n100,\n200,25\n")
     source = asked(tmp_path, {"question": "q", "csv": "machine.csv", "capacities": {"gpu_sm": 50}})
     values, present = source.rows[0].curves

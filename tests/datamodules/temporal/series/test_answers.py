@@ -37,7 +37,7 @@ def question(answer, options=(), kind=""):
         ("20", "no idea", False),
     ],
 )
-def test_numbers(reference, answer, right):
+def test_numbers_are_graded_with_a_tolerance(reference, answer, right):
     assert form_of(question(reference)) == AnswerForm.NUMBER
     assert is_right(question(reference), answer, 0.05) == right
 
@@ -46,7 +46,7 @@ def test_numbers(reference, answer, right):
     ("reference", "answer", "right"),
     [("It rises", "it  rises.", True), ("It rises", "It rises slowly", False), ("between 3 and 4", "3", False)],
 )
-def test_texts(reference, answer, right):
+def test_texts_are_right_if_all_their_words_are(reference, answer, right):
     assert form_of(question(reference)) == AnswerForm.TEXT
     assert is_right(question(reference), answer, 0.05) == right
 

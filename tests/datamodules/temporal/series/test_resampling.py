@@ -61,7 +61,7 @@ def test_irregular_multiples_of_ten_seconds_do_not_become_mostly_gaps():
         ([0, 1, 2, 1e6], None, r"span 1,000,001 steps of 1 s, expected at most 100"),
     ],
 )
-def test_refused(times, step, message):
+def test_unordered_and_far_stamps_are_refused(times, step, message):
     with pytest.raises(ValueError, match=message):
         resample(np.array(times, float), np.zeros(len(times)), step, 100)
 

@@ -92,7 +92,7 @@ def test_a_question_is_a_function_of_its_index():
     assert min(kinds.values()) > 60 and len(kinds) == len(KINDS)
 
 
-def test_wrong_settings():
+def test_wrong_settings_are_refused_by_name():
     with pytest.raises(ValueError, match="expected 16 <= min_steps <= max_steps"):
         ExamSettings(min_steps=8)
     with pytest.raises(ValueError, match="mix: found"):

@@ -33,7 +33,7 @@ def test_chatts_training_files_are_decoded(tmp_path):
     assert found.series[0].values.tolist() == [11.0, 8.5, 16.5]
 
 
-def test_timeseriesexam(tmp_path):
+def test_records_of_timeseriesexam_become_questions(tmp_path):
     shared = {"options": ["yes", "no", "no"], "answer": "no", "id": 12, "tid": 3, "category": "Causality Analysis",
               "difficulty": "easy", "question_hint": "", "relevant_concepts": [], "format_hint": "x"}  # fmt: skip
     one = parse(tmp_path, {"question": "Rising?", "ts": [1.0, -2.0], "ts1": None, "ts2": [], **shared})
@@ -55,6 +55,6 @@ def test_timeseriesexam(tmp_path):
         ({"question": "?", "ts": [1], "series": [1]}, "series: found beside ts"),
     ],
 )
-def test_refused(tmp_path, record, message):
+def test_invalid_records_are_refused_with_their_line(tmp_path, record, message):
     with pytest.raises(ValueError, match="a.jsonl, line 1: .*" + message):
         parse(tmp_path, {"output": "x", "answer": "x", **record})

@@ -19,7 +19,7 @@ def values(question):
     return [series.values.tolist() for series in question.series]
 
 
-def test_a_full_record(tmp_path):
+def test_every_field_of_a_record_is_read(tmp_path):
     record = {
         "question": "Which is <series> or <series>?", "options": ["up", "down"], "answer": "B",
         "kind": "trend", "key": 7,

@@ -11,7 +11,7 @@ def question(key="", values=(1.0,), text="?"):
     return SeriesQuestion("a", key, text, (InputSeries("x", "", np.array(values)),), (), "y")
 
 
-def test_files_by_name(tmp_path):
+def test_files_are_assigned_to_splits_by_name(tmp_path):
     for name in ("train.jsonl", "val.csv", "readme.md"):
         (tmp_path / name).touch()
     (tmp_path / "test").mkdir()

@@ -10,7 +10,7 @@ from tests.conftest import REPOSITORY
 from tests.support.families.tiny_image_text import write_tiny_image_text
 
 
-def test_smolvlm_requires_num2words(monkeypatch, tmp_path):
+def test_smolvlm_without_num2words_names_the_package_to_install(monkeypatch, tmp_path):
     write_tiny_image_text("smolvlm", tmp_path)
     monkeypatch.chdir(REPOSITORY)
     monkeypatch.setitem(sys.modules, "num2words", None)

@@ -83,7 +83,7 @@ def test_a_window_is_in_memory_and_no_more():
     assert max(counts) <= 52 and min(counts) <= 2
 
 
-def test_identity(write_shard, tmp_path):
+def test_the_identity_of_an_order_has_its_shards_and_window(write_shard, tmp_path):
     def identity(*names, window=10, folder="a"):
         for name in names:
             write_shard(f"{folder}/{name}.tar", {f"{name}.txt": b"x", "0.txt": b""})

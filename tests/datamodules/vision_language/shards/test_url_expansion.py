@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
         ("http://host/{a,b}/{8..10}.tar", [f"http://host/{side}/{n}.tar" for side in "ab" for n in (8, 9, 10)]),
     ],
 )
-def test_names(folder, pattern, names):
+def test_patterns_expand_to_names_of_shards(folder, pattern, names):
     assert shard_names(pattern) == names
 
 
@@ -45,6 +45,6 @@ def test_names(folder, pattern, names):
         ("s3://bucket/*.tar", ValueError, "must be named, for example by a range"),
     ],
 )
-def test_wrong_names(folder, pattern, error, message):
+def test_wrong_patterns_of_shards_are_refused(folder, pattern, error, message):
     with pytest.raises(error, match=message):
         shard_names(pattern)

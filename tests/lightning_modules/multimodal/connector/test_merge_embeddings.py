@@ -34,7 +34,7 @@ def test_gradients_reach_features_and_the_other_embeddings_alone():
     assert torch.equal(embeddings.grad, weights * ~slots)
 
 
-def test_features_are_cast():
+def test_features_are_cast_to_the_format_of_embeddings():
     features = torch.randn(6, 4, requires_grad=True)
     found = merge_features_into_embeddings(
         torch.zeros(2, 6, 4, dtype=torch.bfloat16), rows(), features, COUNTS, PLACEHOLDER
@@ -43,7 +43,7 @@ def test_features_are_cast():
     assert found.dtype == torch.bfloat16 and features.grad.dtype == torch.float32
 
 
-def test_prompts():
+def test_placeholders_of_prompts_are_replaced_by_features():
     tokens = torch.tensor([[0, 0, 9, 1], [9, 9, 9, 2]])
     prompts = Prompts(tokens, tokens > 0, torch.tensor([5, 6]), torch.tensor([1, 3]))
     features = torch.randn(4, 2)

@@ -7,7 +7,7 @@ from lightning_modules.multimodal.connector.projector import PixelShuffle, Proje
 
 
 @pytest.mark.parametrize("kind", ["linear", "mlp", "deep_mlp", "pixel_shuffle"])
-def test_shapes_and_gradients(kind):
+def test_every_projector_has_its_shape_and_passes_gradients(kind):
     projector = Projector(ProjectorSettings(kind=kind), input_size=6, output_size=10)
     features = torch.randn(2, 16, 6, requires_grad=True)
     found = projector(features)
@@ -25,7 +25,7 @@ def test_features_in_one_list(kind):
     torch.testing.assert_close(projector(features)[2], projector(features[2]))
 
 
-def test_layers():
+def test_each_kind_has_its_layers():
     def layers(**settings):
         return [type(layer).__name__ for layer in Projector(ProjectorSettings(**settings), 4, 8).layers]
 

@@ -44,7 +44,7 @@ def test_queries_become_different_embeddings():
     assert distances.min() > 1e-2
 
 
-def test_attention_by_hand():
+def test_a_layer_equals_attention_by_hand():
     """One layer, one head: softmax of the scores over features and queries."""
     from lightning_modules.multimodal.connector.resampler import ResamplerLayer
 

@@ -43,7 +43,7 @@ def logits(model):
         ({"trainable": "last_n_layers"}, False),
     ],
 )
-def test_parts(build, pretrained, tokenizer, tmp_path, settings, merge):
+def test_exported_parts_load_into_another_module(build, pretrained, tokenizer, tmp_path, settings, merge):
     def module():
         model = build(pretrained, **settings)
         networks = {"projector": nn.Linear(3, 4), "encoder": nn.Linear(2, 3)}
@@ -80,7 +80,7 @@ def test_parts(build, pretrained, tokenizer, tmp_path, settings, merge):
     ],
     ids=str,
 )
-def test_llava(build, tokenizer, tmp_path, settings):
+def test_an_exported_llava_loads_into_another_module(build, tokenizer, tmp_path, settings):
     trainable = settings.pop("trainable", "full")
 
     def parts():

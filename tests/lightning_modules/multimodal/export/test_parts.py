@@ -58,7 +58,7 @@ def check(plain, scores, answer):
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama"])
 @pytest.mark.parametrize("merge", [False, True])
-def test_a_whole_model(build, write, tokenizer, kind, merge):
+def test_transformers_reproduces_logits_and_tokens_of_an_export(build, write, tokenizer, kind, merge):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder, scores, answer, projector = write(build(kind, vocabulary=tokenizer.vocabulary_size), merge)
@@ -75,7 +75,7 @@ def test_a_whole_model(build, write, tokenizer, kind, merge):
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of plain peft
-def test_adapters(build, write, pretrained):
+def test_peft_reproduces_logits_of_exported_adapters(build, write, pretrained):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -108,7 +108,7 @@ def test_adapters_of_a_quantized_model(build, write, pretrained, tmp_path, kind,
 
 
 @pytest.mark.parametrize("trainable", ["lora", "last_n_layers", "none"])
-def test_merged(build, write, pretrained, trainable):
+def test_transformers_reproduces_logits_of_merged_adapters(build, write, pretrained, trainable):
     from transformers import AutoModelForCausalLM
 
     folder, scores, answer, _ = write(build(pretrained, trainable=trainable), merge=True)

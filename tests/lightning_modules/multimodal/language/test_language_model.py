@@ -35,7 +35,7 @@ def run(model, tokens, labels, positions):
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_packed_equals_unpacked(build, kind, attention):
+def test_packed_chats_have_the_states_loss_and_gradients_of_single_ones(build, kind, attention):
     """States, loss and gradients. Plain transformers with a cache lets chats attend to each other: 0.4 in a logit."""
     model = build(kind, attention=attention)
     tokens, labels, positions = packed_row()

@@ -20,23 +20,23 @@ def trained(model):
 # -- what trains -----------------------------------------------------------------------------------------------------
 
 
-def test_none(build, pretrained):
+def test_trainable_none_trains_no_weight(build, pretrained):
     assert trained(build(pretrained, trainable="none")) == set()
 
 
-def test_full(build):
+def test_trainable_full_trains_every_weight(build):
     model = build(trainable="full")
     assert trained(model) == {name for name, _ in model.named_parameters()}
 
 
-def test_last_n_layers(build, pretrained):
+def test_trainable_last_n_layers_trains_these_layers_alone(build, pretrained):
     names = trained(build(pretrained, trainable="last_n_layers", last_n_layers=2))
     assert {name.split(".")[3] for name in names} == {"1", "2"} and all(".layers." in name for name in names)
     with pytest.raises(ValueError, match="last_n_layers is 4, but the model has 3 layers"):
         build(pretrained, trainable="last_n_layers", last_n_layers=4)
 
 
-def test_lora(build, pretrained):
+def test_trainable_lora_trains_adapters_of_every_projection(build, pretrained):
     model = build(pretrained, trainable="lora", lora=LoraSettings(rank=3, alpha=6.0))
     names = trained(model)
     assert names and all("lora_" in name for name in names)
@@ -75,7 +75,7 @@ def test_dropout_of_a_frozen_model_is_off(build, tmp_path):
 
 
 @pytest.mark.parametrize("trainable", ["none", "lora", "full", "last_n_layers"])
-def test_formats_of_weights(build, pretrained, trainable):
+def test_trained_weights_are_float32_and_frozen_ones_bfloat16(build, pretrained, trainable):
     """transformers keeps the file's bf16 for trained weights too, where small steps round to nothing."""
     model = build(pretrained, precision="bf16-mixed", trainable=trainable)
     for name, parameter in model.named_parameters():
@@ -129,7 +129,7 @@ def test_a_frozen_model_without_pretrained_weights_is_refused(build):
 
 
 @pytest.mark.parametrize("given", [{}, {"path": "a", "config": {"model_type": "qwen2"}}])
-def test_exactly_one_source(given):
+def test_a_path_and_a_config_together_or_none_are_refused(given):
     with pytest.raises(ValueError, match="takes either path"):
         LanguageModelSettings(**given).check()
 
@@ -151,7 +151,7 @@ def test_exactly_one_source(given):
         ),
     ],
 )
-def test_wrong_configs(config, message):
+def test_wrong_configs_are_refused_by_key(config, message):
     with pytest.raises(ValueError, match=message):
         LanguageModel(LanguageModelSettings(config=config), 10, precision_of("32-true", True))
 

@@ -104,7 +104,7 @@ def test_a_model_of_7b_is_predicted_without_its_memory():
     assert sizes["nf4"].loading == sizes["none"].loading
 
 
-def test_optimizer_states():
+def test_the_estimate_follows_the_size_of_optimizer_states():
     lora = {"trainable": "lora", "lora": LoraSettings(rank=64)}
     plain = estimate(**lora)
     assert estimate(**lora, work={"state_bytes": 0}).optimizer == 0

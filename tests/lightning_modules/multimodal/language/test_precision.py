@@ -21,11 +21,11 @@ BF16, FP32, FP64 = torch.bfloat16, torch.float32, torch.float64
         ("bf16-true", (BF16, BF16, None)),
     ],
 )
-def test_formats(precision, formats):
+def test_each_precision_has_its_number_formats(precision, formats):
     assert precision_of(precision, has_bf16=True) == Precision(*formats)
 
 
-def test_refuses_what_overflows():
+def test_precisions_that_overflow_or_lack_hardware_are_refused():
     with pytest.raises(ValueError, match="16-mixed.*no bf16.*Qwen2.5 overflows"):
         precision_of("16-mixed", has_bf16=False)
     with pytest.raises(ValueError, match="bf16-mixed, but this device has no bf16"):
@@ -35,7 +35,7 @@ def test_refuses_what_overflows():
     assert precision_of("32-true", has_bf16=False).frozen == FP32
 
 
-def test_devices():
+def test_a_cpu_has_bf16():
     assert device_has_bf16(torch.device("cpu"))
 
 

@@ -105,7 +105,7 @@ def test_a_prompt_is_read_once(build, texts, monkeypatch):
     assert widths == [max(PROMPTS), 4, 1, 1]
 
 
-def test_nothing_to_score(build, texts):
+def test_no_sample_has_no_log_likelihoods(build, texts):
     nothing = torch.zeros(0, dtype=torch.int64)
     found = reading(build(), texts[0]).log_likelihoods(nothing.view(0, 1), nothing, nothing, lambda needed: needed + 1)
     assert found.shape == (0,)
@@ -127,7 +127,7 @@ def test_sliding_windows_keep_what_they_see(build, texts):
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
-def test_in_half_precision(build, pretrained, texts, precision):
+def test_half_precision_differs_by_rounding_alone(build, pretrained, texts, precision):
     """Answers differ from those to whole chats by rounding alone; sums are in single precision."""
     model, (prompts, followed) = build(pretrained, precision=precision, trainable="none"), texts
     found = reading(model, prompts).log_likelihoods(*padded(followed))

@@ -162,7 +162,7 @@ def test_adapters_beside_quantized_weights_train_as_beside_plain_ones(build, pre
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "64-true"])
-def test_every_precision(build, pretrained, kind, precision):
+def test_a_quantized_model_trains_its_adapters_in_every_precision(build, pretrained, kind, precision):
     model = build(pretrained, trainable="lora", quantize=kind, precision=precision, activation_checkpointing=True)
     loss = run(model)
     loss.backward()

@@ -116,7 +116,7 @@ def test_first_feature_is_of_the_first_patch(kind):
     assert change.argmax() == 1
 
 
-def test_first_patch_only():
+def test_first_patch_only_returns_the_first_token():
     tower = built("clip_vision_model", first_patch_only=True)
     assert tower_shape(tower.settings).patches == 1
     assert torch.equal(tower(images()), built("clip_vision_model")(images())[:, :1])
@@ -263,7 +263,7 @@ def test_missing_weights_are_named(tmp_path):
         ({"config": {**VIT, "image_size": [24, 16]}}, r"whole number of at least 1, got \[24, 16\]"),
     ],
 )  # fmt: skip
-def test_refusals(settings, message):
+def test_wrong_settings_of_a_tower_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         tower_shape(VisionTowerSettings(**settings))
 

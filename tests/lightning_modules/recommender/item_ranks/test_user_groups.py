@@ -18,7 +18,7 @@ def grouped(history, popularity, head_from=40, tail_to=3):
     return {group.name: (group.rank - 1).tolist() for group in user_groups(ranks)}
 
 
-def test_quartiles_and_items():
+def test_users_are_grouped_by_history_length_and_target_popularity():
     found = grouped([2, 9, 3, 4, 30, 5, 8, 6], [40, 39, 4, 3, 0, 50, 5, 2])
     assert found == {
         "all users": [0, 1, 2, 3, 4, 5, 6, 7],

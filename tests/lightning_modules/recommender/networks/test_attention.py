@@ -89,7 +89,7 @@ def test_dropout_keeps_the_expectation():
 
 
 @pytest.mark.parametrize("timed", [False, True])
-def test_bfloat16_stays_near(timed):
+def test_attention_in_bfloat16_stays_near_float32(timed):
     query, key, value, relations = make(dtype=torch.float32)
     relations = relations if timed else None
     found = causal_attention(query.bfloat16(), key.bfloat16(), value.bfloat16(), 0.0, relations)
@@ -97,7 +97,7 @@ def test_bfloat16_stays_near(timed):
     torch.testing.assert_close(found.float(), causal_attention(query, key, value, 0.0, relations), atol=0.1, rtol=0.05)
 
 
-def test_intervals_by_hand():
+def test_time_intervals_equal_those_by_hand():
     times = torch.tensor([[10, 10, 17, 20, 1000], [5, 6, 7, 8, 9]])
     found = time_intervals(times, torch.tensor([7, 1]), 3)
     # First row in units of 7 s since its first event: 0, 0, 1, 1.43 -> 1, 141.4 -> 141.

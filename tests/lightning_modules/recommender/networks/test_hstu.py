@@ -65,7 +65,7 @@ def test_the_tiles_equal_the_definition(tiles, heads, dtype, tolerance):
     torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs), atol=tolerance, rtol=tolerance)
 
 
-def test_gradients_pass_gradcheck(tiles):
+def test_gradients_of_attention_pass_gradcheck(tiles):
     *qkv, biases = make(length=4, longest=4)
 
     def attend(query, key, value, distances, times):

@@ -166,7 +166,7 @@ def test_parameters_may_be_of_half_precision():
     assert all(parameter.grad.isfinite().all() for parameter in connection.parameters())
 
 
-def test_diagnosis_by_hand():
+def test_the_diagnosis_equals_that_by_hand():
     (first, function, state), (second, _, _) = make(), make(seed=1)
     real = torch.tensor([True, True, False, True, False, False])
     assert diagnose([first], real) == {}

@@ -33,7 +33,7 @@ def chosen(**settings) -> LanguageModelSettings:
         (LIGER, "cuda", False, torch.float64, "loss_kernel is liger, .*64-true. Set it to torch"),
     ],
 )
-def test_refused(settings, device, sharded, dtype, found):
+def test_kernels_that_a_device_or_format_lacks_are_refused(settings, device, sharded, dtype, found):
     with pytest.raises(ValueError, match=found):
         require_gpu_kernels(chosen(**settings), torch.device(device), sharded, dtype)
 
@@ -41,7 +41,7 @@ def test_refused(settings, device, sharded, dtype, found):
 @pytest.mark.parametrize(
     "settings, device", [({}, "cpu"), (LIGER, "cuda"), (FLEX, "cuda"), ({**LIGER, **FLEX}, "cuda")]
 )
-def test_accepted(settings, device):
+def test_kernels_that_the_device_has_are_accepted(settings, device):
     require_gpu_kernels(chosen(**settings), torch.device(device), False, torch.float32)
 
 
@@ -68,7 +68,7 @@ def test_a_cpu_evaluates_with_them_but_does_not_train(settings, command):
     ],
     ids=["caps", "compile"],
 )
-def test_models_without_them(settings, found):
+def test_kernels_refuse_capped_logits_and_compilation(settings, found):
     with pytest.raises(ValueError, match=found):
         LanguageModel(chosen(**settings), VOCABULARY, precision_of("32-true", True))
 
@@ -96,7 +96,7 @@ def test_adapters_at_the_output_layer():
         LanguageModel(settings, VOCABULARY, precision_of("32-true", True))
 
 
-def test_families_without_them():
+def test_families_without_a_kernel_refuse_it():
     with pytest.raises(ValueError, match="pretrained image-text model does not support"):
         language_model_settings(LanguageModelSettings(**FLEX), "somewhere")
     with pytest.raises(ValueError, match="loss_kernel is liger, .* a retriever predicts no tokens"):
