@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from tests.support.fit_parser import fit_parser
+from tests.support.slurm.scontrol import scontrol  # noqa: F401
 
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser

@@ -19,7 +19,7 @@ from lightning_modules.recommender.networks.fused_pointwise_attention import Bia
 from lightning_modules.recommender.networks.sinkhorn import sinkhorn
 from lightning_modules.recommender.networks.time_buckets import time_buckets
 from tests.lightning_modules.recommender.networks import test_attention, test_hstu
-from tests.lightning_modules.recommender.networks.test_hyper_connections import plain_sinkhorn
+from tests.support.recommender.plain_sinkhorn import plain_sinkhorn
 
 LENGTH = 60  # more than a tile of a CPU
 NO_CPU_FORM = pytest.mark.no_cpu_form  # tests of networks/kernels interpret it

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from lightning_modules.image_classifier.module import ImageClassifier
 from tests.lightning_modules.document_qa.reader import built
-from tests.lightning_modules.recommender.test_module import Recommender
+from tests.support.recommender.bare_module import Recommender
 
 
 def turned(module):

@@ -3,12 +3,11 @@
 import pytest
 
 from callbacks.health.slurm_requeue import requeue_job
-from tests.distributed.resume.test_preemption import scontrol  # noqa: F401
 
 JOB = {"SLURM_JOB_ID": "7"}
 
 
-def test_a_running_job_is_requeued(scontrol, messages):  # noqa: F811
+def test_a_running_job_is_requeued(scontrol, messages):
     asked = scontrol()
     requeue_job(JOB)
     assert asked() == ["show job 7", "requeue 7"]
@@ -25,14 +24,14 @@ def test_a_running_job_is_requeued(scontrol, messages):  # noqa: F811
         ({"requeue": 0}, "it was submitted with --no-requeue"),
     ],
 )
-def test_a_job_that_is_not_requeued_or_is_requeued_by_slurm(scontrol, messages, facts, why):  # noqa: F811
+def test_a_job_that_is_not_requeued_or_is_requeued_by_slurm(scontrol, messages, facts, why):
     asked = scontrol(**facts)
     requeue_job(JOB)
     assert asked() == ["show job 7"]
     assert messages == [f"SLURM job 7 is not requeued: {why}"]
 
 
-def test_a_job_without_progress_is_not_requeued_for_ever(scontrol, messages):  # noqa: F811
+def test_a_job_without_progress_is_not_requeued_for_ever(scontrol, messages):
     asked = scontrol()
     requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"})
     requeue_job({**JOB, "SLURM_RESTART_COUNT": "0"}, has_progress=False)
@@ -42,7 +41,7 @@ def test_a_job_without_progress_is_not_requeued_for_ever(scontrol, messages):  #
     assert "SLURM job 7 is not requeued: restart 2 was stopped before" in messages[-1]
 
 
-def test_a_refusal_is_reported(scontrol, messages):  # noqa: F811
+def test_a_refusal_is_reported(scontrol, messages):
     scontrol(code=1)
     requeue_job(JOB)
     assert len(messages) == 1 and "could not be requeued, submit it again" in messages[0]

@@ -13,7 +13,6 @@ from callbacks.health.slurm_requeue import checkpoint_times, requeue_if_saved
 from callbacks.health.watchdog import Watchdog
 from engine.health.monitor import ProcessMonitor
 from tests.conftest import TINY
-from tests.distributed.resume.test_preemption import scontrol  # noqa: F401
 
 
 def test_every_phase_has_its_patience(lockstep, monkeypatch):
@@ -127,7 +126,7 @@ def test_connections_wait_a_little_longer_than_the_watch(tmp_path, timeout, limi
         torch.distributed.destroy_process_group()
 
 
-def test_a_slurm_job_that_lost_a_process_comes_back(tmp_path, monkeypatch, scontrol, messages):  # noqa: F811
+def test_a_slurm_job_that_lost_a_process_comes_back(tmp_path, monkeypatch, scontrol, messages):
     asked = scontrol()
     saved = tmp_path / "checkpoints/last.ckpt"
     saved.parent.mkdir()

@@ -14,21 +14,9 @@ from PIL import Image
 from callbacks.logging import sample_previews
 from callbacks.logging.sample_previews import SamplePreviewLogger, preview_files, to_json
 from engine.telemetry.sample_previews import SamplePreview
-from tests.conftest import REPOSITORY, TINY
+from tests.conftest import TINY
+from tests.support.outputs.sample_previews import DIGITS, previews_of
 from tests.tiers import slow
-
-DIGITS = [
-    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
-    "--model.init_args.width", "8", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false",
-    "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1",
-]  # fmt: skip
-
-
-def previews_of(run):
-    """{step: examples}"""
-    records = [json.loads(file.read_text(encoding="utf-8")) for _, file in preview_files(run.folder)]
-    assert all(record["stage"] == "val" for record in records)
-    return {record["step"]: record["examples"] for record in records}
 
 
 def board(run):

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from commands.report.study import read_study
-from tests.commands.sweep.test_real_sweep import SMALL, SWEEP
 from tests.conftest import REPOSITORY
 from tests.support.slurm.cluster import Cluster, missing
+from tests.support.small_sweep import SMALL, SWEEP
 
 PATIENCE = 400  # seconds for a task, on a machine that others use too
 

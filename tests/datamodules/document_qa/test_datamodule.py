@@ -1,8 +1,6 @@
 """Tests the settings of documents and questions, from the command line to the batches."""
 
-from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,29 +19,10 @@ from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
 from engine.data.samplers import MicroBatchRequest
-from tests.support.families.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer, write_config
-
-tokenizer = cache(tiny_tokenizer)
+from tests.support.document_qa.attached_data import data
+from tests.support.families.tiny_documents import TinyDocuments, write_config
 
 ALTERED = AugmentationSettings(enabled=True, paraphrase=0.5, distractors=2, scan=0.5)
-
-
-def data(stage: str = "fit", loss: str = "answer", evidence_questions: int = 0, **settings: Any) -> TinyDocuments:
-    made = TinyDocuments(**{"batch_size": 6, "evaluation_batch_size": 5, **settings})
-    made.tokenizer = tokenizer()
-    module = SimpleNamespace(
-        image_layout=LAYOUT, loss=loss, evidence_questions=evidence_questions, predict_evidence=True
-    )
-    made.trainer = SimpleNamespace(  # type: ignore[assignment]
-        lightning_module=module, state=SimpleNamespace(fn=stage, stage=SimpleNamespace(value=stage)), global_rank=0,
-        world_size=1, num_devices=1, strategy=SimpleNamespace(root_device=torch.device("cpu")), limit_test_batches=1.0,
-        limit_val_batches=1.0, limit_predict_batches=1.0, overfit_batches=0.0, ckpt_path=None,
-        fit_loop=SimpleNamespace(
-            epoch_loop=SimpleNamespace(batch_progress=SimpleNamespace(total=SimpleNamespace(ready=0)))
-        ),
-    )  # fmt: skip
-    made.setup(stage)
-    return made
 
 
 def same(first: Any, second: Any) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from datamodules.document_qa.batch import AnswerRecord, ModelAnswer
-from tests.datamodules.document_qa.test_datamodule import data
+from tests.support.document_qa.attached_data import data
 
 
 @pytest.mark.parametrize(("setting", "value"), [("max_tiles", 2), ("fit", "crop")])

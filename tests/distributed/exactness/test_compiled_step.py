@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.distributed.exactness.test_exactness import EXACT
 from tests.support.device.traced import count_graphs
 from tests.support.outputs.metric_series import assert_same_series
+from tests.support.ranks.exact_training import EXACT
 
 STEPS = ["--trainer.max_steps", "8", "--trainer.limit_val_batches", "0", "--threads", "1"]
 

@@ -7,15 +7,11 @@ import pytest
 import torch
 
 from engine.checkpointing.verification import load_lazily
-from tests.conftest import TINY
-from tests.support.families.tiny import FEATURES, TINY_FAMILY, Rows
+from tests.support.families.tiny import FEATURES, Rows
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import read, sample_log
+from tests.support.ranks.exact_training import EXACT, OPTIONS, gradients, micro, same_training
 from tests.tiers import slow
-
-# An epoch has 13 steps, so the second epoch is cut short.
-EXACT = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_steps", "20", "--trainer.max_epochs", "-1"]
-
 
 # -- a family ----------------------------------------------------------------------------------------------------------
 
@@ -98,31 +94,6 @@ def assert_resumes_on_two_ranks(lockstep, team, settings, *options):
 
 # -- the engine alone --------------------------------------------------------------------------------------------------
 
-# 50 samples in batches of 8: the last global batch of an epoch has 2 samples.
-DATA = ["--data.init_args.length", "50", "--data.init_args.batch_size", "8"]
-SCHEDULE = {"schedule": "exponential", "decay_steps": 4, "warmup_steps": 3, "learning_rate": 0.01}
-MODEL = [part for key, value in SCHEDULE.items() for part in (f"--model.init_args.{key}", str(value))]
-OPTIONS = [*TINY_FAMILY, *DATA, *MODEL, "--trainer.max_steps", "20"]
-
-
-def micro(size):
-    return ["--data.init_args.micro_batch_size", str(size)]
-
-
-def by_rank(run, folder):
-    """The records that each rank wrote."""
-    paths = sorted((run.folder / folder).glob("*.jsonl"))
-    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
-
-
-def gradients(run, folder="gradients"):
-    """[steps, parameters], equal on all ranks; of an accumulated step the last record counts."""
-    records = read(run.folder, folder)
-    steps = {record["step"]: record["gradient"] for record in records}
-    last = [{record["step"]: record["gradient"] for record in rank} for rank in by_rank(run, folder)]
-    assert all(rank == steps for rank in last), "ranks differ"
-    return torch.tensor([steps[step] for step in sorted(steps)])
-
 
 @pytest.fixture
 def alone(lockstep):
@@ -173,14 +144,6 @@ def shares(run):
     """(processes, accumulation) that a global batch was dealt out to, so that it was not done at once after all."""
     facts = json.loads((run.folder / "environment.json").read_text())
     return facts["processes"], facts["accumulation"]
-
-
-def same_training(one, other):
-    for metric in ("train/loss", "val/loss"):
-        assert_same_series(one, other, [metric])
-    assert one.series("train/learning_rate") == other.series("train/learning_rate"), "schedules count optimizer steps"
-    torch.testing.assert_close(gradients(one)[:7], gradients(other)[:7], rtol=0, atol=1e-6)  # one epoch
-    assert sample_log(one.folder) == sample_log(other.folder)
 
 
 @pytest.mark.parametrize("size", [4, slow(2)])

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from tests.distributed.exactness.test_exactness import OPTIONS, gradients, micro, same_training
+from tests.support.ranks.exact_training import OPTIONS, gradients, micro, same_training
 from tests.tiers import slow
 
 BF16 = ["--ddp.compression", "bf16"]

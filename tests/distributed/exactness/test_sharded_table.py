@@ -9,8 +9,8 @@ import yaml
 
 from engine.distributed.sharded_state import GROUPS, read_full_checkpoint
 from tests.conftest import Run
-from tests.distributed.exactness.test_sparse_item_rows import ADAGRAD, EXACT, LAZY, saved, steps
 from tests.support.outputs.metric_series import assert_same_series
+from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, saved, steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # several runs in each
 

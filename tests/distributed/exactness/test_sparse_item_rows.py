@@ -5,30 +5,12 @@ import math
 import pytest
 import torch
 
-from tests.conftest import TINY
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.metric_series import assert_same_series
+from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, SAMPLED, saved, steps
 
-SAMPLED = [
-    *TINY, "--trainer.max_epochs", "-1", "--model.init_args.loss", "sampled_softmax",
-    "--data.init_args.num_negatives", "7", "--data.init_args.shared_negatives", "true",
-    "--replica_consistency.every_n_steps", "1",
-]  # fmt: skip
-ADAGRAD = [
-    *SAMPLED, "--model.init_args.item_optimizer", "rowwise_adagrad", "--model.init_args.item_learning_rate", "0.05",
-]  # fmt: skip
-LAZY = [*SAMPLED, "--model.init_args.item_optimizer", "lazy_adamw", "--model.init_args.weight_decay", "0.1"]
 BY_ROWS = pytest.mark.parametrize("options", [ADAGRAD, LAZY], ids=["rowwise_adagrad", "lazy_adamw"])
 pytestmark = pytest.mark.slow
-EXACT = ["--model.init_args.dropout", "0"]
-
-
-def steps(number):
-    return ["--trainer.max_steps", str(number)]
-
-
-def saved(run):
-    return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)
 
 
 def same_to_the_bit(one, other):

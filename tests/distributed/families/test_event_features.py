@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.lightning_modules.recommender.test_event_features import FEATURES, OPTIONS, write_table
 from tests.support.outputs.metric_series import assert_same_series
+from tests.support.recommender.event_table import FEATURES, OPTIONS, write_table
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.callbacks.logging.test_sample_previews import DIGITS, previews_of
 from tests.conftest import TINY
 from tests.support.families import coloured_squares, tiny_documents
+from tests.support.outputs.sample_previews import DIGITS, previews_of
 from tests.tiers import slow
 
 # Weights as they were made: what is evaluated is then the same to the bit. 10 samples at once: of eight that are shown

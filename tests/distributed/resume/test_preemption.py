@@ -5,7 +5,6 @@ code 0 and saves nothing; under SLURM the signal handler saves, which deadlocked
 validation loses the validation.
 """
 
-import os
 import signal
 import time
 
@@ -196,30 +195,6 @@ def test_an_evaluation_that_is_stopped_ends_on_all_ranks(team, done, command):
 
 
 # -- SLURM -------------------------------------------------------------------------------------------------------------
-
-SHOW = "JobId=7 JobName=train JobState={state} Reason=None Requeue={requeue} Restarts=0 BatchFlag={batch} Reboot=0"
-
-
-@pytest.fixture
-def scontrol(tmp_path, monkeypatch):
-    """Install a scontrol that answers and records its calls; return the function that sets its state."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    asked = tmp_path / "asked"
-
-    def answers(state="RUNNING", requeue=1, batch=1, code=0):
-        script = f"""#!/bin/sh
-echo "$@" >> {asked}
-if [ $1 = show ]; then echo "{SHOW.format(state=state, requeue=requeue, batch=batch)}"; exit 0; fi
-[ {code} = 0 ] || echo "slurm_requeue error: Requested operation is presently disabled" >&2
-exit {code}
-"""
-        (folder / "scontrol").write_text(script)
-        (folder / "scontrol").chmod(0o755)
-        return lambda: asked.read_text().splitlines() if asked.exists() else []
-
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    return answers
 
 
 @pytest.mark.slow

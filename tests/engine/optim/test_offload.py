@@ -11,7 +11,7 @@ from engine.optim.offload import OffloadedOptimizer
 from engine.optim.optimizer_checks import check_state, check_strategy
 from engine.optim.optimizers import build_optimizer
 from engine.optim.row_table import RowTable
-from tests.engine.optim.test_optimizers import BETAS, Words
+from tests.support.word_model import BETAS, Words
 
 NAMES = ["adamw", "adam", "adamw_8bit", "muon"]
 

@@ -16,14 +16,8 @@ from datamodules.image_classifier.sources import cifar
 from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.image_classifier.networks.resnet import ResNet18
-from tests.conftest import REPOSITORY
 from tests.support.data_files.image_files import COLOURS, cifar_archive, write_colours
-
-FOLDER = REPOSITORY / "configs/image_classifier"
-SMALL = [
-    "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "1",
-    "--trainer.check_val_every_n_epoch", "1", "--data.init_args.num_workers", "0",
-]  # fmt: skip
+from tests.support.families.tiny_digits import DIGITS, FOLDER, SMALL
 
 
 def colours(tmp_path, **options):
@@ -61,13 +55,6 @@ def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     (tmp_path / "data/images/train/red").rename(tmp_path / "data/images/train/ruby")
     with pytest.raises(ValueError, match=r"is of classes \['blue', 'red'\], the data have \['blue', 'ruby'\]"):
         lockstep("test", "--trainer.accelerator", "cpu", name="a")
-
-
-DIGITS = [
-    "--config", str(FOLDER / "digits.yaml"), *SMALL, "--model.init_args.width", "8", "--model.init_args.norm", "group",
-    "--model.init_args.warmup_steps", "0", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "6",
-    "--model.init_args.evaluation_shift", "0",
-]  # fmt: skip
 
 
 def evaluated(weights, prefix, digits_of):

@@ -7,7 +7,7 @@ from torch import nn
 from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.networks.resnet import ResNet18
 from lightning_modules.image_classifier.shift_averaging import average_over_shifts
-from tests.lightning_modules.image_classifier.test_module import DIGITS
+from tests.support.families.tiny_digits import DIGITS
 
 
 @pytest.fixture

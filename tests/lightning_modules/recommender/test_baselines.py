@@ -9,29 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.recommender.batch import History
 from lightning_modules.recommender import baselines
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
 from lightning_modules.recommender.metrics import RankingMetrics, ranks
+from tests.support.recommender.histories import NUM_ITEMS, history_of, interactions
 
-NUM_ITEMS = 6
 ML_1M = Path(__file__).resolve().parents[3] / "../shared/data/ml-1m/canonical_sasrec_order.txt"
-
-
-def history_of(rows):
-    lengths = torch.tensor([len(row) for row in rows])
-    items = torch.zeros(len(rows), max(1, int(lengths.max())), dtype=torch.int64)
-    for index, row in enumerate(rows):
-        items[index, : len(row)] = torch.tensor(row)
-    return History(items, torch.zeros_like(items), lengths, torch.ones_like(lengths))
-
-
-@st.composite
-def interactions(draw):
-    users = draw(st.lists(st.lists(st.integers(1, NUM_ITEMS), max_size=8), min_size=1, max_size=6).filter(any))
-    ends = [draw(st.integers(0, len(user))) for user in users]
-    offsets = np.concatenate([[0], np.cumsum([len(user) for user in users])])
-    return users, ends, offsets, np.array([item for user in users for item in user], np.int32), offsets[:-1] + ends
 
 
 @settings(max_examples=60, deadline=None)

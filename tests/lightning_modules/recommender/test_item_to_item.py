@@ -14,7 +14,7 @@ from lightning_modules.recommender import item_to_item
 from lightning_modules.recommender.evaluation import RankingEvaluation
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
 from tests.conftest import TINY
-from tests.lightning_modules.recommender.test_baselines import NUM_ITEMS, history_of, interactions
+from tests.support.recommender.histories import NUM_ITEMS, history_of, interactions
 
 WITHOUT_THEM = {"popularity", "last-item-transition", "optimum", "optimum-without-times"}
 ALL = ["--model.init_args.baselines", "[popularity, last-item-transition, item-knn, ease]"]

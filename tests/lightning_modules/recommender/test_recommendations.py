@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from datamodules.recommender.batch import Catalog
 from lightning_modules.recommender.export.runtime import ExportedRecommender
 from lightning_modules.recommender.recommendations import Recommendations
-from tests.lightning_modules.recommender.networks.test_sequence_encoder import LONGEST, V, make_encoder
+from tests.support.recommender.encoders import LONGEST, V, make_encoder
 
 IDS = [f"id-{number}" for number in range(1, V + 1)]
 CATALOG = Catalog(V, LONGEST, IDS, None)

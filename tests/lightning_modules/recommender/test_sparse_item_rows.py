@@ -6,7 +6,7 @@ from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from lightning_modules.recommender.sparse_item_rows import check_saved_item_optimizer, check_strategy_of_rows
-from tests.lightning_modules.recommender.test_module import Recommender, V, loss_and_gradients, make_batch
+from tests.support.recommender.bare_module import Recommender, V, loss_and_gradients, make_batch
 
 WIDTH = 8
 LOSSES = [("sampled_softmax", 3, {}), ("bce", 1, {}), ("gbce", 3, {"shared": True})]

@@ -1,13 +1,11 @@
 """Tests that a series has the same features alone and in any batch, and their number."""
 
-from typing import get_args
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.temporal.batch import Series, SeriesLayout, SeriesTokens
+from datamodules.temporal.batch import Series, SeriesLayout
 from lightning_modules.temporal.encoder import (
     STEP_WAVES,
     SUMMARY_FEATURES,
@@ -17,24 +15,7 @@ from lightning_modules.temporal.encoder import (
     value_features,
     waves,
 )
-
-CHANNELS = 3
-KINDS = get_args(SeriesTokens)
-
-
-def series(lengths: list[int], seed: int = 0, room: int = 0) -> Series:
-    """Random series; what lies outside of one, or is missing, is garbage that must not count."""
-    draw = torch.Generator().manual_seed(seed)
-    longest = max(lengths) + room
-    values = torch.rand(len(lengths), CHANNELS, longest, generator=draw)
-    inside = torch.arange(longest) < torch.tensor(lengths)[:, None]
-    present = (torch.rand(values.shape, generator=draw) < 0.8) & inside[:, None]
-    return Series(values, present, torch.tensor(lengths))
-
-
-def encoder(tokens: SeriesTokens, **settings) -> SeriesEncoder:
-    torch.manual_seed(0)
-    return SeriesEncoder(SeriesLayout(CHANNELS, tokens, 4), output_size=10, hidden_size=8, **settings).eval()
+from tests.support.temporal.encoders import CHANNELS, KINDS, encoder, series
 
 
 @pytest.mark.parametrize(("tokens", "summary"), [*((kind, False) for kind in KINDS), ("channel_patch", True)])

@@ -3,7 +3,7 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.lightning_modules.temporal.test_encoder import KINDS, encoder, series
+from tests.support.temporal.encoders import KINDS, encoder, series
 
 
 @pytest.mark.parametrize("tokens", KINDS)

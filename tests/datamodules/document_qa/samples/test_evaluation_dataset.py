@@ -2,7 +2,6 @@
 
 import logging
 import pickle
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,62 +9,21 @@ import pytest
 import torch
 
 from datamodules.document_qa.batch import FIRST_CHUNK, QUESTION_ONLY, WHOLE, EvaluationBatch
-from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
-from datamodules.document_qa.prompt.prompt import AnswerWith, PromptBuilder
-from datamodules.document_qa.retrieval.config import Kind, RetrieverSettings
-from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
 from datamodules.document_qa.samples.sample_builder import SampleBuilder, interleave
 from datamodules.document_qa.types.question import Question
-from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.batch import IGNORE
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
-from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.data.errors import BadSampleError
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
-from tests.support.families.tiny_documents import LAYOUT, TinyDocument, TinyQuestions, tiny_tokenizer
+from tests.support.document_qa.sample_builders import sample_builder, text_of, tokenizer
+from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
 
-QWEN = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 """A template without generation marks, as Qwen2.5's."""
-
-
-@cache
-def tokenizer(published: bool = False) -> ChatTokenizer:
-    made = tiny_tokenizer()
-    if not published:
-        return made
-    made.tokenizer.chat_template = QWEN
-    return ChatTokenizer(made.tokenizer, "published")
-
-
-def sample_builder(
-    size: int = 8,
-    kind: Kind = "all_pages",
-    answer_with: AnswerWith = "text",
-    ablate: Ablation = "none",
-    published: bool = False,
-    questions: Any = None,
-    evidence_first: bool = False,
-    pages: int | None = 4,
-    **context: Any,
-) -> SampleBuilder:
-    prompter = PromptBuilder(tokenizer(published).control, answer_with)
-    builder = ContextBuilder(ContextSettings(**context), tokenizer(published), prompter, LAYOUT, "stretch")
-    retriever = make_retriever(RetrieverSettings(kind, pages))
-    samples = questions or TinyQuestions(1, size)
-    return SampleBuilder(samples, retriever, builder, prompter, ablate, evidence_first=evidence_first)
 
 
 def asked(source: SampleBuilder, published: bool = False, **settings: Any) -> EvaluationDataset:
     return EvaluationDataset(source, ChatEncoder(tokenizer(published), "<image>"), **settings)
-
-
-def text_of(tokens: torch.Tensor, published: bool = False) -> str:
-    text: str = tokenizer(published).tokenizer.decode(tokens)
-    return text
 
 
 def prompt_of(batch: EvaluationBatch, row: int) -> torch.Tensor:

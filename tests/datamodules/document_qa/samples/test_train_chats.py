@@ -15,7 +15,7 @@ from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from engine.data.errors import BadSampleError
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
-from tests.datamodules.document_qa.samples.test_evaluation_dataset import sample_builder, text_of, tokenizer
+from tests.support.document_qa.sample_builders import sample_builder, text_of, tokenizer
 from tests.support.families.tiny_documents import TinyQuestions
 
 

@@ -8,7 +8,7 @@ from datamodules.temporal.reports.plot import COLORS, FAINT, GAP, INK, LEFT, PAN
 from datamodules.temporal.reports.sample_records import answer_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
-from tests.datamodules.temporal.reports.test_html_report import shown
+from tests.support.temporal.report_records import shown
 
 TOPS = (GAP, 2 * GAP + PANEL)
 """Vertical positions where the panels of the two channels begin."""

@@ -8,7 +8,7 @@ from PIL import Image
 
 from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.export.runtime import load_classifier
-from tests.lightning_modules.image_classifier.test_module import FOLDER, SMALL
+from tests.support.families.tiny_digits import FOLDER, SMALL
 from tests.support.outputs.model_card import read_card, run_code
 
 

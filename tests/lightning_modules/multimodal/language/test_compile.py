@@ -3,33 +3,14 @@
 import pytest
 import torch
 
-from datamodules.multimodal.batch import IGNORE, Images
+from datamodules.multimodal.batch import Images
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
+from tests.support.language.packed_rows import rows, trained
 
 # Dynamo reads every tensor's gradient and filters the warning, but pytest resets the filters.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-
-
-def rows(lengths, width):
-    """Chats packed into a row of `width` each: tokens, labels, positions."""
-    torch.manual_seed(width)
-    tokens = torch.randint(10, 100, (len(lengths), width))
-    positions = torch.arange(width).repeat(len(lengths), 1)
-    for row, length in enumerate(lengths):
-        positions[row, length:] -= length
-    return tokens, tokens.masked_fill(positions < 3, IGNORE), positions
-
-
-def trained(model, tokens, labels, positions):
-    """Loss, and gradients by name."""
-    model.zero_grad()
-    embeddings = model.embed(tokens).detach().requires_grad_()
-    total, _ = model.loss(model.hidden_states(embeddings, positions), labels)
-    total.backward()
-    found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-    return total.detach(), {**found, "embeddings": embeddings.grad}
 
 
 @pytest.mark.slow

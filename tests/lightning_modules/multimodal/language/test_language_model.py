@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from datamodules.multimodal.batch import IGNORE
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
+from tests.support.language.without_cache import left_padded, without_cache
 
 LENGTHS = (5, 1, 7)
 
@@ -91,25 +92,6 @@ def test_loss_without_supervision_is_zero(build):
 
 
 # -- generation ------------------------------------------------------------------------------------------------------
-
-
-def left_padded(prompts):
-    length = max(len(prompt) for prompt in prompts)
-    tokens = torch.stack([F.pad(prompt, (length - len(prompt), 0), value=7) for prompt in prompts])
-    mask = torch.stack([torch.arange(length) >= length - len(prompt) for prompt in prompts])
-    return tokens, mask
-
-
-def without_cache(model, prompt, steps, end_ids):
-    """Token by token, each time from the beginning, alone."""
-    tokens = prompt.unsqueeze(0)
-    for _ in range(steps):
-        states = model.hidden_states(model.embed(tokens), torch.arange(tokens.shape[1]).unsqueeze(0))
-        scores = model.causal_lm.get_output_embeddings()(states[:, -1])
-        if (token := scores.argmax(dim=-1)).item() in end_ids:
-            break
-        tokens = torch.cat([tokens, token.unsqueeze(0)], dim=1)
-    return tokens[0, len(prompt) :].tolist()
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

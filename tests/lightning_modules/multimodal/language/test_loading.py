@@ -11,6 +11,7 @@ from lightning_modules.multimodal.language.config import LanguageModelSettings, 
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
+from tests.support.language.gemma2 import GEMMA2
 
 
 def trained(model):
@@ -207,12 +208,6 @@ def test_settings_come_from_yaml():
     assert parsed.language_model == LanguageModelSettings(
         config={"model_type": "qwen2", "hidden_size": 8}, trainable="lora", lora=LoraSettings(4, 2.0, bias="all")
     )
-
-
-GEMMA2 = {
-    "model_type": "gemma2", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 24,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("from_path", [False, True])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lightning_modules.recommender.compiled_step.fixed_shape import fixed_shape
-from tests.lightning_modules.recommender.test_module import LONGEST, ROWS, make_batch
+from tests.support.recommender.bare_module import LONGEST, ROWS, make_batch
 
 REAL = ROWS + 1  # with the filler
 

@@ -10,8 +10,8 @@ from lightning_modules.recommender.losses.next_item import NextItemLoss
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.training_loss import TrainingLoss
 from tests.conftest import TINY
-from tests.lightning_modules.recommender.test_module import LONGEST, V, make_batch
 from tests.support.faults.step_faults import fault
+from tests.support.recommender.bare_module import LONGEST, V, make_batch
 
 # Dynamo reads every tensor's gradient and filters the warnings, but pytest resets the filters.
 pytestmark = [

@@ -9,36 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.recommender.batch import Catalog, History, RankingBatch
+from datamodules.recommender.batch import Catalog, History
 from engine.export.onnx import export_onnx, run_onnx
 from lightning_modules.recommender.export import onnx_graph
 from lightning_modules.recommender.export.export import Recommender, export, graph_inputs, same_best, with_long_pauses
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph
 from lightning_modules.recommender.export.runtime import ExportedRecommender, load_recommender
 from lightning_modules.recommender.networks import attention
-from tests.lightning_modules.recommender.networks.test_sequence_encoder import (
-    LOG,
-    LONGEST,
-    VARIANTS,
-    V,
-    make_encoder,
-    make_history,
-)
+from tests.support.recommender.encoders import LOG, LONGEST, VARIANTS, V, make_encoder, make_history
+from tests.support.recommender.export_inputs import IDS, expected_scores, ranking
 from tests.tiers import slow
-
-IDS = [f"id-{number}" for number in range(1, V + 1)]
-
-
-def ranking(history):
-    none = torch.zeros(len(history.lengths), 0, dtype=torch.int64)
-    rows = torch.arange(len(history.lengths))
-    return RankingBatch(history, torch.zeros_like(history.lengths), history.items, none, rows)
-
-
-def expected_scores(encoder, history):
-    with torch.no_grad():
-        states = encoder.eval()(history)
-        return encoder.scores(states[torch.arange(len(states)), (history.lengths - 1).clamp_min(0)])
 
 
 def recommender(**variant):

@@ -11,15 +11,8 @@ from datamodules.recommender.batch import Catalog
 from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.faiss_index import empty_index, recall_at, write_index
 from lightning_modules.recommender.export.vectors import SampledUsers, write_vectors
-from tests.lightning_modules.recommender.export.test_export import IDS, expected_scores, ranking
-from tests.lightning_modules.recommender.networks.test_sequence_encoder import (
-    LOG,
-    LONGEST,
-    VARIANTS,
-    V,
-    make_encoder,
-    make_history,
-)
+from tests.support.recommender.encoders import LOG, LONGEST, VARIANTS, V, make_encoder, make_history
+from tests.support.recommender.export_inputs import IDS, expected_scores, ranking
 
 USERS = [f"user {number}" for number in range(6)]
 

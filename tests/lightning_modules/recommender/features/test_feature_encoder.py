@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.recommender.batch import ItemFeatureArrays
 from engine.determinism.stateless_rng import hash_uniform
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from lightning_modules.recommender.features.feature_encoder import (
@@ -14,23 +13,7 @@ from lightning_modules.recommender.features.feature_encoder import (
 )
 from lightning_modules.recommender.features.item_dropout import _DROPPED_ITEMS, keeps_own_vector
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-
-
-def random_features(items, trained, cold=0, dense=3, seed=0):
-    """Features of `items` items of the data, of which some are trained, and of cold ones."""
-    generator = np.random.default_rng(seed)
-    number, slots, codes = items + cold + 1, 3, 7
-    shares = generator.random((number, slots)).astype(np.float32) * (generator.random((number, slots)) < 0.7)
-    arrays = ItemFeatureArrays(
-        codes=np.where(shares > 0, generator.integers(1, codes, shares.shape), 0).astype(np.int32),
-        shares=shares.astype(np.float32),
-        dense=generator.normal(size=(number, dense)).astype(np.float32),
-        known=np.array([False, *[True] * (codes - 2), False]),
-        trained=np.isin(np.arange(number), list(trained)),
-    )
-    for array in arrays[:3]:
-        array[0] = 0
-    return arrays
+from tests.support.recommender.random_features import random_features
 
 
 @pytest.mark.parametrize("dense", [3, 0])

@@ -12,8 +12,8 @@ from lightning_modules.recommender.features.exported_encoder import with_item_ve
 from lightning_modules.recommender.features.item_dropout import keeps_own_vector
 from lightning_modules.recommender.losses.next_item import LOSSES
 from lightning_modules.recommender.networks.last_position import encode_last_position
-from tests.lightning_modules.recommender.features.test_feature_encoder import random_features
-from tests.lightning_modules.recommender.test_module import Recommender, V, loss_and_gradients, make_batch
+from tests.support.recommender.bare_module import Recommender, V, loss_and_gradients, make_batch
+from tests.support.recommender.random_features import random_features
 
 ALL = set(range(1, V + 1))
 STEP = 5

@@ -7,7 +7,7 @@ import torch
 
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder
 from lightning_modules.recommender.networks.last_position import encode_last_position
-from tests.lightning_modules.recommender.networks.test_sequence_encoder import make_encoder, make_history
+from tests.support.recommender.encoders import make_encoder, make_history
 
 SIZES = {"categories": [3, 1], "numbers": 2}
 NETWORKS = [

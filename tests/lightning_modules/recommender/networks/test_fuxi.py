@@ -6,7 +6,7 @@ import torch
 from lightning_modules.recommender.networks.fused_pointwise_attention import pointwise_attention
 from lightning_modules.recommender.networks.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-from tests.lightning_modules.recommender.networks.test_hstu import LONGEST, B, L, gradients, make, silu
+from tests.support.recommender.attention_inputs import LONGEST, B, L, gradients, make, silu
 
 C = 8
 

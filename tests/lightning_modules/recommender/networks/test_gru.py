@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lightning_modules.recommender.networks.recurrent.gru import GRULayers
-from tests.lightning_modules.recommender.networks.test_sequence_encoder import GRU, make_encoder, make_history
+from tests.support.recommender.encoders import GRU, make_encoder, make_history
 
 
 def plain_gru(encoder, items):

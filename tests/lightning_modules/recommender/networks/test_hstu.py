@@ -11,12 +11,7 @@ from lightning_modules.recommender.networks.hstu import HSTUAttention
 from lightning_modules.recommender.networks.last_position import last_pointwise_attention, select_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, time_buckets
-
-B, L, D, LONGEST = 3, 7, 4, 9
-
-
-def silu(x):
-    return x / (1 + (-x).exp())
+from tests.support.recommender.attention_inputs import LONGEST, B, D, L, gradients, make, silu
 
 
 def naive_attention(query, key, value, biases):
@@ -33,25 +28,8 @@ def naive_attention(query, key, value, biases):
     return torch.stack(rows)
 
 
-def make(heads=2, dtype=torch.float64, length=L, longest=LONGEST):
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*shape):
-        return torch.randn(*shape, generator=generator, dtype=dtype, requires_grad=True)
-
-    times = (10 ** (6 * torch.rand(B, length, generator=generator))).long().cumsum(1)
-    buckets = time_buckets(times.unsqueeze(2) - times.unsqueeze(1))
-    qkv = [normal(B, heads, length, D) for _ in range(3)]
-    return *qkv, Biases(normal(longest), normal(LAST_BUCKET + 1), buckets)
-
-
 def inputs_of(query, key, value, biases):
     return query, key, value, biases.distances, biases.times
-
-
-def gradients(result, inputs):
-    weight = torch.randn(result.shape, dtype=result.dtype, generator=torch.Generator().manual_seed(1))
-    return torch.autograd.grad((result * weight).sum(), inputs)
 
 
 @pytest.mark.parametrize("heads", [1, 2])

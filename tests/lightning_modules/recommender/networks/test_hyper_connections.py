@@ -8,6 +8,7 @@ import torch
 from lightning_modules.recommender.networks import sinkhorn as balancing
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection, PlainResidual, diagnose
 from lightning_modules.recommender.networks.sinkhorn import sinkhorn
+from tests.support.recommender.plain_sinkhorn import plain_sinkhorn
 
 B, L, N, C = 2, 3, 4, 8
 
@@ -17,14 +18,6 @@ def make(streams=N, dtype=torch.float32, seed=0):
     connection = ManifoldHyperConnection(C, streams).to(dtype)
     function = torch.nn.Linear(C, C).to(dtype)
     return connection, function, torch.randn(B, L, streams, C, dtype=dtype)
-
-
-def plain_sinkhorn(logits, iterations):
-    matrices = logits.exp()
-    for _ in range(iterations):
-        matrices = matrices / matrices.sum(0, keepdim=True)
-        matrices = matrices / matrices.sum(1, keepdim=True)
-    return matrices
 
 
 def definition(connection, state, function):

@@ -6,7 +6,7 @@ import torch
 
 from lightning_modules.recommender.networks.attention import time_intervals
 from lightning_modules.recommender.networks.inputs.request_time import request_times
-from tests.lightning_modules.recommender.networks.test_sequence_encoder import LONGEST, V, make_encoder, make_history
+from tests.support.recommender.encoders import LONGEST, V, make_encoder, make_history
 
 YEAR = 365 * 86_400
 KINDS = {

@@ -15,7 +15,7 @@ from lightning_modules.multimodal.language_module import LanguageModule
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.pretrained.settings import language_model_settings
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
-from tests.lightning_modules.multimodal.language.test_loading import GEMMA2
+from tests.support.language.gemma2 import GEMMA2
 
 LIGER, FLEX = {"loss_kernel": "liger"}, {"attention": "flex_attention"}
 

@@ -5,7 +5,7 @@ import torch
 
 from lightning_modules.multimodal.language.kernels.flex_attention import cached_attention
 from tests.lightning_modules.multimodal.conftest import CONFIGS
-from tests.lightning_modules.multimodal.language.test_compile import rows
+from tests.support.language.packed_rows import rows
 
 ROWS = [([9, 4], 14), ([7, 11, 5], 17), ([80, 60], 150)]  # a block of a mask has 128 positions
 

@@ -12,7 +12,7 @@ import torch
 from lightning_modules.multimodal.language import language_model
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from tests.lightning_modules.multimodal.language.kernels import __name__ as package
-from tests.lightning_modules.multimodal.language.test_compile import rows, trained
+from tests.support.language.packed_rows import rows, trained
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""Data of tiny documents and chats about them."""

@@ -1,0 +1,1 @@
+"""Inputs and references for tests of language models."""

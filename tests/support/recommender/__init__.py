@@ -1,0 +1,1 @@
+"""Encoders, modules, batches and options of the recommender that its tests share."""

@@ -1,0 +1,1 @@
+"""Encoders and records of time series that tests share."""
