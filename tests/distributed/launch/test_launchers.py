@@ -47,6 +47,7 @@ def start(tmp_path):
     for process in processes:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
         process.stdout.close()
 
 

@@ -4,6 +4,7 @@ The messages have a weaker oracle: the texts of the turns, in order, without the
 in ways that three published formats write differently. Images are compared byte by byte.
 """
 
+import atexit
 import contextlib
 import io
 import json
@@ -248,9 +249,12 @@ READERS = {"chats": JsonChats, "chats_parquet": ParquetChats, "shards": Shards}
 
 @cache
 def _footers() -> Any:
+    """Return the check of all inputs, whose child starts once; the child ends with this process."""
     from datamodules.multimodal.parquet_footer_check import FooterCheck
 
-    return FooterCheck()
+    footers = FooterCheck()
+    atexit.register(footers.__exit__)
+    return footers
 
 
 def _words(texts: Any) -> list[str]:
