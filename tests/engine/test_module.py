@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from engine.module import LockstepModule
+from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny import TinyData
 
 
@@ -52,13 +53,7 @@ def test_optimizer_states_of_a_checkpoint_are_kept_only_for_a_check_that_follows
     """With FSDP the check has run before, so the states would stay in the memory of each rank for the whole run."""
     strategy = SimpleNamespace(checkpoint_io=None, restore_checkpoint_after_setup=restores_after_setup)
     module = Bare()
-    module.trainer = SimpleNamespace(
-        state=SimpleNamespace(fn="fit"),
-        strategy=strategy,
-        datamodule=TinyData(batch_size=4),
-        max_epochs=-1,
-        ckpt_path=None,
-    )
+    module.trainer = fake_trainer(strategy=strategy, datamodule=TinyData(batch_size=4), max_epochs=-1)
     counters = dict.fromkeys(("ready", "started", "processed", "completed"), 0)
     progress = {"total": dict(counters), "current": dict(counters)}
     state = State(state={}, param_groups=[])

@@ -1,7 +1,5 @@
 """Tests the measured trainings: the plain loop trains, and torch.compile reaches both parts of ours."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -10,6 +8,7 @@ from benchmarks.vision_language import trainings
 from benchmarks.vision_language.models import TINY, Layout, built, model_settings
 from benchmarks.vision_language.plain_llava import PlainLlava
 from lightning_modules.vision_language.module import VisionLanguageModel
+from tests.support.fake_trainer import fake_trainer
 
 
 def test_the_plain_loop_learns(monkeypatch):
@@ -41,8 +40,7 @@ def test_the_plain_loop_learns(monkeypatch):
 def test_the_plain_loop_has_the_loader_of_a_training(device):
     _, data = built(TINY, Layout(packed=True), meta=True)
     loader = trainings.loader_of(data, torch.device(device))
-    strategy = SimpleNamespace(root_device=torch.device(device))
-    data.trainer = SimpleNamespace(strategy=strategy, world_size=1, global_rank=0, num_devices=1)
+    data.trainer = fake_trainer(device=device)
     engines = data._loader_factory.train_loader(data.train_set, data._order)
     assert loader.pin_memory == engines.pin_memory == (device == "cuda")
 

@@ -12,6 +12,7 @@ from callbacks.health.memory_monitor import GrowthDetector, MemoryMonitor
 from callbacks.health.oom_advice import shapes
 from engine.data.batch_plan import BatchPlan
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 from tests.support.faults.memory_faults import memory_fault
 
 SHORT = [*TINY, "--trainer.max_steps", "2"]
@@ -45,10 +46,8 @@ def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, messag
 def test_on_a_gpu_auto_micro_batch_is_advised_unless_it_is_on(monkeypatch):
     monkeypatch.setattr(oom_advice, "peak", lambda device: "70 GiB")
     module = SimpleNamespace(supports_grad_accumulation=True, memory_saving_options=list, optimizer_name="adam")
-    trainer = SimpleNamespace(
-        strategy=SimpleNamespace(root_device=torch.device("cuda")), precision="bf16-mixed", world_size=1,
-        datamodule=SimpleNamespace(plan=BatchPlan.derive(world_size=1, batch_size=16), workers=0),
-    )  # fmt: skip
+    data = SimpleNamespace(plan=BatchPlan.derive(world_size=1, batch_size=16), workers=0)
+    trainer = fake_trainer(device="cuda", precision="bf16-mixed", datamodule=data)
     advice = "or let the program find the micro-batch size: --trainer.auto_micro_batch true"
     text = oom_advice.oom_message(trainer, module, oom_advice.FORWARD, None)
     assert "first change: --data.init_args.micro_batch_size 8" in text and text.endswith(advice)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from callbacks.logging.prediction_writer import PredictionWriter
 from tests.conftest import REPOSITORY
+from tests.support.fake_trainer import fake_trainer
 
 OPTIONS = [
     "--config", str(REPOSITORY / "configs/recommender/sasrec.yaml"),
@@ -59,11 +60,9 @@ def test_parts_are_merged_by_row(tmp_path_factory, processes, batches):
 
 def predict(folder, source, answer):
     """Write one prediction for the input `source`."""
-    trainer = SimpleNamespace(
+    trainer = fake_trainer(
+        "predict",
         default_root_dir=str(folder),
-        global_rank=0,
-        world_size=1,
-        is_global_zero=True,
         strategy=SimpleNamespace(barrier=lambda name: None),
         datamodule=SimpleNamespace(predict_input=source),
         predict_dataloaders=SimpleNamespace(skipped=()),

@@ -1,13 +1,13 @@
 """Tests the table at the end of a run: the model and its baselines."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from callbacks.checkpointing.best_checkpoint import BestCheckpoint
 from callbacks.logging.results_table import ResultsTable, better_baselines, table_rows
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny import TINY_FAMILY
 
 
@@ -58,11 +58,13 @@ def test_better_baselines_are_named_and_the_optimum_is_none(monitor, mode, remar
 
 def test_the_remark_is_below_the_table_and_in_the_log(messages, capsys):
     table = ResultsTable()
-    trainer = SimpleNamespace(
-        sanity_checking=False, is_global_zero=True, checkpoint_callbacks=[BestCheckpoint("val/x")],
-        state=SimpleNamespace(fn="validate"), callback_metrics={"val/x": 0.1, "val/baseline/b/x": 0.5},
-        fast_dev_run=False, default_root_dir="runs/a",
-    )  # fmt: skip
+    metrics = {"val/x": 0.1, "val/baseline/b/x": 0.5}
+    trainer = fake_trainer(
+        "validate",
+        checkpoint_callbacks=[BestCheckpoint("val/x")],
+        callback_metrics=metrics,
+        default_root_dir="runs/a",
+    )
     table.on_validation_end(trainer, None)
     table.show(trainer)
     remark = "by x (0.1000) this model is worse than b (0.5000)"
@@ -74,9 +76,7 @@ def test_the_remark_is_below_the_table_and_in_the_log(messages, capsys):
 def test_the_best_validation_is_shown(mode, best):
     """The best validation is printed, not the last, also after a resume."""
     table = ResultsTable()
-    trainer = SimpleNamespace(
-        sanity_checking=False, checkpoint_callbacks=[BestCheckpoint("val/x", mode)], state=SimpleNamespace(fn="fit")
-    )
+    trainer = fake_trainer(checkpoint_callbacks=[BestCheckpoint("val/x", mode)])
     for value in (0.4, 0.6):
         trainer.callback_metrics = {"val/x": value, "val/y": 10 * value, "val/baseline/b/x": 0.1}
         table.on_validation_end(trainer, None)
@@ -106,7 +106,7 @@ def test_a_run_that_early_stopping_ended_prints_its_best_again(lockstep, message
 
 def test_the_sanity_check_does_not_count():
     table = ResultsTable()
-    trainer = SimpleNamespace(sanity_checking=True, callback_metrics={"val/x": 9.0})
+    trainer = fake_trainer(sanity_checking=True, callback_metrics={"val/x": 9.0})
     table.on_validation_end(trainer, None)
     assert table.best == {}
 

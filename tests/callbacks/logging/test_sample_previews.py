@@ -5,7 +5,6 @@ import errno
 import io
 import json
 import os
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from callbacks.logging import sample_previews
 from callbacks.logging.sample_previews import SamplePreviewLogger, preview_files, to_json
 from engine.telemetry.sample_previews import SamplePreview
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 from tests.support.outputs.sample_previews import DIGITS, previews_of
 from tests.tiers import slow
 
@@ -175,7 +175,7 @@ def test_a_preview_that_cannot_be_rendered_ends_no_run(tmp_path, caplog):
 
     log = SamplePreviewLogger()
     for step in (1, 2):
-        trainer = SimpleNamespace(default_root_dir=tmp_path, global_step=step, loggers=[])
+        trainer = fake_trainer(default_root_dir=tmp_path, global_step=step)
         log._log_previews(trainer, [gone, lambda: EXAMPLE])  # its picture is no valid PNG
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "RuntimeError: page 3 of manual.pdf has changed" in warning and "Training continues" in warning

@@ -12,12 +12,13 @@ from callbacks.performance.ddp_options import DDPOptions
 from commands.cli.ddp_settings import process_count, with_ddp_settings
 from engine.distributed.ddp_comm_hook import all_reduce_mean
 from tests.conftest import REPOSITORY
+from tests.support.fake_trainer import fake_trainer
 
 PLAIN = SimpleNamespace(precision="32-true")
 
 
 def set_up(strategy, precision=PLAIN, processes=2, **settings):
-    trainer = SimpleNamespace(strategy=strategy, precision_plugin=precision, world_size=processes)
+    trainer = fake_trainer(ranks=processes, strategy=strategy, precision_plugin=precision)
     DDPOptions(**settings).setup(trainer, None, "fit")
 
 

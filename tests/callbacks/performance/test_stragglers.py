@@ -8,6 +8,7 @@ from lightning.pytorch import Callback
 from callbacks.performance.stragglers import Stragglers, find_slowest
 from tests.conftest import TINY
 from tests.distributed.conftest import forge, team  # noqa: F401
+from tests.support.fake_trainer import fake_trainer
 from tests.support.faults.step_faults import fault
 
 
@@ -27,7 +28,7 @@ def test_settings_out_of_range_are_refused():
 def test_one_rank_makes_no_comparison(ranks, stays):
     """Lightning calls the hooks of the callbacks that stay in every step."""
     callback, other, loader = Stragglers(), Callback(), SimpleNamespace(waited=0.0)
-    trainer = SimpleNamespace(world_size=ranks, callbacks=[callback, other], global_step=0, train_dataloader=loader)
+    trainer = fake_trainer(ranks=ranks, callbacks=[callback, other], train_dataloader=loader)
     callback.on_train_start(trainer, None)
     assert trainer.callbacks == ([callback, other] if stays else [other])
 

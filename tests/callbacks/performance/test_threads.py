@@ -15,6 +15,7 @@ from callbacks.performance.thread_timing import Rates, not_timed_because, time_t
 from callbacks.performance.threads import KnownThreads, Threads
 from engine.optim.global_loss_mean import LossSum
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny import FEATURES, TinyData
 
 
@@ -59,9 +60,7 @@ class DDPOnCPU(DDPStrategy):
 
 def a_trainer(processes=1, strategy=None):
     strategy = strategy or SingleDeviceStrategy("cpu")
-    return SimpleNamespace(
-        strategy=strategy, world_size=processes, num_devices=processes, callbacks=[], precision_plugin=Precision()
-    )
+    return fake_trainer(ranks=processes, strategy=strategy, precision_plugin=Precision())
 
 
 def number_for(known, stage="fit", **trainer):

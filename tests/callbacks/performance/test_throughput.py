@@ -11,6 +11,7 @@ from callbacks.performance.peak_flops import peak_flops
 from callbacks.performance.throughput import Throughput
 from engine.distributed.step_counters import StepCounters
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 AMOUNTS = {"tokens": 30.0, "positions": 40.0, "image_tokens": 20.0, "flops": 3e12}
@@ -30,15 +31,11 @@ class FakeRun:
         self.clock, self.logged = Clock(), []
         self.callback = Throughput(peak_tflops)
         plan = SimpleNamespace(batch_size=64)
-        self.trainer = SimpleNamespace(
-            global_step=0,
+        self.trainer = fake_trainer(
+            ranks=2,
             log_every_n_steps=5,
-            world_size=2,
-            global_rank=0,
             datamodule=SimpleNamespace(plan=plan, num_workers=0, steps_in_epoch=None),
-            is_global_zero=True,
             train_dataloader=SimpleNamespace(waited=0.0),
-            strategy=SimpleNamespace(root_device=torch.device("cpu")),
             precision="bf16-mixed",
         )
         self.module = SimpleNamespace(

@@ -1,7 +1,6 @@
 """Tests the DataModule of rendered scenes."""
 
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from datamodules.vision_language.scenes.question_types import KINDS
 from datamodules.vision_language.scenes.scene import World
 from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
 from engine.data.samplers import MicroBatchRequest
+from tests.support.fake_trainer import fake_trainer
 
 
 def _data(**settings: Any) -> RenderedScenes:
@@ -24,8 +24,7 @@ def _data(**settings: Any) -> RenderedScenes:
 
 def _evaluated(data: RenderedScenes, stage: str) -> RenderedScenes:
     data.setup(stage)
-    state = SimpleNamespace(stage=SimpleNamespace(value=stage))
-    data.trainer = SimpleNamespace(state=state)  # type: ignore[assignment]
+    data.trainer = fake_trainer(stage)  # type: ignore[assignment]
     return data
 
 

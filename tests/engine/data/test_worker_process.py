@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import signal
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import torch
 from engine.data.dataloader import LoadingError
 from engine.data.worker_process import Workers, report_position
 from engine.datamodule import LockstepDataModule
+from tests.support.fake_trainer import fake_trainer
 from tests.tiers import slow
 
 
@@ -156,8 +156,7 @@ def test_persistence_without_workers_has_no_effect():
 @pytest.mark.parametrize("pin_memory", [True, False])
 def test_memory_is_pinned_on_gpus_unless_it_is_switched_off(device, pin_memory):
     data = Data(OneByOne(), pin_memory=pin_memory)
-    strategy = SimpleNamespace(root_device=torch.device(device))
-    data.trainer = SimpleNamespace(strategy=strategy, global_rank=0, world_size=1, num_devices=1, limit_val_batches=1.0)
+    data.trainer = fake_trainer(device=device)
     assert data.val_dataloader().pin_memory == (pin_memory and device == "cuda")
 
 

@@ -10,6 +10,7 @@ from torchmetrics import SumMetric
 
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
 from engine.strategies.fsdp import VerifiedFSDPStrategy, repeated_layers
+from tests.support.fake_trainer import fake_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
@@ -51,7 +52,7 @@ def test_metrics_follow_the_device_of_offloaded_weights(monkeypatch):
 
 def test_two_folders_are_needed():
     strategy = VerifiedFSDPStrategy()
-    trainer = SimpleNamespace(checkpoint_callbacks=[LastCheckpoint(keep=1)], state=SimpleNamespace(fn="fit"))
+    trainer = fake_trainer(checkpoint_callbacks=[LastCheckpoint(keep=1)])
     with pytest.raises(ValueError, match="last_checkpoint.keep and best_checkpoint.keep must be at least 2"):
         strategy.setup(trainer)
 

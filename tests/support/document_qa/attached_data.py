@@ -4,8 +4,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
+from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny_documents import LAYOUT, TinyDocuments, tiny_tokenizer
 
 tokenizer = cache(tiny_tokenizer)
@@ -17,13 +16,8 @@ def data(stage: str = "fit", loss: str = "answer", evidence_questions: int = 0, 
     module = SimpleNamespace(
         image_layout=LAYOUT, loss=loss, evidence_questions=evidence_questions, predict_evidence=True
     )
-    made.trainer = SimpleNamespace(  # type: ignore[assignment]
-        lightning_module=module, state=SimpleNamespace(fn=stage, stage=SimpleNamespace(value=stage)), global_rank=0,
-        world_size=1, num_devices=1, strategy=SimpleNamespace(root_device=torch.device("cpu")), limit_test_batches=1.0,
-        limit_val_batches=1.0, limit_predict_batches=1.0, overfit_batches=0.0, ckpt_path=None,
-        fit_loop=SimpleNamespace(
-            epoch_loop=SimpleNamespace(batch_progress=SimpleNamespace(total=SimpleNamespace(ready=0)))
-        ),
-    )  # fmt: skip
+    progress = SimpleNamespace(total=SimpleNamespace(ready=0))
+    fit_loop = SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress))
+    made.trainer = fake_trainer(stage, lightning_module=module, fit_loop=fit_loop)  # type: ignore[assignment]
     made.setup(stage)
     return made

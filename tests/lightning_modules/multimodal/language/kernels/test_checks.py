@@ -15,6 +15,7 @@ from lightning_modules.multimodal.language_module import LanguageModule
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.vision_language.pretrained.settings import language_model_settings
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
+from tests.support.fake_trainer import fake_trainer
 from tests.support.language.gemma2 import GEMMA2
 
 LIGER, FLEX = {"loss_kernel": "liger"}, {"attention": "flex_attention"}
@@ -50,8 +51,7 @@ def test_kernels_that_the_device_has_are_accepted(settings, device):
 def test_a_cpu_evaluates_with_them_but_does_not_train(settings, command):
     module, built = SimpleNamespace(language_model_settings=chosen(**settings), init_from=None, sharded=False), []
     module.build, module.model_precision = lambda: built.append(1), precision_of("32-true", True)
-    strategy = SimpleNamespace(root_device=torch.device("cpu"))
-    module.trainer = SimpleNamespace(state=SimpleNamespace(fn=command), strategy=strategy)
+    module.trainer = fake_trainer(command)
     if command == "fit":
         with pytest.raises(ValueError, match="the device is cpu"):
             LanguageModule.configure_model(module)
