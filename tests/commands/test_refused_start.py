@@ -8,12 +8,16 @@ from commands.cli.main import main
 from engine.health.exit_codes import ExitCode
 from tests.support.families.tiny import TINY_FAMILY
 
+# The message, and options.
 REFUSED = {
-    "processes": ["--trainer.devices", "100000"],  # would exhaust the memory before one of them reports anything
-    "options": ["--trainer.limit_train_batches", "0"],
-    "checkpoint": ["--ckpt_path", "absent.ckpt"],
-    "data": ["--data.init_args.length", "0"],  # found out in the trainer's start, when train.log has begun
-    "monitor": ["--best_checkpoint.monitor", "val/nothing"],  # found out in the sanity check
+    # They would exhaust the memory before one of them reports anything.
+    "processes": ("starts 100000 processes on this machine", "--trainer.devices", "100000"),
+    "options": ("trainer.limit_train_batches is 0, so fit would", "--trainer.limit_train_batches", "0"),
+    "checkpoint": ("checkpoint absent.ckpt does not exist", "--ckpt_path", "absent.ckpt"),
+    # The trainer's start finds it, when train.log has begun.
+    "data": ("the training set is empty", "--data.init_args.length", "0"),
+    # The sanity check finds it.
+    "monitor": ("'val/nothing', which is not logged", "--best_checkpoint.monitor", "val/nothing"),
 }
 
 
@@ -22,15 +26,15 @@ class InTraining(Callback):
         raise ValueError("injected")
 
 
-def refuse(*options):
-    with pytest.raises((ValueError, OSError, MisconfigurationException)):
+def refuse(message, *options):
+    with pytest.raises((ValueError, OSError, MisconfigurationException), match=message):
         main(["fit", *TINY_FAMILY, "--data.init_args.batch_size", "8", *options])
 
 
 @pytest.mark.parametrize("name", [["--run_name", "a"], []], ids=["named", "unnamed"])
-@pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)
-def test_a_refused_run_leaves_no_folder(lockstep, tmp_path, options, name):
-    refuse(*options, *name)
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_a_refused_run_leaves_no_folder(lockstep, tmp_path, refused, name):
+    refuse(*refused, *name)
     assert list((tmp_path / "runs").glob("[!.]*")) == []
 
 
@@ -59,7 +63,7 @@ def test_a_folder_with_anything_else_stays(lockstep, tmp_path, monkeypatch):
 
 
 def test_a_run_that_has_begun_stays(lockstep, tmp_path):
-    refuse("--trainer.callbacks+=tests.commands.test_refused_start.InTraining", "--run_name", "a")
+    refuse("injected", "--trainer.callbacks+=tests.commands.test_refused_start.InTraining", "--run_name", "a")
     assert {"config.yaml", "train.log"} <= {path.name for path in (tmp_path / "runs/a").iterdir()}
 
 

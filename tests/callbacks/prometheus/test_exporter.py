@@ -4,6 +4,7 @@ import math
 import socket
 import sys
 import threading
+import urllib.error
 
 import pytest
 from lightning.pytorch import Callback
@@ -67,7 +68,7 @@ def scraped(lockstep, monkeypatch):
 
         monkeypatch.setattr(main, "add_own_callbacks", add_scrape)
         done = lockstep("fit", *TINY, "--prometheus.port", str(port), *options, name="a")
-        with pytest.raises(OSError):
+        with pytest.raises(urllib.error.URLError, match="refused"):
             get(port, "/healthz")
         return done, parsed(scrape.answers["/metrics"][2]), scrape.answers["/healthz"]
 

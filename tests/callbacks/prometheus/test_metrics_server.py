@@ -48,7 +48,7 @@ def test_a_closed_server_leaves_its_port(serve):
         server = MetricsServer("127.0.0.1", port, a_run(), lambda: (True, "healthy"))
         assert get(port, "/healthz")[0] == 200
         server.close()
-    with pytest.raises(OSError):
+    with pytest.raises(urllib.error.URLError, match="refused"):
         get(port, "/healthz")
 
 
@@ -67,7 +67,7 @@ def test_a_forked_child_does_not_hold_the_port(serve):
     try:
         os.read(is_ready, 1)
         server.close()
-        with pytest.raises(OSError):
+        with pytest.raises(urllib.error.URLError, match="refused"):
             get(port, "/healthz")
         again = MetricsServer("127.0.0.1", port, a_run(), lambda: (True, "healthy"))
         assert get(port, "/healthz")[0] == 200
@@ -83,7 +83,7 @@ def test_localhost_is_not_the_network():
     (port,) = free_ports(1)
     server = MetricsServer(PrometheusExporter().host, port, a_run(), lambda: (True, "healthy"))
     try:
-        with pytest.raises(OSError), socket.create_connection(("127.0.0.2", port), timeout=5):
+        with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.2", port), timeout=5):
             pass
     finally:
         server.close()

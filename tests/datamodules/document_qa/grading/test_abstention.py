@@ -59,5 +59,5 @@ def test_right_answers_that_are_none(answer):
 def test_abstention_f1_equals_that_by_hand():
     assert abstention_f1([True, True, False, False], [True, False, True, False]) == 0.5
     assert abstention_f1([True, False], [False, False]) == 0.0
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="no abstention and no unanswerable question, so there is no F1"):
         abstention_f1([False], [False])
