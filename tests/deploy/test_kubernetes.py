@@ -156,10 +156,10 @@ def test_the_pod_monitor_finds_every_process():
     (monitor,) = documents("podmonitor.yaml")
     assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
     assert monitor["spec"].keys() == {"selector", "podMetricsEndpoints"}
-    asked = [endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]]
+    ports = [endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]]
     for pods in PODS:
         assert monitor["spec"]["selector"] == {"matchLabels": pods.template["metadata"]["labels"]}
-        assert asked == [port["name"] for port in pods.container["ports"]]
+        assert ports == [port["name"] for port in pods.container["ports"]]
 
 
 @each_pod
@@ -210,7 +210,7 @@ def test_the_guides_command_makes_the_secret_that_the_pods_read(tmp_path):
     assert all(reference["optional"] for reference in wanted)
     (tmp_path / "secrets.env").write_text("".join(f"{reference['key']}=a secret\n" for reference in wanted))
     command = [*line.split(), "--dry-run=client", "--output=yaml"]
-    made = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60).stdout
-    secret = yaml.safe_load(made)
-    made = {(secret["metadata"]["name"], key) for key in secret["data"]}
-    assert made == {(reference["name"], reference["key"]) for reference in wanted}
+    output = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60).stdout
+    secret = yaml.safe_load(output)
+    secret_keys = {(secret["metadata"]["name"], key) for key in secret["data"]}
+    assert secret_keys == {(reference["name"], reference["key"]) for reference in wanted}

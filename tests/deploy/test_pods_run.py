@@ -79,13 +79,13 @@ def test_an_evicted_pod_takes_the_other_one_along_and_both_come_back(start_pods,
     torchrun = "$(cut -d ' ' -f 4 /proc/$PID/stat)"
     evict = json.dumps(["sh", "-c", f"kill -TERM {torchrun}"])
     options += ["--ckpt_path", "last", *fault("CommandAt", command=evict, step=5, process=1, hold=True)]
-    given = [arg for arg in PODS.container["args"] if arg.startswith(("--log.", "--prometheus.host"))]
-    codes, output, answers = start_pods(*options, *given)
+    log_arguments = [arg for arg in PODS.container["args"] if arg.startswith(("--log.", "--prometheus.host"))]
+    codes, output, answers = start_pods(*options, *log_arguments)
     assert all(codes), output
     assert "stopped by SIGTERM after step 6, saved" in output, output
     assert all(pod and set(pod) == {200} for pod in answers), (answers, output)
     assert '"message": "stopped by SIGTERM after step 6, saved' in output, "a line of JSON"
-    codes, output, _ = start_pods(*options, *given)
+    codes, output, _ = start_pods(*options, *log_arguments)
     assert codes == [0, 0], output
     assert "resuming after step 6 " in output
     assert "= 2 ranks x 8 samples" in output

@@ -26,5 +26,5 @@ def test_each_picture_is_taken_bounded_and_shown():
 @pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/quickstart.md", "docs/demo.md"])
 def test_shown_pictures_exist(page):
     path = REPOSITORY / page
-    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", path.read_text(encoding="utf-8"))  # each with a text beside it
-    assert shown and all((path.parent / picture).is_file() for picture in shown)
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", path.read_text(encoding="utf-8"))  # each with a text beside it
+    assert pictures and all((path.parent / picture).is_file() for picture in pictures)

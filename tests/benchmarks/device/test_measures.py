@@ -72,6 +72,6 @@ def test_turns_go_back_and_forth():
 
 
 def test_a_given_peak_is_that_of_16_bits():
-    given = Setting("cpu", tiny=True, repeats=1, peak_tflops=100.0)
-    assert [peak(given, name) for name in ("bf16", "fp16", "tf32", "fp32")] == [1e14, 1e14, 5e13, None]
-    assert peak(given._replace(peak_tflops=None), "bf16") is None
+    setting = Setting("cpu", tiny=True, repeats=1, peak_tflops=100.0)
+    assert [peak(setting, name) for name in ("bf16", "fp16", "tf32", "fp32")] == [1e14, 1e14, 5e13, None]
+    assert peak(setting._replace(peak_tflops=None), "bf16") is None

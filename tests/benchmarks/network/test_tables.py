@@ -94,8 +94,8 @@ def test_the_sizes_that_the_guides_speak_of_are_predicted():
 
 def test_another_cluster_can_be_asked_for(tmp_path, capsys):
     kept = tmp_path / "kept.json"
-    given = ["--step", "0.5", "--gradients", "100", "--inside", "400", "--between", "25", "--between", "1"]
-    main(["--only", "predicted", *given, "--json", str(kept)])
+    arguments = ["--step", "0.5", "--gradients", "100", "--inside", "400", "--between", "25", "--between", "1"]
+    main(["--only", "predicted", *arguments, "--json", str(kept)])
     assumed = json.loads(kept.read_text())["comparisons"][0]["assumptions"]
     assert assumed.pop("shards") == list(Shards())
     assert assumed == {"compute": 0.5, "gradients": [100e6], "inside": 400e9, "between": [25e9, 1e9]}

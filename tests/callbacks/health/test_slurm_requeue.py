@@ -8,9 +8,9 @@ JOB = {"SLURM_JOB_ID": "7"}
 
 
 def test_a_running_job_is_requeued(scontrol, messages):
-    asked = scontrol()
+    read_calls = scontrol()
     requeue_job(JOB)
-    assert asked() == ["show job 7", "requeue 7"]
+    assert read_calls() == ["show job 7", "requeue 7"]
     assert messages == ["SLURM job 7 is requeued and resumes from here"]
 
 
@@ -25,19 +25,19 @@ def test_a_running_job_is_requeued(scontrol, messages):
     ],
 )
 def test_a_job_that_is_not_requeued_or_is_requeued_by_slurm(scontrol, messages, facts, why):
-    asked = scontrol(**facts)
+    read_calls = scontrol(**facts)
     requeue_job(JOB)
-    assert asked() == ["show job 7"]
+    assert read_calls() == ["show job 7"]
     assert messages == [f"SLURM job 7 is not requeued: {why}"]
 
 
 def test_a_job_without_progress_is_not_requeued_for_ever(scontrol, messages):
-    asked = scontrol()
+    read_calls = scontrol()
     requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"})
     requeue_job({**JOB, "SLURM_RESTART_COUNT": "0"}, has_progress=False)
-    assert asked() == ["show job 7", "requeue 7"] * 2
+    assert read_calls() == ["show job 7", "requeue 7"] * 2
     requeue_job({**JOB, "SLURM_RESTART_COUNT": "2"}, has_progress=False)
-    assert asked()[4:] == ["show job 7"]
+    assert read_calls()[4:] == ["show job 7"]
     assert "SLURM job 7 is not requeued: restart 2 was stopped before" in messages[-1]
 
 

@@ -127,17 +127,17 @@ def test_connections_wait_a_little_longer_than_the_watch(tmp_path, timeout, limi
 
 
 def test_a_slurm_job_that_lost_a_process_comes_back(tmp_path, monkeypatch, scontrol, messages):
-    asked = scontrol()
+    read_calls = scontrol()
     saved = tmp_path / "checkpoints/last.ckpt"
     saved.parent.mkdir()
     saved.write_bytes(b"1")
     before = checkpoint_times(tmp_path)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     requeue_if_saved(tmp_path, before)
-    assert asked() == [] and messages == ["the SLURM job is not requeued: it has saved nothing since it started"]
+    assert read_calls() == [] and messages == ["the SLURM job is not requeued: it has saved nothing since it started"]
     (tmp_path / "checkpoints/best.ckpt").write_bytes(b"2")
     requeue_if_saved(tmp_path, before)
-    assert asked() == ["show job 7", "requeue 7"]
+    assert read_calls() == ["show job 7", "requeue 7"]
     monkeypatch.delenv("SLURM_JOB_ID")
     requeue_if_saved(tmp_path, before)
-    assert len(asked()) == 2
+    assert len(read_calls()) == 2

@@ -37,13 +37,15 @@ def test_previews_of_a_recommender_have_histories_and_unseen_items(lockstep):
     ]
     assert inputs[0] == inputs[1], "the same samples every time"
     for preview in found[26]:
-        given = preview["question"].splitlines()
+        question_lines = preview["question"].splitlines()
         assert preview["name"].startswith("user shopper-")
-        assert "newest first" in given[0] and given[1].startswith("1. item-")
+        assert "newest first" in question_lines[0] and question_lines[1].startswith("1. item-")
         recommended = [line.split(". ")[1] for line in preview["answer"].splitlines()[:10]]
         assert len(set(recommended)) == 10 and preview["right"] == (preview["expected"] in recommended)
         assert preview["answer"].endswith(preview["expected"]) or preview["right"]
-        assert not {line.split(". ")[1] for line in given[1:]} & set(recommended), "what is known is not recommended"
+        assert not {line.split(". ")[1] for line in question_lines[1:]} & set(recommended), (
+            "what is known is not recommended"
+        )
         assert preview["picture"] is None and preview["blind"] is None
     texts = board(run).Tensors("val/examples/text_summary")
     assert [text.step for text in texts] == [13, 26]

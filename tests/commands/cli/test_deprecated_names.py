@@ -73,8 +73,8 @@ def test_an_old_class_path_on_the_command_line(capsys, messages, options):
 
 
 def test_an_old_group_on_the_command_line(messages):
-    given = ["fit", "--gradients.bucket_mb", "5", "--gradients.compression=bf16", "--example_log", '{"number": 2}']
-    assert replace_aliases([*given, "--gradients_of", "gradients.bucket_mb"]) == [
+    arguments = ["fit", "--gradients.bucket_mb", "5", "--gradients.compression=bf16", "--example_log", '{"number": 2}']
+    assert replace_aliases([*arguments, "--gradients_of", "gradients.bucket_mb"]) == [
         "fit", "--ddp.bucket_mb", "5", "--ddp.compression=bf16", "--sample_previews", '{"number": 2}',
         "--gradients_of", "gradients.bucket_mb",
     ]  # fmt: skip

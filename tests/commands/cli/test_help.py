@@ -21,8 +21,8 @@ def test_every_command_is_in_it(capsys):
 
 def test_no_command_is_a_wrong_command_line(capsys):
     assert is_overview([]) and print_overview([]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == "" and "commands:" in shown.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and "commands:" in printed.err
 
 
 @pytest.mark.parametrize("arguments", [["fit", "--help"], ["fit"], ["--config", "x.yaml"], ["fot"]])

@@ -22,9 +22,9 @@ def test_the_programs_own_file(tmp_path, monkeypatch, words):
 def test_arguments_that_name_no_shipped_config_are_unchanged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inline = "configs/overlays/gpu.yaml\ntrainer: {}"
-    given = ["fit", "--config", "configs/mine.yaml", "--config", "README.md", "--config", inline]
-    given += ["--output", QUICKSTART, "--config", str(REPOSITORY / QUICKSTART), "--config"]
-    assert resolve_shipped_configs(given) == given
+    arguments = ["fit", "--config", "configs/mine.yaml", "--config", "README.md", "--config", inline]
+    arguments += ["--output", QUICKSTART, "--config", str(REPOSITORY / QUICKSTART), "--config"]
+    assert resolve_shipped_configs(arguments) == arguments
 
 
 def test_a_command_in_another_folder(tmp_path, monkeypatch):

@@ -20,8 +20,8 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
         turns = [{"role": "user", "content": "<image>\nwhich colour?"}, {"role": "assistant", "content": name}]
         records.append({"messages": turns, "image": f"{name}.png"})
     (tmp_path / "chats.jsonl").write_text("\n".join(map(json.dumps, records)))
-    asked = [{"question": "which colour?", "image": record["image"]} for record in records]
-    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    questions = [{"question": "which colour?", "image": record["image"]} for record in records]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     model = {"path": str(write_tiny_image_text("qwen2_5_vl", tmp_path / "model")), "max_new_tokens": 4}
     chats = [{"path": "chats.jsonl"}]
     data = {"train": chats, "validation": chats, "questions": "questions.jsonl", "batch_size": 2, "num_workers": 0}

@@ -33,14 +33,14 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
 
     folder, demo = run
     monkeypatch.chdir(folder)
-    asked = [
+    records = [
         {"question": "Which is faster?", "series": [{"file": "a.csv"}, {"file": "b.csv"}], "options": ["load", "flow"]},
         {"question": "What is the last value?", "series": [{"file": "b.csv"}]},
     ]
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, records)))
     main(["predict", "--run_name", "a", "--data.init_args.questions", "questions.jsonl"])
     lines = [json.loads(line) for line in (folder / "runs/a/predictions-questions.jsonl").read_text().splitlines()]
-    for line, record in zip(lines, asked, strict=True):
+    for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "; ".join(record.get("options", []))}
         blocks = served.answered(demo, Question(texts, given(folder, *(series["file"] for series in record["series"]))))
         assert blocks["answer"].text == line["answer"] and "blind" in blocks

@@ -91,7 +91,7 @@ def test_the_parser_of_fit_reads_a_text_as_the_option_has_it():
 
 def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):
     (tmp_path / "s.yaml").write_text(GOOD)
-    given = ["--config", "x.yaml", "--sweep", str(tmp_path / "s.yaml"), "--runs", str(tmp_path / "runs")]
+    arguments = ["--config", "x.yaml", "--sweep", str(tmp_path / "s.yaml"), "--runs", str(tmp_path / "runs")]
     for more, message in (
         (["--ckpt_path=last"], "--ckpt_path=last: the sweep sets it for each trial"),
         (["--run_name", "a/b"], "--run_name is a name, not a path"),
@@ -99,7 +99,7 @@ def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):
         (["--model.width=8"], "s.yaml:8: model.init_args.width is also the option --model.width of"),
     ):
         with pytest.raises(SystemExit) as end:
-            main([*given, *more])
+            main([*arguments, *more])
         assert end.value.code == 2 and message in capsys.readouterr().err
 
 

@@ -72,8 +72,8 @@ def test_an_epoch_is_not_resumed_with_other_answers(stated: bool) -> None:
 
 
 def test_another_epoch_is_altered_otherwise() -> None:
-    made = data(augmentation=ALTERED)
-    first, second = (made.train_set[MicroBatchRequest(epoch, np.arange(6))] for epoch in (0, 1))
+    tiny_data = data(augmentation=ALTERED)
+    first, second = (tiny_data.train_set[MicroBatchRequest(epoch, np.arange(6))] for epoch in (0, 1))
     assert not same(first, second)
     plain = data()
     assert same(*(plain.train_set[MicroBatchRequest(epoch, np.arange(6))] for epoch in (0, 1)))
@@ -83,7 +83,7 @@ def test_evaluations_see_the_data_as_they_are() -> None:
     for stage in ("validate", "test", "predict"):
         altered, plain = data(stage, augmentation=ALTERED), data(stage)
         name = {"validate": "validation_set"}.get(stage, f"{stage}_set")
-        assert same(*(getattr(made, name)[MicroBatchRequest(0, np.arange(5))] for made in (altered, plain)))
+        assert same(*(getattr(tiny_data, name)[MicroBatchRequest(0, np.arange(5))] for tiny_data in (altered, plain)))
 
 
 def test_the_loss_decides_what_is_trained_on() -> None:
@@ -109,18 +109,20 @@ def test_each_stage_asks_what_it_needs() -> None:
 
 
 def test_evaluated_questions_can_be_looked_up() -> None:
-    made = data("test")
-    assert isinstance(made.evaluated, EvaluationDataset)
-    (question,) = made.question_set("test").questions(0, 5)
-    assert made.question(5) == question
-    assert made.describe(5) == {"id": "2-5-5", "question": question.question, "document": "device-2001"}
-    assert len(list(made.test_dataloader())) == 7
+    tiny_data = data("test")
+    assert isinstance(tiny_data.evaluated, EvaluationDataset)
+    (question,) = tiny_data.question_set("test").questions(0, 5)
+    assert tiny_data.question(5) == question
+    assert tiny_data.describe(5) == {"id": "2-5-5", "question": question.question, "document": "device-2001"}
+    assert len(list(tiny_data.test_dataloader())) == 7
 
 
 def test_pages_can_be_searched_instead() -> None:
-    made = data(task="retrieve", hard_negatives=1)
-    assert isinstance(made.train_set, RetrievalPairDataset) and isinstance(made.validation_set, RankingDataset)
-    pairs = made.train_set[MicroBatchRequest(0, np.arange(3))]
+    tiny_data = data(task="retrieve", hard_negatives=1)
+    assert isinstance(tiny_data.train_set, RetrievalPairDataset) and isinstance(
+        tiny_data.validation_set, RankingDataset
+    )
+    pairs = tiny_data.train_set[MicroBatchRequest(0, np.arange(3))]
     assert len(pairs.questions.tokens) == 3 and len(pairs.pages.tokens) == 6
     ranked = data("predict", task="retrieve", rank=["test", "predict"])
     assert [part.split for part in ranked.predict_set.parts] == [2, 3]

@@ -380,8 +380,8 @@ def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypat
 def test_from_files_to_answers(lockstep, tmp_path, messages):
     """fit, test and predict: a model that has learned the colours answers questions about new images in order."""
     colours = {"red": RED, "green": GREEN, "blue": BLUE}
-    asked = ("user", "<image>\nWhat colour?")
-    samples = [Sample([asked, ("assistant", name)], [png(colour, 12)]) for name, colour in colours.items()] * 16
+    user_turn = ("user", "<image>\nWhat colour?")
+    samples = [Sample([user_turn, ("assistant", name)], [png(colour, 12)]) for name, colour in colours.items()] * 16
     path = write_llava(tmp_path / "chats.json", samples)
     order = "blue", "red", "green"
     asked_about = [{"image": f"{name}.jpg", "question": "What colour?", "id": name} for name in order]

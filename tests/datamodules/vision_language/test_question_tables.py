@@ -129,9 +129,9 @@ def test_several_accepted_answers_in_a_text_table(tmp_path):
 
 
 def test_an_option_that_is_a_letter(tmp_path):
-    asked = {"question": "Which letter?", "answer": "A"}
-    assert parse_question("row", asked | {"choices": ["B", "A"]}).reference.accepted == ("B",)
-    assert parse_question("row", asked | {"A": "B", "B": "A"}).reference.accepted == ("A",)
+    record = {"question": "Which letter?", "answer": "A"}
+    assert parse_question("row", record | {"choices": ["B", "A"]}).reference.accepted == ("B",)
+    assert parse_question("row", record | {"A": "B", "B": "A"}).reference.accepted == ("A",)
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,13 @@ def options(tmp_path):
 
     def write(checkpoints, tied=False, precision="32-true", tower=None, pretrained=False, **model):
         # Random weights are others where they are made in another format.
-        made = {"config": {**LANGUAGE_MODEL, "tie_word_embeddings": tied}}
+        source = {"config": {**LANGUAGE_MODEL, "tie_word_embeddings": tied}}
         if pretrained:
             write_language_model(tmp_path / "language_model")
-            made = {"path": str(tmp_path / "language_model")}
+            source = {"path": str(tmp_path / "language_model")}
         config = write_config(
             tmp_path,
-            language_model={**made, **model},
+            language_model={**source, **model},
             vision_tower={"config": TOWER, **(tower or {"trainable": "full"})},
             weight_decay=0.1,
         )

@@ -41,12 +41,12 @@ def test_an_evaluation_in_which_a_process_has_no_sample(lockstep, team):
 @pytest.mark.slow
 def test_two_processes_answer_in_the_order_of_the_questions(lockstep, team, tmp_path):
     lockstep("fit", *OPTIONS, "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1", name="model")
-    asked = [{"question": f"sm at step {n}?", "values": {"gpu_sm": [50.0] * (40 - 4 * n)}} for n in range(9)]
-    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    questions = [{"question": f"sm at step {n}?", "values": {"gpu_sm": [50.0] * (40 - 4 * n)}} for n in range(9)]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     pair = team("predict", *OPTIONS, "--data.init_args.questions", "questions.jsonl", name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     answered = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
-    assert [question["question"] for question in answered] == [question["question"] for question in asked]
+    assert [question["question"] for question in answered] == [question["question"] for question in questions]
     assert pair.survivors == []
 
 

@@ -201,11 +201,11 @@ def test_an_evaluation_that_is_stopped_ends_on_all_ranks(team, done, command):
 @pytest.mark.parametrize(("name", "process"), [("SIGTERM", 1), ("SIGUSR1", -1)])
 def test_a_slurm_job_requeues_itself(team, stopped, scontrol, uninterrupted, name, process):
     """Lightning: with the signal to one task it hangs; torchrun inside SLURM is never requeued."""
-    asked = scontrol()
+    read_calls = scontrol()
     job = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
     reported = fault("SignalAt", name=name, step=17, process=process)
     one = stopped(*EVERY_TENTH, *reported, after=20, name=name, environment=job)
-    assert asked() == ["show job 7_2", "requeue 7_2"]
+    assert read_calls() == ["show job 7_2", "requeue 7_2"]
     assert "SLURM job 7_2 is requeued and resumes from here" in one.logs[0]
     again = team("fit", *OPTIONS, name="a", environment={**job, "SLURM_RESTART_COUNT": "1"})
     assert again.end() == [0, 0], again.output
@@ -215,12 +215,12 @@ def test_a_slurm_job_requeues_itself(team, stopped, scontrol, uninterrupted, nam
 @pytest.mark.slow
 def test_a_slurm_job_stopped_before_its_first_step_requeues_once(stopped, scontrol):
     """With less --time than a start takes, it would be requeued forever."""
-    asked = scontrol()
+    read_calls = scontrol()
     for restarts, requeued in (("0", 1), ("1", 1)):
         job = {"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": restarts}
         one = stopped(
             *signal_in("setup", "SIGUSR1", process=0), "--ckpt_path", "last", after=0, name="SIGUSR1",
             saved="nothing new to save", environment=job,
         )  # fmt: skip
-        assert asked().count("requeue 9") == requeued
+        assert read_calls().count("requeue 9") == requeued
     assert "SLURM job 9 is not requeued: restart 1 was stopped" in one.logs[0]

@@ -28,9 +28,9 @@ class Fragile:
 
 def loader(sampler, broken=-5, workers=0, kind="global batch", error=OSError):
     data = Fragile(broken, error)
-    made = TimedDataLoader(data, sampler=PendingSampler(sampler), batch_size=None, num_workers=workers)
-    made.kind = kind
-    return made
+    data_loader = TimedDataLoader(data, sampler=PendingSampler(sampler), batch_size=None, num_workers=workers)
+    data_loader.kind = kind
+    return data_loader
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -78,11 +78,11 @@ def test_a_large_batch_is_named_by_its_first_samples():
 @pytest.mark.parametrize("workers", [0, 2])
 def test_epochs_follow_each_other_after_one_that_was_cut_short(workers):
     sampler = TrainSampler(100, 8, seed=1)
-    made = loader(sampler, workers=workers)
-    first = [batch for batch, _ in zip(made, range(3), strict=False)]
-    second = list(made)
+    data_loader = loader(sampler, workers=workers)
+    first = [batch for batch, _ in zip(data_loader, range(3), strict=False)]
+    second = list(data_loader)
     reference = TrainSampler(100, 8, seed=1)
     epochs = [[draw.indices for draw in reference] for _ in range(2)]
     assert all(np.array_equal(batch, indices) for batch, indices in zip(first, epochs[0][:3], strict=True))
     assert all(np.array_equal(batch, indices) for batch, indices in zip(second, epochs[1], strict=True))
-    assert made.waited > 0 and len(made) == 13
+    assert data_loader.waited > 0 and len(data_loader) == 13

@@ -16,9 +16,9 @@ from tests.support.outputs.log_lines import SCHEMA, log_lines
 
 
 def record(message, *args, level=logging.INFO, **extra):
-    made = logging.LogRecord("lockstep", level, __file__, 1, message, args, extra.pop("exc_info", None))
-    made.__dict__.update(extra)
-    return made
+    record = logging.LogRecord("lockstep", level, __file__, 1, message, args, extra.pop("exc_info", None))
+    record.__dict__.update(extra)
+    return record
 
 
 def written(record, formatter=None):

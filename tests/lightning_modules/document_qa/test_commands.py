@@ -164,8 +164,8 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
     written = []
     for sample, (text, pictures) in asked.items():
         chat = processor.apply_chat_template([{"role": "user", "content": text}], add_generation_prompt=True)
-        given = processor(images=pictures, text=chat, return_tensors="pt")
-        tokens = model.generate(**given)[0, given["input_ids"].shape[1] :]
+        model_inputs = processor(images=pictures, text=chat, return_tensors="pt")
+        tokens = model.generate(**model_inputs)[0, model_inputs["input_ids"].shape[1] :]
         written.append((lines[sample]["answer"], processor.decode(tokens, skip_special_tokens=True)))
     assert len(written) == 6 and all(ours == theirs for ours, theirs in written)
     assert len({ours for ours, _ in written}) > 1

@@ -45,5 +45,5 @@ def test_ranks_and_recommendations_are_those_of_the_metrics(remove_seen):
 def test_fewer_items_than_are_shown():
     given, scores = batch(), torch.zeros(B, V + 1)
     scores[:, 21:] = -torch.inf
-    shown = user_preview(scores, given, 0, remove_seen=True)
-    assert set(shown.best) <= set(range(1, 21)) - set(given.history.items[0].tolist())
+    preview = user_preview(scores, given, 0, remove_seen=True)
+    assert set(preview.best) <= set(range(1, 21)) - set(given.history.items[0].tolist())

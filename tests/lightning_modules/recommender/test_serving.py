@@ -66,8 +66,8 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
     table = predictions(lockstep("predict", name="final"))
     assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)
     assert [row["user"] for row in table] == [history["user"] for history in histories]
-    asked = [*histories, {"user": "stranger", "items": ["no-such-sku"], "times": [5]}]
-    (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
+    requests = [*histories, {"user": "stranger", "items": ["no-such-sku"], "times": [5]}]
+    (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, requests)) + "\n")
     before = (run.folder / "predictions.jsonl").read_bytes()
     lockstep("predict", "--data.init_args.predict_histories", "people.jsonl", name="final")
     *file, stranger = predictions(run, "predictions-people.jsonl")

@@ -71,11 +71,11 @@ def test_wrong_timelines_are_refused_before_the_training(lockstep):
 def test_answers_come_in_the_order_of_the_questions(lockstep, tmp_path):
     lockstep("fit", *SHORT, name="a")
     steps = [40, 12, 30, 3, 25, 18, 45]
-    asked = [{"question": "trend of sm?", "values": {"gpu_sm": [50.0] * count}} for count in steps]
-    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
+    questions = [{"question": "trend of sm?", "values": {"gpu_sm": [50.0] * count}} for count in steps]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)) + "\n")
     run = lockstep("predict", *TINY_TEMPORAL, "--data.init_args.questions", "questions.jsonl", name="a")
     answered = lines(run.folder / "predictions.jsonl")
-    assert [{key: row[key] for key in ("question", "values")} for row in answered] == asked
+    assert [{key: row[key] for key in ("question", "values")} for row in answered] == questions
     assert all(isinstance(row["answer"], str) for row in answered)
 
 

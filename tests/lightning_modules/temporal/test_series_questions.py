@@ -41,9 +41,12 @@ def finished(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("LOCKSTEP_DEBUG", "1")
         options = write_series_folder(folder / "series")
-        asked = [{"question": "Up?", "series": [float(k % 3) for k in range(6000)], "options": ["yes", "no", "never"]},
-                 {"question": "Last?", "series": {"values": [1, None, -3]}, "key": "b"}]  # fmt: skip
-        (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, asked)))
+        waves = [float(k % 3) for k in range(6000)]
+        questions = [
+            {"question": "Up?", "series": waves, "options": ["yes", "no", "never"]},
+            {"question": "Last?", "series": {"values": [1, None, -3]}, "key": "b"},
+        ]
+        (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, questions)))
         main(["fit", *options, "--trainer.max_steps", "2", "--trainer.check_val_every_n_epoch", "1", "--run_name", "a"])
         compared = []
         with patch.context() as watched:

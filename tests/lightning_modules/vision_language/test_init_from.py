@@ -36,8 +36,8 @@ def weights(run, name="last.ckpt"):
 @pytest.fixture
 def aligned(lockstep, pretrained, tmp_path):
     """A first stage, and the options that it was run with."""
-    given = options(pretrained, tmp_path)
-    return lockstep("fit", *given, *ALIGN, name="aligned"), given
+    model_options = options(pretrained, tmp_path)
+    return lockstep("fit", *model_options, *ALIGN, name="aligned"), model_options
 
 
 def begun(lockstep, given, *more, name="sft", steps=0):
@@ -48,9 +48,9 @@ def begun(lockstep, given, *more, name="sft", steps=0):
 
 
 def test_only_weights_are_loaded(lockstep, aligned, messages):
-    run, given = aligned
+    run, model_options = aligned
     messages.clear()
-    second = begun(lockstep, given, "--model.init_args.vision_tower.trainable", "none")
+    second = begun(lockstep, model_options, "--model.init_args.vision_tower.trainable", "none")
     before, after = weights(run), weights(second)
     projector = {name for name in before["state_dict"] if name.startswith("projector.")}
     assert projector == set(before["state_dict"]) and projector  # the rest was frozen
@@ -65,12 +65,12 @@ def test_only_weights_are_loaded(lockstep, aligned, messages):
 
 @pytest.mark.slow
 def test_a_stage_resumes_without_the_earlier_stage(lockstep, aligned):
-    run, given = aligned
-    through = begun(lockstep, given, steps=4, name="through")
-    begun(lockstep, given, steps=2, name="stopped")
+    run, model_options = aligned
+    through = begun(lockstep, model_options, steps=4, name="through")
+    begun(lockstep, model_options, steps=2, name="stopped")
     shutil.rmtree(run.folder)
     rest = ["--trainer.max_steps", "4", "--model.init_args.init_from", "aligned", "--ckpt_path", "last"]
-    resumed = lockstep("fit", *given, *rest, name="stopped")
+    resumed = lockstep("fit", *model_options, *rest, name="stopped")
     assert resumed.series("train/loss") == through.series("train/loss") and len(through.series("train/loss")) == 4
     assert resumed.series("val/loss")[4] == through.series("val/loss")[4]
     lockstep("test", "--run_name", "stopped", name="stopped")
@@ -79,9 +79,9 @@ def test_a_stage_resumes_without_the_earlier_stage(lockstep, aligned):
 @pytest.mark.slow
 def test_trained_weights_that_are_frozen_now_are_kept(lockstep, pretrained, tmp_path):
     """Adapters on a language model that the first stage trained whole: the files do not have it."""
-    given = options(pretrained, tmp_path)
-    run = lockstep("fit", *given, name="aligned")
-    second = begun(lockstep, given, "--model.init_args.language_model.trainable", "lora", steps=4)
+    model_options = options(pretrained, tmp_path)
+    run = lockstep("fit", *model_options, name="aligned")
+    second = begun(lockstep, model_options, "--model.init_args.language_model.trainable", "lora", steps=4)
     before, after = weights(run)["state_dict"], weights(second)["state_dict"]
     trained = before["language_model.network.model.layers.1.mlp.up_proj.weight"]
     name = "language_model.network.base_model.model.model.layers.1.mlp.up_proj.base_layer.weight"
@@ -94,10 +94,10 @@ def test_trained_weights_that_are_frozen_now_are_kept(lockstep, pretrained, tmp_
 
 @pytest.mark.parametrize("how", ["lora", slow("full"), slow("last_n_layers"), "none"])
 def test_every_second_stage_of_a_frozen_model(lockstep, aligned, how, messages):
-    _, given = aligned
+    _, model_options = aligned
     messages.clear()
     tiles = ["--data.init_args.max_tiles", "2", "--data.init_args.edge", "20"]
-    run = begun(lockstep, given, *tiles, "--model.init_args.language_model.trainable", how, steps=1)
+    run = begun(lockstep, model_options, *tiles, "--model.init_args.language_model.trainable", how, steps=1)
     new = next(line for line in messages if line.startswith("newly initialized, not in it"))
     assert new == "newly initialized, not in it: " + "adapters, " * (how == "lora") + "places.weight"
     assert len(run.series("train/loss")) == 1
@@ -106,21 +106,21 @@ def test_every_second_stage_of_a_frozen_model(lockstep, aligned, how, messages):
 @pytest.mark.slow
 def test_narrow_and_wide_formats_of_the_same_files(lockstep, aligned):
     """Frozen in bf16, trained from fp32: compared by files, not by values."""
-    _, given = aligned
+    _, model_options = aligned
     narrow = ["--trainer.precision", "bf16-mixed"]
-    lockstep("fit", *given, *ALIGN, *narrow, name="narrow")
+    lockstep("fit", *model_options, *ALIGN, *narrow, name="narrow")
     wide = [*narrow, "--model.init_args.init_from", "narrow", "--trainer.max_steps", "1"]
-    assert lockstep("fit", *given, *wide, name="wide").series("train/loss")
+    assert lockstep("fit", *model_options, *wide, name="wide").series("train/loss")
 
 
 @pytest.mark.parametrize("part", ["language", "tower"])
 def test_another_base_is_refused(lockstep, aligned, pretrained, tmp_path, part):
     """A projector that was aligned with one model is refused for another model of the same architecture."""
-    given = options(pretrained, tmp_path, **{part: f"other_{part}"})
+    model_options = options(pretrained, tmp_path, **{part: f"other_{part}"})
     prefix = "language_model.network" if part == "language" else "encoder.network"
     message = f"omitted as frozen, and different from this model's, are {prefix}.*and .* more"
     with pytest.raises(ValueError, match=message):
-        begun(lockstep, given)
+        begun(lockstep, model_options)
 
 
 REFUSALS = {
@@ -139,30 +139,32 @@ def test_a_checkpoint_that_does_not_fit_is_named(lockstep, aligned, case):
 
 
 def test_adapters_are_not_dropped(lockstep, pretrained, tmp_path):
-    given = options(pretrained, tmp_path)
-    lockstep("fit", *given, "--model.init_args.language_model.trainable", "lora", name="aligned")
+    model_options = options(pretrained, tmp_path)
+    lockstep("fit", *model_options, "--model.init_args.language_model.trainable", "lora", name="aligned")
     with pytest.raises(ValueError, match=r"this model lacks language_model\S*lora_A.*train the adapters further"):
-        begun(lockstep, given)
+        begun(lockstep, model_options)
     more = ["--model.init_args.language_model.trainable", "lora"]
-    assert begun(lockstep, given, *more, name="same").folder.is_dir()
+    assert begun(lockstep, model_options, *more, name="same").folder.is_dir()
     with pytest.raises(ValueError, match="its language_model differs .*: lora"):
-        begun(lockstep, given, *more, "--model.init_args.language_model.lora.alpha", "3", name="other")
+        begun(lockstep, model_options, *more, "--model.init_args.language_model.lora.alpha", "3", name="other")
 
 
 @pytest.mark.slow
 def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path, messages):
-    run, given = aligned
+    run, model_options = aligned
     kept = run.folder.relative_to(tmp_path) / "checkpoints/last.ckpt"
     shutil.copytree(run.folder, tmp_path / "runs" / f"{tmp_path.name}-vision_language-20990101-000000")
-    names = [kept, run.folder, "aligned", given[1]]
+    names = [kept, run.folder, "aligned", model_options[1]]
     for index, name in enumerate(map(str, names)):
         messages.clear()
-        lockstep("fit", *given, "--trainer.max_steps", "1", "--model.init_args.init_from", name, name=f"run{index}")
+        lockstep(
+            "fit", *model_options, "--trainer.max_steps", "1", "--model.init_args.init_from", name, name=f"run{index}"
+        )
         chosen = "last.ckpt" if name == str(kept) else "best.ckpt"
         assert any(line.startswith("initialized") and chosen in line for line in messages), name
     with pytest.raises(
         FileNotFoundError, match="nothing is not a checkpoint, a run .* have checkpoints: aligned, run0"
     ):
-        lockstep("fit", *given, "--model.init_args.init_from", "nothing", name="b")
+        lockstep("fit", *model_options, "--model.init_args.init_from", "nothing", name="b")
     with pytest.raises(FileNotFoundError, match="there is no config nothing.yaml"):
-        lockstep("fit", *given, "--model.init_args.init_from", "nothing.yaml", name="b")
+        lockstep("fit", *model_options, "--model.init_args.init_from", "nothing.yaml", name="b")

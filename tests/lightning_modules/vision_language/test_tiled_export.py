@@ -57,8 +57,10 @@ def answers(folder, chats):
     )
     text = processor.apply_chat_template([{"role": "user", "content": QUESTION}], add_generation_prompt=True)
     for number in range(len(SIZES)):
-        given = processor(images=[Image.open(chats / f"{number}.png").convert("RGB")], text=text, return_tensors="pt")
-        written = model.generate(**given, max_new_tokens=4)[0, given["input_ids"].shape[1] :]
+        model_inputs = processor(
+            images=[Image.open(chats / f"{number}.png").convert("RGB")], text=text, return_tensors="pt"
+        )
+        written = model.generate(**model_inputs, max_new_tokens=4)[0, model_inputs["input_ids"].shape[1] :]
         yield processor.decode(written, skip_special_tokens=True)
 
 

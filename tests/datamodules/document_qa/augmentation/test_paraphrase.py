@@ -22,10 +22,10 @@ QUESTIONS = {
 @pytest.mark.parametrize(("question", "kept"), QUESTIONS.items())
 def test_numbers_names_and_relations_stay_as_they_were(question: str, kept: str) -> None:
     random = np.random.Generator(np.random.Philox(key=5))
-    asked = Question("1", question, "pump", ("a", "b"), "a", 0)
-    others = [paraphrase_question(asked, random) for _ in range(100)]
+    original = Question("1", question, "pump", ("a", "b"), "a", 0)
+    others = [paraphrase_question(original, random) for _ in range(100)]
     assert all(kept in other.question for other in others)
-    assert all(other._replace(question=question) == asked for other in others)
+    assert all(other._replace(question=question) == original for other in others)
     assert len({other.question for other in others}) > 2
     numbers = re.findall(r"\d+", question)
     assert all(re.findall(r"\d+", other.question) == numbers for other in others)

@@ -55,8 +55,8 @@ def test_in_training_a_sample_asks_several_things_about_one_chapter():
         assert len(asked) == len({question.question for question in asked}) == 3
         manual = training.document(0, index)
         assert {question.document for question in asked} == {manual.name}
-        shown = [chapter for chapter in manual.device.chapters if f"the {chapter.title}" in asked[0].question]
-        assert all(any(f"the {chapter.title}" in question.question for chapter in shown) for question in asked)
+        chapters = [chapter for chapter in manual.device.chapters if f"the {chapter.title}" in asked[0].question]
+        assert all(any(f"the {chapter.title}" in question.question for chapter in chapters) for question in asked)
 
 
 def test_the_questions_of_a_chat_may_keep_to_one_page():

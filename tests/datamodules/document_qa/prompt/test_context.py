@@ -103,13 +103,13 @@ def test_whole_pages_are_omitted_from_the_worst_on(
     ranked = list(range(1, len(sizes) + 1))
     random.shuffle(ranked)
     layout = ImageLayout(16, 4, max_tiles=2) if tiled else LAYOUT
-    made = builder(layout, tokens=budget, max_images=most)
-    choice = made.choose(document, ranked)
+    context_builder = builder(layout, tokens=budget, max_images=most)
+    choice = context_builder.choose(document, ranked)
     # Each ranked page is in exactly one of the groups.
     assert sorted((*choice.pages, *choice.dropped, *choice.too_long)) == sorted(ranked)
     # Never over, by what the chat really has of it; in reading order; no page cut.
-    context = made.context(document, choice.pages)
-    assert tokens_of(made, document, choice.pages) <= budget
+    context = context_builder.context(document, choice.pages)
+    assert tokens_of(context_builder, document, choice.pages) <= budget
     assert most is None or len(context.views) <= most
     assert list(choice.pages) == sorted(choice.pages) == [block.page for block in context.blocks]
     assert [block.chunks for block in context.blocks] == [
@@ -119,7 +119,7 @@ def test_whole_pages_are_omitted_from_the_worst_on(
 
     def fits(pages: Sequence[int]) -> bool:
         images = sum(sizes[page - 1][1] for page in pages)
-        return tokens_of(made, document, sorted(pages)) <= budget and (most is None or images <= most)
+        return tokens_of(context_builder, document, sorted(pages)) <= budget and (most is None or images <= most)
 
     # What is beyond the budget alone is exactly what is too long, among what was looked at.
     assert all(not fits([page]) for page in choice.too_long)
@@ -146,8 +146,8 @@ def test_length_is_what_the_chat_has() -> None:
     document = Pages([(2, 1), (0, 2), (4, 0)], edge=20)
     for layout in (LAYOUT, ImageLayout(16, 4, max_tiles=3)):
         for images in ("figures", "pages", "both"):
-            made = builder(layout, images=images)
-            assert made.length(document, [1, 2, 3]) == tokens_of(made, document, [1, 2, 3])
+            context_builder = builder(layout, images=images)
+            assert context_builder.length(document, [1, 2, 3]) == tokens_of(context_builder, document, [1, 2, 3])
 
 
 def test_a_text_that_looks_like_a_marker_is_text() -> None:
@@ -160,10 +160,10 @@ def test_a_text_that_looks_like_a_marker_is_text() -> None:
 
 @pytest.mark.parametrize("images", ["figures", "pages", "both", "none"])
 def test_each_chunk_can_be_removed(images: Any) -> None:
-    document, made = TinyDocument(4), builder(images=images)
-    context = made.context(document, [1, 2, 3])
+    document, context_builder = TinyDocument(4), builder(images=images)
+    context = context_builder.context(document, [1, 2, 3])
     for index, chunk in enumerate(context.chunks):
-        rest = made.without(context, document, index)
+        rest = context_builder.without(context, document, index)
         assert rest.chunks == context.chunks[:index] + context.chunks[index + 1 :]
         assert chunk.kind == "figure" or chunk.text not in rest.text
         assert rest.text.count("<image>") == len(rest.views)

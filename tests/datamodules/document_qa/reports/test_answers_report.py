@@ -67,12 +67,12 @@ def test_a_checkpoint_is_known_by_its_bytes(tmp_path):
 
 
 def test_a_test_leaves_its_reports(tmp_path, caplog):
-    asked, checkpoint = TinyQuestions(2, 16), tmp_path / "best.ckpt"
+    questions, checkpoint = TinyQuestions(2, 16), tmp_path / "best.ckpt"
     checkpoint.write_bytes(b"weights")
     run = tmp_path / "run"
     with caplog.at_level("INFO", "lockstep"):
         for ablate in ("none", "figure"):
-            write_test_reports(run, asked, records(asked), ablate, str(checkpoint), {"retriever": "bm25"})
+            write_test_reports(run, questions, records(questions), ablate, str(checkpoint), {"retriever": "bm25"})
     assert "without figures" in caplog.text
     assert {path.name for path in run.iterdir()} == {
         "test_report.html", "test_report.json", "ablation.html", "ablation.json", "ablation",
@@ -100,23 +100,23 @@ def test_each_sample_shows_its_own_other_figures(tmp_path):
         def another_document(self, epoch, index):
             return TinyDocument(index)
 
-    asked = OneDocument(2, 8)
+    questions = OneDocument(2, 8)
     assert TinyDocument(2).colour != TinyDocument(6).colour
-    write_test_reports(tmp_path, asked, records(asked), "shuffled_figure", None, {})
+    write_test_reports(tmp_path, questions, records(questions), "shuffled_figure", None, {})
     found = json.loads((tmp_path / "ablation/shuffled_figure_report.json").read_text())
     first, second = (
         {picture["page"]: picture["key"] for picture in found["records"][sample]["pictures"]}[3] for sample in (2, 6)
     )
     assert found["pictures"]["uris"][first] != found["pictures"]["uris"][second]
-    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    write_test_reports(tmp_path, questions, records(questions), "none", None, {})
     whole = json.loads((tmp_path / "test_report.json").read_text())["pictures"]["uris"]
     assert len(whole) == 3, "each page once where all show the same"
 
 
 @with_browser
 def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
-    asked = TinyQuestions(2, 40)
-    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    questions = TinyQuestions(2, 40)
+    write_test_reports(tmp_path, questions, records(questions), "none", None, {})
     page.resize(1280, 900)
     page.open((tmp_path / "test_report.html").as_uri())
     assert page.run("document.title") == f"Test report – {tmp_path.name}"
@@ -138,7 +138,7 @@ def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
         "const left = (edges.left - around.left) / around.width, top = (edges.top - around.top) / around.height;"
         "return [at(left + 0.05, top + 0.05), at(left - 0.05, top + 0.05)]; })()"
     )
-    colour = COLOURS[asked.document(0, 6).colour]
+    colour = COLOURS[questions.document(0, 6).colour]
     assert all(abs(one - other) <= 8 for one, other in zip(seen[0][:3], colour, strict=True))
     assert seen[1][:3] == [255, 255, 255]
 
@@ -163,8 +163,8 @@ def test_predictions_without_known_answers(page, tmp_path):
             found = super().questions(epoch, index)
             return [item._replace(answer=None, right=None, evidence_pages=(), source=None) for item in found]
 
-    asked = TinyQuestions(3, 8)
-    lines = [prediction_line(asked.questions(0, record.sample)[0], record) for record in records(asked)]
+    questions = TinyQuestions(3, 8)
+    lines = [prediction_line(questions.questions(0, record.sample)[0], record) for record in records(questions)]
     lines[5] = {"id": "5", "answer": None, "why": "no document of this name"}
     predictions = tmp_path / "predictions.jsonl"
     predictions.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -186,8 +186,8 @@ def test_the_page_fits_its_window(page, tmp_path, width, dark):
             found = super().questions(epoch, index)
             return [item._replace(question="没有空格" * 100 + "x" * 300) for item in found]
 
-    asked = Long(2, 8)
-    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    questions = Long(2, 8)
+    write_test_reports(tmp_path, questions, records(questions), "none", None, {})
     page.resize(width, 800, dark)
     page.open((tmp_path / "test_report.html").as_uri())
     page.run("Promise.all([...document.querySelectorAll('.card img')].map((image) => image.decode()))")
@@ -197,7 +197,7 @@ def test_the_page_fits_its_window(page, tmp_path, width, dark):
 
 @with_browser
 def test_a_thousand_answers_open_quickly(page, tmp_path):
-    asked = TinyQuestions(2, 1000)
-    write_test_reports(tmp_path, asked, records(asked), "none", None, {})
+    questions = TinyQuestions(2, 1000)
+    write_test_reports(tmp_path, questions, records(questions), "none", None, {})
     assert page.open((tmp_path / "test_report.html").as_uri()) < 20
     assert page.run(STATUS).startswith("1000 of 1000 answers")

@@ -252,11 +252,11 @@ def test_an_ablation_shows_the_same_pages(ablate: Any) -> None:
     for sample in range(8):
         reading, other = plain.build(0, sample), without.build(0, sample)
         assert other.choice.pages == reading.choice.pages and other.ranked == reading.ranked
-        shown, rest = plain.context(reading), without.context(other)
+        context, rest = plain.context(reading), without.context(other)
         if ablate == "shuffled_figure":
-            assert rest.text == shown.text
+            assert rest.text == context.text
         else:
-            assert rest.chunks == tuple(chunk for chunk in shown.chunks if chunk.kind != ablate)
+            assert rest.chunks == tuple(chunk for chunk in context.chunks if chunk.kind != ablate)
 
 
 @pytest.mark.parametrize("most, removed", [(None, [0, 1, 2, 3, 4, 5]), (3, [2, 4, 5]), (5, [0, 2, 3, 4, 5])])
@@ -278,8 +278,8 @@ def test_no_more_chunks_are_removed_than_fit_the_memory(most: int | None, remove
 def test_evidence_is_shown_in_training_whatever_the_retriever_ranks() -> None:
     for sample in (0, 1, 2):
         (question,) = TinyQuestions(1, 8).questions(0, sample)
-        shown = sample_builder(kind="bm25", pages=1, evidence_first=True).build(0, sample)
-        assert set(question.evidence_pages) <= set(shown.choice.pages)
+        built = sample_builder(kind="bm25", pages=1, evidence_first=True).build(0, sample)
+        assert set(question.evidence_pages) <= set(built.choice.pages)
 
 
 @pytest.mark.parametrize("pages", [1, 2])

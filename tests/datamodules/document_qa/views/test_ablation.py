@@ -24,11 +24,11 @@ def another() -> TinyDocument:
 @pytest.mark.parametrize("kind", ["text", "table", "figure"])
 def test_ablated_content_is_removed_from_pages_and_pictures(kind: Any) -> None:
     document = TinyDocument(3)
-    shown = apply_ablation(document, kind, another)
-    for page, before in zip(shown.pages, document.pages, strict=True):
+    ablated = apply_ablation(document, kind, another)
+    for page, before in zip(ablated.pages, document.pages, strict=True):
         assert page.number == before.number
         assert page.chunks == tuple(chunk for chunk in before.chunks if chunk.kind != kind)
-        picture, was = pixels(shown.picture(page.number)), pixels(document.picture(page.number))
+        picture, was = pixels(ablated.picture(page.number)), pixels(document.picture(page.number))
         gone = np.zeros(picture.shape[:2], np.bool_)
         for chunk in before.chunks:
             left, top, right, bottom = chunk.box
@@ -64,21 +64,21 @@ def test_the_document_itself_stays_as_it_is() -> None:
 
 def test_figures_of_another_document_replace_its_own() -> None:
     document, other = TinyDocument(3), another()
-    shown = apply_ablation(document, "shuffled_figure", lambda: other)
+    ablated = apply_ablation(document, "shuffled_figure", lambda: other)
     figure = document.pages[2].chunks[1]
-    assert [page.chunks for page in shown.pages] == [page.chunks for page in document.pages]
-    assert shown.figure(figure).getpixel((5, 5)) == COLOURS[other.colour]
-    picture = shown.picture(3)
+    assert [page.chunks for page in ablated.pages] == [page.chunks for page in document.pages]
+    assert ablated.figure(figure).getpixel((5, 5)) == COLOURS[other.colour]
+    picture = ablated.picture(3)
     assert picture.getpixel((30, 60)) == COLOURS[other.colour]
     assert picture.getpixel((30, 16)) == document.picture(3).getpixel((30, 16))
-    assert np.array_equal(pixels(shown.picture(1)), pixels(document.picture(1)))
+    assert np.array_equal(pixels(ablated.picture(1)), pixels(document.picture(1)))
 
 
 def test_where_the_other_has_no_figure_there_is_none() -> None:
     document = TinyDocument(3)
-    shown = SwappedFigures(document, AblatedDocument(another(), lambda chunk: chunk.kind == "figure"))
-    assert [chunk.kind for chunk in shown.pages[2].chunks] == ["text"]
-    assert shown.picture(3).getpixel((30, 60)) == (255, 255, 255)
+    ablated = SwappedFigures(document, AblatedDocument(another(), lambda chunk: chunk.kind == "figure"))
+    assert [chunk.kind for chunk in ablated.pages[2].chunks] == ["text"]
+    assert ablated.picture(3).getpixel((30, 60)) == (255, 255, 255)
 
 
 def test_a_text_in_a_drawing_is_a_text() -> None:

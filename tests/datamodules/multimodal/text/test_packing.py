@@ -108,16 +108,25 @@ def test_without_a_chat_there_is_a_row_that_weighs_nothing():
         assert rows.tokens.shape == (1, 2) and (rows.labels == IGNORE).all() and rows.positions.tolist() == [[0, 1]]
         assert len(rows.samples) == len(rows.placeholders) == 0 and rows.samples.dtype == torch.int64
         assert rows.counts == (0, 0, 0, 0)
-    asked = prompts([], none, PAD)
-    assert asked.tokens.tolist() == [[PAD]] and asked.mask.all() and asked.samples.tolist() == [PADDING_INDEX]
+    padded_prompts = prompts([], none, PAD)
+    assert (
+        padded_prompts.tokens.tolist() == [[PAD]]
+        and padded_prompts.mask.all()
+        and padded_prompts.samples.tolist() == [PADDING_INDEX]
+    )
 
 
 @given(sizes=st.lists(st.integers(1, 20), min_size=1, max_size=9))
 def test_prompts_are_padded_on_the_left(sizes):
     chats, samples = batch(sizes)
-    asked = prompts(chats, samples, PAD)
-    assert asked.samples.tolist() == samples.tolist() and asked.tokens.shape == (len(sizes), max(sizes))
-    for tokens, mask, chat, placeholders in zip(asked.tokens, asked.mask, chats, asked.placeholders, strict=True):
+    padded_prompts = prompts(chats, samples, PAD)
+    assert padded_prompts.samples.tolist() == samples.tolist() and padded_prompts.tokens.shape == (
+        len(sizes),
+        max(sizes),
+    )
+    for tokens, mask, chat, placeholders in zip(
+        padded_prompts.tokens, padded_prompts.mask, chats, padded_prompts.placeholders, strict=True
+    ):
         assert tokens[mask].tolist() == chat.tokens.tolist() and (tokens[~mask] == PAD).all()
         assert mask.tolist() == sorted(mask.tolist()) and mask[-1]
         assert placeholders == chat.placeholders

@@ -135,29 +135,29 @@ def test_a_directory_without_a_tokenizer_is_refused_with_what_it_holds(tmp_path)
 
 def test_offline_and_missing_is_reported_at_once_without_a_request_to_the_hub(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    asked = recorded(monkeypatch)
+    requests = recorded(monkeypatch)
     with pytest.raises(FileNotFoundError, match="HF_HUB_OFFLINE is set.*local directory"):
         load_tokenizer("nobody/nothing")
-    assert asked == [("nobody/nothing", {"trust_remote_code": False, "local_files_only": True})]
+    assert requests == [("nobody/nothing", {"trust_remote_code": False, "local_files_only": True})]
 
 
 def test_an_unreachable_hub_is_reported_at_once(monkeypatch):
     """The client of the hub retries six times, for half a minute."""
-    asked = recorded(monkeypatch, OSError("not in the cache"))
+    requests = recorded(monkeypatch, OSError("not in the cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(FileNotFoundError, match=r"http://127.0.0.1:9 does not answer .*local dir.*HF_HUB_OFFLINE=1"):
         load_tokenizer("nobody/nothing")
-    assert [more["local_files_only"] for _, more in asked] == [True]
+    assert [more["local_files_only"] for _, more in requests] == [True]
 
 
 def test_a_hub_that_answers_is_asked_after_the_cache(monkeypatch):
-    asked = recorded(monkeypatch, OSError("nobody/nothing is not there\nmany lines"))
+    requests = recorded(monkeypatch, OSError("nobody/nothing is not there\nmany lines"))
     monkeypatch.setattr(datamodules.multimodal.text.tokenizer, "hub_unreachable_reason", lambda: None)
     with pytest.raises(FileNotFoundError, match=r"from the Hugging Face hub: nobody/nothing is not there\. Set"):
         load_tokenizer("nobody/nothing")
-    assert [more.get("local_files_only", False) for _, more in asked] == [True, False]
-    assert all(more["trust_remote_code"] is False for _, more in asked)
+    assert [more.get("local_files_only", False) for _, more in requests] == [True, False]
+    assert all(more["trust_remote_code"] is False for _, more in requests)
 
 
 @pytest.mark.parametrize("status", [200, 404])
@@ -182,13 +182,13 @@ def test_any_status_of_the_hub_is_handled(monkeypatch, status):
 
 
 def recorded(monkeypatch, answer=None):
-    asked, real = [], AutoTokenizer.from_pretrained
+    requests, real = [], AutoTokenizer.from_pretrained
 
     def from_pretrained(name, **more):
-        asked.append((name, more))
+        requests.append((name, more))
         if answer:
             raise answer
         return real(name, **more)
 
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", from_pretrained)
-    return asked
+    return requests

@@ -95,18 +95,18 @@ def by_hand(module, asked, sample):
 @pytest.mark.parametrize("answer_with", ["text", "letter"])
 def test_records_equal_chats_one_by_one(answer_with):
     module, data = built(answer_with=answer_with, context=ContextSettings(tokens=None, images="both"))
-    asked = asked_of(data)
+    requests = asked_of(data)
     with torch.no_grad():
-        records = module.answering.records(asked)
+        records = module.answering.records(requests)
         assert [record.sample for record in records] == list(range(8))
         for record in records:
-            means, text, confidence, loss, terms, costs = by_hand(module, asked, record.sample)
+            means, text, confidence, loss, terms, costs = by_hand(module, requests, record.sample)
             assert record.whole.options == pytest.approx(means, abs=1e-5)
             assert (record.whole.text, record.whole.terms) == (text, terms)
             assert record.whole.confidence == pytest.approx(confidence, abs=1e-5)
             assert record.whole.loss == pytest.approx(loss, abs=1e-4)
             assert [entry.cost for entry in record.evidence] == pytest.approx(costs, abs=1e-5)
-            assert len(costs) == (len(asked.contexts[record.sample].chunks) if record.sample < 3 else 0)
+            assert len(costs) == (len(requests.contexts[record.sample].chunks) if record.sample < 3 else 0)
             assert bool(record.question_only.options) == bool(data.question(record.sample).options)
     assert len({record.whole.confidence for record in records}) == 8
     assert records[0].whole.options != records[0].question_only.options
@@ -115,20 +115,20 @@ def test_records_equal_chats_one_by_one(answer_with):
 
 def test_question_only_is_the_question_without_the_document():
     module, data = built()
-    asked = asked_of(data, evidence=0, option_orders=1)
+    requests = asked_of(data, evidence=0, option_orders=1)
     with torch.no_grad():
-        for record in module.answering.records(asked):
-            indices = torch.nonzero((asked.prompts.samples == record.sample) & (asked.variants == QUESTION_ONLY))
+        for record in module.answering.records(requests):
+            indices = torch.nonzero((requests.prompts.samples == record.sample) & (requests.variants == QUESTION_ONLY))
             index = int(indices.squeeze())
-            embeddings = with_images(module, asked, index)
+            embeddings = with_images(module, requests, index)
             if record.whole.options:
-                followed = asked.continuations
+                followed = requests.continuations
                 rows = torch.nonzero(followed.prompts == index).flatten().tolist()
                 texts = [followed.tokens[row, : followed.lengths[row]] for row in rows]
                 expected = [likelihood(module, embeddings, text) / len(text) for text in texts]
                 assert record.question_only.options == pytest.approx(expected, abs=1e-5)
             else:
-                prompt = asked.prompts.tokens[index][asked.prompts.mask[index]]
+                prompt = requests.prompts.tokens[index][requests.prompts.mask[index]]
                 output = without_cache(module.language_model, prompt, 4, [data.tokenizer.end_of_turn])
                 assert record.question_only.text == data.tokenizer.decode(output)
 
@@ -150,9 +150,9 @@ def differences(some, others):
 
 def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
     module, data = built()
-    asked = asked_of(data)
+    requests = asked_of(data)
     with torch.no_grad():
-        expected = module.answering.records(asked)
+        expected = module.answering.records(requests)
         calls = []
         read = module._read_prompts
         monkeypatch.setattr(length_buckets, "_MAX_POSITIONS", 300)
@@ -160,7 +160,7 @@ def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
             lambda part: calls.append(part.prompts.mask.numel()) or read(part), data.tokenizer.decode,
             data.tokenizer.end_of_turn, 4, lambda sample: data.question(sample).right,
         )  # fmt: skip
-        assert differences(few.records(asked), expected) < 1e-5
+        assert differences(few.records(requests), expected) < 1e-5
         assert len(calls) > 4 and max(calls) <= 300
         alone = [record for sample in range(8) for record in module.answering.records(one_of(data, sample))]
     assert differences(alone, expected) < 1e-5
@@ -216,9 +216,9 @@ def test_in_step_with_processes_that_have_more_to_do(monkeypatch):
 
 def test_nothing_is_asked_by_a_filler():
     module, data = built()
-    asked = data.validation_set[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
+    requests = data.validation_set[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
     with torch.no_grad():
-        assert module.answering.records(asked) == []
+        assert module.answering.records(requests) == []
 
 
 @pytest.mark.parametrize("answer_with", ["text", "letter"])
@@ -227,10 +227,10 @@ def test_permuting_the_options_permutes_the_prediction(answer_with, by):
     """Asked in all cyclic orders, so that no position is better than another."""
     module, data = built(answer_with=answer_with)
     questions = data.validation_set.sample_builder.questions
-    asked = questions.questions
+    ask = questions.questions
 
     def turned(epoch, index):
-        (question,) = asked(epoch, index)
+        (question,) = ask(epoch, index)
         return [question._replace(options=question.options[by:] + question.options[:by])]
 
     with torch.no_grad():

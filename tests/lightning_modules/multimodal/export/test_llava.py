@@ -124,23 +124,23 @@ def test_the_export_computes_and_answers_the_same(build, tokenizer, tmp_path, to
         messages = [{"role": "user", "content": question}]
         chat = encoder.prompt(messages, [LAYOUT.tokens] * len(pictures))
         text = processor.apply_chat_template(messages, add_generation_prompt=True)
-        given = processor(images=pictures or None, text=text, return_tensors="pt")
-        assert given["input_ids"][0].tolist() == chat.tokens.tolist()
+        model_inputs = processor(images=pictures or None, text=text, return_tensors="pt")
+        assert model_inputs["input_ids"][0].tolist() == chat.tokens.tolist()
 
         views = concat_views([make_views(picture, layout, fit) for picture in pictures], layout)
         tokens = torch.from_numpy(chat.tokens).unsqueeze(0)
         embeddings = parts.language_model.embed(tokens)
         if pictures:
             pixels = normalised(parts, torch.from_numpy(views.pixels))
-            torch.testing.assert_close(given["pixel_values"], pixels, atol=1e-6, rtol=0)  # the same pixels
+            torch.testing.assert_close(model_inputs["pixel_values"], pixels, atol=1e-6, rtol=0)  # the same pixels
             features = parts.projector(parts.tower(collate_views([views], LAYOUT))).flatten(0, 1)
             embeddings[tokens == tokenizer.placeholder] = features
         positions = torch.arange(tokens.shape[1]).unsqueeze(0)
         scores = parts.language_model.logits(parts.language_model.hidden_states(embeddings, positions))
-        torch.testing.assert_close(model(**given).logits, scores, atol=1e-5, rtol=0)
+        torch.testing.assert_close(model(**model_inputs).logits, scores, atol=1e-5, rtol=0)
 
         (answer,) = parts.language_model.generate(embeddings, tokens >= 0, 12, [tokenizer.end_of_turn])
-        written = model.generate(**given, max_new_tokens=12)[0, tokens.shape[1] :].tolist()
+        written = model.generate(**model_inputs, max_new_tokens=12)[0, tokens.shape[1] :].tolist()
         assert len(answer) >= 2 and written[: len(answer)] == answer
 
 
@@ -263,8 +263,8 @@ def answers_of(folder, pictures, question):
     chat = [{"role": "user", "content": question}]
     text = processor.apply_chat_template(chat, add_generation_prompt=True)
     for picture in pictures:
-        given = processor(images=[picture], text=text, return_tensors="pt")
-        written = model.generate(**given)[0, given["input_ids"].shape[1] :]
+        model_inputs = processor(images=[picture], text=text, return_tensors="pt")
+        written = model.generate(**model_inputs)[0, model_inputs["input_ids"].shape[1] :]
         yield processor.decode(written, skip_special_tokens=True)
 
 

@@ -31,18 +31,18 @@ def check(parts, tokenizer, folder):
     for (question, pictures), here, (scores, answer) in zip(questions, computed, expected, strict=True):
         chat = [{"role": "user", "content": question}]
         text = processor.apply_chat_template(chat, add_generation_prompt=True)
-        given = processor(images=pictures or None, text=text, return_tensors="pt")
-        own = given["input_ids"] < parts.placeholder
-        assert torch.equal(given["input_ids"][own], here.tokens[own]), "the same texts at the same positions"
+        model_inputs = processor(images=pictures or None, text=text, return_tensors="pt")
+        own = model_inputs["input_ids"] < parts.placeholder
+        assert torch.equal(model_inputs["input_ids"][own], here.tokens[own]), "the same texts at the same positions"
         if pictures:
-            pixels = given["pixel_values"].flatten(0, 1)
+            pixels = model_inputs["pixel_values"].flatten(0, 1)
             pixels = pixels[pixels.flatten(1).any(1)]  # some images of a batch are padded with views of zeros
             torch.testing.assert_close(pixels, here.pixels, atol=1e-6, rtol=0)
         with torch.no_grad():
-            found = model(**given).logits[..., :rows]
+            found = model(**model_inputs).logits[..., :rows]
         torch.testing.assert_close(found[:, -1], scores[:, -1], atol=1e-5, rtol=0)
         torch.testing.assert_close(found, scores, atol=2e-5, rtol=0)
-        written = model.generate(**given)[0, here.tokens.shape[1] :].tolist()
+        written = model.generate(**model_inputs)[0, here.tokens.shape[1] :].tolist()
         assert len(answer) >= 2 and written[: len(answer)] == answer
 
 

@@ -86,16 +86,16 @@ MEANS = {
 def test_hands_out_the_patches_of_the_hidden_state(kind, layer, tmp_path):
     model, folder = saved(kind, tmp_path)
     tower = built(folder, feature_layer=layer)
-    shown = images()
-    features = tower(shown)
+    pictures = images()
+    features = tower(pictures)
     assert features.shape == (2, 9, 16)
     assert tower_shape(tower.settings) == (24, 9, 16) == tower.shape
 
-    normalised = shown.pixels.double() / 255
+    normalised = pictures.pixels.double() / 255
     mean, deviation = torch.tensor(tower.normalisation[1:])[:, None, :, None, None]
     normalised = ((normalised - mean) / deviation).float()
     output = MEANS.get(kind, (0.5, 0.5))
-    first = shown.pixels[0, 0, 0, 0].item() / 255
+    first = pictures.pixels[0, 0, 0, 0].item() / 255
     assert normalised[0, 0, 0, 0].item() == pytest.approx((first - output[0]) / output[1], abs=1e-5)
     expected = outputs(model, kind, normalised)
     state = expected.last_hidden_state if layer is None else expected.hidden_states[layer]

@@ -30,8 +30,8 @@ def recommender(**variant):
 def test_the_graph_is_the_encoder(variant):
     encoder, history = make_encoder(**variant), make_history()
     expected = expected_scores(encoder, history)
-    given = history.items, history.times, history.time_scale, history.items, history.at
-    scores, items, best = ScoringGraph(encoder, 5)(*given)
+    graph_values = history.items, history.times, history.time_scale, history.items, history.at
+    scores, items, best = ScoringGraph(encoder, 5)(*graph_values)
     torch.testing.assert_close(scores[:3], expected[:3], atol=1e-6, rtol=1e-5)  # the last row has no event
     left = expected.scatter(1, history.items, -torch.inf)
     assert torch.equal(items[:3], left[:3].topk(5).indices) and torch.equal(best, scores.gather(1, items))

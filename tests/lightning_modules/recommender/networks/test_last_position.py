@@ -119,9 +119,9 @@ def test_attention_of_one_query_has_the_gradients_of_attention_of_all(with_relat
     whole = select_position(causal_attention(query, key, value, 0.0, relations).transpose(1, 2), last)
     one = last_attention(select_position(query.transpose(1, 2), last).transpose(1, 2), key, value, last, 0.0, relations)
     torch.testing.assert_close(one.transpose(1, 2), whole)
-    given = torch.randn(whole.shape, dtype=torch.double, generator=generator)
-    pairs = zip(torch.autograd.grad((one.transpose(1, 2) * given).sum(), leaves),
-                torch.autograd.grad((whole * given).sum(), leaves), strict=True)  # fmt: skip
+    output_gradient = torch.randn(whole.shape, dtype=torch.double, generator=generator)
+    pairs = zip(torch.autograd.grad((one.transpose(1, 2) * output_gradient).sum(), leaves),
+                torch.autograd.grad((whole * output_gradient).sum(), leaves), strict=True)  # fmt: skip
     for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs)
 
