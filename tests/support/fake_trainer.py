@@ -18,7 +18,7 @@ def fake_trainer(
         strategy: in place of a strategy that has a device alone.
         attributes: further ones, or others than those below.
     """
-    defaults = {
+    defaults: dict[str, Any] = {
         "callbacks": [],
         "checkpoint_callbacks": [],
         "ckpt_path": None,
