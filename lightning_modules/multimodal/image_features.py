@@ -126,8 +126,8 @@ class ImageFeatures(ModalityFeatures[ImageData]):
 
     @override
     def description(self, encoder: Any, data: ImageData) -> dict[str, Any]:
-        shape, normalisation = encoder.shape._asdict(), encoder.normalisation._asdict()
-        return {**asdict(self.settings), **shape, **normalisation, "max_tiles": data.max_tiles, "tiling": data.tiling}
+        shape, normalization = encoder.shape._asdict(), encoder.normalization._asdict()
+        return {**asdict(self.settings), **shape, **normalization, "max_tiles": data.max_tiles, "tiling": data.tiling}
 
     @property
     @override

@@ -127,8 +127,8 @@ class Idefics3(ExportTarget):
 
 
 def _blank(parts: ModelParts, value: int) -> bool:
-    """Return whether pixels of a value become zero after normalisation, which transformers takes for padding."""
-    scale, mean, _ = parts.tower.normalisation
+    """Return whether pixels of a value become zero after normalization, which transformers takes for padding."""
+    scale, mean, _ = parts.tower.normalization
     return all(value * scale == middle for middle in mean)
 
 

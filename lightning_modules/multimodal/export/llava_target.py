@@ -38,8 +38,8 @@ class Llava(ExportTarget):
 
     def _check_tower(self, parts: ModelParts) -> Iterator[str]:
         tower = parts.tower
-        if tower.own_tokens > 1:
-            yield f"vision_tower: {tower.own_tokens} tokens precede the patches, {self.name} skips one at most"
+        if tower.num_prefix_tokens > 1:
+            yield f"vision_tower: {tower.num_prefix_tokens} tokens precede the patches, {self.name} skips one at most"
         elif tower.network.config.model_type in _NORMALISED_OUTPUT and tower.settings.feature_layer is None:
             yield (
                 f"vision_tower.feature_layer: null is the output after the last norm, {self.name} reads a "
@@ -117,7 +117,7 @@ class Llava(ExportTarget):
             "tokenizer": parts.tokenizer,
             "patch_size": parts.tower.network.config.patch_size,
             "vision_feature_select_strategy": _strategy(parts.tower),
-            "num_additional_image_tokens": parts.tower.own_tokens,
+            "num_additional_image_tokens": parts.tower.num_prefix_tokens,
             "image_token": parts.tokenizer.convert_ids_to_tokens(parts.placeholder),
             "chat_template": parts.tokenizer.chat_template,
         }
@@ -189,4 +189,4 @@ class LlavaNext(Llava):
 
 def _strategy(tower: VisionTower) -> Literal["default", "full"]:
     # "default" drops the first token, a class token; "full" keeps all.
-    return "default" if tower.own_tokens else "full"
+    return "default" if tower.num_prefix_tokens else "full"

@@ -68,8 +68,8 @@ class ExportTarget(ABC):
 
 
 def image_normalization(parts: ModelParts) -> dict[str, Any]:
-    """Return the normalisation of pixels as arguments of an image processor of transformers."""
-    scale, mean, deviation = parts.tower.normalisation
+    """Return the normalization of pixels as arguments of an image processor of transformers."""
+    scale, mean, deviation = parts.tower.normalization
     return {"rescale_factor": scale, "image_mean": list(mean), "image_std": list(deviation)}
 
 

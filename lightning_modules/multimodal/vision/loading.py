@@ -3,17 +3,14 @@
 transformers takes seconds to import, so it is imported when a tower is built.
 """
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.language.pretrained import (
     build,
     config_of,
@@ -22,61 +19,13 @@ from lightning_modules.multimodal.language.pretrained import (
     require_local_files,
     switch_off_dropout,
 )
+from lightning_modules.multimodal.vision.architectures import KINDS
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 _SECTION = "vision_tower"
-
-_CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-"""Mean and standard deviation of RGB in [0, 1] that CLIP was trained with; used if a model's files have none."""
-
-_IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""The same of models that were trained with the statistics of ImageNet."""
-
-_HALVES = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
-"""The same of models that were trained with pixels in [-1, 1]."""
-
-
-class TowerKind(NamedTuple):
-    """Structure of an architecture."""
-
-    layers: str  # submodule with the layers
-    norm: str  # submodule with the norm after the last layer
-    own_tokens: int  # number of class and distillation tokens before the patches
-    normalisation: tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of pixels in [0, 1]
-
-
-KINDS = {
-    "siglip_vision_model": TowerKind("encoder.layers", "post_layernorm", 0, _HALVES),
-    "siglip2_vision_model": TowerKind("encoder.layers", "post_layernorm", 0, _HALVES),
-    "clip_vision_model": TowerKind("encoder.layers", "post_layernorm", 1, _CLIP),
-    "dinov2": TowerKind("encoder.layer", "layernorm", 1, _IMAGENET),
-    "dinov2_with_registers": TowerKind("encoder.layer", "layernorm", 1, _IMAGENET),
-    "dinov3_vit": TowerKind("model.layer", "norm", 1, _IMAGENET),
-    "vit": TowerKind("layers", "layernorm", 1, _HALVES),
-    "deit": TowerKind("layers", "layernorm", 2, _IMAGENET),
-}
-
-_NORM_IN_POOLER_ALONE = ("clip_vision_model",)
-"""Architectures whose last hidden state is not normalised."""
-
-
-class TowerShape(NamedTuple):
-    """Sizes of a tower's images and features."""
-
-    image_size: int  # pixels along each edge of an image
-    patches: int  # features of an image
-    output_size: int  # width of a feature
-
-
-class Normalisation(NamedTuple):
-    """(pixel * scale - mean) / deviation of each channel, for pixels from 0 to 255."""
-
-    scale: float
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
 
 
 def tower_config(settings: VisionTowerSettings) -> "PretrainedConfig":
@@ -110,43 +59,22 @@ def tower_config(settings: VisionTowerSettings) -> "PretrainedConfig":
     if config.model_type.startswith("siglip"):  # transformers 5.20 builds the head unless the config disables it
         config.vision_use_head = False
     # Layers behind the features would cost time and memory without an effect, and DDP would miss their gradients.
-    config.num_hidden_layers = _kept_layers(settings.feature_layer, config.num_hidden_layers)
+    config.num_hidden_layers = _num_built_layers(settings.feature_layer, config.num_hidden_layers)
     return config
 
 
-def _kept_layers(feature_layer: int | None, layers: int) -> int:
+def _num_built_layers(feature_layer: int | None, layers: int) -> int:
+    """Return the number of layers up to the features, of a model with `layers` layers."""
     if feature_layer is None:
         return layers
     # transformers counts the embeddings as hidden state 0, so `layers` layers have layers + 1 states.
-    kept = feature_layer if feature_layer >= 0 else layers + 1 + feature_layer
-    if not 1 <= kept <= layers:
+    num_built = feature_layer if feature_layer >= 0 else layers + 1 + feature_layer
+    if not 1 <= num_built <= layers:
         raise ValueError(
             f"vision_tower.feature_layer is {feature_layer}, but the model has {layers} layers: expected "
             f"{-layers} to -1, or null for the model's output"
         )
-    return kept
-
-
-def shape_of(config: "PretrainedConfig") -> TowerShape:
-    """Return the sizes of a tower with this config.
-
-    Raises:
-        ValueError: images or patches are not square.
-    """
-    patch = _edge(config, "patch_size")
-    if config.model_type == "siglip2_vision_model":  # takes any number of patches; this is the number of its training
-        edge = int(config.num_patches**0.5)
-        return TowerShape(edge * patch, edge * edge, config.hidden_size)
-    size = _edge(config, "image_size")
-    return TowerShape(size, (size // patch) ** 2, config.hidden_size)
-
-
-def _edge(config: "PretrainedConfig", key: str) -> int:
-    value = getattr(config, key)
-    edges = {value} if isinstance(value, int) else set(value)
-    if len(edges) != 1:
-        raise ValueError(f"vision_tower: {key} of the model is {value}; expected a square")
-    return edges.pop()
+    return num_built
 
 
 def load_tower(settings: VisionTowerSettings, config: "PretrainedConfig", dtype: torch.dtype) -> "PreTrainedModel":
@@ -171,9 +99,10 @@ def load_tower(settings: VisionTowerSettings, config: "PretrainedConfig", dtype:
         network.pooler = None
     if getattr(network.embeddings, "mask_token", None) is not None:  # for masked-image pretraining
         network.embeddings.mask_token = None
-    if settings.feature_layer is not None or config.model_type in _NORM_IN_POOLER_ALONE:
-        # Features of an inner layer are not normalised, as in LLaVA; CLIP normalises the pooled token alone.
-        setattr(network, KINDS[config.model_type].norm, nn.Identity())
+    kind = KINDS[config.model_type]
+    if settings.feature_layer is not None or not kind.normalizes_output:
+        # Features of an inner layer are not normalized, as in LLaVA; CLIP normalizes the pooled token alone.
+        setattr(network, kind.norm, nn.Identity())
     lacking = missing & network.state_dict().keys()  # transformers gives them random values
     if lacking:
         raise ValueError(f"vision_tower.path: {settings.path} lacks {preview_names(lacking)}: is it whole?")
@@ -192,47 +121,3 @@ def _without_report() -> Iterator[None]:
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
-
-
-def own_tokens(config: "PretrainedConfig") -> int:
-    """Return the number of tokens before the patches: class, distillation and register tokens."""
-    return KINDS[config.model_type].own_tokens + getattr(config, "num_register_tokens", 0)
-
-
-def normalisation_of(settings: VisionTowerSettings, config: "PretrainedConfig") -> Normalisation:
-    """Return the normalisation from the file beside the weights, else the architecture's default."""
-    mean, deviation = KINDS[config.model_type].normalisation
-    settings_of_file = _preprocessor(settings.path) if settings.path is not None else {}
-    # A preprocessor without normalisation gives the tower its pixels as they are.
-    if not settings_of_file.get("do_normalize", True):
-        mean, deviation = (0.0,) * 3, (1.0,) * 3
-    rescaled = settings_of_file.get("do_rescale", True)
-    scale = settings_of_file.get("rescale_factor", 1 / 255) if rescaled else 1.0
-    mean, deviation = settings_of_file.get("image_mean") or mean, settings_of_file.get("image_std") or deviation
-    return Normalisation(scale, tuple(mean), tuple(deviation))
-
-
-def _preprocessor(path: str) -> dict[str, Any]:
-    local = Path(path).expanduser()
-    for name in ("preprocessor_config.json", "processor_config.json"):
-        file = local / name if local.is_dir() else _hub_file(path, name)
-        if file is not None and file.is_file():
-            # A processor of images and text nests the settings of its image processor.
-            content = json.loads(file.read_text(encoding="utf-8"))
-            return content.get("image_processor", content)
-    return {}
-
-
-def _hub_file(path: str, name: str) -> Path | None:
-    from transformers.utils import cached_file
-
-    file = cached_file(
-        path,
-        name,
-        local_files_only=hub_unreachable_reason() is not None,
-        # The file is optional: the architecture's defaults replace it.
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    return None if file is None else Path(file)

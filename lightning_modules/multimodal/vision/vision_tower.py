@@ -12,16 +12,10 @@ from lightning_modules.multimodal.flops import view_flops
 from lightning_modules.multimodal.language.activation_checkpointing import recompute_activations
 from lightning_modules.multimodal.language.compile import compile_layers
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
+from lightning_modules.multimodal.vision.architectures import KINDS, TowerShape, num_prefix_tokens, shape_of
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
-from lightning_modules.multimodal.vision.loading import (
-    KINDS,
-    TowerShape,
-    load_tower,
-    normalisation_of,
-    own_tokens,
-    shape_of,
-    tower_config,
-)
+from lightning_modules.multimodal.vision.loading import load_tower, tower_config
+from lightning_modules.multimodal.vision.pixel_normalization import pixel_normalization
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -34,8 +28,8 @@ def tower_shape(settings: VisionTowerSettings) -> TowerShape:
 
 
 def tower_background(settings: VisionTowerSettings) -> tuple[int, int, int]:
-    """Return the colour that the tower maps to zero: its mean, as RGB from 0 to 255, truncated as in LLaVA."""
-    scale, mean, _ = normalisation_of(settings, tower_config(settings))
+    """Return the color that the tower maps to zero: its mean, as RGB from 0 to 255, truncated as in LLaVA."""
+    scale, mean, _ = pixel_normalization(settings, tower_config(settings))
     red, green, blue = (min(255, max(0, int(value / scale))) for value in mean)
     return red, green, blue
 
@@ -56,7 +50,7 @@ class VisionTower(nn.Module):
         precision: number formats of weights and computations.
 
     Raises:
-        ValueError: see loading.py.
+        ValueError: the settings contradict each other, or `tower_config` or `load_tower` refuses them.
     """
 
     def __init__(self, settings: VisionTowerSettings, precision: Precision) -> None:
@@ -64,8 +58,8 @@ class VisionTower(nn.Module):
         settings.check()
         config = tower_config(settings)
         self.settings, self.precision, self.shape = settings, precision, _shape(settings, config)
-        self.normalisation = normalisation_of(settings, config)
-        self.own_tokens = own_tokens(config)
+        self.normalization = pixel_normalization(settings, config)
+        self.num_prefix_tokens = num_prefix_tokens(config)
         self.frozen = settings.trainable == "none"
         self.network: PreTrainedModel = load_tower(
             settings, config, precision.frozen if self.frozen else precision.trained
@@ -82,8 +76,8 @@ class VisionTower(nn.Module):
     def forward(self, images: Images) -> Tensor:
         """Return the features [V, N, C] of images with V views."""
         with self._mode(images.pixels.device):
-            # [V, own tokens + N, C] -> [V, N, C]
-            features = self.network(**self._inputs(images.pixels)).last_hidden_state[:, self.own_tokens :]
+            # [V, prefix tokens + N, C] -> [V, N, C]
+            features = self.network(**self._inputs(images.pixels)).last_hidden_state[:, self.num_prefix_tokens :]
         features = features[:, : self.shape.patches]  # drops none, but in the ablation
         # The projector trains in this format; a frozen tower may compute in a narrower format.
         return features.to(self.precision.trained)
@@ -92,7 +86,7 @@ class VisionTower(nn.Module):
         """Return the FLOPs of a view, forward and backward; see flops.py."""
         config = self.network.config
         patches = shape_of(config).patches
-        return view_flops(self.network, self._layers, self.output_size, patches, patches + self.own_tokens)
+        return view_flops(self.network, self._layers, self.output_size, patches, patches + self.num_prefix_tokens)
 
     @property
     def _layers(self) -> nn.ModuleList:
@@ -132,8 +126,8 @@ class VisionTower(nn.Module):
 
     def _inputs(self, pixels: Tensor) -> dict[str, Any]:
         # Python numbers instead of buffers, which Lightning would round to bf16 under bf16-true.
-        scale, mean, deviation = self.normalisation
-        # In float32 at least: 255 * scale - mean in bf16 would round away differences between neighbouring colours.
+        scale, mean, deviation = self.normalization
+        # In float32 at least: 255 * scale - mean in bf16 would round away differences between neighboring colors.
         wide = pixels.to(torch.promote_types(self.precision.trained, torch.float32)) * scale
         channels = [(wide[:, i] - mean[i]) / deviation[i] for i in range(3)]
         # [V, 3, size, size]

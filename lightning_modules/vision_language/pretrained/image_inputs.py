@@ -13,7 +13,7 @@ def blinded(images: Mapping[str, Tensor], black: Sequence[float]) -> dict[str, T
 
     Args:
         images: inputs of the model. Their pixels are [..., 3, height, width], or [patches, 3 * pixels of a patch].
-        black: a black pixel after normalisation, one value per channel.
+        black: a black pixel after normalization, one value per channel.
     """
     if _PIXELS not in images:
         return dict(images)
@@ -34,7 +34,7 @@ class BlackImages:
     """Blinds batches of images, see `blinded`.
 
     Args:
-        black: a black pixel after normalisation.
+        black: a black pixel after normalization.
     """
 
     def __init__(self, black: Sequence[float]) -> None:

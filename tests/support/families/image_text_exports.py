@@ -135,7 +135,7 @@ class Computed:
 
 def normalised(parts: ModelParts, pixels: Tensor) -> Tensor:
     """Pixels [V, 3, size, size] as the tower reads them, whether as images or as patches."""
-    scale, mean, deviation = parts.tower.normalisation
+    scale, mean, deviation = parts.tower.normalization
     return torch.stack([(pixels[:, i] * scale - mean[i]) / deviation[i] for i in range(3)], dim=1)
 
 

@@ -174,7 +174,7 @@ def test_each_tower_of_the_documentation_fits_llava_next(tokenizer, tower, layer
 
 def test_idefics3_takes_no_blank_colour(tokenizer):
     parts = tiny_parts(tokenizer, "idefics3")
-    parts.tower.normalisation = parts.tower.normalisation._replace(mean=(0.0, 0.0, 0.0))
+    parts.tower.normalization = parts.tower.normalization._replace(mean=(0.0, 0.0, 0.0))
     (found,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
     assert "becomes zeros" in found
 

@@ -92,7 +92,7 @@ def test_hands_out_the_patches_of_the_hidden_state(kind, layer, tmp_path):
     assert tower_shape(tower.settings) == (24, 9, 16) == tower.shape
 
     normalised = pictures.pixels.double() / 255
-    mean, deviation = torch.tensor(tower.normalisation[1:])[:, None, :, None, None]
+    mean, deviation = torch.tensor(tower.normalization[1:])[:, None, :, None, None]
     normalised = ((normalised - mean) / deviation).float()
     output = MEANS.get(kind, (0.5, 0.5))
     first = pictures.pixels[0, 0, 0, 0].item() / 255
@@ -207,7 +207,7 @@ def test_vision_part_of_a_model_with_text(family, tmp_path):
     model = AutoModel.from_config(config).eval()
     model.save_pretrained(tmp_path)
     tower = built(tmp_path, feature_layer=-1)
-    scale, mean, deviation = tower.normalisation
+    scale, mean, deviation = tower.normalization
     pixels = torch.stack([(images().pixels[:, i] * scale - mean[i]) / deviation[i] for i in range(3)], 1)
     state = outputs(model.vision_model, f"{family}_vision_model", pixels).hidden_states[-1]
     assert torch.allclose(tower(images()), state[:, int(family == "clip") :], atol=1e-5)
@@ -222,11 +222,11 @@ def test_a_pretrained_model_of_oblong_images_is_refused(tmp_path):
         tower_shape(VisionTowerSettings(path=str(tmp_path)))
 
 
-def test_normalisation_is_that_of_the_file_beside_the_weights(tmp_path):
+def test_normalization_is_that_of_the_file_beside_the_weights(tmp_path):
     saved("siglip_vision_model", tmp_path)
     output = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "rescale_factor": 0.01}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(output))
-    assert built(tmp_path).normalisation == (0.01, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert built(tmp_path).normalization == (0.01, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
 
 
 @pytest.mark.parametrize("kind, expected", [("clip_vision_model", (122, 116, 104)), ("vit", (127, 127, 127))])
