@@ -6,7 +6,6 @@ on two or more ranks. They agree on the scale of each block, so the codes equal 
 checkpoint fits any number of ranks.
 """
 
-import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
+from engine.system.bitsandbytes_import import import_bitsandbytes
 
 BLOCK = 256
 """Elements of a weight whose state has a common scale."""
@@ -81,7 +81,7 @@ class ShardedEightBitAdamW(Optimizer):
             device = _local(parameter).device
             for number, signed in ((1, True), (2, False)):  # the second moment is never negative
                 state[f"absmax{number}"] = torch.zeros(math.ceil(parameter.numel() / BLOCK), device=device)
-                state[f"qmap{number}"] = _functional().create_dynamic_map(signed=signed).to(device)
+                state[f"qmap{number}"] = import_bitsandbytes().functional.create_dynamic_map(signed=signed).to(device)
         return state
 
 
@@ -91,7 +91,7 @@ class ShardedEightBitAdamW(Optimizer):
 def _update_numbers(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tensor], group: dict[str, Any]) -> None:
     own, (mean, square) = _local(parameter), (_local(state[name]) for name in _MOMENTS)
     if own.numel():
-        _functional().optimizer_update_32bit(
+        import_bitsandbytes().functional.optimizer_update_32bit(
             "adam", _local(gradient), own, mean, group["betas"][0], group["eps"], int(state["step"]), group["lr"],
             square, group["betas"][1], weight_decay=group["weight_decay"],
         )  # fmt: skip
@@ -160,7 +160,7 @@ class BlockPart(NamedTuple):
             scales: [blocks of the whole weight] float32.
             values: [256] float32, values of the codes.
         """
-        whole = _functional().dequantize_blockwise(
+        whole = import_bitsandbytes().functional.dequantize_blockwise(
             self.blocks(codes).view(-1), absmax=scales[self.first : self.last], code=values, blocksize=BLOCK
         )
         return whole[self.before : self.before + codes.numel()]
@@ -173,7 +173,7 @@ class BlockPart(NamedTuple):
             blocks[0, 0] = scales[self.first]
         if self.after:
             blocks[-1, -1] = scales[self.last - 1]
-        codes, _ = _functional().quantize_blockwise(blocks.view(-1), code=values, blocksize=BLOCK)
+        codes, _ = import_bitsandbytes().functional.quantize_blockwise(blocks.view(-1), code=values, blocksize=BLOCK)
         return codes[self.before : self.before + elements.numel()]
 
 
@@ -203,11 +203,3 @@ def _maximum_of_ranks(scales: Tensor, parameter: Tensor) -> None:
     if isinstance(parameter, DTensor):
         group = parameter.device_mesh.get_group(_sharded_dimension(parameter))
         torch.distributed.all_reduce(scales, torch.distributed.ReduceOp.MAX, group)
-
-
-def _functional() -> Any:
-    # The first import logs an error about a missing kernel for 4-bit weights, which are not used here.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-    import bitsandbytes
-
-    return bitsandbytes.functional

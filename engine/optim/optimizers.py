@@ -14,6 +14,7 @@ from engine.optim.muon import Muon
 from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_optimizer import RowAdam, RowAdamW
 from engine.optim.row_table import RowTable
+from engine.system.bitsandbytes_import import import_bitsandbytes
 
 log = logging.getLogger("lockstep")
 
@@ -129,13 +130,10 @@ def _eight_bit(
     embeddings: Collection[Tensor],
     paged: bool,
 ) -> Optimizer:
-    # The first import logs an error about a missing kernel for 4-bit weights, which are not used here.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-    import bitsandbytes
-
     full_precision = set(embeddings)
+    bitsandbytes = import_bitsandbytes()
 
-    class EightBitAdamW(bitsandbytes.optim.AdamW8bit):
+    class EightBitAdamW(bitsandbytes.optim.AdamW8bit):  # type: ignore[misc, name-defined]  # has no type hints
         def get_config(self, gindex: int, pindex: int, group: dict[str, Any]) -> dict[str, Any]:
             # bitsandbytes' own registry of exceptions is global and would outlive the model.
             config = super().get_config(gindex, pindex, group)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
+from engine.system.bitsandbytes_import import silence_bitsandbytes_import
 from engine.system.host_memory import release_free_memory
 from lightning_modules.multimodal.language.activation_checkpointing import recompute_activations
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
-from lightning_modules.multimodal.language.quantization import quiet_bitsandbytes
 from lightning_modules.multimodal.language.quantized_linear import dequantize_linear_layers, quantize_linear_layers
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def whole_model(network: "PreTrainedModel | PeftModel", settings: LanguageModelS
 
 
 def _add_adapters(network: "PreTrainedModel", lora: LoraSettings) -> "PeftModel":
-    quiet_bitsandbytes()  # peft imports it where it is installed
+    silence_bitsandbytes_import()  # peft imports it where it is installed
     from peft import LoraConfig, TaskType, get_peft_model
 
     adapters = LoraConfig(

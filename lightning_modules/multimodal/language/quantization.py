@@ -7,13 +7,14 @@ The codes come from elementwise operations alone, so the same weights give the s
 number of threads. Those of nf4 are in the layout of bitsandbytes, whose kernels read them.
 """
 
-import logging
 import math
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+
+from engine.system.bitsandbytes_import import import_bitsandbytes
 
 Quantization = Literal["nf4", "int8"]
 
@@ -59,7 +60,7 @@ def quantize(weight: Tensor, kind: Quantization, double: bool) -> QuantizedWeigh
     largest = largest.cpu()
     mean = largest.double().mean().float()
     # The scales are all positive; without their mean, 8 bits with a sign are used fully.
-    small, state = _bitsandbytes().functional.quantize_blockwise(largest - mean, blocksize=SCALES_BLOCK)
+    small, state = import_bitsandbytes().functional.quantize_blockwise(largest - mean, blocksize=SCALES_BLOCK)
     scales = torch.cat([mean.reshape(1), state.absmax])
     return QuantizedWeight(codes, small.to(weight.device), _as_bytes(scales).to(weight.device))
 
@@ -80,13 +81,13 @@ def dequantize(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -
         return stored.codes.to(dtype).mul_(stored.scales.view(torch.float32)[:, None])
     # The kernels of bitsandbytes write these formats; others, as float64, are cast afterwards.
     direct = dtype if dtype in (torch.bfloat16, torch.float16) else torch.float32
-    functional = _bitsandbytes().functional
+    functional = import_bitsandbytes().functional
     return functional.dequantize_4bit(stored.codes.view(-1, 1), _nf4_state(stored, shape, direct)).to(dtype)
 
 
 def _nf4_state(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -> Any:
     """Return what the kernels of bitsandbytes need beside the codes."""
-    functional, device = _bitsandbytes().functional, stored.codes.device
+    functional, device = import_bitsandbytes().functional, stored.codes.device
     values = _values("nf4", device)
     common = {"shape": shape, "dtype": dtype, "blocksize": BLOCK, "code": values, "quant_type": "nf4"}
     # QuantState is what bitsandbytes stores with its own Params4bit; here it is made anew from the stored bytes.
@@ -142,20 +143,7 @@ def _borders() -> list[float]:
 @lru_cache(maxsize=32)
 def _values(kind: Literal["nf4", "dynamic"], device: torch.device) -> Tensor:
     """Return the values of the codes, in rising order: [16] of nf4, [256] of scales in double quantization."""
-    functional = _bitsandbytes().functional
+    functional = import_bitsandbytes().functional
     if kind == "nf4":
         return functional.get_4bit_type("nf4", device=device)
     return functional.create_dynamic_map().to(device)
-
-
-def quiet_bitsandbytes() -> None:
-    """Silence the warning of its first import, about a package with a faster kernel that is not needed."""
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-
-
-@lru_cache(maxsize=1)
-def _bitsandbytes() -> Any:
-    quiet_bitsandbytes()
-    import bitsandbytes
-
-    return bitsandbytes

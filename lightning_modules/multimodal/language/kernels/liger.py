@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lightning_modules.multimodal.language.quantization import quiet_bitsandbytes
+from engine.system.bitsandbytes_import import silence_bitsandbytes_import
 
 
 def liger_cross_entropy(layer: nn.Module, states: Tensor, targets: Tensor, reduction: Literal["none", "sum"]) -> Tensor:
@@ -28,7 +28,7 @@ def liger_cross_entropy(layer: nn.Module, states: Tensor, targets: Tensor, reduc
     output = cast("nn.Linear", layer)
     if not len(targets):  # Liger would divide by 0
         return F.cross_entropy(output(states).float(), targets, reduction=reduction)
-    quiet_bitsandbytes()  # liger_kernel imports it by way of peft
+    silence_bitsandbytes_import()  # liger_kernel imports it by way of peft
     from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
 
     # The gradient of the weight is a sum over all chunks.
