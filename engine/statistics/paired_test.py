@@ -131,11 +131,11 @@ def _sign_flip(
     step = values[high] - values[low]  # [G, M]
     # Samples of each kind whose difference has the sign of `step`; the others have the opposite sign.
     ascending = np.bincount(group, weights=count * (first < second), minlength=len(samples))
-    found = np.abs((2 * ascending - samples) @ step)
+    observed = np.abs((2 * ascending - samples) @ step)
     # A permutation that equals the observed one must count as a hit although its sum is rounded otherwise.
-    limit = found - _ROUNDING * (samples @ np.abs(step))
+    limit = observed - _ROUNDING * (samples @ np.abs(step))
     # The second entry of the seed makes these draws independent of the bootstrap's, which has the same seed.
-    generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(samples)), np.zeros(len(found), int)
+    generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(samples)), np.zeros(len(observed), int)
     for begin in range(0, resamples, part):
         drawn = generator.binomial(samples, 0.5, size=(min(part, resamples - begin), len(samples)))
         hits += (np.abs((2 * drawn - samples) @ step) >= limit).sum(0)

@@ -71,12 +71,14 @@ class RankingEvaluation(Evaluator[EncodingModule]):
 
     def _rankings(self, module: EncodingModule) -> list[Ranking]:
         """Return the rankings of the questions of all ranks, on every rank."""
-        own = [torch.cat(tensors).numpy() for tensors in zip(*self._vectors, strict=True)] if self._vectors else None
+        local_vectors = (
+            [torch.cat(tensors).numpy() for tensors in zip(*self._vectors, strict=True)] if self._vectors else None
+        )
         self._vectors = []
         vectors: dict[int, NDArray[np.float32]] = {}
-        for of_rank in all_gather_objects(own):
-            if of_rank is not None:
-                vectors.update(zip(of_rank[0].tolist(), of_rank[1], strict=True))
+        for rank_vectors in all_gather_objects(local_vectors):
+            if rank_vectors is not None:
+                vectors.update(zip(rank_vectors[0].tolist(), rank_vectors[1], strict=True))
         candidates = module.data.evaluated.candidates
         return [rank_pages(each, vectors) for each in candidates if each.question in vectors]
 
@@ -90,10 +92,10 @@ def rank_pages(candidates: Candidates, vectors: dict[int, NDArray[np.float32]]) 
         candidates: a question and its document's pages, by their numbers.
         vectors: unit vectors [C] of questions and pages by their numbers. A page without a vector is not ranked.
     """
-    known = [(number, vectors[page]) for number, page in enumerate(candidates.pages, 1) if page in vectors]
-    if not known:
+    numbered_pages = [(number, vectors[page]) for number, page in enumerate(candidates.pages, 1) if page in vectors]
+    if not numbered_pages:
         return Ranking(candidates.question, (), ())
-    numbers, pages = zip(*known, strict=True)
+    numbers, pages = zip(*numbered_pages, strict=True)
     # Scores are float64, so that rounding makes the same ties whatever order a machine sums in.
     scores = (np.stack(pages).astype(np.float64) @ vectors[candidates.question].astype(np.float64)).round(6)
     # Stable, so a tie keeps the order of the pages.

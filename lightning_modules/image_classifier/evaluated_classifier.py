@@ -98,7 +98,11 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     def on_test_epoch_end(self) -> None:
         self.on_validation_epoch_end()
         # A sample that two ranks tested has one entry.
-        tested = {sample: found for of_rank in all_gather_objects(self._tested) for sample, found in of_rank.items()}
+        tested = {
+            sample: result
+            for rank_results in all_gather_objects(self._tested)
+            for sample, result in rank_results.items()
+        }
         if self.trainer.is_global_zero and not run_trainer(self.trainer).fast_dev_run:
             write_graded_answers(Path(self.trainer.default_root_dir), "test/accuracy", self._graded_answers(tested))
 

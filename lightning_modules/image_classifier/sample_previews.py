@@ -31,12 +31,12 @@ def render_preview(
     """
     from PIL import Image
 
-    known = preview.label >= 0
+    has_label = preview.label >= 0
     return SamplePreview(
         name=name,
         question="",
-        expected=classes[preview.label] if known else "",
+        expected=classes[preview.label] if has_label else "",
         answer=f"{classes[preview.predicted]} ({preview.probability:.0%})",
-        right=preview.predicted == preview.label if known else None,
+        right=preview.predicted == preview.label if has_label else None,
         picture=encode_png_grid(Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))),
     )

@@ -34,13 +34,13 @@ def chat_amounts(
     """
     counts, operations = [part.rows.counts for part in batch], [flops(part) for part in batch]
     # The FLOPs of some parts alone would understate the MFU, so an unknown part leaves the metric out.
-    known = [number for number in operations if number is not None]
+    known_operations = [number for number in operations if number is not None]
     return {
         "tokens": sum(count.real for count in counts),
         "positions": sum(part.rows.tokens.numel() for part in batch),
         "supervised_tokens": sum(count.supervised for count in counts),
         token_metric: sum(count.features for count in counts),
-        **({"flops": sum(known)} if len(known) == len(operations) else {}),
+        **({"flops": sum(known_operations)} if len(known_operations) == len(operations) else {}),
     }
 
 
@@ -154,8 +154,8 @@ def _weights(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> int:
 
 def _layers_alone(network: nn.Module) -> bool:
     """Return whether each matrix belongs to a known layer. Mixtures of experts, which skip weights, have others."""
-    known = (*_LAYERS, nn.Embedding)
-    unknown = (part for part in network.modules() if not isinstance(part, known))
+    known_types = (*_LAYERS, nn.Embedding)
+    unknown = (part for part in network.modules() if not isinstance(part, known_types))
     return all(weight.ndim < 2 for part in unknown for weight in part.parameters(recurse=False))
 
 

@@ -35,13 +35,15 @@ def parameter_groups(
             raise ValueError(f"{name} is trainable, but has no learning rate")
         # Decay would pull the gains of norms to 0, where 1 is neutral, and biases do not overfit.
         for kind, decay in (("matrices", weight_decay), ("vectors", 0.0)):
-            chosen = [parameter for parameter in trained if (logical_ndim(parameter) >= 2) == (kind == "matrices")]
-            if chosen:
-                group = {"params": chosen, "lr": rates[name], "weight_decay": decay, "name": f"{name}/{kind}"}
+            group_parameters = [
+                parameter for parameter in trained if (logical_ndim(parameter) >= 2) == (kind == "matrices")
+            ]
+            if group_parameters:
+                group = {"params": group_parameters, "lr": rates[name], "weight_decay": decay, "name": f"{name}/{kind}"}
                 groups.append(group)
-    named = [] if module is None else module.named_parameters()
+    named_parameters = [] if module is None else module.named_parameters()
     # A weight in no group would never be updated, without an error.
-    stray = [name for name, parameter in named if parameter.requires_grad and parameter not in grouped]
+    stray = [name for name, parameter in named_parameters if parameter.requires_grad and parameter not in grouped]
     if stray:
         raise ValueError(f"trainable weights belong to none of the parts {', '.join(parts)}: {stray[:3]}")
     return groups
@@ -84,6 +86,6 @@ def _own_parameters(parts: Mapping[str, nn.Module]) -> Iterator[tuple[str, list[
     # By identity: tied weights, as an output layer's and the embeddings', count once and train once.
     seen: set[nn.Parameter] = set()
     for name, part in parts.items():
-        own = [parameter for parameter in part.parameters() if parameter not in seen]
-        seen.update(own)
-        yield name, own
+        part_parameters = [parameter for parameter in part.parameters() if parameter not in seen]
+        seen.update(part_parameters)
+        yield name, part_parameters

@@ -100,9 +100,9 @@ class RankingEvaluation:
             scores: scores of all items by the network.
             batch: the histories and their held-out items.
         """
-        found = self._count("", scores, batch)
+        all_item_ranks = self._count("", scores, batch)
         if self.collected:
-            self.collected.add(found, batch)
+            self.collected.add(all_item_ranks, batch)
         if self._recommended:
             self._recommended.update(scores, batch.seen if self.remove_seen else None, batch.users)
         for name, scorer in self._scorers.items():
@@ -112,14 +112,14 @@ class RankingEvaluation:
 
     def _count(self, prefix: str, scores: Scores, batch: RankingBatch) -> Tensor:
         """Count the ranks, and return those among all items."""
-        found = ranks(scores, batch.target, batch.seen if self.remove_seen else None)
-        self._metric(prefix, "", found.device).update(found)
+        all_item_ranks = ranks(scores, batch.target, batch.seen if self.remove_seen else None)
+        self._metric(prefix, "", all_item_ranks.device).update(all_item_ranks)
         # Metrics of sampled candidates may rank models differently (Krichene and Rendle, "On Sampled Metrics for Item
         # Recommendation", KDD 2020), so they have names of their own.
         if batch.candidates.shape[1]:
             sampled = candidate_ranks(scores, batch.target, batch.candidates)
-            self._metric(prefix, "sampled_100", found.device).update(sampled)
-        return found
+            self._metric(prefix, "sampled_100", all_item_ranks.device).update(sampled)
+        return all_item_ranks
 
     def _metric(self, prefix: str, protocol: str, device: torch.device) -> RankingMetrics:
         if (prefix, protocol) not in self._metrics:

@@ -43,9 +43,9 @@ class DotProductScores:
 
     def of_user(self, row: int) -> "DotProductScores":
         """Return the scores of a single user."""
-        own = DotProductScores(self.states[row : row + 1], self.weight)
-        own._single_block = self._single_block and ScoreBlock(1, self._single_block.scores[row : row + 1])
-        return own
+        user_scores = DotProductScores(self.states[row : row + 1], self.weight)
+        user_scores._single_block = self._single_block and ScoreBlock(1, self._single_block.scores[row : row + 1])
+        return user_scores
 
     def blocks(self) -> Iterator[ScoreBlock]:
         """Yield the blocks, in the order of items. Do not change their scores."""
@@ -193,16 +193,17 @@ def best_items(
         return scores.best_items(number, seen, excluded)
     items = values = None
     for block in scores.blocks():
-        own = block.scores
+        block_scores = block.scores
         if seen is not None or excluded is not None:
             # A copy, as the scores of a single block are kept for the next reader.
-            own = own.clone()
+            block_scores = block_scores.clone()
             if seen is not None:
-                own[block_positions(block, seen)] = -torch.inf
+                block_scores[block_positions(block, seen)] = -torch.inf
             if excluded is not None:
-                own.masked_fill_(excluded[block.first : block.first + own.shape[1]].to(own.device), -torch.inf)
-        columns = _best_columns(own, min(number, own.shape[1]))
-        best = columns + block.first, own.gather(1, columns)
+                mask = excluded[block.first : block.first + block_scores.shape[1]].to(block_scores.device)
+                block_scores.masked_fill_(mask, -torch.inf)
+        columns = _best_columns(block_scores, min(number, block_scores.shape[1]))
+        best = columns + block.first, block_scores.gather(1, columns)
         if items is None or values is None:
             items, values = best
             continue

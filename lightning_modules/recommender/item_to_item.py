@@ -149,8 +149,8 @@ class _UsersOfItems:
         offsets, items, train_end = events
         num_users = len(train_end)
         keys = [np.zeros(0, np.int64)]
-        for low, left in remaining_training_events(offsets, train_end):
-            event = low + np.flatnonzero(left > 0)
+        for low, remaining in remaining_training_events(offsets, train_end):
+            event = low + np.flatnonzero(remaining > 0)
             users = np.searchsorted(offsets, event, side="right") - 1
             # One number for each (item, user), so that a sort makes pairs distinct without a hash table.
             keys.append((items[event].astype(np.int64) - 1) * num_users + users)
@@ -166,7 +166,7 @@ class _UsersOfItems:
         The diagonal holds the number of users of each item.
         """
         (num_items, num_users), items, users = self._size, self._items, self._users
-        of_users = _sparse(users, items, (num_users, num_items)).coalesce()
+        items_of_users = _sparse(users, items, (num_users, num_items)).coalesce()
         block = max(1, _BLOCK // num_items)
         for first in range(0, num_items, block):
             rows = min(block, num_items - first)
@@ -176,7 +176,7 @@ class _UsersOfItems:
             with warnings.catch_warnings():
                 # MKL multiplies them as CSR.
                 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
-                common = torch.sparse.mm(part, of_users)
+                common = torch.sparse.mm(part, items_of_users)
             yield first, common.to_dense()
 
 

@@ -33,10 +33,10 @@ def user_preview(scores: Scores, batch: RankingBatch, row: int, remove_seen: boo
         row: row of the user.
         remove_seen: whether items of the history are excluded.
     """
-    own, target = as_blocks(scores).of_user(row), batch.target[row : row + 1]
+    user_scores, target = as_blocks(scores).of_user(row), batch.target[row : row + 1]
     seen = batch.seen[row : row + 1] if remove_seen else None
-    rank = int(ranks(own, target, seen))
-    best, values = best_items(own, BEST, seen)
+    rank = int(ranks(user_scores, target, seen))
+    best, values = best_items(user_scores, BEST, seen)
     events = int(batch.history.lengths[row])
     history = batch.history.items[row, max(0, events - LAST) : events].tolist()
     return UserPreview(

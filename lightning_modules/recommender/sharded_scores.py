@@ -39,9 +39,9 @@ class ShardedDotProductScores(ShardedScores):
         self._before, weight = first + padding - 1, weight[padding:]
         self._own_items = len(weight)
         # [b, C] of each rank's users.
-        of_ranks = all_gather_matrices(self.states)
-        block_bytes = BLOCK_BYTES // len(of_ranks)  # of all together at most BLOCK_BYTES
-        self._parts = [DotProductScores(part, weight, block_bytes) for part in of_ranks]
+        states_by_rank = all_gather_matrices(self.states)
+        block_bytes = BLOCK_BYTES // len(states_by_rank)  # of all together at most BLOCK_BYTES
+        self._parts = [DotProductScores(part, weight, block_bytes) for part in states_by_rank]
         self._rank = torch.distributed.get_rank()
 
     @override
@@ -70,11 +70,14 @@ class ShardedDotProductScores(ShardedScores):
         seens = [None] * len(self._parts) if seen is None else self._own_numbers(seen)
         # Shifted by one, as entry 0 of a mask stands for padding.
         mask = None if excluded is None else excluded[self._before : self._before + self._own_items + 1]
-        own = [self._best_of_part(part, number, own, mask) for part, own in zip(self._parts, seens, strict=True)]
+        local_best = [
+            self._best_of_part(part, number, local_best, mask)
+            for part, local_best in zip(self._parts, seens, strict=True)
+        ]
         rows = [len(part) for part in self._parts]
         items, values = (
             all_gather_tensor(torch.cat(column)).split(rows, 1)[self._rank].transpose(0, 1).flatten(1)
-            for column in zip(*own, strict=True)
+            for column in zip(*local_best, strict=True)
         )
         # The earlier ranks come first and have the smaller items, so a stable order keeps the rule of ties.
         order = values.argsort(dim=1, descending=True, stable=True)[:, :number]

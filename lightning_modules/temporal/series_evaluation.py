@@ -81,8 +81,8 @@ class SeriesEvaluation(GenerativeEvaluation):
         texts = [row[_largest(scores)] if row else "" for row, scores in zip(options, likelihoods, strict=True)]
         open_rows = [index for index, row in enumerate(options) if not row]
         if agree(len(open_rows)):  # a rank without an open question generates for its first prompt, and drops it
-            chosen = torch.tensor(open_rows or [0], device=batch.prompts.mask.device)
-            tokens = cache.generate(chosen, self.max_new_tokens, [data.tokenizer.end_of_turn], module.sharded)
+            prompts = torch.tensor(open_rows or [0], device=batch.prompts.mask.device)
+            tokens = cache.generate(prompts, self.max_new_tokens, [data.tokenizer.end_of_turn], module.sharded)
             for index, answer in zip(open_rows, tokens, strict=False):
                 texts[index] = data.tokenizer.decode(answer.tokens)
         return texts, likelihoods

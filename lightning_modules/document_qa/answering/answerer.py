@@ -114,8 +114,8 @@ class QuestionAnswerer:
         prompts = bucket.indices.tolist()
         rows = [row for row, prompt in enumerate(prompts) if batch.is_open(prompt)]
         if self._agree(len(rows)):  # a rank without an open question generates for its first prompt, and drops it
-            chosen = torch.tensor(rows or [0], device=bucket.indices.device)
-            texts = cache.generate(chosen, self._max_new_tokens, [self._end], all_steps=self._sharded)
+            open_rows = torch.tensor(rows or [0], device=bucket.indices.device)
+            texts = cache.generate(open_rows, self._max_new_tokens, [self._end], all_steps=self._sharded)
             batch.generated.update((prompts[row], text) for row, text in zip(rows, texts, strict=False))
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -132,14 +132,14 @@ class QuestionAnswerer:
     def _record(self, batch: QuestionBatch, sample: int) -> AnswerRecord:
         prompts, context = batch.prompts[sample], batch.contexts[sample]
         question_only = prompts.get(QUESTION_ONLY)
-        whole = self._answer_with_context(batch, sample)
+        answer = self._answer_with_context(batch, sample)
         return AnswerRecord(
             sample,
-            whole,
+            answer,
             None if question_only is None else self._answer(batch, sample, [question_only]),
             context.ranked,
             tuple(dict.fromkeys(chunk.page for chunk in context.chunks)),
-            tuple(self._evidence(batch, sample, whole)),
+            tuple(self._evidence(batch, sample, answer)),
         )
 
     def _answer_with_context(self, batch: QuestionBatch, sample: int) -> ModelAnswer:
@@ -161,21 +161,21 @@ class QuestionAnswerer:
             scores = [[batch.scored[each, option].per_token for each in prompts] for option in batch.options(first)]
             text, right = "", self._right(sample)
             # Exactly rounded sums, so the mean does not depend on the order of the prompts.
-            options = tuple(math.fsum(of_orders) / len(of_orders) for of_orders in scores)
+            options = tuple(math.fsum(order_scores) / len(order_scores) for order_scores in scores)
             # A softmax over options, in which the best has the numerator exp(0)
             confidence = 1 / math.fsum(math.exp(score - max(options)) for score in options)
         reference = None if right is None else batch.scored.get((first, right))
         loss, terms = (0.0, 0) if reference is None else (-reference.log_likelihood, reference.terms)
         return ModelAnswer(text, options, confidence, loss, terms)
 
-    def _evidence(self, batch: QuestionBatch, sample: int, whole: ModelAnswer) -> Iterable[Evidence]:
+    def _evidence(self, batch: QuestionBatch, sample: int, answer: ModelAnswer) -> Iterable[Evidence]:
         prompts = batch.prompts[sample]
         first = prompts[WHOLE]
         if first in batch.generated:
-            with_all = batch.generated[first].log_likelihood / batch.generated[first].terms
+            full_score = batch.generated[first].log_likelihood / batch.generated[first].terms
         else:
-            with_all = batch.scored[first, whole.chosen].per_token
+            full_score = batch.scored[first, answer.chosen].per_token
         for variant in sorted(variant for variant in prompts if variant >= FIRST_CHUNK):
             chunk = batch.contexts[sample].chunks[variant - FIRST_CHUNK]
-            cost = with_all - batch.scored[prompts[variant], ANSWER].per_token
+            cost = full_score - batch.scored[prompts[variant], ANSWER].per_token
             yield Evidence(chunk.page, chunk.kind, chunk.box, cost)

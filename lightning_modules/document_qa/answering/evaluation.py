@@ -53,7 +53,9 @@ class DocumentEvaluation(Evaluator[AnsweringModule]):
     @override
     def finish(self, module: AnsweringModule) -> dict[str, float]:
         # A sample that two ranks evaluated counts once.
-        by_sample = {record.sample: record for of_rank in all_gather_objects(self._records) for record in of_rank}
+        by_sample = {
+            record.sample: record for rank_records in all_gather_objects(self._records) for record in rank_records
+        }
         self._records = []
         self._all_records = [by_sample[sample] for sample in sorted(by_sample)]
         return module.data.summary(self._all_records)

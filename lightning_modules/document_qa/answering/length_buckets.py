@@ -38,7 +38,7 @@ def bucket_prompts(prompts: Prompts, images: Images, indices: list[int]) -> list
     """
     lengths = prompts.mask.sum(dim=1).tolist()
     ordered = sorted(indices, key=lambda index: lengths[index])
-    return [_bucket(prompts, images, chosen, lengths[chosen[-1]]) for chosen in _split(ordered, lengths)]
+    return [_bucket(prompts, images, bucket, lengths[bucket[-1]]) for bucket in _split(ordered, lengths)]
 
 
 def dummy_bucket(prompts: Prompts, images: Images) -> PromptBucket:
@@ -85,19 +85,19 @@ def row_lengths(rows: Rows) -> Tensor:
 
 
 def _split(indices: list[int], lengths: list[int]) -> Iterator[list[int]]:
-    chosen: list[int] = []
+    bucket: list[int] = []
     for index in indices:
         # In ascending order, so the next prompt is the widest and sets the width of the bucket.
-        if chosen and (len(chosen) + 1) * lengths[index] > _MAX_POSITIONS:
-            yield chosen
-            chosen = []
-        chosen.append(index)
-    if chosen:
-        yield chosen
+        if bucket and (len(bucket) + 1) * lengths[index] > _MAX_POSITIONS:
+            yield bucket
+            bucket = []
+        bucket.append(index)
+    if bucket:
+        yield bucket
 
 
-def _bucket(prompts: Prompts, images: Images, chosen: list[int], width: int) -> PromptBucket:
-    indices = torch.tensor(chosen, device=prompts.mask.device)
+def _bucket(prompts: Prompts, images: Images, prompt_indices: list[int], width: int) -> PromptBucket:
+    indices = torch.tensor(prompt_indices, device=prompts.mask.device)
     # The last `width` columns, because prompts are padded on the left.
     tokens, mask = (matrix[indices][:, -width:] for matrix in (prompts.tokens, prompts.mask))
     selected = Prompts(tokens, mask, prompts.samples[indices], prompts.placeholders[indices])

@@ -120,8 +120,8 @@ def _hash_of_weights(folder: Path) -> str:
     files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.bin"))
     with ThreadPoolExecutor(4) as threads:  # hashing releases the GIL
         hashes = list(threads.map(_sha256, files))
-    named = [f"{file.name} {sha256}" for file, sha256 in zip(files, hashes, strict=True)]
-    return hashlib.sha256("\n".join(named).encode()).hexdigest()
+    name_and_hash = [f"{file.name} {sha256}" for file, sha256 in zip(files, hashes, strict=True)]
+    return hashlib.sha256("\n".join(name_and_hash).encode()).hexdigest()
 
 
 def _sha256(file: Path) -> str:

@@ -94,10 +94,10 @@ def base_was_trained(module: nn.Module, checkpoint: Mapping[str, Any]) -> bool:
     The files that the language model is loaded from do not contain such weights.
     """
     frozen = (name for name, weight in module.named_parameters() if not weight.requires_grad)
-    saved, own = checkpoint.get("state_dict", {}), module.state_dict()
+    saved, current = checkpoint.get("state_dict", {}), module.state_dict()
     # A checkpoint holds a frozen weight only if an earlier stage changed it.
     names = [name for name in frozen if name in saved and name.startswith("language_model.")]
-    return any(saved[name].shape == own[name].shape and (saved[name] != own[name]).any() for name in names)
+    return any(saved[name].shape == current[name].shape and (saved[name] != current[name]).any() for name in names)
 
 
 def canonical(name: str) -> str:
@@ -123,25 +123,25 @@ def load_stage_weights(
     if not isinstance(checkpoint.get("state_dict"), Mapping):
         raise ValueError("it is not a checkpoint of a run: it has no state_dict")
     # Names without peft's prefixes, so that a stage with adapters can follow a stage without.
-    own = {canonical(name): weight for name, weight in module.state_dict().items()}
+    current = {canonical(name): weight for name, weight in module.state_dict().items()}
     saved = {canonical(name): weight for name, weight in checkpoint["state_dict"].items()}
     frozen = {canonical(name): fingerprint for name, fingerprint in checkpoint.get(KEY, {}).items()}
-    whole = _newly_quantized_layers(module, own, (*saved, *frozen))
+    to_quantize = _newly_quantized_layers(module, current, (*saved, *frozen))
     # Identities first: a different architecture explains a hundred weights of other shapes.
     for part, origin in origins.items():
         if problem := differences(origin.saved, origin.own, origin.alike):
             raise ValueError(f"its {part} differs ({origin.saved.get('name')}): {problem}")
-    new = [name for name in own if name not in saved and name not in frozen]
+    new = [name for name in current if name not in saved and name not in frozen]
     allowed = [name for name in new if _ADAPTER in name or name.startswith(optional)]
     problems = {
         "it lacks": [name for name in new if name not in allowed],
-        "this model lacks": [name for name in (*saved, *frozen) if name not in own],
+        "this model lacks": [name for name in (*saved, *frozen) if name not in current],
         "of another shape are": [
-            f"{name} ({tuple(weight.shape)}, here {tuple(own[name].shape)})"
+            f"{name} ({tuple(weight.shape)}, here {tuple(current[name].shape)})"
             for name, weight in saved.items()
-            if name in own and weight.shape != own[name].shape
+            if name in current and weight.shape != current[name].shape
         ],
-        "omitted as frozen, and different from this model's, are": _changed_frozen(own, frozen, origins),
+        "omitted as frozen, and different from this model's, are": _changed_frozen(current, frozen, origins),
     }
     messages = [f"{kind} {_shorten(names)}" for kind, names in problems.items() if names]
     # The likeliest mistake: adapters were trained, and this stage has none.
@@ -154,31 +154,33 @@ def load_stage_weights(
     if messages:
         raise ValueError("; ".join(messages))
     for name, weight in saved.items():
-        if name in whole:
-            whole[name].store(weight)
+        if name in to_quantize:
+            to_quantize[name].store(weight)
         else:
             # Copied in place: tied weights stay tied, and copy_ casts to the format of this stage.
-            own[name].copy_(weight)
+            current[name].copy_(weight)
     return LoadedWeights(list(saved), sorted({"adapters" if _ADAPTER in name else name for name in allowed}))
 
 
 def _newly_quantized_layers(
-    module: nn.Module, own: dict[str, Tensor], earlier: Collection[str]
+    module: nn.Module, current: dict[str, Tensor], saved_names: Collection[str]
 ) -> dict[str, QuantizedLinear]:
     """Return the layers that are quantized here and were not in the earlier stage, by the names of their weights.
 
     In `own` a tensor without values, of the weight's shape, takes the place of the quantized weight.
     """
     layers = {canonical(f"{name}.weight"): layer for name, layer in quantized_layers(module)}
-    whole = {name: layer for name, layer in layers.items() if name in earlier}
-    for name, layer in whole.items():
+    to_quantize = {name: layer for name, layer in layers.items() if name in saved_names}
+    for name, layer in to_quantize.items():
         for key in QuantizedWeight._fields:
-            own.pop(name.removesuffix("weight") + key, None)
-        own[name] = torch.empty(layer.out_features, layer.in_features, device="meta")
-    return whole
+            current.pop(name.removesuffix("weight") + key, None)
+        current[name] = torch.empty(layer.out_features, layer.in_features, device="meta")
+    return to_quantize
 
 
-def _changed_frozen(own: Mapping[str, Tensor], frozen: Mapping[str, int], origins: Mapping[str, Origin]) -> list[str]:
+def _changed_frozen(
+    current: Mapping[str, Tensor], frozen: Mapping[str, int], origins: Mapping[str, Origin]
+) -> list[str]:
     """Return the frozen weights whose values differ.
 
     A part from the same files is equal, whatever number format it is loaded in. Other parts are compared by value.
@@ -189,12 +191,12 @@ def _changed_frozen(own: Mapping[str, Tensor], frozen: Mapping[str, int], origin
         names = [
             name
             for name in frozen
-            if name in own and (name.startswith(part) if part else not name.startswith(tuple(origins)))
+            if name in current and (name.startswith(part) if part else not name.startswith(tuple(origins)))
         ]
         hashed = origins[part].saved.get("weights") if part else None
         if not names or hashed is not None and hashed == origins[part].weights():
             continue
-        differ += [name for name in names if own[name].is_meta or int(hash_tensor(own[name])) != frozen[name]]
+        differ += [name for name in names if current[name].is_meta or int(hash_tensor(current[name])) != frozen[name]]
     return differ
 
 

@@ -46,8 +46,8 @@ def merge_features_into_embeddings(
 
 
 def _disagreement(chats: Rows | Prompts, placeholders: int, features: int, counts: Tensor) -> str:
-    found = zip(chats.samples.tolist(), chats.placeholders.tolist(), counts.tolist(), strict=True)
-    for sample, expected, count in found:
+    counts_by_sample = zip(chats.samples.tolist(), chats.placeholders.tolist(), counts.tolist(), strict=True)
+    for sample, expected, count in counts_by_sample:
         if expected != count:
             return f"sample {sample}: its chat has {expected} placeholders, but the encoder returned {count} features"
     return (

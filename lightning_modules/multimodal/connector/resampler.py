@@ -45,8 +45,8 @@ class Resampler(nn.Module):
         """Return the FLOPs for the features of a view, forward and backward; see flops.py."""
         queries, back = len(self.queries), behind_trained or self.queries.requires_grad
         layers: Iterable[Any] = self.layers  # ResamplerLayer, or its wrapper
-        of_layers = sum(layer.flops(features, queries, back) for layer in layers)
-        return features * products(self.enter, behind_trained) + of_layers
+        layer_flops = sum(layer.flops(features, queries, back) for layer in layers)
+        return features * products(self.enter, behind_trained) + layer_flops
 
 
 class ResamplerLayer(nn.Module):
@@ -78,8 +78,8 @@ class ResamplerLayer(nn.Module):
 
     def flops(self, features: int, queries: int, back: bool) -> int:
         """Return the FLOPs of the layer; see flops.py. `back`: whether gradients pass to its inputs."""
-        of_queries = sum(products(part, back) for part in (self.ask, self.leave, self.feed_forward))
+        query_flops = sum(products(part, back) for part in (self.ask, self.leave, self.feed_forward))
         # Keys and values are computed for features and queries, everything else for the queries alone.
         context = features + queries
         pairs = queries * context * attention(self.ask.in_features, back)
-        return queries * of_queries + context * products(self.answer, back) + pairs
+        return queries * query_flops + context * products(self.answer, back) + pairs

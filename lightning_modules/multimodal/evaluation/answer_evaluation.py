@@ -73,7 +73,7 @@ class AnswerMetrics(nn.Module):
         """
         # Selected before the gather as well, so that a few previews do not send every answer.
         answers = all_gather_objects(_select_answers(self._answers, number))
-        return _select_answers((answer for of_rank in answers for answer in of_rank), number)
+        return _select_answers((answer for rank_answers in answers for answer in rank_answers), number)
 
     def compute(self) -> Iterator[tuple[str, dict[str, float]]]:
         """Yield (system, {name: metric}), with the perplexity beside each loss. Collective."""

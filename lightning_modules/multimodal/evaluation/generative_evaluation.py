@@ -154,9 +154,9 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
             # All of them may have been skipped.
             texts = self.answer(module, turn, module.features(turn.encoder_input)) if len(turn.prompts.samples) else []
             for row, line in self.lines(module, turn, texts):
-                given = answers[row] if line["answer"] is None else [*answers[row], line["answer"]]
-                lines[row] = {**line, "answers": given}
-                answers[row] = given
+                given_answers = answers[row] if line["answer"] is None else [*answers[row], line["answer"]]
+                lines[row] = {**line, "answers": given_answers}
+                answers[row] = given_answers
                 if line["answer"] is None:
                     # Without an answer to this turn, the conversation has no next one.
                     del answers[row]

@@ -104,11 +104,11 @@ def _compute_outputs(target: ExportTarget, parts: ModelParts) -> Iterator[tuple[
         embeddings[tokens == placeholder] = features.to(embeddings.dtype)
         states = language_model.hidden_states(embeddings, torch.arange(tokens.shape[1]).unsqueeze(0))
         # The class finds learned vectors by tokens of their own, where training has the placeholder for all of them.
-        named = tokens.clone()
+        transformers_tokens = tokens.clone()
         if learned and images.order is not None:
             names = torch.tensor([*learned, model.config.image_token_id])
-            named[tokens == placeholder] = names[images.order.indices.clamp_max(len(learned))]
-        logits = model(input_ids=named, use_cache=False, **inputs).logits
+            transformers_tokens[tokens == placeholder] = names[images.order.indices.clamp_max(len(learned))]
+        logits = model(input_ids=transformers_tokens, use_cache=False, **inputs).logits
         yield logits, language_model.causal_lm.get_output_embeddings()(states)
 
 

@@ -48,9 +48,9 @@ class Idefics3(ExportTarget):
                 f"data.init_args.tiling: {parts.layout.tiling}, Idefics3 frames each view with learned vectors; train "
                 "with idefics3"
             )
-        elif present := [token for token in self._tokens(parts) if token < parts.language_model.vocabulary]:
-            named = ", ".join(parts.tokenizer.convert_ids_to_tokens(present[:3]))
-            yield f"data.init_args.tokenizer: it has {named}, which Idefics3 places around images"
+        elif existing := [token for token in self._tokens(parts) if token < parts.language_model.vocabulary]:
+            names = ", ".join(parts.tokenizer.convert_ids_to_tokens(existing[:3]))
+            yield f"data.init_args.tokenizer: it has {names}, which Idefics3 places around images"
         if type(parts.language_model.causal_lm.get_input_embeddings()) is not nn.Embedding:
             yield "language_model: its embeddings are computed, Idefics3 looks up those of its special tokens"
 

@@ -109,8 +109,8 @@ def parts_card(
         pretrained: see ExportedModel.
     """
     base = str(settings["language_model"]["name"])
-    whole = merged or trainable not in ("lora", "none")
-    usage = _WHOLE if whole else (_ADAPTERS if trainable == "lora" else _FROZEN).format(base=base)
+    writes_whole_model = merged or trainable not in ("lora", "none")
+    usage = _WHOLE if writes_whole_model else (_ADAPTERS if trainable == "lora" else _FROZEN).format(base=base)
     content = (
         f"A language model that also reads features of another modality, computed by a {settings['encoder']['class']}. "
         f"Trained with Lockstep's {module}. Like every language model, it may state false facts. Its evaluation is "
@@ -123,7 +123,7 @@ def parts_card(
         "adapter_model.safetensors": "the adapters' weights",
         "model.safetensors": "the language model's weights",
     }
-    library = "transformers" if whole or trainable == "none" else "peft"
+    library = "transformers" if writes_whole_model or trainable == "none" else "peft"
     return ExportedModel(
         f"{module}, in parts", content, files, usage + _PARTS, library, ("multimodal",), None, dict(pretrained)
     )

@@ -41,7 +41,7 @@ def freeze_and_add_adapters(
     if settings.quantize != "none":
         # The embeddings and the output layer stay as they are, as in QLoRA: the two may share their weight.
         quantize_linear_layers(network.get_decoder(), settings.quantize, settings.double_quantize, device=device)
-    chosen: PreTrainedModel | PeftModel = network
+    trained_network: PreTrainedModel | PeftModel = network
     if settings.trainable == "last_n_layers":
         layers = network.get_decoder().layers
         if settings.last_n_layers > len(layers):
@@ -51,14 +51,14 @@ def freeze_and_add_adapters(
         layers[-settings.last_n_layers :].requires_grad_(True)
     elif settings.trainable == "lora":
         # After quantizing, which would take the adapters' own linear layers for layers of the model.
-        chosen = _add_adapters(network, settings.lora)
+        trained_network = _add_adapters(network, settings.lora)
     # Once it is settled which weights train, adapters included: the format of a weight depends on that.
-    set_dtypes(chosen, precision)
+    set_dtypes(trained_network, precision)
     if settings.quantize != "none":
         release_free_memory()  # the C library would keep the memory of the replaced weights
     if settings.activation_checkpointing:
         recompute_activations(network)
-    return chosen
+    return trained_network
 
 
 def whole_model(network: "PreTrainedModel | PeftModel", settings: LanguageModelSettings) -> "PreTrainedModel":

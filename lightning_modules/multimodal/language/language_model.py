@@ -217,8 +217,8 @@ class LanguageModel(nn.Module):
         return final_scores(self.causal_lm.get_output_embeddings()(states), self.causal_lm.config.get_text_config())
 
     def _fuses(self, states: Tensor, criterion: Criterion) -> bool:
-        chosen = self.settings.loss_kernel == "liger" and criterion is cross_entropy
-        return chosen and states.is_cuda and torch.is_grad_enabled()
+        is_liger = self.settings.loss_kernel == "liger" and criterion is cross_entropy
+        return is_liger and states.is_cuda and torch.is_grad_enabled()
 
     def _fused_cross_entropy(self, states: Tensor, targets: Tensor, reduction: Literal["none", "sum"]) -> Tensor:
         with self._autocast(states.device):

@@ -83,24 +83,24 @@ def model_config(settings: LanguageModelSettings, vocabulary: int) -> "Pretraine
 
     if settings.path is not None:
         return read_pretrained(_SECTION, AutoConfig, settings.path)
-    given = settings.config or {}
-    if "vocab_size" in given:
+    sizes = settings.config or {}
+    if "vocab_size" in sizes:
         raise ValueError("language_model.config has a vocab_size; remove it, it follows from the tokenizer")
-    return config_of(_SECTION, given, "qwen2, qwen3 or llama", vocab_size=vocabulary)
+    return config_of(_SECTION, sizes, "qwen2, qwen3 or llama", vocab_size=vocabulary)
 
 
 def require_whole_weights_on_disk(section: str, config: "PretrainedConfig", path: str | None) -> None:
     """Raise ValueError if the files hold quantized weights, of which others would be made."""
     quantized = getattr(config, "quantization_config", None)
     if quantized is not None:
-        given = quantized if isinstance(quantized, dict) else quantized.to_dict()
+        quantization = quantized if isinstance(quantized, dict) else quantized.to_dict()
         raise ValueError(
-            f"{section}.path: {path} holds weights quantized by {given.get('quant_method')}, expected them in "
+            f"{section}.path: {path} holds weights quantized by {quantization.get('quant_method')}, expected them in "
             "16 or 32 bits. Use the directory that they were made from, and language_model.quantize nf4 or int8"
         )
 
 
-def _require_attention(config: "PretrainedConfig", chosen: AttentionKind) -> None:
+def _require_attention(config: "PretrainedConfig", attention: AttentionKind) -> None:
     """Raise ValueError if transformers has no such attention for this model, as no sdpa for Gemma 2."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -116,13 +116,13 @@ def _require_attention(config: "PretrainedConfig", chosen: AttentionKind) -> Non
     supported = ["eager", *(kind for kind, flag in flags.items() if getattr(network, flag, False))]
     if "sdpa" not in supported and "flex_attention" in supported:  # without CUDA, and to generate, sdpa replaces it
         supported.remove("flex_attention")
-    if chosen not in supported:
+    if attention not in supported:
         raise ValueError(
-            f"language_model.attention is {chosen}, but transformers computes a {config.model_type} with "
+            f"language_model.attention is {attention}, but transformers computes a {config.model_type} with "
             f"{' or '.join(supported)} only. Set language_model.attention {supported[0]}"
         )
     dropout = getattr(config, "attention_dropout", None)
-    if chosen == "flex_attention" and dropout:
+    if attention == "flex_attention" and dropout:
         raise ValueError(
             f"language_model.attention is flex_attention, which has no dropout, but the model's attention_dropout is "
             f"{dropout}. Set language_model.attention sdpa"

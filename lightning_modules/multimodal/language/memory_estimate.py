@@ -120,12 +120,12 @@ def estimate_memory(
 
 
 def _replace_layers(config: Any, number: int) -> Any:
-    chosen = deepcopy(config)
-    text = chosen.get_text_config()
+    resized = deepcopy(config)
+    text = resized.get_text_config()
     text.num_hidden_layers = number
     if getattr(text, "layer_types", None):
         text.layer_types = text.layer_types[:number]
-    return chosen
+    return resized
 
 
 def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, work: Workload) -> _Trace:
@@ -153,16 +153,16 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
                 parameter.register_post_accumulate_grad_hook(_drop_gradient)
             else:
                 parameter.grad = torch.empty_like(parameter)  # of the step before; the forward pass runs beside them
-        own = [parameter.to_local() if isinstance(parameter, DTensor) else parameter for parameter in trained]
-        gradients = sum(shard.nbytes for shard in own)
+        shards = [parameter.to_local() if isinstance(parameter, DTensor) else parameter for parameter in trained]
+        gradients = sum(shard.nbytes for shard in shards)
         _step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
     embeddings = {part.weight for part in model.modules() if isinstance(part, nn.Embedding)}
     state = sum(
         _state_size(shard.numel(), work.state_bytes, parameter in embeddings)
-        for parameter, shard in zip(trained, own, strict=True)
+        for parameter, shard in zip(trained, shards, strict=True)
     )
     # AdamW computes the root of the second moment beside it.
-    roots = [4 * shard.numel() for shard in own] if work.state_bytes == 8 else []
+    roots = [4 * shard.numel() for shard in shards] if work.state_bytes == 8 else []
     update = weights + gradients + (sum(roots) if work.foreach else max(roots, default=0))
     forward, output, layers, embedded = counter.peaks[-4:]  # as `_step` and its hooks mark them
     return _Trace(weights, gradients, state, model.loading, forward, output, layers, embedded, update)
@@ -208,15 +208,15 @@ def _liger_chunk(tokens: int, width: int, vocabulary: int) -> int:
 
 def _give_storages(model: nn.Module) -> None:
     """Replace the tensors of a model by tensors without values on the CPU; tied weights stay tied."""
-    given: dict[int, tuple[Tensor, Tensor]] = {}
+    replacements: dict[int, tuple[Tensor, Tensor]] = {}
     for module in model.modules():
-        own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
-        for name, old in own:
-            if id(old) not in given:
+        tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+        for name, old in tensors:
+            if id(old) not in replacements:
                 values: Tensor = torch.empty_like(old, device="cpu", requires_grad=False)
                 new = nn.Parameter(values, old.requires_grad) if isinstance(old, nn.Parameter) else values
-                given[id(old)] = old, new  # keep the old storage alive, or a new object could get its id
-            setattr(module, name, given[id(old)][1])
+                replacements[id(old)] = old, new  # keep the old storage alive, or a new object could get its id
+            setattr(module, name, replacements[id(old)][1])
 
 
 def _drop_gradient(parameter: Tensor) -> None:

@@ -149,8 +149,8 @@ class PrefixCache:
 
     def _greedy(self, prompts: Tensor, steps: int, end_ids: list[int], all_steps: bool) -> tuple[Tensor, Tensor]:
         """Return tokens [N, S] and their log-probabilities; those after a row's first end token are meaningless."""
-        chosen, terms = zip(*self._steps(prompts, steps, end_ids, all_steps), strict=True)
-        return torch.stack(chosen, dim=1), torch.stack(terms, dim=1)
+        tokens, terms = zip(*self._steps(prompts, steps, end_ids, all_steps), strict=True)
+        return torch.stack(tokens, dim=1), torch.stack(terms, dim=1)
 
     def stream(self, prompt: int, max_new_tokens: int, end_ids: list[int]) -> Iterator[list[int]]:
         """Yield the tokens of the answer to one prompt so far, after each token; arguments as for `generate`."""
@@ -159,10 +159,10 @@ class PrefixCache:
         while True:
             # A generator suspends at `yield`, and the caller must not find itself inside autocast and no_grad.
             with self._model.evaluation_mode(self._mask.device):  # not across a yield
-                found = next(steps, None)
-            if found is None or int(found[0]) in end_ids:
+                next_step = next(steps, None)
+            if next_step is None or int(next_step[0]) in end_ids:
                 return
-            tokens.append(int(found[0]))
+            tokens.append(int(next_step[0]))
             yield [*tokens]
 
     def _steps(

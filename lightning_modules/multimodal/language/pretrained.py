@@ -31,26 +31,30 @@ def config_of(section: str, given: Mapping[str, Any], examples: str, **own: Any)
     from transformers import AutoConfig
 
     # A copy, because `pop` would change the settings, which identify the model in checkpoints.
-    chosen = dict(given)
-    kind = chosen.pop("model_type", None)
+    settings = dict(given)
+    kind = settings.pop("model_type", None)
     if kind is None:
         raise ValueError(f"{section}.config has no model_type, such as {examples}")
     try:
-        known = AutoConfig.for_model(kind)
+        default_config = AutoConfig.for_model(kind)
     except (ValueError, TypeError):
         # `from None`: transformers' own message lists some hundred model types.
         raise ValueError(f"{section}.config.model_type is {kind!r}, which transformers does not know") from None
-    for key in chosen:
-        if not hasattr(known, key):  # transformers accepts misspelt keys without effect
-            near = difflib.get_close_matches(key, known.to_dict(), n=1)
+    for key in settings:
+        if not hasattr(default_config, key):  # transformers accepts misspelt keys without effect
+            near = difflib.get_close_matches(key, default_config.to_dict(), n=1)
             raise ValueError(
                 f"{section}.config.{key}: {kind} has no such setting" + (f"; did you mean {near[0]}?" if near else "")
             )
         # transformers accepts a size of 0 or 1.5, and fails later in a layer with a message about shapes.
         is_size = key.startswith("num_") or key.endswith("_size")
-        if is_size and type(getattr(known, key)) is int and (type(chosen[key]) is not int or chosen[key] < 1):
-            raise ValueError(f"{section}.config.{key} must be a whole number of at least 1, got {chosen[key]}")
-    return build(section, AutoConfig.for_model, kind, **chosen, **own)
+        if (
+            is_size
+            and type(getattr(default_config, key)) is int
+            and (type(settings[key]) is not int or settings[key] < 1)
+        ):
+            raise ValueError(f"{section}.config.{key} must be a whole number of at least 1, got {settings[key]}")
+    return build(section, AutoConfig.for_model, kind, **settings, **own)
 
 
 def build(section: str, function: Callable[..., T], *args: object, **options: object) -> T:

@@ -96,8 +96,8 @@ def _nf4_state(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -
     scales = stored.scale_scales.view(torch.float32)
     dynamic = _values("dynamic", device)
     # The first of these scales is the mean, which was subtracted; the kernel adds it as `offset`.
-    of_scales = functional.QuantState(absmax=scales[1:], code=dynamic, blocksize=SCALES_BLOCK, dtype=torch.float32)
-    return functional.QuantState(absmax=stored.scales, offset=scales[0], state2=of_scales, **common)
+    scales_state = functional.QuantState(absmax=scales[1:], code=dynamic, blocksize=SCALES_BLOCK, dtype=torch.float32)
+    return functional.QuantState(absmax=stored.scales, offset=scales[0], state2=scales_state, **common)
 
 
 def _nf4(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,9 +113,9 @@ def _nf4(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def _nf4_codes(weights: Tensor) -> tuple[Tensor, Tensor]:
     # (blocks, 64), with zeros after the last weight, which change no largest magnitude
-    whole = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK)).float().view(-1, BLOCK)
-    largest = whole.abs().amax(dim=1)
-    scaled = (whole / _positive(largest)[:, None]).view(-1)
+    blocks = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK)).float().view(-1, BLOCK)
+    largest = blocks.abs().amax(dim=1)
+    scaled = (blocks / _positive(largest)[:, None]).view(-1)
     codes = torch.zeros(scaled.shape, dtype=torch.uint8, device=scaled.device)
     for border in _borders():  # faster than torch.bucketize, which searches for each weight
         # The code is the number of borders below the weight, 0 to 15.

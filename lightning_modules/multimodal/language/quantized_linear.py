@@ -35,8 +35,8 @@ class QuantizedLinear(nn.Linear):
         # Quantized where it is fast, a GPU, and stored where the layer is: Lightning moves the model later.
         stored = quantize(layer.weight.to(device), kind, double)
         for name, tensor in zip(QuantizedWeight._fields, stored, strict=True):
-            kept = None if tensor is None else nn.Parameter(tensor.to(layer.weight.device), requires_grad=False)
-            self.register_parameter(name, kept)
+            parameter = None if tensor is None else nn.Parameter(tensor.to(layer.weight.device), requires_grad=False)
+            self.register_parameter(name, parameter)
         # Parameters are counted as the weight that they stand for.
         self.codes.logical_shape = layer.weight.shape  # type: ignore[attr-defined]  # ours, not torch's
         for scales in (self.scales, self.scale_scales):
@@ -65,10 +65,10 @@ class QuantizedLinear(nn.Linear):
     def store(self, weight: Tensor) -> None:
         """Quantize another weight [out_features, in_features] into this layer."""
         stored = quantize(weight.to(self.codes.device, self.dtype), self.kind, self.double_quantized)
-        for own, new in zip(self.stored, stored, strict=True):
-            if own is not None and new is not None:
+        for current, new in zip(self.stored, stored, strict=True):
+            if current is not None and new is not None:
                 # In place, as load_state_dict does: DDP and checkpoints refer to these tensors.
-                own.copy_(new)
+                current.copy_(new)
 
     def plain(self) -> nn.Linear:
         """Return a linear layer with the dequantized weight, frozen, and this layer's bias."""
@@ -105,9 +105,9 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
         (grad,) = grads
         # y = x W^T + b, so dx = dy W and db = the sum of dy over all leading axes; W is frozen.
-        of_states = grad @ ctx.layer.dequantized(grad.dtype) if ctx.needs_input_grad[0] else None
-        of_bias = grad.flatten(0, -2).sum(dim=0) if ctx.needs_input_grad[2] else None
-        return of_states, None, of_bias
+        grad_states = grad @ ctx.layer.dequantized(grad.dtype) if ctx.needs_input_grad[0] else None
+        grad_bias = grad.flatten(0, -2).sum(dim=0) if ctx.needs_input_grad[2] else None
+        return grad_states, None, grad_bias
 
 
 def quantize_linear_layers(

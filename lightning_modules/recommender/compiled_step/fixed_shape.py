@@ -20,21 +20,21 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
     histories, negatives = [part.history for part in parts], [part.negatives for part in parts]
     # Negatives of the whole row, [rows, 1, n], or of each event, [rows, length, n].
     shared = all(column.shape[1] == 1 for column in negatives)
-    of_rows, of_events = partial(_join_columns, (rows,)), partial(_join_columns, (rows, length))
+    join_rows, join_events = partial(_join_columns, (rows,)), partial(_join_columns, (rows, length))
     history = History(
-        of_events([history.items for history in histories]),
-        of_events([history.times for history in histories]),
-        of_rows([history.lengths for history in histories]),
-        of_rows([history.time_scale for history in histories], padding=1),  # a divisor
+        join_events([history.items for history in histories]),
+        join_events([history.times for history in histories]),
+        join_rows([history.lengths for history in histories]),
+        join_rows([history.time_scale for history in histories], padding=1),  # a divisor
         _join_if_any((rows,), [history.at for history in histories]),
         _join_if_any((rows, length), [history.event_codes for history in histories]),
         _join_if_any((rows, length), [history.event_numbers for history in histories]),
     )
     return TrainBatch(
         history,
-        of_events([part.targets for part in parts]),
-        _join_columns((rows, 1), negatives) if shared else of_events(negatives),
-        of_rows([part.users for part in parts], padding=-1),
+        join_events([part.targets for part in parts]),
+        _join_columns((rows, 1), negatives) if shared else join_events(negatives),
+        join_rows([part.users for part in parts], padding=-1),
     )
 
 
@@ -47,10 +47,10 @@ def _join_if_any(sizes: Sequence[int], columns: Sequence[Tensor | None]) -> Tens
 def _join_columns(sizes: Sequence[int], columns: Sequence[Tensor], padding: int = 0) -> Tensor:
     """Return [*sizes, ...] with the rows of the columns [b, l, ...] and padding."""
     first = columns[0]
-    whole = first.new_full((*sizes, *first.shape[len(sizes) :]), padding)
+    padded = first.new_full((*sizes, *first.shape[len(sizes) :]), padding)
     start = 0
     for column in columns:
         part = (slice(start, start + len(column)), *map(slice, column.shape[1 : len(sizes)]))
-        whole[part] = column
+        padded[part] = column
         start += len(column)
-    return whole
+    return padded

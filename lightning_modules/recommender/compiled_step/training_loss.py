@@ -49,18 +49,18 @@ class CompiledTrainingLoss(TrainingLoss):
 
     @override
     def __call__(self, batch: Sequence[TrainBatch], step: int | None) -> MicroBatchLoss:
-        whole = fixed_shape(batch, self.rows(), self.encoder.max_length)
-        keys = self._mask_keys([whole], step)[0]
+        padded = fixed_shape(batch, self.rows(), self.encoder.max_length)
+        keys = self._mask_keys([padded], step)[0]
         if not self._is_prepared:
-            self._prepare(whole, keys)
+            self._prepare(padded, keys)
         # Marks a new step: CUDA graphs may then overwrite the results of the step before.
-        if whole.users.is_cuda:
+        if padded.users.is_cuda:
             torch.compiler.cudagraph_mark_step_begin()
         with whole_graphs():
-            total, real = self._compiled_sums(whole, keys)
+            total, real = self._compiled_sums(padded, keys)
         # A CUDA graph writes its next results into the same memory.
         total, real = total.clone(), real.clone()
-        return MicroBatchLoss(total, real, {"train/real_positions": real.float() / whole.targets.numel()})
+        return MicroBatchLoss(total, real, {"train/real_positions": real.float() / padded.targets.numel()})
 
     def _prepare(self, batch: TrainBatch, keys: DropoutKeys | None) -> None:
         self._is_prepared = True

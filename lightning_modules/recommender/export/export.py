@@ -122,8 +122,8 @@ def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Ten
     inputs = {"items": batch.history.items}
     if reads_times(recommender.architecture["attention"]):
         inputs["times"] = batch.history.times
-    of_units = recommender.architecture.get("time_buckets") != "log"  # which are of seconds
-    if recommender.architecture["attention"] == "time_interval" and of_units:
+    in_units = recommender.architecture.get("time_buckets") != "log"  # which are of seconds
+    if recommender.architecture["attention"] == "time_interval" and in_units:
         inputs["time_scale"] = batch.history.time_scale
     if recommender.architecture.get("request_time"):
         assert batch.history.at is not None, "`some_histories` have the time of the request"
@@ -195,12 +195,12 @@ def same_best(
         ValueError: an item's score differs from the expected item's score; the message names the row.
     """
     order = np.argsort(-expected, axis=1, kind="stable")[:, : items.shape[1]]
-    should = np.take_along_axis(expected, order, axis=1)
-    for found in (np.take_along_axis(expected, items, axis=1), best):
+    expected_best = np.take_along_axis(expected, order, axis=1)
+    for scores in (np.take_along_axis(expected, items, axis=1), best):
         # The difference of two infinities is NaN, so excluded items are compared for equality.
-        out = (should == -np.inf) | (found == -np.inf)
+        excluded = (expected_best == -np.inf) | (scores == -np.inf)
         with np.errstate(invalid="ignore"):
-            wrong = np.where(out, should != found, ~(np.abs(found - should) <= allowed))
+            wrong = np.where(excluded, expected_best != scores, ~(np.abs(scores - expected_best) <= allowed))
         if wrong.any():
             row = int(np.flatnonzero(wrong.any(1))[0])
             raise ValueError(
@@ -208,7 +208,7 @@ def same_best(
                 f"{order[row].tolist()}: nothing was written. Another version of onnxruntime or torch may agree "
                 "(constraints.txt has those that the tests run with)"
             )
-    return float((items == order)[should > -np.inf].mean())
+    return float((items == order)[expected_best > -np.inf].mean())
 
 
 @torch.no_grad()

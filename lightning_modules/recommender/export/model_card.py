@@ -126,12 +126,12 @@ def model_card(recommender: Recommender, inputs: list[str], checked: str) -> Exp
         feature_inputs=_feature_inputs(recommender.event_features),
         at_argument=f", at={_REQUEST}" if with_request else "",
     )
-    known = "the items of its training data" if recommender.feature_columns is None else "these items"
+    scored_items = "the items of its training data" if recommender.feature_columns is None else "these items"
     content = (
         f"A sequential recommender: from the last {catalog.max_length} events of a user it scores "
-        f"{catalog.num_items:,} items as the next item. Its network is {' with '.join(sources)}. It scores {known} "
-        "only, by what users with similar histories in the data chose next. It has not been evaluated for unequal "
-        "treatment of users or of items."
+        f"{catalog.num_items:,} items as the next item. Its network is {' with '.join(sources)}. It scores "
+        f"{scored_items} only, by what users with similar histories in the data chose next. It has not been "
+        "evaluated for unequal treatment of users or of items."
     )
     if recommender.feature_columns is not None:
         content += f" The vectors of items include those of their features ({recommender.feature_columns})."

@@ -88,19 +88,21 @@ class ExportedRecommender:
         moments = _ascending_seconds(times)
         # The times of all events count for the request: the last may be of an unknown item.
         request = self._request_time(moments, at)
-        named = [self._numbers.get(str(item)) for item in items]
-        rows = [index for index, number in enumerate(named) if number is not None]
-        known = [(number, int(time)) for number, time in zip(named, moments, strict=True) if number is not None]
+        item_numbers = [self._numbers.get(str(item)) for item in items]
+        rows = [index for index, number in enumerate(item_numbers) if number is not None]
+        known_events = [
+            (number, int(time)) for number, time in zip(item_numbers, moments, strict=True) if number is not None
+        ]
         excluded = self._excluded_items(allow, deny)
-        if not known:
+        if not known_events:
             return self._most_popular(top_k, excluded)
-        numbers, seconds = zip(*known, strict=True)
+        numbers, seconds = zip(*known_events, strict=True)
         # The scale is of the whole history, as in training, and not of the last events that the encoder reads.
         scale = min((gap for a, b in zip(seconds, seconds[1:], strict=False) if (gap := b - a) > 0), default=1)
         last = self.encoder.max_length
         row = torch.tensor([numbers[-last:]]), torch.tensor([seconds[-last:]])
-        of_events = self._encode_features(features, rows[-last:], len(items))
-        history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request, *of_events)
+        event_features = self._encode_features(features, rows[-last:], len(items))
+        history = History(*row, torch.tensor([len(row[0][0])]), torch.tensor([scale]), request, *event_features)
         # A single history has no padding, so its last column is its last event. [V + 1]
         scores = self.encoder.scores(self.encoder(history)[:, -1])[0]
         if self.settings["remove_seen"]:

@@ -89,12 +89,16 @@ def write_vectors(
     path, shape = folder / "user_vectors.npy", (len(users), items.shape[1])
     # Written in place: the vectors of all users may not fit into memory.
     file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    wanted = np.linspace(0, len(users) - 1, min(sampled, len(users))).astype(np.int64)
+    sampled_rows = np.linspace(0, len(users) - 1, min(sampled, len(users))).astype(np.int64)
     parts, written = [], 0
     for vectors, batch in _encode_batches(recommender, histories):
         file[written : written + len(vectors)] = vectors.numpy()
         # Histories come in the order of users, so rows of this batch begin at `written`.
-        parts.append(_score_sample(recommender, vectors, batch, wanted[np.isin(wanted, batch.users.numpy())], written))
+        parts.append(
+            _score_sample(
+                recommender, vectors, batch, sampled_rows[np.isin(sampled_rows, batch.users.numpy())], written
+            )
+        )
         written += len(vectors)
     if written != len(users):
         raise ValueError(f"export: found {written} histories, expected one for each of {len(users)} users")
@@ -127,9 +131,9 @@ def _compare_scores(recommender: Recommender, folder: Path, parts: Sequence[_Sam
     expected = torch.cat([part.scores for part in parts]).numpy()
     # Vectors are read from the files, not from memory: the comparison covers what other programs read.
     vectors = np.ascontiguousarray(np.load(folder / "user_vectors.npy", mmap_mode="r")[rows])
-    found = np.full_like(expected, -np.inf)
-    found[:, 1:] = vectors @ np.load(folder / "item_vectors.npy").T
-    difference = float(np.abs(found[:, 1:] - expected[:, 1:]).max() / max(np.abs(expected[:, 1:]).max(), 1e-30))
+    dot_products = np.full_like(expected, -np.inf)
+    dot_products[:, 1:] = vectors @ np.load(folder / "item_vectors.npy").T
+    difference = float(np.abs(dot_products[:, 1:] - expected[:, 1:]).max() / max(np.abs(expected[:, 1:]).max(), 1e-30))
     if not difference <= _ALLOWED:
         raise ValueError(
             f"export: the dot products of users' and items' vectors differ from the model's scores by {difference:.1g} "
@@ -139,9 +143,9 @@ def _compare_scores(recommender: Recommender, folder: Path, parts: Sequence[_Sam
     if recommender.remove_seen:
         # Seen items are removed after the difference of scores was taken, in which infinities would be NaN.
         for row, seen in enumerate(seen for part in parts for seen in part.seen):
-            found[row, seen] = expected[row, seen] = -np.inf
+            dot_products[row, seen] = expected[row, seen] = -np.inf
     k = min(recommender.top_k, recommender.catalog.num_items)
-    ours, models = (np.argsort(-scores, axis=1, kind="stable")[:, :k] for scores in (found, expected))
+    ours, models = (np.argsort(-scores, axis=1, kind="stable")[:, :k] for scores in (dot_products, expected))
     checked = (
         f"For {len(rows)} users the dot products of the vectors differ from the model's scores by {difference:.1g} of "
         f"the largest at most; {np.mean(ours == models):.1%} of the ranks of the best {k} items hold the same item."

@@ -62,10 +62,10 @@ def encode_events(
         ValueError: the model has no such column, a column has another number of values, or a value is invalid.
     """
     values = values or {}
-    known = [*coding.categories, *coding.numbers]
+    column_names = [*coding.categories, *coding.numbers]
     for name, column in values.items():
-        if name not in known:
-            raise ValueError(f"features: found the key {name!r}, expected some of {', '.join(known)}")
+        if name not in column_names:
+            raise ValueError(f"features: found the key {name!r}, expected some of {', '.join(column_names)}")
         if len(column) != events:
             raise ValueError(f"features[{name!r}]: found {len(column)} values and {events} items, expected as many")
     empty: list[None] = [None] * events

@@ -20,7 +20,7 @@ def with_item_vectors(
     if features is None:
         return encoder
     vectors = features.item_vectors(encoder.items.weight)
-    whole = SequenceEncoder(len(vectors) - 1, encoder.max_length, **architecture)
+    exported = SequenceEncoder(len(vectors) - 1, encoder.max_length, **architecture)
     # A graph and other programs look up vectors; they need no tables of features.
-    whole.load_state_dict({**encoder.state_dict(), "items.weight": vectors})
-    return whole.to(vectors.device).train(encoder.training)
+    exported.load_state_dict({**encoder.state_dict(), "items.weight": vectors})
+    return exported.to(vectors.device).train(encoder.training)

@@ -59,11 +59,11 @@ class TrainingVectors:
             parts = renumber_items(batch, lambda numbers: training_index[numbers])
         else:
             parts, items = used_items(batch)
-        own = self._own_vectors(items)
+        own_vectors = self._own_vectors(items)
         if self.item_dropout:
             # The same mask in histories and in scores, so an item is either known or new in a step.
-            own = own * keeps_own_vector(items, self.item_dropout, global_seed(), step).unsqueeze(1)
-        return parts, own + self.features(items).to(own.dtype)
+            own_vectors = own_vectors * keeps_own_vector(items, self.item_dropout, global_seed(), step).unsqueeze(1)
+        return parts, own_vectors + self.features(items).to(own_vectors.dtype)
 
     def _own_vectors(self, items: Tensor) -> Tensor:
         if self.row_tables:

@@ -137,23 +137,23 @@ def _decode(file: bytes) -> UserRanks:
 
 
 def _header(text: str) -> RankHeader:
-    found = json.loads(text, object_pairs_hook=_each_key_once)
-    version = found.pop("version", None) if isinstance(found, dict) else None
+    fields = json.loads(text, object_pairs_hook=_each_key_once)
+    version = fields.pop("version", None) if isinstance(fields, dict) else None
     if version != VERSION:
         raise ValueError(f"version {version!r} instead of {VERSION}")
-    if found.keys() != set(RankHeader._fields) or found["stage"] not in ("val", "test"):
+    if fields.keys() != set(RankHeader._fields) or fields["stage"] not in ("val", "test"):
         raise ValueError(f"header {text[:100]!r}")
-    numbers = [found[name] for name in ("step", "head_from", "tail_to")]
-    if not isinstance(found["protocol"], str) or any(type(number) is not int for number in numbers):
+    numbers = [fields[name] for name in ("step", "head_from", "tail_to")]
+    if not isinstance(fields["protocol"], str) or any(type(number) is not int for number in numbers):
         raise ValueError(f"header {text[:100]!r}")
-    return RankHeader(**found)
+    return RankHeader(**fields)
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         raise ValueError("a key of the header twice")
-    return found
+    return content
 
 
 def _texts(joined: NDArray[Any], lengths: NDArray[Any], name: str) -> list[str]:

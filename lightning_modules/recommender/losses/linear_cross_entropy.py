@@ -69,20 +69,20 @@ def _chunked_loss(
     # One buffer for the logits of all chunks, which are not needed after their chunk.
     buffer = states.new_empty(min(rows, len(states)), len(weight))
     for start in range(0, len(states), rows):
-        chunk, chosen = states[start : start + rows], classes[start : start + rows]
+        chunk, chunk_classes = states[start : start + rows], classes[start : start + rows]
         logits = torch.mm(chunk, weight.T, out=buffer[: len(chunk)])
         # The largest logit is subtracted before exp, which would overflow. It is added back: log sum exp(x - top) +
         # top.
         top = logits.amax(1, keepdim=True)
-        loss += (top - logits.gather(1, chosen.unsqueeze(1))).sum()
-        unnormalised = logits.sub_(top).exp_()
-        total = unnormalised.sum(1, keepdim=True)
+        loss += (top - logits.gather(1, chunk_classes.unsqueeze(1))).sum()
+        exponentials = logits.sub_(top).exp_()
+        total = exponentials.sum(1, keepdim=True)
         loss += total.log().sum()
         if grad_states is not None and grad_weight is not None:
             # dL/ds = softmax(s W^T) W - W[class] and dL/dW = softmax^T s - one_hot^T s. Normalising after the products
             # saves a pass over [rows, V].
-            torch.sub((unnormalised @ weight) / total, weight[chosen], out=grad_states[start : start + rows])
-            grad_weight.addmm_(unnormalised.T, chunk / total)
+            torch.sub((exponentials @ weight) / total, weight[chunk_classes], out=grad_states[start : start + rows])
+            grad_weight.addmm_(exponentials.T, chunk / total)
     if grad_weight is not None:
         # The one-hot part of dL/dW, for all chunks at once.
         grad_weight.index_add_(0, classes, states, alpha=-1)

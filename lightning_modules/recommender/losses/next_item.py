@@ -209,8 +209,8 @@ def _sampled_logits(
     with torch.autocast(states.device.type, enabled=False):
         # The correction is infinite for padding and for items of the row, which removes them from the sum.
         vectors = F.embedding((sampled.batch_negatives - 1).clamp_min(0), weight.float())
-        of_batch = states.float() @ vectors.T - sampled.log_batch_negatives.unsqueeze(1)
-    return positive - sampled.log_targets, torch.cat((negative, of_batch), -1), real
+        batch_negative = states.float() @ vectors.T - sampled.log_batch_negatives.unsqueeze(1)
+    return positive - sampled.log_targets, torch.cat((negative, batch_negative), -1), real
 
 
 def _sum(losses: Tensor, real: Tensor) -> Tensor:

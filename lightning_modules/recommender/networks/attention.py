@@ -183,8 +183,8 @@ def _units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
     # Integers, because float32 counts seconds exactly for half a year only. `torch.div` with a rounding mode would be
     # exported to ONNX as a division of float32; `//` is exported as a division of integers.
     units = elapsed // scale
-    rest = elapsed - units * scale
-    units += rest >= scale - rest  # rest >= scale / 2 without an overflow of 2 * rest
+    remainder = elapsed - units * scale
+    units += remainder >= scale - remainder  # remainder >= scale / 2 without an overflow of 2 * remainder
     return units
 
 

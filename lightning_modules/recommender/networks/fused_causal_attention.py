@@ -74,7 +74,7 @@ class _CausalAttention(torch.autograd.Function):
     ) -> Tensor:
         mixed = torch.empty_like(query, memory_format=torch.contiguous_format)
         # Probabilities of each tile, and with dropout its mask: the backward pass needs both.
-        kept: list[Tensor] = []
+        saved_tiles: list[Tensor] = []
         scale = 1.0
         with torch.autocast(query.device.type, enabled=False):
             query = query * query.shape[-1] ** -0.5
@@ -89,11 +89,11 @@ class _CausalAttention(torch.autograd.Function):
                     scores += (q @ relation_keys.mT).gather(-1, near)
                 probabilities = _causal_softmax(scores, queries.start)
                 weights = probabilities
-                kept.append(probabilities)
+                saved_tiles.append(probabilities)
                 if dropout:
-                    of_rows = None if mask_keys is None else mask_keys[rows]
-                    mask, scale = keep_mask(scores.shape, dropout, scores.device, of_rows, queries.start)
-                    kept.append(mask)
+                    row_keys = None if mask_keys is None else mask_keys[rows]
+                    mask, scale = keep_mask(scores.shape, dropout, scores.device, row_keys, queries.start)
+                    saved_tiles.append(mask)
                     weights = probabilities * mask  # of 0 and 1; `mixed` is scaled by 1 / P(kept) at the end
                 result = weights.to(q.dtype) @ value[rows, :, keys]
                 if near is not None:
@@ -102,14 +102,14 @@ class _CausalAttention(torch.autograd.Function):
                     result += _sum_by_interval(near, weights, relation_values.shape[1]).to(q.dtype) @ relation_values
                 mixed[rows, :, queries] = result
             mixed *= scale
-        ctx.save_for_backward(query, key, value, mixed, relation_keys, relation_values, intervals, *kept)
+        ctx.save_for_backward(query, key, value, mixed, relation_keys, relation_values, intervals, *saved_tiles)
         ctx.scale, ctx.masked = scale, dropout > 0
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, mixed, relation_keys, relation_values, intervals, *kept = ctx.saved_tensors
+        query, key, value, mixed, relation_keys, relation_values, intervals, *saved_tiles = ctx.saved_tensors
         grad_query, grad_key, grad_value = (
             torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (query, key, value)
         )
@@ -123,7 +123,7 @@ class _CausalAttention(torch.autograd.Function):
         step = 2 if ctx.masked else 1
         for index, tile in enumerate(tiles(query)):
             rows, queries, keys = tile
-            probabilities, mask = kept[step * index], kept[step * index + 1] if ctx.masked else None
+            probabilities, mask = saved_tiles[step * index], saved_tiles[step * index + 1] if ctx.masked else None
             q, k, g = query[rows, :, queries], key[rows, :, keys], grad[rows, :, queries]
             weights = probabilities if mask is None else probabilities * mask
             # A key is in the tiles of all later queries, so its gradient is added up. A query is in one tile.
@@ -150,8 +150,8 @@ class _CausalAttention(torch.autograd.Function):
             grad_query[rows, :, queries] = part
         # The saved query is scaled by 1 / sqrt(D) already, so only its own gradient lacks the factor.
         grad_query *= query.shape[-1] ** -0.5
-        of_tables: list[Tensor | None] = [grad_table.to(query.dtype) for grad_table in grad_tables]
-        return grad_query, grad_key, grad_value, *(of_tables or [None, None]), None, None, None
+        table_grads: list[Tensor | None] = [grad_table.to(query.dtype) for grad_table in grad_tables]
+        return grad_query, grad_key, grad_value, *(table_grads or [None, None]), None, None, None
 
 
 def _near(intervals: Tensor | None, tile: Tile, heads: int) -> Tensor | None:

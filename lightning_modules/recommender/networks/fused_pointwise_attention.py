@@ -56,7 +56,7 @@ class _PointwiseAttention(torch.autograd.Function):
         buckets: Tensor | None,
     ) -> Tensor:
         mixed = torch.empty_like(query, memory_format=torch.contiguous_format)
-        kept = []
+        saved_scores = []
         exact = torch.promote_types(query.dtype, torch.float32)
         with torch.autocast(query.device.type, enabled=False):
             for tile in tiles(query):
@@ -67,22 +67,22 @@ class _PointwiseAttention(torch.autograd.Function):
                 if distances is not None and times is not None and buckets is not None:
                     scores += distances.to(exact)[_distances(tile, query.device)]
                     scores += times.to(exact)[buckets[rows, queries, keys]].unsqueeze(1)
-                kept.append(scores)
+                saved_scores.append(scores)
                 weights = F.silu(scores)
                 mixed[rows, :, queries] = weights.to(value.dtype) @ value[rows, :, keys]
-        ctx.save_for_backward(query, key, value, distances, times, buckets, *kept)
+        ctx.save_for_backward(query, key, value, distances, times, buckets, *saved_scores)
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, distances, times, buckets, *kept = ctx.saved_tensors
+        query, key, value, distances, times, buckets, *saved_scores = ctx.saved_tensors
         grad_query, grad_key, grad_value = (
             torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (query, key, value)
         )
         exact = torch.promote_types(query.dtype, torch.float32)
         grad_biases = [torch.zeros_like(bias, dtype=exact) for bias in (distances, times) if bias is not None]
-        for scores, tile in zip(kept, tiles(query), strict=True):
+        for scores, tile in zip(saved_scores, tiles(query), strict=True):
             rows, queries, keys = tile
             q, k, g = query[rows, :, queries], key[rows, :, keys], grad[rows, :, queries]
             gates = scores.sigmoid()  # recomputed, as the forward pass keeps only the scores
@@ -92,16 +92,16 @@ class _PointwiseAttention(torch.autograd.Function):
             slopes = weights.addcmul_(weights, gates, value=-1).add_(gates)
             grad_scores = (g @ value[rows, :, keys].mT).to(exact).mul_(slopes)
             if grad_biases:
-                of_pairs = grad_scores.sum(1)  # all heads share the biases
+                grad_pairs = grad_scores.sum(1)  # all heads share the biases
                 between, near = _distances(tile, query.device), buckets[rows, queries, keys]
-                grad_biases[0].index_add_(0, between.flatten(), of_pairs.sum(0).flatten())
-                by_bucket = of_pairs.new_zeros(*of_pairs.shape[:-1], len(times)).scatter_add_(-1, near, of_pairs)
+                grad_biases[0].index_add_(0, between.flatten(), grad_pairs.sum(0).flatten())
+                by_bucket = grad_pairs.new_zeros(*grad_pairs.shape[:-1], len(times)).scatter_add_(-1, near, grad_pairs)
                 grad_biases[1] += by_bucket.sum((0, 1))
             narrow = grad_scores.to(q.dtype)
             grad_query[rows, :, queries] = narrow @ k
             grad_key[rows, :, keys] += narrow.mT @ q
-        of_biases: list[Tensor | None] = [part.to(distances.dtype) for part in grad_biases]
-        return grad_query, grad_key, grad_value, *(of_biases or [None, None]), None
+        bias_grads: list[Tensor | None] = [part.to(distances.dtype) for part in grad_biases]
+        return grad_query, grad_key, grad_value, *(bias_grads or [None, None]), None
 
 
 def _distances(tile: Tile, device: torch.device) -> Tensor:

@@ -59,10 +59,10 @@ class FuXiAttention(nn.Module):
         """
         width = x.shape[-1]
         # U and Q are needed at the query positions only, V and K at all.
-        of_queries, of_keys = self.projection.weight.split((4 * width, 2 * width))
-        here = x if last is None else select_position(x, last)
-        gate, query = F.silu(F.linear(here, of_queries)).split((3 * width, width), -1)
-        value, key = F.silu(F.linear(x, of_keys)).chunk(2, -1)
+        query_weight, key_weight = self.projection.weight.split((4 * width, 2 * width))
+        query_states = x if last is None else select_position(x, last)
+        gate, query = F.silu(F.linear(query_states, query_weight)).split((3 * width, width), -1)
+        value, key = F.silu(F.linear(x, key_weight)).chunk(2, -1)
         q, k, v = (split_heads(part, self.num_heads) for part in (query, key, value))
         mixed = self.attend(q, k, v) if last is None else last_pointwise_attention(q, k, v, last)
         by_distance, by_time = self._channels(value, context, last)
@@ -80,11 +80,12 @@ class FuXiAttention(nn.Module):
         keys = torch.arange(value.shape[1], device=value.device)
         queries = keys.unsqueeze(0) if last is None else last.unsqueeze(1)
         between = queries.unsqueeze(-1) - keys  # [1, L, L] or [B, 1, L]
-        of_distance = self.distance_weights[between.clamp_min(0)]
+        distance_weights = self.distance_weights[between.clamp_min(0)]
         buckets = buckets if last is None else select_position(buckets, last)
         # Indexing has a slow gradient, a scatter into a single row; gather has a scatter into a row for each query.
-        of_time = self.time_weights.expand(*buckets.shape[:2], -1).gather(-1, buckets)
+        time_weights = self.time_weights.expand(*buckets.shape[:2], -1).gather(-1, buckets)
         by_distance, by_time = (
-            weights.masked_fill(between < 0, 0.0).to(value.dtype) @ value for weights in (of_distance, of_time)
+            weights.masked_fill(between < 0, 0.0).to(value.dtype) @ value
+            for weights in (distance_weights, time_weights)
         )
         return by_distance, by_time

@@ -74,6 +74,6 @@ class HSTUAttention(nn.Module):
         if last is None:
             return F.silu(self.projection(x)).chunk(4, -1)
         # U and Q are needed at the last positions only, V and K at all.
-        of_queries, of_keys = self.projection.weight.chunk(2)
-        here = F.silu(F.linear(select_position(x, last), of_queries)).chunk(2, -1)
-        return *here, *F.silu(F.linear(x, of_keys)).chunk(2, -1)
+        query_weight, key_weight = self.projection.weight.chunk(2)
+        gate_and_query = F.silu(F.linear(select_position(x, last), query_weight)).chunk(2, -1)
+        return *gate_and_query, *F.silu(F.linear(x, key_weight)).chunk(2, -1)

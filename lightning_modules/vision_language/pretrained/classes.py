@@ -50,10 +50,10 @@ def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
     kind = CLASSES.get(config.model_type)
     if kind is None:
         architecture = ", ".join(getattr(config, "architectures", None) or ["unknown"])
-        known = ", ".join(known.title for known in CLASSES.values())
+        titles = ", ".join(titles.title for titles in CLASSES.values())
         raise ValueError(
             f"model.init_args.path: {path} is a {architecture} (model_type {config.model_type}), expected an "
-            f"image-text model of transformers: {known}. For a vision tower and a language model of your choice, use "
+            f"image-text model of transformers: {titles}. For a vision tower and a language model of your choice, use "
             "VisionLanguageModel"
         )
     return kind
@@ -75,17 +75,18 @@ def unused_weights(network: "PreTrainedModel", kind: ImageTextClass) -> list[nn.
     tower = network.base_model.get_submodule(kind.vision_tower)
     unused = [weight for name in ("head", "vision_model.head") for weight in _weights_of(tower, name)]
     # Weights behind the chosen layer would get no gradient, and DDP would wait for it.
-    chosen = getattr(network.config, "vision_feature_layer", None)
+    feature_layers = getattr(network.config, "vision_feature_layer", None)
     layers = next((part for name, part in tower.named_modules() if name.endswith(("layers", "layer"))), None)
-    if chosen is None or layers is None:
+    if feature_layers is None or layers is None:
         return unused
     depth = len(list(layers.children()))
     # Several layers may be chosen (LLaVA-NeXT joins them); hidden state 0 is the embeddings, hence depth + 1.
     last = max(
-        index if index >= 0 else depth + 1 + index for index in ([chosen] if isinstance(chosen, int) else chosen)
+        index if index >= 0 else depth + 1 + index
+        for index in ([feature_layers] if isinstance(feature_layers, int) else feature_layers)
     )
     unused += [weight for layer in list(layers.children())[last:] for weight in layer.parameters()]
-    if network.config.model_type == "internvl" and chosen == -1:  # it takes the tower's output
+    if network.config.model_type == "internvl" and feature_layers == -1:  # it takes the tower's output
         return unused
     return unused + [weight for name in ("post_layernorm", "layernorm") for weight in _weights_of(tower, name)]
 
@@ -96,9 +97,9 @@ def _weights(network: "PreTrainedModel", name: str) -> list[nn.Parameter]:
 
 def _weights_of(network: nn.Module, name: str) -> list[nn.Parameter]:
     """Return the weights of a submodule, or the weight of this name; none if there is none."""
-    found: object = network
+    part_or_weight: object = network
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, nn.Parameter):
-        return [found]
-    return list(found.parameters()) if isinstance(found, nn.Module) else []
+        part_or_weight = getattr(part_or_weight, part, None)
+    if isinstance(part_or_weight, nn.Parameter):
+        return [part_or_weight]
+    return list(part_or_weight.parameters()) if isinstance(part_or_weight, nn.Module) else []

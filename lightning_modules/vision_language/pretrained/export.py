@@ -120,6 +120,6 @@ def _describe_export(title: str, network: ImageTextNetwork, processor: ChatProce
         "chat_template.jinja": "how a chat becomes text",
     }
     library = "peft" if adapters else "transformers"
-    known = base_model_licences({"model": path})
+    licenses = base_model_licences({"model": path})
     name = f"adapters to a {title}" if adapters else f"a {title}"
-    return ExportedModel(name, content, files, usage, library, (), "image-text-to-text", known)
+    return ExportedModel(name, content, files, usage, library, (), "image-text-to-text", licenses)

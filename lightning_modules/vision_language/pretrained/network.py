@@ -133,8 +133,8 @@ class ImageTextNetwork(LanguageModel):
 
     def end_tokens(self, ends: Iterable[int]) -> list[int]:
         """Return these tokens and those with which the model's own settings end an answer."""
-        own = self.causal_lm.generation_config.eos_token_id
-        return sorted({*ends, *(own if isinstance(own, list) else [] if own is None else [own])})
+        own_ends = self.causal_lm.generation_config.eos_token_id
+        return sorted({*ends, *(own_ends if isinstance(own_ends, list) else [] if own_ends is None else [own_ends])})
 
     def _greedy(self, max_new_tokens: int, ends: Iterable[int], pad: int) -> Any:
         # A copy is changed, because the export writes the model's own settings. Sampling options would cause warnings.

@@ -100,8 +100,8 @@ class _TimeIntervalAttention(torch.autograd.Function):
         # The softmax's gradient needs sum_j weight_ij * d weight_ij, which is this sum over D instead of L.
         corrections = (grad.float() * mixed).sum(-1)
         grad = (grad * launch.scale).to(query.dtype).contiguous()
-        of_products = grad @ relation_values.mT
-        inputs = query, key, value, grad, products, of_products, intervals, *launch.masks, log_sums, corrections
+        grad_products = grad @ relation_values.mT
+        inputs = query, key, value, grad, products, grad_products, intervals, *launch.masks, log_sums, corrections
 
         # The terms of r^K are added to the queries' gradient after the kernel, so it stays in float32 until then.
         grad_query = torch.empty_like(query, dtype=torch.float32)
@@ -114,9 +114,18 @@ class _TimeIntervalAttention(torch.autograd.Function):
         by_interval = grad_mass.to(query.dtype)
         # The saved query is scaled by 1 / sqrt(D) already, so only its own gradient lacks the factor.
         grad_query = (grad_query + by_interval @ relation_keys) * query.shape[-1] ** -0.5
-        of_keys = torch.einsum("bhqt,bhqd->htd", by_interval, query)
-        of_values = torch.einsum("bhqt,bhqd->htd", mass, grad)
-        return grad_query.to(query.dtype), grad_key, grad_value, of_keys, of_values, None, None, None
+        grad_relation_keys = torch.einsum("bhqt,bhqd->htd", by_interval, query)
+        grad_relation_values = torch.einsum("bhqt,bhqd->htd", mass, grad)
+        return (
+            grad_query.to(query.dtype),
+            grad_key,
+            grad_value,
+            grad_relation_keys,
+            grad_relation_values,
+            None,
+            None,
+            None,
+        )
 
 
 class _Launch:

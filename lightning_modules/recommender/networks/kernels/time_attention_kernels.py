@@ -55,12 +55,12 @@ def mix_values(
     block, row_of_heads = tl.program_id(0), tl.program_id(1).to(tl.int64)
     batch, head = row_of_heads // heads, row_of_heads % heads
     rows, widths = block * M + tl.arange(0, M), tl.arange(0, WIDTH)
-    inside = (rows[:, None] < length) & (widths[None, :] < D)
+    is_query = (rows[:, None] < length) & (widths[None, :] < D)
     at = row_of_heads * length * D
     products += row_of_heads * length * T1
     mass += row_of_heads * length * T1
     intervals += batch * length * length
-    q = tl.load(query + at + rows[:, None] * D + widths[None, :], mask=inside, other=0.0)
+    q = tl.load(query + at + rows[:, None] * D + widths[None, :], mask=is_query, other=0.0)
 
     # First pass: the softmax's denominator with a running maximum, as in FlashAttention. Keys after the last query of
     # the program are never visited.
@@ -69,8 +69,8 @@ def mix_values(
     total = tl.zeros([M], tl.float32)
     for start in range(0, tl.minimum(length, (block + 1) * M), N):
         columns = start + tl.arange(0, N)
-        held = (columns[:, None] < length) & (widths[None, :] < D)
-        k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
+        is_key = (columns[:, None] < length) & (widths[None, :] < D)
+        k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=is_key, other=0.0)
         scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         higher = tl.maximum(largest, tl.max(scores, 1))
         # The sum so far was relative to the old maximum.
@@ -83,17 +83,17 @@ def mix_values(
     result = tl.zeros([M, WIDTH], tl.float32)
     for start in range(0, tl.minimum(length, (block + 1) * M), N):
         columns = start + tl.arange(0, N)
-        held = (columns[:, None] < length) & (widths[None, :] < D)
-        k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
-        v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
+        is_key = (columns[:, None] < length) & (widths[None, :] < D)
+        k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=is_key, other=0.0)
+        v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=is_key, other=0.0)
         scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         weights = tl.exp(scores - log_sum[:, None])
         if DROPOUT:
-            kept = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
-            weights = tl.where(kept, weights, 0.0)
+            mask = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
+            weights = tl.where(mask, weights, 0.0)
         result += tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
         tl.atomic_add(mass + offsets, weights, mask=causal)
-    tl.store(mixed + at + rows[:, None] * D + widths[None, :], result.to(mixed.dtype.element_ty), mask=inside)
+    tl.store(mixed + at + rows[:, None] * D + widths[None, :], result.to(mixed.dtype.element_ty), mask=is_query)
 
 
 @triton.jit
@@ -114,35 +114,35 @@ def differentiate_queries(
     block, row_of_heads = tl.program_id(0), tl.program_id(1).to(tl.int64)
     batch, head = row_of_heads // heads, row_of_heads % heads
     rows, widths = block * M + tl.arange(0, M), tl.arange(0, WIDTH)
-    inside = (rows[:, None] < length) & (widths[None, :] < D)
+    is_query = (rows[:, None] < length) & (widths[None, :] < D)
     at = row_of_heads * length * D
     products += row_of_heads * length * T1
     gradient_products += row_of_heads * length * T1
     grad_mass += row_of_heads * length * T1
     intervals += batch * length * length
-    q = tl.load(query + at + rows[:, None] * D + widths[None, :], mask=inside, other=0.0)
-    g = tl.load(gradient + at + rows[:, None] * D + widths[None, :], mask=inside, other=0.0)
+    q = tl.load(query + at + rows[:, None] * D + widths[None, :], mask=is_query, other=0.0)
+    g = tl.load(gradient + at + rows[:, None] * D + widths[None, :], mask=is_query, other=0.0)
     log_sum = tl.load(log_sums + row_of_heads * length + rows, mask=rows < length, other=0.0)
     correction = tl.load(corrections + row_of_heads * length + rows, mask=rows < length, other=0.0)
 
     result = tl.zeros([M, WIDTH], tl.float32)
     for start in range(0, tl.minimum(length, (block + 1) * M), N):
         columns = start + tl.arange(0, N)
-        held = (columns[:, None] < length) & (widths[None, :] < D)
-        k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
-        v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
+        is_key = (columns[:, None] < length) & (widths[None, :] < D)
+        k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=is_key, other=0.0)
+        v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=is_key, other=0.0)
         scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         probabilities = tl.exp(scores - log_sum[:, None])
         by_weight = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         by_weight += tl.load(gradient_products + offsets, mask=causal, other=0.0).to(tl.float32)
         if DROPOUT:
-            kept = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
-            by_weight = tl.where(kept, by_weight, 0.0)
+            mask = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
+            by_weight = tl.where(mask, by_weight, 0.0)
         # Softmax: dL/ds = p (dL/dp - sum p dL/dp); the sum is `correction`, computed by the caller.
         by_score = probabilities * (by_weight - correction[:, None])
         result += tl.dot(by_score.to(k.dtype), k, input_precision=PRECISION)
         tl.atomic_add(grad_mass + offsets, by_score, mask=causal)
-    tl.store(grad_query + at + rows[:, None] * D + widths[None, :], result, mask=inside)
+    tl.store(grad_query + at + rows[:, None] * D + widths[None, :], result, mask=is_query)
 
 
 @triton.jit
@@ -158,22 +158,22 @@ def differentiate_keys(
     block, row_of_heads = tl.program_id(0), tl.program_id(1).to(tl.int64)
     batch, head = row_of_heads // heads, row_of_heads % heads
     columns, widths = block * N + tl.arange(0, N), tl.arange(0, WIDTH)
-    held = (columns[:, None] < length) & (widths[None, :] < D)
+    is_key = (columns[:, None] < length) & (widths[None, :] < D)
     at = row_of_heads * length * D
     products += row_of_heads * length * T1
     gradient_products += row_of_heads * length * T1
     intervals += batch * length * length
-    k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
-    v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=held, other=0.0)
+    k = tl.load(key + at + columns[:, None] * D + widths[None, :], mask=is_key, other=0.0)
+    v = tl.load(value + at + columns[:, None] * D + widths[None, :], mask=is_key, other=0.0)
 
     by_key = tl.zeros([N, WIDTH], tl.float32)
     by_value = tl.zeros([N, WIDTH], tl.float32)
     # Queries from the first key on; earlier queries do not see these keys.
     for start in range((block * N) // M * M, length, M):
         rows = start + tl.arange(0, M)
-        inside = (rows[:, None] < length) & (widths[None, :] < D)
-        q = tl.load(query + at + rows[:, None] * D + widths[None, :], mask=inside, other=0.0)
-        g = tl.load(gradient + at + rows[:, None] * D + widths[None, :], mask=inside, other=0.0)
+        is_query = (rows[:, None] < length) & (widths[None, :] < D)
+        q = tl.load(query + at + rows[:, None] * D + widths[None, :], mask=is_query, other=0.0)
+        g = tl.load(gradient + at + rows[:, None] * D + widths[None, :], mask=is_query, other=0.0)
         log_sum = tl.load(log_sums + row_of_heads * length + rows, mask=rows < length, other=0.0)
         correction = tl.load(corrections + row_of_heads * length + rows, mask=rows < length, other=0.0)
         scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
@@ -182,12 +182,12 @@ def differentiate_keys(
         by_weight = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         by_weight += tl.load(gradient_products + offsets, mask=causal, other=0.0).to(tl.float32)
         if DROPOUT:
-            kept = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
-            weights = tl.where(kept, weights, 0.0)
-            by_weight = tl.where(kept, by_weight, 0.0)
+            mask = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
+            weights = tl.where(mask, weights, 0.0)
+            by_weight = tl.where(mask, by_weight, 0.0)
         by_value += tl.dot(tl.trans(weights.to(g.dtype)), g, input_precision=PRECISION)
         by_score = probabilities * (by_weight - correction[:, None])
         by_key += tl.dot(tl.trans(by_score.to(q.dtype)), q, input_precision=PRECISION)
-    tl.store(grad_key + at + columns[:, None] * D + widths[None, :], by_key.to(grad_key.dtype.element_ty), mask=held)
+    tl.store(grad_key + at + columns[:, None] * D + widths[None, :], by_key.to(grad_key.dtype.element_ty), mask=is_key)
     value_offsets = at + columns[:, None] * D + widths[None, :]
-    tl.store(grad_value + value_offsets, by_value.to(grad_value.dtype.element_ty), mask=held)
+    tl.store(grad_value + value_offsets, by_value.to(grad_value.dtype.element_ty), mask=is_key)
