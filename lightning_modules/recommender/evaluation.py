@@ -12,6 +12,7 @@ from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
 from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
 from lightning_modules.recommender.item_ranks.collected_ranks import CollectedRanks
+from lightning_modules.recommender.item_ranks.rank_metrics import RANK_METRICS
 from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
 from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
@@ -22,7 +23,7 @@ Baseline = Literal["popularity", "last-item-transition", "item-knn", "ease"]
 
 _DEFAULT: tuple[Baseline, ...] = ("popularity", "last-item-transition")
 _OF_PAIRS: tuple[Baseline, ...] = ("item-knn", "ease")
-_BASELINE_METRICS = ("hr@1", "hr@10", "ndcg@10", "mrr@10")
+_BASELINE_METRICS = {f"{metric.name}@{k}" for metric in RANK_METRICS for k in metric.baseline_cutoffs}
 
 REQUEST_TIME = "request_time"
 """Protocol in which the time of the target is known. The metrics of model and baselines have this prefix."""

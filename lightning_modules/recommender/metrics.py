@@ -1,4 +1,4 @@
-"""Computes ranking metrics of held-out items: HR, NDCG and MRR at cutoffs.
+"""Computes the ranks of held-out items, and ranking metrics of these ranks (NDCG, HR and MRR) at cutoffs.
 
 The state of a metric is the number of users at each rank. Sums of integers do not depend on their order, so the metrics
 are bit-identical for every world size.
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lightning_modules.recommender.item_ranks.rank_metrics import gain_of_rank
+from lightning_modules.recommender.item_ranks.rank_metrics import RANK_METRICS
 from lightning_modules.recommender.item_scores import Scores, ShardedScores, as_blocks, count_ahead
 
 
@@ -54,9 +54,7 @@ def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tenso
 
 
 class RankingMetrics(Metric):
-    """HR@k, NDCG@k and MRR@k of held-out items, one per user.
-
-    A user has one relevant item. The formulas are in `item_ranks/rank_metrics.py`.
+    """Means over users of RANK_METRICS at each cutoff. A user has one relevant item, the held-out item.
 
     Args:
         protocol: "" for full ranking. The name of a sampled protocol becomes a prefix (``sampled_100/hr@10``), so that
@@ -82,12 +80,13 @@ class RankingMetrics(Metric):
         self.count += (ranks > 0).sum()
 
     def compute(self) -> dict[str, Tensor]:
-        """Return ``hr@k``, ``ndcg@k``, ``mrr@k`` (after the protocol's name), float64 scalars; NaN without a user."""
+        """Return the metrics (``ndcg@10``, after the protocol's name), float64 scalars; NaN without a user."""
         # On the CPU, because some devices have no float64, and because the order of the additions is fixed there.
         at_rank, count = self.at_rank.cpu().double(), self.count.cpu().double()
-        gains = gain_of_rank(np.arange(1, len(at_rank) + 1))
+        ranks = np.arange(1, len(at_rank) + 1)
+        gains = {metric.name: torch.from_numpy(metric.gain(ranks)) for metric in RANK_METRICS}
         return {
-            f"{self.prefix}{name}@{k}": (at_rank[:k] * torch.from_numpy(gains[name][:k])).sum() / count
-            for name in ("hr", "ndcg", "mrr")
+            f"{self.prefix}{name}@{k}": (at_rank[:k] * gain[:k]).sum() / count
+            for name, gain in gains.items()
             for k in self.cutoffs
         }

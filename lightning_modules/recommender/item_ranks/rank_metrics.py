@@ -1,10 +1,11 @@
-"""Computes HR@k, NDCG@k and MRR@k as functions of a rank, and counts the users at each rank.
+"""Defines the ranking metrics (NDCG@k, HR@k, MRR@k) as functions of a rank.
 
 A metric depends on a user's rank alone, and all ranks beyond the largest cutoff count the same. So whatever resamples
 users can draw the number of users at each rank instead, which costs the same for a thousand and for ten million users.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +14,32 @@ from engine.statistics.bootstrap import RESAMPLES, SEED, Floats, Interval, boots
 from engine.statistics.paired_test import ScoreTable
 
 
-def gain_of_rank(rank: NDArray[np.integer]) -> dict[str, Floats]:
-    """Return what a relevant item at each rank r adds to a metric: NDCG 1 / log2(r + 1), HR 1 and MRR 1 / r.
+class RankMetric(NamedTuple):
+    """A metric that is the mean over users of a gain, which depends on the rank of the user's only relevant item."""
 
-    Args:
-        rank: [n], from 1.
+    name: str
+    """Name before the cutoff, `ndcg` of `ndcg@10`."""
+    gain: Callable[[NDArray[np.integer]], Floats]
+    """Maps ranks [n], from 1 to the cutoff, to gains [n]. Ranks beyond the cutoff have the gain 0."""
+    baseline_cutoffs: tuple[int, ...] = (10,)
+    """Cutoffs at which baselines are evaluated, some of those of the model."""
 
-    Returns:
-        {metric: [n]}
-    """
-    return {"ndcg": 1 / np.log2(rank + 1), "hr": np.ones(len(rank)), "mrr": 1 / rank}
+
+RANK_METRICS = (
+    RankMetric("ndcg", lambda rank: 1 / np.log2(rank + 1)),
+    RankMetric("hr", lambda rank: np.ones(len(rank)), baseline_cutoffs=(1, 10)),
+    RankMetric("mrr", lambda rank: 1 / rank),
+)
+"""Metrics of every evaluation and report."""
 
 
 def gains(cutoffs: Sequence[int]) -> ScoreTable:
-    """Return NDCG@k, HR@k and MRR@k: `gain_of_rank` if r <= k, else 0.
+    """Return the gains of RANK_METRICS at each cutoff.
 
     Row r - 1 of the values is rank r; the last row is every rank beyond the largest cutoff.
     """
     rank = np.arange(1, max(cutoffs) + 2)
-    columns = {f"{name}@{k}": gain * (rank <= k) for name, gain in gain_of_rank(rank).items() for k in cutoffs}
+    columns = {f"{metric.name}@{k}": metric.gain(rank) * (rank <= k) for metric in RANK_METRICS for k in cutoffs}
     return ScoreTable(tuple(columns), np.stack([*columns.values()], axis=1))
 
 
