@@ -14,9 +14,7 @@ from torch.nn import functional as F
 from datamodules.recommender.batch import History
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention
 from lightning_modules.recommender.networks.fused_causal_attention import Relations
-from lightning_modules.recommender.networks.fused_pointwise_attention import Biases
-from lightning_modules.recommender.networks.fuxi import FuXiAttention
-from lightning_modules.recommender.networks.hstu import HSTUAttention
+from lightning_modules.recommender.networks.fused_pointwise_attention import Biases, PointwiseAttentionLayer
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -38,7 +36,7 @@ class ScoringGraph(nn.Module):
         for module in self.encoder.modules():
             if isinstance(module, TimeIntervalAttention):
                 module.attend = causal_attention
-            elif isinstance(module, HSTUAttention | FuXiAttention):
+            elif isinstance(module, PointwiseAttentionLayer):
                 module.attend = pointwise_attention
             elif isinstance(module, ManifoldHyperConnection):
                 module.balance = sinkhorn

@@ -7,6 +7,7 @@ from torch import nn
 
 from lightning_modules.recommender.networks.attention import StandardAttention, TimeIntervalAttention
 from lightning_modules.recommender.networks.blocks import FeedForward, SwiGLU
+from lightning_modules.recommender.networks.fused_pointwise_attention import PointwiseAttentionLayer
 from lightning_modules.recommender.networks.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.hstu import HSTUAttention
 from lightning_modules.recommender.networks.recurrent.gru import NAME, check_gru_settings
@@ -66,8 +67,8 @@ def attention_layer(kind: Attention, hidden_size: int, num_heads: int, dropout: 
         return StandardAttention(hidden_size, num_heads, dropout)
     if kind == "time_interval":
         return TimeIntervalAttention(hidden_size, num_heads, dropout)
-    with_biases = HSTUAttention if kind == "hstu" else FuXiAttention
-    return with_biases(hidden_size, num_heads, dropout, max_length)
+    pointwise = HSTUAttention if kind == "hstu" else FuXiAttention
+    return pointwise(hidden_size, num_heads, dropout, max_length)
 
 
 def feed_forward_layer(kind: FeedForwardKind, hidden_size: int, inner_size: int, dropout: float) -> list[nn.Module]:
@@ -79,7 +80,7 @@ def feed_forward_layer(kind: FeedForwardKind, hidden_size: int, inner_size: int,
 
 def has_own_dropout(layer: nn.Module) -> bool:
     """Return whether a layer applies dropout to its output itself, before its output projection."""
-    return isinstance(layer, HSTUAttention | FuXiAttention)
+    return isinstance(layer, PointwiseAttentionLayer)
 
 
 def initialize_weights(encoder: nn.Module) -> None:
@@ -92,5 +93,5 @@ def initialize_weights(encoder: nn.Module) -> None:
         elif isinstance(module, nn.Embedding):
             nn.init.xavier_normal_(module.weight)
     for module in encoder.modules():  # after the layers inside them
-        if isinstance(module, HSTUAttention | FuXiAttention):
+        if isinstance(module, PointwiseAttentionLayer):
             module.reset_parameters()

@@ -19,14 +19,24 @@ from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, Tim
 AttentionKernel = Literal["torch", "triton"]
 
 
-class StandardAttention(KeyedDropoutLayer):
-    """Multi-head attention (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)."""
+class MultiHeadAttention(KeyedDropoutLayer):
+    """Base of layers of self-attention with a softmax: the projections of queries, keys and values and of the output.
+
+    Args:
+        hidden_size: width C.
+        num_heads: number of attention heads.
+        dropout: rate of dropout on attention weights.
+    """
 
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         self.projection = nn.Linear(hidden_size, 3 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
+
+
+class StandardAttention(MultiHeadAttention):
+    """Multi-head attention (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)."""
 
     def forward(self, x: Tensor, context: None = None, last: Tensor | None = None) -> Tensor:
         """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
@@ -50,7 +60,7 @@ class TimeContext(NamedTuple):
     relations: Relations  # intervals [B, L, L], keys and values [H, T + 1, C / H]
 
 
-class TimeIntervalAttention(KeyedDropoutLayer):
+class TimeIntervalAttention(MultiHeadAttention):
     """Multi-head attention with positions and time intervals (Li, Wang and McAuley, WSDM 2020, eqs. 6 to 8).
 
     e_ij = q_i . (k_j + p^K_j + r^K_ij) / sqrt(D),  z_i = sum_j softmax_j(e_ij) (v_j + p^V_j + r^V_ij)
@@ -64,12 +74,6 @@ class TimeIntervalAttention(KeyedDropoutLayer):
     """Attention without dropout; an exported graph replaces it."""
     kernel: AttentionKernel = "torch"
     """Implementation on CUDA. Other devices always use `torch`."""
-
-    def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
-        super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
-        self.projection = nn.Linear(hidden_size, 3 * hidden_size)
-        self.output = nn.Linear(hidden_size, hidden_size)
 
     def forward(self, x: Tensor, context: TimeContext, last: Tensor | None = None) -> Tensor:
         """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""

@@ -11,11 +11,12 @@ keeps the scores alone, one for each pair and head. On CUDA the gradients of the
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from lightning_modules.recommender.networks.attention_tiles import Tile, tiles
+from lightning_modules.recommender.networks.counter_dropout import Dropout
 
 _HIDDEN = -1e30
 """Bias of a later event: its SiLU and the derivative are exactly zero."""
@@ -42,6 +43,34 @@ def pointwise_attention(query: Tensor, key: Tensor, value: Tensor, biases: Biase
         [B, H, L, D], differentiable once.
     """
     return _PointwiseAttention.apply(query, key, value, *(biases or (None, None, None)))
+
+
+class PointwiseAttentionLayer(nn.Module):
+    """Base of layers around `pointwise_attention`: the projections W1 of U, Q, V and K and W2 of the gated result.
+
+    U gates the channels of the result, each of width C.
+
+    Args:
+        hidden_size: width C.
+        num_heads: number of attention heads.
+        dropout: rate of dropout before W2.
+        max_length: maximum number of events N.
+        channels: number of channels.
+    """
+
+    attend = staticmethod(pointwise_attention)  # an exported graph replaces it
+
+    def __init__(self, hidden_size: int, num_heads: int, dropout: float, max_length: int, channels: int) -> None:
+        super().__init__()
+        self.num_heads, self.max_length = num_heads, max_length
+        self.projection = nn.Linear(hidden_size, (channels + 3) * hidden_size, bias=False)  # of U, Q, V and K
+        self.output = nn.Linear(channels * hidden_size, hidden_size)
+        self.dropout = Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw the weights that the papers' code initializes by itself: W1, and those of distances and times."""
+        for weight in (self.projection.weight, *self.parameters(recurse=False)):
+            nn.init.normal_(weight, std=0.02)
 
 
 class _PointwiseAttention(torch.autograd.Function):

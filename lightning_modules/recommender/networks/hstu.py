@@ -9,15 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lightning_modules.recommender.networks.attention import join_heads, split_heads
-from lightning_modules.recommender.networks.counter_dropout import Dropout
-from lightning_modules.recommender.networks.fused_pointwise_attention import Biases, pointwise_attention
+from lightning_modules.recommender.networks.fused_pointwise_attention import Biases, PointwiseAttentionLayer
 from lightning_modules.recommender.networks.last_position import last_pointwise_attention, select_position
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET
 
 _EPSILON = 1e-6  # of the norm, as in the paper's code
 
 
-class HSTUAttention(nn.Module):
+class HSTUAttention(PointwiseAttentionLayer):
     """Pointwise attention with a gate (Zhai et al., ICML 2024, eqs. 1 to 3).
 
     U, V, Q, K = split(silu(W1 x));  A V = silu(Q K^T + rab^p + rab^t) V / N;  y = W2 (norm(A V) * U)
@@ -34,22 +33,11 @@ class HSTUAttention(nn.Module):
         max_length: maximum number of events N.
     """
 
-    attend = staticmethod(pointwise_attention)  # an exported graph replaces it
-
     def __init__(self, hidden_size: int, num_heads: int, dropout: float, max_length: int) -> None:
-        super().__init__()
-        self.num_heads, self.max_length = num_heads, max_length
-        self.projection = nn.Linear(hidden_size, 4 * hidden_size, bias=False)  # of U, Q, V and K
-        self.output = nn.Linear(hidden_size, hidden_size)
+        super().__init__(hidden_size, num_heads, dropout, max_length, channels=1)
         self.distance_bias = nn.Parameter(torch.empty(max_length))
         self.time_bias = nn.Parameter(torch.empty(LAST_BUCKET + 1))
-        self.dropout = Dropout(dropout)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the weights that the paper's code initialises by itself: W1 and the biases."""
-        for weight in (self.projection.weight, self.distance_bias, self.time_bias):
-            nn.init.normal_(weight, std=0.02)
 
     def forward(self, x: Tensor, context: Tensor, last: Tensor | None = None) -> Tensor:
         """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B].
