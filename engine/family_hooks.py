@@ -131,7 +131,7 @@ class FamilyDataHooks:
         """
         return None
 
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         """Return the description of the data for the model card of an export."""
         terms = "Lockstep does not know on what terms these data may be used; state them here before you publish."
         return DatasetCard(type(self).__name__, "See the configuration below.", terms)

@@ -129,7 +129,7 @@ class LockstepTrainer(RunTrainer):
         training = training_of(Path(ckpt_path), checkpoint)
         with atomic_directory(folder) as new:
             exported = model.export(new, merge)
-            write_card(new, folder.name, exported, datamodule.description(), training)
+            write_card(new, folder.name, exported, datamodule.dataset_card(), training)
 
     def demo(
         self,

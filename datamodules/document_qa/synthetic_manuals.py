@@ -88,7 +88,7 @@ class SyntheticManuals(DocumentDataModule):
         check_number("data.init_args.describing_epochs", describing_epochs, at_least=0)
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         train, validation, test = self.sizes.values()
         content = (
             f"Manuals of devices that do not exist, with questions about them: {train:,} chats an epoch; "

@@ -87,7 +87,7 @@ class DocumentQuestions(DocumentDataModule):
         self._read: dict[SplitName, LoadedQuestions] = {}
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         train = self.sources["train"]
         assert train is not None
         name = f"{Path(train.questions).name}, about the documents in {Path(train.documents).name}"

@@ -135,7 +135,7 @@ class LabelledImages(LockstepDataModule):
         return {"image": self.image_name(row)}
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         splits, (channels, height, width) = self.splits, self.shape
         train, held_out, test = (len(part.labels) for part in (splits.train, splits.validation, splits.test))
         content = (

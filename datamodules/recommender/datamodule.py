@@ -242,6 +242,6 @@ class InteractionSequences(InteractionData):
         return self.prediction_input.path
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         content = f"{self.events.summary}; of a history the last {self.max_length} events; split: {self.split.name}."
         return dataset_card(self.source.dataset, self.source.root.name, content)

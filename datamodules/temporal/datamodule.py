@@ -101,7 +101,7 @@ class ResourceTimelines(TimelineEvaluation):
         self.layout = SeriesLayout(len(CHANNELS), series_tokens, patch_length)
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         train, validation, test = self.sizes.values()
         real = f", on the timelines of {Path(self.timelines).name}" if self.timelines else ""
         content = (

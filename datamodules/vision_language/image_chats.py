@@ -113,7 +113,7 @@ class ImageChats(VisionLanguageDataModule):
         self.max_pixels, self.fit, self.tiling, self.root = max_pixels, fit, tiling, root
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         names = ", ".join(Path(source.path).name for source in self.train_sources)
         terms = "your own chats and images: state here on what terms, and whether people can be seen in them."
         return DatasetCard(names, f"Chats about images, trained on {len(self.train_sources)} source(s).", terms)

@@ -70,7 +70,7 @@ class RenderedScenes(VisionLanguageDataModule):
         self.fresh_samples = fresh_samples
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         content = "Pictures of colored shapes on a grid, with captions and questions"
         return generated_dataset_card("Lockstep's rendered scenes", content, self.sizes)
 

@@ -140,7 +140,7 @@ class SyntheticSeries(SeriesDataModule):
         self.kind_names = tuple(self.exam.shares)
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         content = "Generated series with questions about them"
         return generated_dataset_card("Lockstep's synthetic series", content, self.sizes)
 

@@ -94,7 +94,7 @@ class SeriesQuestions(SeriesDataModule):
         self.limits = limits or SeriesLimits()
 
     @override
-    def description(self) -> DatasetCard:
+    def dataset_card(self) -> DatasetCard:
         name = "user's series" if self.path is None else Path(self.path).name
         terms = "The series and questions are yours: state here on what terms they may be used."
         return DatasetCard(name, "Questions about time series, with options or open answers.", terms)

@@ -83,7 +83,7 @@ def test_training_rows_and_histories_without_times(papers: Path, tmp_path: Path)
     batch = predict_set[MicroBatchRequest(0, np.arange(2))]
     assert batch.history.times.tolist() == [[0, 0], [1_406_073_600, 1_600_000_000]]
     assert read_histories(tmp_path / "people.jsonl", data.events.item_ids).untimed == 1
-    assert "without times, in the order of the file" in data.description().content
+    assert "without times, in the order of the file" in data.dataset_card().content
 
 
 def test_time_intervals_need_a_time_column(papers: Path) -> None:
