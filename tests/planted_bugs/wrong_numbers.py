@@ -124,8 +124,8 @@ LOSSES_AND_METRICS = (
         "gradient-of-the-last-chunk",
         "Of logits that are computed in chunks, the items get the gradient of the last chunk alone.",
         "lightning_modules/recommender/losses/linear_cross_entropy.py",
-        "grad_weight.addmm_(unnormalised.T, chunk / total)",
-        "grad_weight.addmm_(unnormalised.T, chunk / total, beta=0)",
+        "grad_weight.addmm_(exponentials.T, chunk / total)",
+        "grad_weight.addmm_(exponentials.T, chunk / total, beta=0)",
         ("tests/lightning_modules/recommender/losses/test_next_item.py",),
     ),
     Bug(
