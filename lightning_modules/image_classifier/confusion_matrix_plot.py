@@ -8,7 +8,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MAX_LABELLED = 20  # classes with names and counts in the plot
+_MAX_LABELED = 20  # classes with names and counts in the plot
 
 
 def plot_confusion_matrix(counts: Tensor, classes: Sequence[str]) -> "Figure":
@@ -25,10 +25,10 @@ def plot_confusion_matrix(counts: Tensor, classes: Sequence[str]) -> "Figure":
     figure.colorbar(axes.imshow(cells, cmap="Blues"))
     axes.set(xlabel="predicted class", ylabel="true class")
     # More names and counts would overlap.
-    if len(classes) <= _MAX_LABELLED:
+    if len(classes) <= _MAX_LABELED:
         axes.set_xticks(range(len(classes)), classes, rotation=90)
         axes.set_yticks(range(len(classes)), classes)
         for (row, column), count in zip(counts.nonzero().tolist(), counts[counts > 0].tolist(), strict=True):
-            colour = "white" if count > cells.max() / 2 else "black"
-            axes.text(column, row, count, ha="center", va="center", color=colour)
+            color = "white" if count > cells.max() / 2 else "black"
+            axes.text(column, row, count, ha="center", va="center", color=color)
     return figure

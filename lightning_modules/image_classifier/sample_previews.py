@@ -25,7 +25,7 @@ def render_preview(
 
     Args:
         name: name of the image.
-        pixels: [C, H, W], grey or RGB.
+        pixels: [C, H, W], gray or RGB.
         preview: result of the image.
         classes: names of the K classes.
     """

@@ -25,8 +25,8 @@ class Popularity(nn.Module):
     """Scores an item by its number of events in the training part.
 
     Args:
-        offsets: [U + 1] int64; the events of user u are ``offsets[u]:offsets[u + 1]``.
-        items: [N] items of the events, 1 to ``num_items``.
+        offsets: [U + 1] int64; the events of user u are `offsets[u]:offsets[u + 1]`.
+        items: [N] items of the events, 1 to `num_items`.
         train_end: [U] int64, end of each user's training part.
         num_items: number of items.
     """
@@ -65,10 +65,10 @@ class LastItemTransition(nn.Module):
     The counts are compressed sparse rows, with an entry for each pair that occurs.
 
     Args:
-        offsets: see :class:`Popularity`.
-        items: see :class:`Popularity`.
-        train_end: see :class:`Popularity`.
-        num_items: see :class:`Popularity`.
+        offsets: see `Popularity`.
+        items: see `Popularity`.
+        train_end: see `Popularity`.
+        num_items: see `Popularity`.
     """
 
     begins: Tensor  # [num_items + 2] int64: the entries of item a are begins[a]:begins[a + 1]
@@ -89,7 +89,7 @@ class LastItemTransition(nn.Module):
             pairs *= span
             pairs += items[first + 1]
             filled += len(first)
-        # A sort in place; equal pairs become neighbours, whose first `diff` finds.
+        # A sort in place; equal pairs become neighbors, whose first `diff` finds.
         keys.sort()
         distinct = np.flatnonzero(np.diff(keys, prepend=-1))
         counts = np.diff(distinct, append=len(keys))

@@ -14,7 +14,7 @@ from lightning_modules.recommender.item_scores import Scores, best_items
 class BeyondAccuracyMetrics(Metric):
     """Coverage@k, novelty@k and popularity@k of the top k items of each user.
 
-    - `coverage@k`: share of the catalogue that is recommended to at least one user (catalogue coverage; Herlocker et
+    - `coverage@k`: share of the catalog that is recommended to at least one user (catalog coverage; Herlocker et
       al., Evaluating Collaborative Filtering Recommender Systems, TOIS 2004, section 4.3).
     - `novelty@k`: mean self-information -log2 p of a recommended item, in bits, with p its share of all training events
       (Vargas and Castells, Rank and Relevance in Novelty and Diversity Metrics for Recommender Systems, RecSys 2011).

@@ -140,7 +140,7 @@ class RankingEvaluation:
 
 
 def _parts(batch: RankingBatch, size: int) -> Iterator[RankingBatch]:
-    """Yield the rows of a batch in parts of at most ``size`` users."""
+    """Yield the rows of a batch in parts of at most `size` users."""
     for start in range(0, len(batch.users), size):
         rows = slice(start, start + size)
         columns = (None if column is None else column[rows] for column in batch.history)

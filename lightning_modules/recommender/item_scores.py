@@ -59,7 +59,7 @@ class DotProductScores:
         with torch.autocast(self.states.device.type, enabled=False):
             vectors = self.weight[start : start + self._size].float()
             block = ScoreBlock(start + 1, self.states @ vectors.T)
-        # A small catalogue is scored once, although ranks, metrics and previews each read the scores.
+        # A small catalog is scored once, although ranks, metrics and previews each read the scores.
         if self._size >= self.num_items:
             self._single_block = block
         return block

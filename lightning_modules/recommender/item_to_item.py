@@ -58,19 +58,19 @@ class ItemKNN(nn.Module):
     Args:
         events: the training part.
         num_items: number of items V.
-        neighbours: number of nearest items that count, at most V - 1.
+        neighbors: number of nearest items that count, at most V - 1.
         last_events: number of last events that are scored; None for all.
     """
 
-    nearest: Tensor  # [V + 1, neighbours] int64, the nearest items of each item
-    similarities: Tensor  # [V + 1, neighbours] int64, in units of 2^-30
+    nearest: Tensor  # [V + 1, neighbors] int64, the nearest items of each item
+    similarities: Tensor  # [V + 1, neighbors] int64, in units of 2^-30
 
-    def __init__(self, events: TrainingEvents, num_items: int, neighbours: int, last_events: int | None = None) -> None:
+    def __init__(self, events: TrainingEvents, num_items: int, neighbors: int, last_events: int | None = None) -> None:
         super().__init__()
         self.last_events = last_events
         users = _UsersOfItems(events, num_items)
-        neighbours = min(neighbours, num_items - 1)
-        nearest = torch.zeros(num_items + 1, neighbours, dtype=torch.int64)
+        neighbors = min(neighbors, num_items - 1)
+        nearest = torch.zeros(num_items + 1, neighbors, dtype=torch.int64)
         similarities = torch.zeros_like(nearest)
         for first, common in users.in_common():
             rows = slice(first, first + len(common))
@@ -80,7 +80,7 @@ class ItemKNN(nn.Module):
             similarity = (common / either * _SIMILARITY).round().long()
             similarity[torch.arange(len(common)), torch.arange(first, first + len(common))] = 0
             # One integer orders by similarity, then by item.
-            columns = (similarity * 2**32 - torch.arange(num_items)).topk(neighbours).indices
+            columns = (similarity * 2**32 - torch.arange(num_items)).topk(neighbors).indices
             nearest[first + 1 : first + 1 + len(common)] = columns + 1
             similarities[first + 1 : first + 1 + len(common)] = similarity.gather(1, columns)
         self.register_buffer("nearest", nearest)
@@ -90,7 +90,7 @@ class ItemKNN(nn.Module):
         """Return [B, V + 1] int64, in units of 2^-30: column j is item j; column 0 has no meaning."""
         items = _distinct_items(history, self.last_events)
         scores = self.nearest.new_zeros(len(items), len(self.nearest))
-        # [B, L * neighbours] additions; integers, as floating-point additions of scatter have no fixed order on CUDA.
+        # [B, L * neighbors] additions; integers, as floating-point additions of scatter have no fixed order on CUDA.
         return scores.scatter_add_(1, self.nearest[items].flatten(1), self.similarities[items].flatten(1))
 
 

@@ -57,7 +57,7 @@ class RankingMetrics(Metric):
     """Means over users of RANK_METRICS at each cutoff. A user has one relevant item, the held-out item.
 
     Args:
-        protocol: "" for full ranking. The name of a sampled protocol becomes a prefix (``sampled_100/hr@10``), so that
+        protocol: "" for full ranking. The name of a sampled protocol becomes a prefix (`sampled_100/hr@10`), so that
             its metrics are never confused with metrics of full ranking.
         cutoffs: the values of k.
     """
@@ -74,13 +74,13 @@ class RankingMetrics(Metric):
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, ranks: Tensor) -> None:
-        """Count ``ranks``, [B] int64. Rank 0 (no target) does not count."""
+        """Count `ranks`, [B] int64. Rank 0 (no target) does not count."""
         counted = torch.arange(1, len(self.at_rank) + 1, device=ranks.device)
         self.at_rank += (ranks[:, None] == counted).sum(0)
         self.count += (ranks > 0).sum()
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the metrics (``ndcg@10``, after the protocol's name), float64 scalars; NaN without a user."""
+        """Return the metrics (`ndcg@10`, after the protocol's name), float64 scalars; NaN without a user."""
         # On the CPU, because some devices have no float64, and because the order of the additions is fixed there.
         at_rank, count = self.at_rank.cpu().double(), self.count.cpu().double()
         ranks = np.arange(1, len(at_rank) + 1)

@@ -1,4 +1,4 @@
-"""Updates only the item vectors that a step uses (sparse gradients), for large catalogues."""
+"""Updates only the item vectors that a step uses (sparse gradients), for large catalogs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal

@@ -214,6 +214,6 @@ class MaskedConvolution(nn.Module):
 
     def forward(self, states: Tensor, inside: Tensor) -> Tensor:
         """Map states [N, T, H] to the same shape; both are zero where `inside` [N, T, 1] is false."""
-        # The norm's bias makes padding non-zero, so it is masked before the convolution mixes neighbouring steps.
+        # The norm's bias makes padding non-zero, so it is masked before the convolution mixes neighboring steps.
         convolved = self.convolution((self.norm(states) * inside).transpose(1, 2)).transpose(1, 2)
         return states + self.dropout(torch.relu(convolved)) * inside

@@ -1,9 +1,9 @@
 """Provides normalization layers of a ResNet.
 
-- `group` normalises each image by itself: the training does not depend on world size and micro-batch size.
-- `sync_batch` normalises over the micro-batches of all ranks: the training does not depend on the world size, if there
+- `group` normalizes each image by itself: the training does not depend on world size and micro-batch size.
+- `sync_batch` normalizes over the micro-batches of all ranks: the training does not depend on the world size, if there
   is no gradient accumulation.
-- `batch` normalises over the micro-batch of one rank: the training depends on the world size.
+- `batch` normalizes over the micro-batch of one rank: the training depends on the world size.
 """
 
 from typing import Literal
@@ -44,18 +44,18 @@ class SyncBatchNorm(nn.BatchNorm2d):
         count, total = _Sum.apply(torch.cat([number, values.sum((0, 2, 3))])).split([1, values.shape[1]])
         mean = total / count
         # The variance needs a second all-reduce: E[x^2] - E[x]^2 in one pass would cancel digits.
-        centred = values - mean[:, None, None]
-        variance = _Sum.apply(centred.square().sum((0, 2, 3))) / count
+        centered = values - mean[:, None, None]
+        variance = _Sum.apply(centered.square().sum((0, 2, 3))) / count
         assert self.num_batches_tracked is not None and self.momentum is not None, "BatchNorm2d sets them"
         assert self.running_mean is not None and self.running_var is not None, "BatchNorm2d sets them"
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-            # As BatchNorm2d: the running variance is unbiased, the variance that normalises is not.
+            # As BatchNorm2d: the running variance is unbiased, the variance that normalizes is not.
             unbiased = variance * (count / (count - 1))
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()
-        return (centred * scale[:, None, None] + self.bias[:, None, None]).to(input.dtype)
+        return (centered * scale[:, None, None] + self.bias[:, None, None]).to(input.dtype)
 
 
 class _Sum(torch.autograd.Function):

@@ -35,7 +35,7 @@ class Idefics3(ExportTarget):
             yield "vision_tower.feature_layer: Idefics3 reads the output after the last norm; train with null"
         yield from tower_incompatibilities(parts, self.name)
         if any(_blank(parts, value) for value in range(256)):
-            yield "vision_tower: an image of one colour becomes zeros, which Idefics3 takes for padding"
+            yield "vision_tower: an image of one color becomes zeros, which Idefics3 takes for padding"
         settings = parts.projector.settings
         if settings.kind != "pixel_shuffle":
             yield f"projector.kind: {settings.kind}, Idefics3 has pixel_shuffle alone"
@@ -136,7 +136,7 @@ def _positions(table: Tensor) -> tuple[Tensor, int]:
     """Return the position embeddings as Idefics3 looks them up, and the edge of their grid.
 
     Idefics3 computes the row of a patch as a fraction of the edge. In a grid of the same edge, rounding gives some
-    patches the row of a neighbour. In a grid with an additional row, patch n has row n.
+    patches the row of a neighbor. In a grid with an additional row, patch n has row n.
     """
     edge = int(len(table) ** 0.5)
     wide = table.new_zeros(edge + 1, edge + 1, table.shape[1])

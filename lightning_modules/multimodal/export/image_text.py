@@ -18,7 +18,7 @@ from lightning_modules.multimodal.connector.projector import Projector
 from lightning_modules.multimodal.export.compatibility import incompatibilities
 from lightning_modules.multimodal.export.idefics3_target import Idefics3
 from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
-from lightning_modules.multimodal.export.model_card import base_model_licences, image_text_card
+from lightning_modules.multimodal.export.model_card import base_model_licenses, image_text_card
 from lightning_modules.multimodal.export.parts import without_progress_bars
 from lightning_modules.multimodal.export.target import ExportTarget, ModelParts, weight_format
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -84,7 +84,7 @@ def export_image_text(module: ImageModule, folder: Path, merge: bool) -> Exporte
     write_transformers_model(
         target, parts, folder, GenerationSettings(tokenizer.end_of_turn, tokenizer.pad, module.max_new_tokens)
     )
-    return image_text_card(target, type(module).__name__, layout, base_model_licences(module.pretrained))
+    return image_text_card(target, type(module).__name__, layout, base_model_licenses(module.pretrained))
 
 
 class GenerationSettings(NamedTuple):

@@ -21,7 +21,7 @@ from lightning_modules.multimodal.vision.vision_tower import VisionTower
 _UNUSED_WEIGHTS = ("post_layernorm", "layernorm", "norm", "pooler", "head", "embeddings.mask_token")
 """Weights that no feature depends on: the exported tower has them, with random values."""
 
-_NORMALISED_OUTPUT = ("dinov2", "dinov3_vit")
+_NORMALIZES_OUTPUT = ("dinov2", "dinov3_vit")
 """Towers whose output has a norm that LLaVA's classes do not apply."""
 
 
@@ -40,7 +40,7 @@ class Llava(ExportTarget):
         tower = parts.tower
         if tower.num_prefix_tokens > 1:
             yield f"vision_tower: {tower.num_prefix_tokens} tokens precede the patches, {self.name} skips one at most"
-        elif tower.network.config.model_type in _NORMALISED_OUTPUT and tower.settings.feature_layer is None:
+        elif tower.network.config.model_type in _NORMALIZES_OUTPUT and tower.settings.feature_layer is None:
             yield (
                 f"vision_tower.feature_layer: null is the output after the last norm, {self.name} reads a "
                 f"{tower.network.config.model_type} before it; train with -1 or -2"

@@ -129,17 +129,17 @@ def parts_card(
     )
 
 
-def base_model_licences(paths: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return {name of a pretrained model: the licence in its files, or None}.
+def base_model_licenses(paths: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return {name of a pretrained model: the license in its files, or None}.
 
     Args:
         paths: {part: directory or name on the hub of its pretrained weights, or None}.
     """
     # A dict drops duplicates and keeps the order of the parts: vision tower, language model.
-    return {path: _licence(folder_of(path)) for path in dict.fromkeys(paths.values()) if path is not None}
+    return {path: _license(folder_of(path)) for path in dict.fromkeys(paths.values()) if path is not None}
 
 
-def _licence(folder: Path) -> str | None:
+def _license(folder: Path) -> str | None:
     """Return `license` of the front matter of a model's README."""
     readme = folder / "README.md"
     if not readme.is_file():

@@ -19,7 +19,7 @@ from datamodules.multimodal.interface import ComposedData
 from engine.export.artifacts import ExportedModel
 from engine.io.atomic_file import remove
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.model_card import base_model_licences, parts_card
+from lightning_modules.multimodal.export.model_card import base_model_licenses, parts_card
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.modality import ModalityFeatures
@@ -89,7 +89,7 @@ def export_parts(module: ModuleInParts, folder: Path, merge: bool) -> ExportedMo
     }
     end, networks = tokenizer.end_of_turn, module.export_networks()
     export(folder, module.language_model, tokenizer.tokenizer, end, networks, settings, merge)
-    return parts_card(type(module).__name__, trainable, merge, settings, base_model_licences(module.pretrained))
+    return parts_card(type(module).__name__, trainable, merge, settings, base_model_licenses(module.pretrained))
 
 
 def export(

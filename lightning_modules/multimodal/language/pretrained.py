@@ -41,7 +41,7 @@ def config_of(section: str, given: Mapping[str, Any], examples: str, **own: Any)
         # `from None`: transformers' own message lists some hundred model types.
         raise ValueError(f"{section}.config.model_type is {kind!r}, which transformers does not know") from None
     for key in settings:
-        if not hasattr(default_config, key):  # transformers accepts misspelt keys without effect
+        if not hasattr(default_config, key):  # transformers accepts misspelled keys without effect
             near = difflib.get_close_matches(key, default_config.to_dict(), n=1)
             raise ValueError(
                 f"{section}.config.{key}: {kind} has no such setting" + (f"; did you mean {near[0]}?" if near else "")

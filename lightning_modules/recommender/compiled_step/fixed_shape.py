@@ -9,7 +9,7 @@ from datamodules.recommender.batch import History, TrainBatch
 
 
 def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBatch:
-    """Join the parts of a micro-batch into one of ``rows`` rows of ``length`` events; further rows are padding.
+    """Join the parts of a micro-batch into one of `rows` rows of `length` events; further rows are padding.
 
     Raises:
         ValueError: the parts have more rows.

@@ -100,7 +100,7 @@ def with_long_pauses(batch: RankingBatch) -> RankingBatch:
     The times of real users may be close together, and a graph may be right for them alone: a graph that computes in
     float32 counts seconds exactly for 194 days. In the added rows a second is the unit, so each second counts.
     """
-    # Gaps of 1 to 7 seconds after the pause, none like its neighbour
+    # Gaps of 1 to 7 seconds after the pause, none like its neighbor
     gaps = 1 + 5 * torch.arange(batch.history.times.shape[1]) % 7
     gaps[0], gaps[1:2] = 0, PAUSE
     times = gaps.cumsum(0).expand_as(batch.history.times)

@@ -52,7 +52,7 @@ def export_files(
 
 
 def _compared_users(recommender: Recommender) -> int:
-    # At least 8, so that a comparison means something for the largest catalogue as well.
+    # At least 8, so that a comparison means something for the largest catalog as well.
     return max(8, min(_MAX_USERS, _MAX_SCORES // recommender.catalog.num_items))
 
 

@@ -114,7 +114,7 @@ def model_card(recommender: Recommender, inputs: list[str], checked: str) -> Exp
             sources.append(_SOURCES[option])
     with_request = bool(architecture.get("request_time"))
     title += ", with request time" * with_request
-    # Real ids, so that the example of the card runs as it is; a catalogue of one item gives it twice.
+    # Real ids, so that the example of the card runs as it is; a catalog of one item gives it twice.
     example = [str(item) for item in catalog.item_ids[:2]]
     usage = _USAGE.format(
         first=example[0],

@@ -5,7 +5,7 @@ DIR/item_vectors.jsonl   {"item": id} of each row, in order
 DIR/user_vectors.npy     float32 [U, C]; the state after a user's whole history
 DIR/user_vectors.jsonl   {"user": id} of each row, in order
 
-The scores have no bias and no scale: ``user_vectors @ item_vectors.T`` equals the scores of `predict`.
+The scores have no bias and no scale: `user_vectors @ item_vectors.T` equals the scores of `predict`.
 """
 
 import json

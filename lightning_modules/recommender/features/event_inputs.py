@@ -19,7 +19,7 @@ class CodingSettings(TypedDict):
 
     categories: dict[str, list[str]]
     numbers: dict[str, dict[str, float]]
-    largest_number: float  # standardised numbers are limited to it and to its negative
+    largest_number: float  # standardized numbers are limited to it and to its negative
 
 
 def event_feature_sizes(coding: EventCoding | None) -> EventFeatureSizes | None:
@@ -78,7 +78,7 @@ def encode_events(
     numbers = torch.zeros(1, len(indices), len(coding.numbers))
     for number, (name, (mean, deviation)) in enumerate(coding.numbers.items()):
         column = values.get(name, empty)
-        # It is float64 until it is standardised: in float32 a value near a large mean loses its digits.
+        # It is float64 until it is standardized: in float32 a value near a large mean loses its digits.
         known_values = torch.tensor([_number(name, column[index]) for index in indices], dtype=torch.float64)
         numbers[0, :, number] = ((known_values - mean) / deviation).clamp(-LARGEST_NUMBER, LARGEST_NUMBER)
     return codes, numbers

@@ -20,7 +20,7 @@ _GOLDEN, _MIX_1, _MIX_2 = (
 def keeps_own_vector(items: Tensor, share: float, seed: int, step: int) -> Tensor:
     """Return whether items keep their own vectors in a step: bool, of the shape of the items.
 
-    It is ``hash_uniform(seed, key, step, items) >= share``, computed on the device of the items.
+    It is `hash_uniform(seed, key, step, items) >= share`, computed on the device of the items.
 
     Args:
         items: int64 numbers of items, of any shape.

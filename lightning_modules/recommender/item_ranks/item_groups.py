@@ -1,4 +1,4 @@
-"""Groups items into head, middle and tail of a catalogue by their popularity.
+"""Groups items into head, middle and tail of a catalog by their popularity.
 
 As in Abdollahpouri et al., User-centered Evaluation of Popularity Bias in Recommender Systems (UMAP 2021): the head are
 the most popular items with a fifth of the training events, the tail the least popular items with a fifth. Items with

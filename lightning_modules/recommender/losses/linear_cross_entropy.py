@@ -20,7 +20,7 @@ _SMALLEST_CHUNK = 128
 
 
 def linear_cross_entropy(states: Tensor, weight: Tensor, classes: Tensor) -> Tensor:
-    """Return the sum over n of ``logsumexp(states[n] @ weight.T) - states[n] @ weight[classes[n]]``.
+    """Return the sum over n of `logsumexp(states[n] @ weight.T) - states[n] @ weight[classes[n]]`.
 
     Args:
         states: [N, C]; N may be 0.
@@ -30,7 +30,7 @@ def linear_cross_entropy(states: Tensor, weight: Tensor, classes: Tensor) -> Ten
     Returns:
         A scalar, float32 (float64 for float64 input). The computation has that dtype even under autocast and for half
         inputs, because the gradients are computed before a GradScaler scales the loss, and would vanish in float16.
-        They equal those of ``F.cross_entropy(states @ weight.T, classes, reduction="sum")`` and have the dtypes of
+        They equal those of `F.cross_entropy(states @ weight.T, classes, reduction="sum")` and have the dtypes of
         the inputs. The function is differentiable once.
     """
     # Determined here, because gradients are always disabled inside the function.
@@ -79,7 +79,7 @@ def _chunked_loss(
         total = exponentials.sum(1, keepdim=True)
         loss += total.log().sum()
         if grad_states is not None and grad_weight is not None:
-            # dL/ds = softmax(s W^T) W - W[class] and dL/dW = softmax^T s - one_hot^T s. Normalising after the products
+            # dL/ds = softmax(s W^T) W - W[class] and dL/dW = softmax^T s - one_hot^T s. Normalizing after the products
             # saves a pass over [rows, V].
             torch.sub((exponentials @ weight) / total, weight[chunk_classes], out=grad_states[start : start + rows])
             grad_weight.addmm_(exponentials.T, chunk / total)

@@ -4,9 +4,9 @@ Each returns the *sum* over the real positions as a float32 scalar. The caller d
 and micro-batches. Logits and losses are computed in float32, also under autocast: half-precision negatives beside an
 exact positive would bias the loss.
 
-Shapes: states [B, L, C] or [N, C]; weight [V, C], whose row ``i - 1`` belongs to item ``i``; targets [B, L] or [N],
+Shapes: states [B, L, C] or [N, C]; weight [V, C], whose row `i - 1` belongs to item `i`; targets [B, L] or [N],
 with 0 for no target; negatives [B, L, K], [B, 1, K] (shared along the row) or [N, K], items from 1 to V, 0 in padding.
-Negatives that the whole batch shares are in ``sampled``, with the corrections of those that are not uniform.
+Negatives that the whole batch shares are in `sampled`, with the corrections of those that are not uniform.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def sampled_softmax(
 ) -> Tensor:
     """Return the softmax cross-entropy of the target and its negatives, without negatives that equal the target.
 
-    With ``sampled``, the scores are corrected by the logarithm of how often an item is expected among the negatives,
+    With `sampled`, the scores are corrected by the logarithm of how often an item is expected among the negatives,
     the target's logit included (Bengio and Senecal, 2008; Yi et al., RecSys 2019). Uniform negatives need no
     correction: it would be the same for all items.
     """
@@ -93,14 +93,14 @@ def gbce(
     calibration: float = 0.75,
     num_items: int | None = None,
 ) -> Tensor:
-    """Return the generalised binary cross-entropy of gSASRec (Petrov and Macdonald, RecSys 2023, eqs. 7, 8).
+    """Return the generalized binary cross-entropy of gSASRec (Petrov and Macdonald, RecSys 2023, eqs. 7, 8).
 
     -(log sigmoid(positive)^beta + sum_k log(1 - sigmoid(negative_k))) / (K + 1), with beta = alpha (t (1 - 1/alpha) +
-    1/alpha) and the sampling rate alpha = K / (V - 1). ``calibration`` is the paper's t: 0 gives the mean of the K + 1
+    1/alpha) and the sampling rate alpha = K / (V - 1). `calibration` is the paper's t: 0 gives the mean of the K + 1
     plain binary cross-entropies, 1 makes the scores estimates of the softmax's logits.
 
     The mean keeps the gradient in the range of the other losses whatever K is, so that one clipping threshold fits all.
-    ``num_items`` is V where the weight holds some of the items only.
+    `num_items` is V where the weight holds some of the items only.
     """
     if not 0 <= calibration <= 1:
         raise ValueError(f"gbce's calibration t must lie in [0, 1], got {calibration}")

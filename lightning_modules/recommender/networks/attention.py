@@ -39,7 +39,7 @@ class StandardAttention(MultiHeadAttention):
     """Multi-head attention (Kang and McAuley, "Self-Attentive Sequential Recommendation", ICDM 2018)."""
 
     def forward(self, x: Tensor, context: None = None, last: Tensor | None = None) -> Tensor:
-        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
+        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions `last`, [B]."""
         query, key, value = (split_heads(part, self.num_heads) for part in _project(self.projection, x, last))
         dropout = self.dropout if self.training else 0.0
         if last is not None:
@@ -76,7 +76,7 @@ class TimeIntervalAttention(MultiHeadAttention):
     """Implementation on CUDA. Other devices always use `torch`."""
 
     def forward(self, x: Tensor, context: TimeContext, last: Tensor | None = None) -> Tensor:
-        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
+        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions `last`, [B]."""
         query, key, value = _project(self.projection, x, last)
         # q . (k + p^K) and a (v + p^V) of eq. 6: positions are added once for a key and not for each pair.
         key = key + context.position_keys.to(key.dtype)
@@ -160,10 +160,10 @@ class TimeTables(nn.Module):
 
 
 def time_intervals(times: Tensor, time_scale: Tensor, time_span: int, query_times: Tensor | None = None) -> Tensor:
-    """Return personalised, clipped time intervals of all pairs of events (Li, Wang and McAuley, WSDM 2020, sec. 3.2).
+    """Return personalized, clipped time intervals of all pairs of events (Li, Wang and McAuley, WSDM 2020, sec. 3.2).
 
     Times are converted to whole units of the user's scale, counted from the row's first event and rounded half up.
-    The interval of two events is the distance of their units, at most ``time_span``. As in the paper's code, counting
+    The interval of two events is the distance of their units, at most `time_span`. As in the paper's code, counting
     starts at the row's first event, so an interval may differ by one unit in another window of the same history.
 
     Args:
@@ -193,7 +193,7 @@ def _units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
 
 
 def _project(projection: nn.Linear, x: Tensor, last: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return query, key and value [B, L, C]; with ``last`` the query is [B, 1, C], of those positions."""
+    """Return query, key and value [B, L, C]; with `last` the query is [B, 1, C], of those positions."""
     if last is None:
         query, key, value = projection(x).chunk(3, -1)
         return query, key, value

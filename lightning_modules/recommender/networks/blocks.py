@@ -24,7 +24,7 @@ class EncoderBlock(nn.Module):
         self.attention, self.feed_forward = attention, feed_forward
 
     def forward(self, state: Tensor, context: Context, last: Tensor | None = None) -> Tensor:
-        """Map a state [B, L, C] or [B, L, n, C] to the same shape; with ``last``, [B], to those positions: L is 1."""
+        """Map a state [B, L, C] or [B, L, n, C] to the same shape; with `last`, [B], to those positions: L is 1."""
         state = self.attention(state, context, last=last)
         return state if self.feed_forward is None else self.feed_forward(state)
 
@@ -46,7 +46,7 @@ class Sublayer(nn.Module):
         self.gate = nn.Linear(hidden_size, hidden_size) if gated else None
 
     def forward(self, state: Tensor, *context: Context, last: Tensor | None = None) -> Tensor:
-        """Apply the sublayer; with ``last``, [B], at those positions only (attention)."""
+        """Apply the sublayer; with `last`, [B], at those positions only (attention)."""
         position = () if last is None else (last,)
 
         def branch(x: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ def dropped_levels(p: float) -> tuple[int, float]:
 
 
 class Dropout(KeyedDropoutLayer):
-    """Zeroes elements with probability ``p`` in training and scales the others by 1 / (1 - p).
+    """Zeroes elements with probability `p` in training and scales the others by 1 / (1 - p).
 
     Takes any shape without keys. With keys, the first dimension indexes the rows.
     """
@@ -66,7 +66,7 @@ class Dropout(KeyedDropoutLayer):
         """Drop elements.
 
         Args:
-            x: [B, ..., C], or [..., C] if ``shared``.
+            x: [B, ..., C], or [..., C] if `shared`.
             call: distinguishes the calls in a forward pass.
             shared: whether all rows of a step share the mask, as for a table of position embeddings.
         """

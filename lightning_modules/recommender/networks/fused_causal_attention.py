@@ -2,8 +2,8 @@
 
 With T + 1 different intervals the relation terms need no [L, L, D] tensor (D: size of a head):
 
-- keys: ``q_i . r^K_{R_ij} = S[i, R_ij]`` with ``S = q r^K^T`` of [L, T + 1]: one product and a gather;
-- values: ``sum_j a_ij r^V_{R_ij} = (W r^V)_i``, where ``W[i, t]`` is the attention of i to all events at interval t:
+- keys: `q_i . r^K_{R_ij} = S[i, R_ij]` with `S = q r^K^T` of [L, T + 1]: one product and a gather;
+- values: `sum_j a_ij r^V_{R_ij} = (W r^V)_i`, where `W[i, t]` is the attention of i to all events at interval t:
   a scatter-add and one product.
 
 The result is exact but for the order of sums. The computation is split into tiles (attention_tiles.py). Forward and
@@ -11,7 +11,7 @@ backward are written by hand: autograd would keep every tile's scores, masks and
 probabilities and one byte per element for dropout.
 
 On CUDA a scatter-add uses atomics, so sums may differ in the last bit from run to run. Under
-``torch.use_deterministic_algorithms(True)`` torch uses its slower, sorted kernel.
+`torch.use_deterministic_algorithms(True)` torch uses its slower, sorted kernel.
 """
 
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ def causal_attention(
     relations: Relations | None = None,
     mask_keys: Tensor | None = None,
 ) -> Tensor:
-    """Compute the softmax over j <= i of ``q_i . (k_j + r^K_ij) / sqrt(D)``, dropped out, times ``v_j + r^V_ij``.
+    """Compute the softmax over j <= i of `q_i . (k_j + r^K_ij) / sqrt(D)`, dropped out, times `v_j + r^V_ij`.
 
     Args:
         query: [B, H, L, D]. Products have its dtype; the softmax and the sums over intervals have at least float32.

@@ -1,6 +1,6 @@
 """Computes HSTU's causal attention: a SiLU of each score in place of the softmax, and biases for distance and time.
 
-``z_i = sum_{j <= i} silu(q_i . k_j + p_{i - j} + t_{b_ij}) v_j`` (Zhai et al., "Actions Speak Louder than Words", ICML
+`z_i = sum_{j <= i} silu(q_i . k_j + p_{i - j} + t_{b_ij}) v_j` (Zhai et al., "Actions Speak Louder than Words", ICML
 2024, eq. 2). Without a softmax the size of z_i grows with the number of events that matter, which shows how strong a
 preference is.
 
@@ -31,7 +31,7 @@ class Biases(NamedTuple):
 
 
 def pointwise_attention(query: Tensor, key: Tensor, value: Tensor, biases: Biases | None = None) -> Tensor:
-    """Compute the sum over j <= i of ``silu(q_i . k_j + p_{i - j} + t_{b_ij}) v_j``.
+    """Compute the sum over j <= i of `silu(q_i . k_j + p_{i - j} + t_{b_ij}) v_j`.
 
     Args:
         query: [B, H, L, D]. Products have its dtype; scores, their SiLU and the biases have at least float32.

@@ -41,9 +41,9 @@ class FuXiAttention(PointwiseAttentionLayer):
         self.reset_parameters()
 
     def forward(self, x: Tensor, context: Tensor, last: Tensor | None = None) -> Tensor:
-        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B].
+        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions `last`, [B].
 
-        ``context`` [B, L, L] int64 has the bucket of the time between each query and key.
+        `context` [B, L, L] int64 has the bucket of the time between each query and key.
         """
         width = x.shape[-1]
         # U and Q are needed at the query positions only, V and K at all.
@@ -64,7 +64,7 @@ class FuXiAttention(PointwiseAttentionLayer):
         return self.output(self.dropout(gate * normed.to(gate.dtype)))
 
     def _channels(self, value: Tensor, buckets: Tensor, last: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return P V and T V, [B, L, C], or [B, 1, C] at the positions ``last``."""
+        """Return P V and T V, [B, L, C], or [B, 1, C] at the positions `last`."""
         keys = torch.arange(value.shape[1], device=value.device)
         queries = keys.unsqueeze(0) if last is None else last.unsqueeze(1)
         between = queries.unsqueeze(-1) - keys  # [1, L, L] or [B, 1, L]

@@ -40,9 +40,9 @@ class HSTUAttention(PointwiseAttentionLayer):
         self.reset_parameters()
 
     def forward(self, x: Tensor, context: Tensor, last: Tensor | None = None) -> Tensor:
-        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B].
+        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions `last`, [B].
 
-        ``context`` [B, L, L] int64 has the bucket of the time between each query and key.
+        `context` [B, L, L] int64 has the bucket of the time between each query and key.
         """
         gate, query, value, key = self._project(x, last)  # [B, L, C] each
         query, key, value = (split_heads(part, self.num_heads) for part in (query, key, value))
@@ -58,7 +58,7 @@ class HSTUAttention(PointwiseAttentionLayer):
         return self.output(self.dropout(gate * normed.to(gate.dtype)))
 
     def _project(self, x: Tensor, last: Tensor | None) -> tuple[Tensor, ...]:
-        """Return U, Q, V and K, [B, L, C]; with ``last`` U and Q are [B, 1, C], of those positions."""
+        """Return U, Q, V and K, [B, L, C]; with `last` U and Q are [B, 1, C], of those positions."""
         if last is None:
             return F.silu(self.projection(x)).chunk(4, -1)
         # U and Q are needed at the last positions only, V and K at all.

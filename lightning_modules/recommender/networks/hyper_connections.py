@@ -23,7 +23,7 @@ _DIAGONAL = 0.9  # initial diagonal of H_res
 class PlainResidual(nn.Module):
     """Computes state + function(state) for a state [B, L, C].
 
-    With ``last``, [B], it computes those positions only: function and result have the shape [B, 1, C].
+    With `last`, [B], it computes those positions only: function and result have the shape [B, 1, C].
     """
 
     @override
@@ -97,7 +97,7 @@ class ManifoldHyperConnection(nn.Module):
     def forward(self, state: Tensor, function: Callable[[Tensor], Tensor], last: Tensor | None = None) -> Tensor:
         """Return the new state [B, L, n, C], given a state and a function of [B, L, C].
 
-        With ``last``, [B], compute those positions only: [B, 1, n, C], with a function that returns [B, 1, C].
+        With `last`, [B], compute those positions only: [B, 1, n, C], with a function that returns [B, 1, C].
         """
         batch, length = state.shape[:2]
         if self.streams == 1:
@@ -162,8 +162,8 @@ def diagnose(connections: list[ManifoldHyperConnection], real: Tensor) -> dict[s
         real: [N] bool mask of the positions that count.
 
     Returns:
-        Scalars on the device, means over real positions. Each connection has ``stream_spread`` (0: the streams have
-        collapsed), ``sum_error`` (largest difference of a row's or column's sum from 1), ``pre``, ``post`` and ``gain``
+        Scalars on the device, means over real positions. Each connection has `stream_spread` (0: the streams have
+        collapsed), `sum_error` (largest difference of a row's or column's sum from 1), `pre`, `post` and `gain`
         (largest row or column sum of the product of all H_res so far, the paper's composite gain; near 1 is stable).
     """
     metrics = {}

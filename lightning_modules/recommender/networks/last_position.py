@@ -53,15 +53,15 @@ def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tens
 def last_attention(
     query: Tensor, key: Tensor, value: Tensor, last: Tensor, dropout: float = 0.0, relations: Relations | None = None
 ) -> Tensor:
-    """Compute ``causal_attention`` of one query per row, which attends to the positions up to its own.
+    """Compute `causal_attention` of one query per row, which attends to the positions up to its own.
 
     Args:
-        query: [B, H, 1, D] of the positions ``last``.
+        query: [B, H, 1, D] of the positions `last`.
         key: [B, H, L, D] of all positions.
         value: [B, H, L, D] of all positions.
         last: [B] int64, position of each row's query.
-        dropout: see ``causal_attention``.
-        relations: see ``causal_attention``.
+        dropout: see `causal_attention`.
+        relations: see `causal_attention`.
 
     Returns:
         [B, H, 1, D]
@@ -91,14 +91,14 @@ def last_attention(
 def last_pointwise_attention(
     query: Tensor, key: Tensor, value: Tensor, last: Tensor, biases: Biases | None = None
 ) -> Tensor:
-    """Compute ``pointwise_attention`` of one query per row, which attends to the positions up to its own.
+    """Compute `pointwise_attention` of one query per row, which attends to the positions up to its own.
 
     Args:
-        query: [B, H, 1, D] of the positions ``last``.
+        query: [B, H, 1, D] of the positions `last`.
         key: [B, H, L, D] of all positions.
         value: [B, H, L, D] of all positions.
         last: [B] int64, position of each row's query.
-        biases: see ``pointwise_attention``.
+        biases: see `pointwise_attention`.
 
     Returns:
         [B, H, 1, D]

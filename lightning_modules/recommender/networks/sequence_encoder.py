@@ -39,10 +39,10 @@ from lightning_modules.recommender.networks.time_buckets import TimeBuckets, tim
 class SequenceEncoder(nn.Module):
     """Encodes each position of a history from the events up to it. Scores are products with item vectors.
 
-    SASRec (Kang and McAuley, ICDM 2018) with ``attention="standard"``, TiSASRec (Li, Wang and McAuley, WSDM 2020) with
-    ``"time_interval"``, where positions enter keys and values instead of the input, HSTU (Zhai et al., ICML 2024) with
-    ``"hstu"`` and no feed-forward networks, FuXi-alpha (Ye et al., arXiv 2502.03036) with ``"fuxi"`` and SwiGLU, and
-    GRU4Rec (Hidasi and Karatzoglou, CIKM 2018) with ``"gru"``, whose layers replace the blocks and the final norm.
+    SASRec (Kang and McAuley, ICDM 2018) with `attention="standard"`, TiSASRec (Li, Wang and McAuley, WSDM 2020) with
+    `"time_interval"`, where positions enter keys and values instead of the input, HSTU (Zhai et al., ICML 2024) with
+    `"hstu"` and no feed-forward networks, FuXi-alpha (Ye et al., arXiv 2502.03036) with `"fuxi"` and SwiGLU, and
+    GRU4Rec (Hidasi and Karatzoglou, CIKM 2018) with `"gru"`, whose layers replace the blocks and the final norm.
     Residuals are plain, gated as in LiGR (Borisyuk et al., arXiv 2502.03417) or mixed as in mHC (Xie et al., arXiv
     2512.24880).
 
@@ -52,18 +52,18 @@ class SequenceEncoder(nn.Module):
         hidden_size: width C, a multiple of num_heads.
         num_blocks: number of blocks.
         num_heads: number of attention heads.
-        feed_forward: ``relu`` as in SASRec, ``swiglu`` as in LiGR, or ``none``: attention alone, as in HSTU.
+        feed_forward: `relu` as in SASRec, `swiglu` as in LiGR, or `none`: attention alone, as in HSTU.
         feed_forward_size: inner width of the feed-forward network; None is hidden_size, as in SASRec.
         dropout: rate at the input, on attention weights, after attention, inside and after the feed-forward network.
-        attention: ``standard``, ``time_interval``, ``hstu``, ``fuxi`` or ``gru``.
+        attention: `standard`, `time_interval`, `hstu`, `fuxi` or `gru`.
         time_span: largest distinct interval of linear buckets, in units of the user's time scale.
-        time_buckets: ``linear``: units of the user's time scale; ``log``: logarithmic buckets of seconds.
-        request_time: count a position's intervals from the time of the next event, ``History.at`` at the last position.
-        residual: ``plain``: x + F(x); ``gated``: x + F(x) * sigmoid(W x), as in LiGR; ``mhc``; or ``gated_mhc``,
+        time_buckets: `linear`: units of the user's time scale; `log`: logarithmic buckets of seconds.
+        request_time: count a position's intervals from the time of the next event, `History.at` at the last position.
+        residual: `plain`: x + F(x); `gated`: x + F(x) * sigmoid(W x), as in LiGR; `mhc`; or `gated_mhc`,
             which is both.
-        streams: number of streams of ``mhc`` and ``gated_mhc``.
-        sinkhorn_iterations: Sinkhorn-Knopp iterations of ``mhc`` and ``gated_mhc``.
-        norm: ``pre``: x + F(norm(x)); ``post``: norm(x + F(x)), for each stream. A final norm follows in both.
+        streams: number of streams of `mhc` and `gated_mhc`.
+        sinkhorn_iterations: Sinkhorn-Knopp iterations of `mhc` and `gated_mhc`.
+        norm: `pre`: x + F(norm(x)); `post`: norm(x + F(x)), for each stream. A final norm follows in both.
         tie_output: score with the input's item vectors; otherwise with separate vectors.
         activation_checkpointing: keep only the states between blocks in training, and recompute the others.
         event_features: sizes of the features of events, whose vectors are added to item vectors; None: no features.
@@ -129,7 +129,7 @@ class SequenceEncoder(nn.Module):
         self.norm = nn.LayerNorm(hidden_size) if self.recurrent is None else nn.Identity()
         self.output = None if tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
         self.event_features = None if event_features is None else EventFeatureEncoder(event_features, hidden_size)
-        self._initialise()
+        self._initialize()
         self._masked = number_layers(self)
 
     @property
@@ -160,14 +160,14 @@ class SequenceEncoder(nn.Module):
     ) -> Tensor:
         """Return the states [B, L, C] after the final norm. Those of padded positions are finite but meaningless.
 
-        With ``last_only``, return the states [B, 1, C] of the last events; the last block then computes only these. A
+        With `last_only`, return the states [B, 1, C] of the last events; the last block then computes only these. A
         row without events has the state of its first position.
 
-        With ``item_vectors`` [U, C], ``history.items`` are rows of them; row 0 is padding.
+        With `item_vectors` [U, C], `history.items` are rows of them; row 0 is padding.
 
-        The features of events are read from ``history``, if the encoder has them.
+        The features of events are read from `history`, if the encoder has them.
 
-        With ``keys``, dropout depends on them alone, otherwise on torch's generator.
+        With `keys`, dropout depends on them alone, otherwise on torch's generator.
         """
         set_keys(self._masked, keys)
         length = history.items.shape[1]
@@ -211,7 +211,7 @@ class SequenceEncoder(nn.Module):
     def scores(self, states: Tensor, item_vectors: Tensor | None = None) -> Tensor:
         """Return the scores [N, V + 1] float32 of states [N, C]; column j is item j, column 0 is -inf.
 
-        With ``item_vectors`` [U, C], the scores [N, U] are of these items; row 0 is padding.
+        With `item_vectors` [U, C], the scores [N, U] are of these items; row 0 is padding.
         """
         weight = self.output_weight if item_vectors is None else item_vectors[1:]
         with torch.autocast(states.device.type, enabled=False):
@@ -231,7 +231,7 @@ class SequenceEncoder(nn.Module):
     def _connections(self) -> list[ManifoldHyperConnection]:
         return [module for module in self.modules() if isinstance(module, ManifoldHyperConnection)]
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         initialize_weights(self)
         # A normed state has length sqrt(C), so the initial scores have a standard deviation of 0.02 sqrt(C), and the
         # initial probabilities are nearly equal.

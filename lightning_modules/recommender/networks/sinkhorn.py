@@ -8,9 +8,9 @@ from torch.autograd.function import once_differentiable
 
 
 def sinkhorn(logits: Tensor, iterations: int) -> Tensor:
-    """Return doubly stochastic matrices near ``exp(logits)`` (Xie et al., arXiv 2512.24880, eq. 9).
+    """Return doubly stochastic matrices near `exp(logits)` (Xie et al., arXiv 2512.24880, eq. 9).
 
-    Each iteration normalises the columns, then the rows. So rows sum to one up to rounding, columns approximately.
+    Each iteration normalizes the columns, then the rows. So rows sum to one up to rounding, columns approximately.
 
     Args:
         logits: [n, n, N]: rows, columns, and N matrices, which come last for contiguous memory.

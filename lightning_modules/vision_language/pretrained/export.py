@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from datamodules.vision_language.interface import ChatProcessor
 from engine.export.artifacts import ExportedModel
 from engine.io.atomic_file import remove
-from lightning_modules.multimodal.export.model_card import base_model_licences
+from lightning_modules.multimodal.export.model_card import base_model_licenses
 from lightning_modules.multimodal.export.parts import without_progress_bars
 from lightning_modules.vision_language.pretrained.network import ImageTextNetwork
 
@@ -120,6 +120,6 @@ def _describe_export(title: str, network: ImageTextNetwork, processor: ChatProce
         "chat_template.jinja": "how a chat becomes text",
     }
     library = "peft" if adapters else "transformers"
-    licenses = base_model_licences({"model": path})
+    licenses = base_model_licenses({"model": path})
     name = f"adapters to a {title}" if adapters else f"a {title}"
     return ExportedModel(name, content, files, usage, library, (), "image-text-to-text", licenses)

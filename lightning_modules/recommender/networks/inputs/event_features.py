@@ -49,7 +49,7 @@ class EventFeatureEncoder(nn.Module):
 
         Args:
             codes: [B, L, K] int64, categories from 1; 0 where unknown.
-            numbers: [B, L, M] standardised numbers, NaN where missing.
+            numbers: [B, L, M] standardized numbers, NaN where missing.
         """
         parts = []
         with torch.autocast(codes.device.type, enabled=False):

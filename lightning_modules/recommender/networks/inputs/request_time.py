@@ -13,10 +13,10 @@ from datamodules.recommender.batch import History
 def request_times(history: History) -> Tensor:
     """Return the time of the event that follows each position, [B, L] int64 seconds.
 
-    After the last event of a row this is ``history.at``; padded positions have it, too.
+    After the last event of a row this is `history.at`; padded positions have it, too.
 
     Raises:
-        ValueError: the history has no ``at``.
+        ValueError: the history has no `at`.
     """
     if history.at is None:
         raise ValueError("request_time: found a history without `at`, the time of the request")

@@ -57,7 +57,7 @@ class GRULayers(nn.Module):
                     nn.init.xavier_uniform_(gate)
 
     def forward(self, x: Tensor, last: Tensor | None = None) -> Tensor:
-        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions ``last``, [B]."""
+        """Map [B, L, C] to [B, L, C], or to [B, 1, C] at the positions `last`, [B]."""
         for number, layer in enumerate(self.layers):
             x = self.dropout(layer(x)[0], number)
         return x if last is None else select_position(x, last)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_modules.multimodal.export.model_card import base_model_licences, parts_card
+from lightning_modules.multimodal.export.model_card import base_model_licenses, parts_card
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_the_licence_is_that_of_the_front_matter(tmp_path, readme, stated):
     if readme is not None:
         (tmp_path / "README.md").write_text(readme)
     paths = {"language_model": str(tmp_path), "vision_tower": str(tmp_path), "from_a_config": None}
-    assert base_model_licences(paths) == {str(tmp_path): stated}
+    assert base_model_licenses(paths) == {str(tmp_path): stated}
 
 
 @pytest.mark.parametrize(
