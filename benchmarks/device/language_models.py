@@ -16,7 +16,7 @@ from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, WHOLE_ROWS, rate_rows
 from benchmarks.device.training_step import TrainingStep
 from datamodules.multimodal.batch import Counts, Rows
-from lightning_modules.multimodal.flops import language_model_flops, products
+from lightning_modules.multimodal.flops import language_model_flops, product_flops
 from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters
 from lightning_modules.multimodal.language.config import AttentionKind, LanguageModelSettings, Trainable
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -133,7 +133,7 @@ class _Reader(nn.Module):
         rows, length = tokens.shape
         # Only shape and counts are read; a row's last token predicts none.
         whole = Rows(tokens, tokens, tokens, tokens, tokens, Counts(supervised=rows * (length - 1)))
-        before = 0 if self.before is None else tokens.numel() * products(self.before, back=False)
+        before = 0 if self.before is None else tokens.numel() * product_flops(self.before, back=False)
         return before + counted.of(whole, attention_within_chats=False)
 
 

@@ -12,7 +12,7 @@ from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, rate_rows
 from benchmarks.device.training_step import TrainingStep
 from lightning_modules.image_classifier.networks.vit import VisionTransformer
-from lightning_modules.multimodal.flops import attention, products
+from lightning_modules.multimodal.flops import attention_flops, product_flops
 
 _REALISTIC = {"size": 224, "classes": 1000, "patch": 16, "width": 768, "depth": 12, "heads": 12}
 _TINY = {"size": 16, "classes": 10, "patch": 4, "width": 32, "depth": 2, "heads": 2}
@@ -59,9 +59,9 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
 def flops_of_an_image(network: VisionTransformer, sizes: dict[str, int]) -> int:
     """Return the FLOPs of forward and backward, as in lightning_modules/multimodal/flops.py; all weights train."""
     tokens = (sizes["size"] // sizes["patch"]) ** 2
-    layers = tokens * products(network.blocks, back=True)
-    pairs = tokens**2 * sizes["depth"] * attention(sizes["width"], back=True)
-    return tokens * products(network.patches, back=False) + layers + pairs + products(network.head, back=True)
+    layers = tokens * product_flops(network.blocks, back=True)
+    pairs = tokens**2 * sizes["depth"] * attention_flops(sizes["width"], back=True)
+    return tokens * product_flops(network.patches, back=False) + layers + pairs + product_flops(network.head, back=True)
 
 
 def _reference(network: VisionTransformer, images: Tensor, targets: Tensor) -> Outcome:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
+"""Layers whose FLOPs are counted."""
+
+
 def chat_amounts(
     batch: Sequence[Examples], token_metric: str, flops: Callable[[Examples], int | None]
 ) -> dict[str, float]:
@@ -72,22 +76,22 @@ def language_model_flops(causal: "PreTrainedModel", behind_trained: bool) -> Lan
         behind_trained: whether its input depends on trainable weights besides its own embeddings.
     """
     decoder, head = causal.get_decoder(), causal.get_output_embeddings()
-    if not _layers_alone(decoder):
+    if not _has_known_layers_only(decoder):
         return None
     config = causal.config.get_text_config()
     heads = config.num_attention_heads
     # The heads of Qwen3 and Gemma have a width of their own, so all of them may be wider than the states.
     width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
-    back = behind_trained or trains(causal.get_input_embeddings())
+    back = behind_trained or has_trainable_weights(causal.get_input_embeddings())
     token, pair = 0, 0
     for layer in decoder.layers:
         # From the first trainable layer on, gradients pass through all layers; before it there are none.
-        back = back or trains(layer)
-        token += products(layer, back)
-        pair += attention(width, back)
+        back = back or has_trainable_weights(layer)
+        token += product_flops(layer, back)
+        pair += attention_flops(width, back)
     # Networks beside the layers, such as projections of the embeddings in some architectures
-    token += sum(products(part, back) for part in decoder.children() if part is not decoder.layers)
-    return LanguageModelFlops(token, pair, products(head, back))
+    token += sum(product_flops(part, back) for part in decoder.children() if part is not decoder.layers)
+    return LanguageModelFlops(token, pair, product_flops(head, back))
 
 
 def view_flops(network: nn.Module, layers: Iterable[nn.Module], width: int, patches: int, tokens: int) -> int:
@@ -102,10 +106,10 @@ def view_flops(network: nn.Module, layers: Iterable[nn.Module], width: int, patc
     """
     embeddings = network.get_submodule("embeddings")
     # Pixels need no gradient, and class and register tokens pass through no patch embedding.
-    total, back = patches * products(embeddings, back=False), trains(embeddings)
+    total, back = patches * product_flops(embeddings, back=False), has_trainable_weights(embeddings)
     for layer in layers:
-        back = back or trains(layer)
-        total += tokens * products(layer, back) + tokens**2 * attention(width, back)
+        back = back or has_trainable_weights(layer)
+        total += tokens * product_flops(layer, back) + tokens**2 * attention_flops(width, back)
     return total
 
 
@@ -114,12 +118,12 @@ def stack_flops(layers: Iterable[nn.Module], behind_trained: bool) -> int:
     total, back = 0, behind_trained
     for layer in layers:
         # Single layers and not whole blocks: the first trainable layer computes no gradient of its input.
-        total += products(layer, back)
-        back = back or trains(layer)
+        total += product_flops(layer, back)
+        back = back or has_trainable_weights(layer)
     return total
 
 
-def products(network: nn.Module, back: bool) -> int:
+def product_flops(network: nn.Module, back: bool) -> int:
     """Return the FLOPs of a network's linear layers and convolutions at one position.
 
     Args:
@@ -128,37 +132,34 @@ def products(network: nn.Module, back: bool) -> int:
     """
     layers = (part for part in network.modules() if isinstance(part, _LAYERS))
     # Forward, gradient of the input, gradient of the weight: a multiplication and an addition per weight each.
-    return sum(2 * _weights(part) * (1 + back + _weight_trains(part)) for part in layers)
+    return sum(2 * _count_weights(part) * (1 + back + _has_trainable_weight(part)) for part in layers)
 
 
-def attention(width: int, back: bool) -> int:
+def attention_flops(width: int, back: bool) -> int:
     """Return the FLOPs of attention in one layer for a pair of positions: a score and a weighted value."""
     # Two products of 2 * width FLOPs forward; each has two gradients, of its two factors.
     return 4 * width * (1 + 2 * back)
 
 
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
-
-
-def _weight_trains(layer: nn.Module) -> bool:
+def _has_trainable_weight(layer: nn.Module) -> bool:
     # A layer with a quantized weight has no parameter `weight`.
     return any(weight.requires_grad for name, weight in layer.named_parameters(recurse=False) if name == "weight")
 
 
-def _weights(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> int:
+def _count_weights(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> int:
     # Counted from the layer's settings, because a weight may be sharded over ranks.
     if isinstance(layer, nn.Linear):
         return layer.in_features * layer.out_features
     return layer.in_channels // layer.groups * layer.out_channels * math.prod(layer.kernel_size)
 
 
-def _layers_alone(network: nn.Module) -> bool:
+def _has_known_layers_only(network: nn.Module) -> bool:
     """Return whether each matrix belongs to a known layer. Mixtures of experts, which skip weights, have others."""
     known_types = (*_LAYERS, nn.Embedding)
     unknown = (part for part in network.modules() if not isinstance(part, known_types))
     return all(weight.ndim < 2 for part in unknown for weight in part.parameters(recurse=False))
 
 
-def trains(network: nn.Module) -> bool:
+def has_trainable_weights(network: nn.Module) -> bool:
     """Return whether any weight of a network is trainable."""
     return any(weight.requires_grad for weight in network.parameters())

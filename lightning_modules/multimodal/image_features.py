@@ -12,7 +12,11 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, ImageLayout, Images
 from datamodules.multimodal.interface import ImageData
-from lightning_modules.multimodal.checkpoints.base_model_id import differences, tower_identity, weights_identity
+from lightning_modules.multimodal.checkpoints.base_model_id import (
+    describe_differences,
+    tower_identity,
+    weights_identity,
+)
 from lightning_modules.multimodal.checkpoints.stage_init import Origin
 from lightning_modules.multimodal.connector.feature_order import order_features
 from lightning_modules.multimodal.connector.merge_embeddings import Features
@@ -151,7 +155,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
     def check_identity(self, checkpoint: Mapping[str, Any]) -> None:
         saved = checkpoint.get("vision_tower") or {}
         # The hashes of frozen weights would differ, too; this error names the tower and the setting.
-        if problem := differences(saved, self._tower, ("architecture", "weights")):
+        if problem := describe_differences(saved, self._tower, ("architecture", "weights")):
             raise ValueError(
                 f"the checkpoint was trained with the vision tower {saved.get('name')}, the config has "
                 f"{self._tower['name']}, and these differ: {problem}. Set model.init_args.vision_tower to what the "

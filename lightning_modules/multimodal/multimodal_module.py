@@ -26,7 +26,12 @@ from lightning_modules.multimodal.connector.projector import Projector, Projecto
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator
 from lightning_modules.multimodal.export.load_export import load_parts
 from lightning_modules.multimodal.export.parts import export_parts
-from lightning_modules.multimodal.flops import LanguageModelFlops, chat_amounts, language_model_flops, trains
+from lightning_modules.multimodal.flops import (
+    LanguageModelFlops,
+    chat_amounts,
+    has_trainable_weights,
+    language_model_flops,
+)
 from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
@@ -145,7 +150,9 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
     def _language_model_flops(self) -> LanguageModelFlops | None:
         # A frozen language model computes gradients of its inputs only if a part before it trains.
         before = (part for name, part in self.parts.items() if name != "language_model")
-        return language_model_flops(self.language_model.causal_lm, behind_trained=any(map(trains, before)))
+        return language_model_flops(
+            self.language_model.causal_lm, behind_trained=any(map(has_trainable_weights, before))
+        )
 
     def _flops(self, examples: Examples) -> int | None:
         features = self.modality.flops(self.feature_networks, examples)

@@ -87,7 +87,7 @@ class RankingEvaluation:
         # Baselines do not change while the model trains, so they are evaluated once per run.
         if self.baselines and not sanity_checking and stage not in self._baselines_done:
             self._baselines_done.add(stage)
-            self._scorers = {**_scorers(self.baselines, self.item_baselines, data, device), **data.optima}
+            self._scorers = {**_fit_scorers(self.baselines, self.item_baselines, data, device), **data.optima}
 
     def _recommended_items(self, data: RecommenderData) -> BeyondAccuracyMetrics:
         if self._training_counts is None:
@@ -108,7 +108,7 @@ class RankingEvaluation:
             self._recommended.update(scores, batch.seen if self.remove_seen else None, batch.users)
         for name, scorer in self._scorers.items():
             # Baselines score all items at once, so they get as many users as fit the memory of a block.
-            for part in _parts(batch, max(1, BLOCK_BYTES // (8 * self._num_items))):
+            for part in _split_batch(batch, max(1, BLOCK_BYTES // (8 * self._num_items))):
                 self._count(f"baseline/{name}/", scorer(part.history), part)
 
     def _count(self, prefix: str, scores: Scores, batch: RankingBatch) -> Tensor:
@@ -139,7 +139,7 @@ class RankingEvaluation:
             yield from self._recommended.compute().items()
 
 
-def _parts(batch: RankingBatch, size: int) -> Iterator[RankingBatch]:
+def _split_batch(batch: RankingBatch, size: int) -> Iterator[RankingBatch]:
     """Yield the rows of a batch in parts of at most `size` users."""
     for start in range(0, len(batch.users), size):
         rows = slice(start, start + size)
@@ -147,7 +147,7 @@ def _parts(batch: RankingBatch, size: int) -> Iterator[RankingBatch]:
         yield RankingBatch(History(*columns), *(column[rows] for column in batch[1:]))  # type: ignore[arg-type]  # `at`
 
 
-def _scorers(
+def _fit_scorers(
     names: Sequence[Baseline], settings: ItemBaselines, data: RecommenderData, device: torch.device
 ) -> dict[str, Scorer]:
     """Return {name: scorer} of the baselines, without those that the number of items is too large for."""

@@ -35,7 +35,7 @@ class DotProductScores:
         # Scores are float32 also under autocast: in bf16 the scores of many items tie.
         self.states, self.weight = states.float(), weight
         self.num_items = len(weight)
-        self._size = _columns(len(states), 4, self.num_items, block_bytes)
+        self._size = _items_per_block(len(states), 4, self.num_items, block_bytes)
         self._single_block: ScoreBlock | None = None  # the scores of all items, if they fit a single block
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class PrecomputedScores:
 
     def __init__(self, scores: Tensor, block_bytes: int | None = None) -> None:
         self.scores, self.num_items = scores, scores.shape[1] - 1
-        self._size = _columns(len(scores), scores.element_size(), self.num_items, block_bytes)
+        self._size = _items_per_block(len(scores), scores.element_size(), self.num_items, block_bytes)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -229,6 +229,6 @@ def _best_columns(scores: Tensor, number: int) -> Tensor:
     return columns.gather(1, scores.gather(1, columns).argsort(dim=1, descending=True, stable=True))
 
 
-def _columns(rows: int, size: int, num_items: int, block_bytes: int | None) -> int:
+def _items_per_block(rows: int, size: int, num_items: int, block_bytes: int | None) -> int:
     """Return the number of items of a block."""
     return max(1, min(num_items, (BLOCK_BYTES if block_bytes is None else block_bytes) // (size * max(rows, 1))))

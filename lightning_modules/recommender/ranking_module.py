@@ -23,7 +23,7 @@ from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.export_files import export_files
 from lightning_modules.recommender.export.runtime import load_recommender
 from lightning_modules.recommender.features.event_inputs import event_feature_sizes
-from lightning_modules.recommender.features.exported_encoder import with_item_vectors
+from lightning_modules.recommender.features.exported_encoder import encoder_to_export
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
 from lightning_modules.recommender.item_ranks.collected_ranks import write_ranks
@@ -143,7 +143,7 @@ class RankingModule(LockstepModule[RecommenderData]):
         if merge:
             raise ValueError("export --merge: a recommender has no adapters to merge")
         recommender = Recommender(
-            with_item_vectors(self.encoder, self.item_features, self._encoder_settings),
+            encoder_to_export(self.encoder, self.item_features, self._encoder_settings),
             self._encoder_settings,
             self.data.recommendable,
             self.top_k,

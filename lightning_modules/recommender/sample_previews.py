@@ -49,15 +49,15 @@ def render_preview(user: str, preview: UserPreview, title: Callable[[int], str])
     """Render a preview. It is right if the target is recommended; otherwise the target follows with its rank."""
     history = f"the last {len(preview.last)} of {preview.events}" if preview.events > len(preview.last) else "all"
     right = preview.rank <= BEST
-    answer = _lines(preview.best, title)
+    answer = _numbered_titles(preview.best, title)
     return SamplePreview(
         name=f"user {user}",
-        question=f"{history} events, the newest first:\n{_lines(preview.last, title)}",
+        question=f"{history} events, the newest first:\n{_numbered_titles(preview.last, title)}",
         expected=title(preview.target),
         answer=answer if right else f"{answer}\n...\n{preview.rank}. {title(preview.target)}",
         right=right,
     )
 
 
-def _lines(items: Iterable[int], title: Callable[[int], str]) -> str:
+def _numbered_titles(items: Iterable[int], title: Callable[[int], str]) -> str:
     return "\n".join(f"{rank}. {title(item)}" for rank, item in enumerate(items, start=1))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from datamodules.temporal.batch import Series, SeriesLayout
-from lightning_modules.multimodal.flops import products
+from lightning_modules.multimodal.flops import product_flops
 
 Pooling = Literal["mean", "max"]
 
@@ -27,8 +27,14 @@ STEP_WAVES = (0.005, 0.01, 0.02, 0.05, 0.1)
 _SHARP = 0.02
 """Distance from a channel's extreme at which its indicator falls to 1/e, as a share of the capacity."""
 
+VALUE_FEATURES = 7 + 2 * len(VALUE_WAVES)
+"""Number of `value_features` of a value."""
 
-def waves(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
+SUMMARY_FEATURES = 4 * (1 + 2 * len(VALUE_WAVES)) + 2 * 2 * len(STEP_WAVES)
+"""Number of `summary_features` of a channel."""
+
+
+def fourier_features(x: Tensor, frequencies: tuple[float, ...]) -> Tensor:
     """Return sine and cosine [..., 2F] of `x` [...] at F frequencies, in periods per unit."""
     # In bf16 an angle of 60 is off by up to an eighth of a radian.
     precise = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -49,10 +55,7 @@ def value_features(values: Tensor, present: Tensor) -> Tensor:
     level = torch.stack((values, torch.ones_like(values), above, below, share), dim=-1)
     # Exponentials mark the extremes, where a difference of a hundredth matters.
     sharp = torch.stack(((-above / _SHARP).exp(), (-below / _SHARP).exp()), dim=-1)
-    return torch.cat((level, sharp, waves(values, VALUE_WAVES)), dim=-1) * present.unsqueeze(-1)
-
-
-VALUE_FEATURES = 7 + 2 * len(VALUE_WAVES)
+    return torch.cat((level, sharp, fourier_features(values, VALUE_WAVES)), dim=-1) * present.unsqueeze(-1)
 
 
 def summary_features(values: Tensor, present: Tensor) -> Tensor:
@@ -76,11 +79,8 @@ def summary_features(values: Tensor, present: Tensor) -> Tensor:
     # [S, K, 4]; a channel without measurements has infinite extremes, and 0 times infinity is NaN.
     levels = torch.stack((low, top, first, last), dim=-1).masked_fill(~measured, 0)
     steps = torch.stack((lowest, highest), dim=-1).to(values.dtype)
-    parts = (levels, waves(levels, VALUE_WAVES).flatten(-2), waves(steps, STEP_WAVES).flatten(-2))
+    parts = (levels, fourier_features(levels, VALUE_WAVES).flatten(-2), fourier_features(steps, STEP_WAVES).flatten(-2))
     return torch.cat(parts, dim=-1) * measured
-
-
-SUMMARY_FEATURES = 4 * (1 + 2 * len(VALUE_WAVES)) + 2 * 2 * len(STEP_WAVES)
 
 
 class SeriesEncoder(nn.Module):
@@ -177,19 +177,19 @@ class SeriesEncoder(nn.Module):
         samples, channels, steps = series.values.shape
         rows, patches = samples * (channels if self.per_channel else 1), -(-steps // self.layout.patch)
         # Measurements need no gradient, so layers that read them have none to pass on.
-        total = rows * steps * (products(self.enter, back=False) + products(self.layers, back=True))
+        total = rows * steps * (product_flops(self.enter, back=False) + product_flops(self.layers, back=True))
         if self.layout.tokens == "pooled":
-            return total + rows * products(self.read_out, back=True) + steps * products(self.time, back=False)
-        total += rows * patches * (products(self.read_out, back=True) + products(self.raw, back=False))
+            return total + rows * product_flops(self.read_out, back=True) + steps * product_flops(self.time, back=False)
+        total += rows * patches * (product_flops(self.read_out, back=True) + product_flops(self.raw, back=False))
         if self.summary is not None:
-            total += rows * products(self.summary, back=False)
-        return total + patches * products(self.time, back=False)
+            total += rows * product_flops(self.summary, back=False)
+        return total + patches * product_flops(self.time, back=False)
 
     def _time_embedding(self, steps: Tensor) -> Tensor:
         """Return position embeddings [N, H] or [N, C] of steps [N]."""
         # The features' dtype is not used, which autocast narrows: bf16 represents no odd number above 256.
         dtype = self.time.weight.dtype
-        return self.time(waves(steps.to(torch.promote_types(dtype, torch.float32)), STEP_WAVES).to(dtype))
+        return self.time(fourier_features(steps.to(torch.promote_types(dtype, torch.float32)), STEP_WAVES).to(dtype))
 
     def _to_patches(self, states: Tensor) -> Tensor:
         """Map [N, T, H] to patches [N, P, patch * H], padded with zeros."""

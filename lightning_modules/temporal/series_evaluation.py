@@ -67,7 +67,7 @@ class SeriesEvaluation(GenerativeEvaluation):
 
     def _answer(self, module: SeriesModel, batch: Questions, features: Features) -> tuple[list[str], list[list[float]]]:
         """Return the answers to a batch, and the log-likelihoods of the options of each question."""
-        data, agree = module.data, _agreement(module)
+        data, agree = module.data, _maximum_over_ranks(module)
         options = [data.options(sample) for sample in batch.prompts.samples.tolist()]
         # Summed over all ranks: under FSDP a rank without options must join the passes of the others.
         number = agree(sum(map(len, options)))
@@ -78,7 +78,7 @@ class SeriesEvaluation(GenerativeEvaluation):
         likelihoods = option_log_likelihoods(
             cache, [[data.option_tokens(option) for option in row] for row in options], batch.prompts.mask.device, agree
         )
-        texts = [row[_largest(scores)] if row else "" for row, scores in zip(options, likelihoods, strict=True)]
+        texts = [row[_argmax(scores)] if row else "" for row, scores in zip(options, likelihoods, strict=True)]
         open_rows = [index for index, row in enumerate(options) if not row]
         if agree(len(open_rows)):  # a rank without an open question generates for its first prompt, and drops it
             prompts = torch.tensor(open_rows or [0], device=batch.prompts.mask.device)
@@ -109,13 +109,13 @@ def option_log_likelihoods(
     return [[next(scores) for _ in texts] for texts in options]
 
 
-def _largest(scores: list[float]) -> int:
+def _argmax(scores: list[float]) -> int:
     """Return the index of the largest score, the first if several are equal."""
     return max(range(len(scores)), key=scores.__getitem__)
 
 
-def _agreement(module: SeriesModel) -> Callable[[int], int]:
-    """Return the maximum over the ranks, if they must run the same forward passes."""
+def _maximum_over_ranks(module: SeriesModel) -> Callable[[int], int]:
+    """Return a function from a number to its maximum over the ranks, or to itself if ranks may run other passes."""
     if not module.sharded:
         return lambda number: number
     return lambda number: int(all_gather_tensor(torch.tensor(number, device=module.device)).max())

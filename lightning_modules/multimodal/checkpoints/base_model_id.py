@@ -85,17 +85,17 @@ def _network_identity(
     }
 
 
-def differences(saved: Mapping[str, object], own: Mapping[str, object], keys: Iterable[str]) -> str:
+def describe_differences(saved: Mapping[str, object], own: Mapping[str, object], keys: Iterable[str]) -> str:
     """Return the differing keys of two identities with both values; "" if they are equal."""
     differ = [key for key in keys if saved.get(key) != own[key]]
-    return "; ".join(f"{key} {_short(saved.get(key))}, here {_short(own[key])}" for key in differ)
+    return "; ".join(f"{key} {_abbreviate_hash(saved.get(key))}, here {_abbreviate_hash(own[key])}" for key in differ)
 
 
 def check_base(saved: Mapping[str, object] | None, own: Mapping[str, object]) -> None:
     """Raise ValueError if a checkpoint was trained on a language model other than the configured model."""
     if saved is None:
         raise ValueError("the checkpoint does not name the language model it was trained on; it is of another family")
-    problem = differences(saved, own, [key for key in own if key != "name"])
+    problem = describe_differences(saved, own, [key for key in own if key != "name"])
     if problem:
         raise ValueError(
             f"the checkpoint was trained on the language model {saved.get('name')}, the config has {own['name']}, and "
@@ -135,6 +135,6 @@ def _sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _short(value: object) -> str:
+def _abbreviate_hash(value: object) -> str:
     text = str(value)
     return text[:12] if _BLOB.fullmatch(text) else text

@@ -19,7 +19,7 @@ from engine.checkpointing.frozen_weights import KEY
 from engine.checkpointing.verification import load_lazily
 from engine.determinism.tensor_hash import hash_tensor
 from engine.system.installation import PROGRAM
-from lightning_modules.multimodal.checkpoints.base_model_id import differences
+from lightning_modules.multimodal.checkpoints.base_model_id import describe_differences
 from lightning_modules.multimodal.language.quantization import QuantizedWeight
 from lightning_modules.multimodal.language.quantized_linear import QuantizedLinear, quantized_layers
 
@@ -129,7 +129,7 @@ def load_stage_weights(
     to_quantize = _newly_quantized_layers(module, current, (*saved, *frozen))
     # Identities first: a different architecture explains a hundred weights of other shapes.
     for part, origin in origins.items():
-        if problem := differences(origin.saved, origin.own, origin.alike):
+        if problem := describe_differences(origin.saved, origin.own, origin.alike):
             raise ValueError(f"its {part} differs ({origin.saved.get('name')}): {problem}")
     new = [name for name in current if name not in saved and name not in frozen]
     allowed = [name for name in new if _ADAPTER in name or name.startswith(optional)]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from typing_extensions import override
 
-from lightning_modules.multimodal.flops import attention, products
+from lightning_modules.multimodal.flops import attention_flops, product_flops
 
 
 class Resampler(nn.Module):
@@ -46,7 +46,7 @@ class Resampler(nn.Module):
         queries, back = len(self.queries), behind_trained or self.queries.requires_grad
         layers: Iterable[Any] = self.layers  # ResamplerLayer, or its wrapper
         layer_flops = sum(layer.flops(features, queries, back) for layer in layers)
-        return features * products(self.enter, behind_trained) + layer_flops
+        return features * product_flops(self.enter, behind_trained) + layer_flops
 
 
 class ResamplerLayer(nn.Module):
@@ -78,8 +78,8 @@ class ResamplerLayer(nn.Module):
 
     def flops(self, features: int, queries: int, back: bool) -> int:
         """Return the FLOPs of the layer; see flops.py. `back`: whether gradients pass to its inputs."""
-        query_flops = sum(products(part, back) for part in (self.ask, self.leave, self.feed_forward))
+        query_flops = sum(product_flops(part, back) for part in (self.ask, self.leave, self.feed_forward))
         # Keys and values are computed for features and queries, everything else for the queries alone.
         context = features + queries
-        pairs = queries * context * attention(self.ask.in_features, back)
-        return queries * query_flops + context * products(self.answer, back) + pairs
+        pairs = queries * context * attention_flops(self.ask.in_features, back)
+        return queries * query_flops + context * product_flops(self.answer, back) + pairs

@@ -43,7 +43,7 @@ class AnswerMetrics(nn.Module):
         self.systems = (MODEL, BLIND, *baselines)
         names = ["loss", *(f"{kind}/loss" for kind in kinds), *outcomes]
         # Modules, so that Lightning moves the metrics' sums to the device of the model.
-        self.rates = nn.ModuleDict({_key(system): OutcomeRate(names, dtype) for system in self.systems})
+        self.rates = nn.ModuleDict({_module_key(system): OutcomeRate(names, dtype) for system in self.systems})
         self._answers: list[Answer] = []
 
     def begin(self) -> None:
@@ -85,7 +85,7 @@ class AnswerMetrics(nn.Module):
             yield system, metrics
 
     def _rate(self, system: str) -> OutcomeRate:
-        rate = self.rates[_key(system)]
+        rate = self.rates[_module_key(system)]
         assert isinstance(rate, OutcomeRate), "__init__ builds no others"
         return rate
 
@@ -97,6 +97,6 @@ def _select_answers(answers: Iterable[Answer], number: int | None) -> list[Answe
     return [by_sample[sample] for sample in samples]
 
 
-def _key(system: str) -> str:
+def _module_key(system: str) -> str:
     # nn.ModuleDict takes no empty name.
     return system or "model"

@@ -34,7 +34,7 @@ class Idefics3(ExportTarget):
         elif parts.tower.settings.feature_layer is not None:
             yield "vision_tower.feature_layer: Idefics3 reads the output after the last norm; train with null"
         yield from tower_incompatibilities(parts, self.name)
-        if any(_blank(parts, value) for value in range(256)):
+        if any(_becomes_padding(parts, value) for value in range(256)):
             yield "vision_tower: an image of one color becomes zeros, which Idefics3 takes for padding"
         settings = parts.projector.settings
         if settings.kind != "pixel_shuffle":
@@ -75,7 +75,7 @@ class Idefics3(ExportTarget):
         causal = parts.language_model.causal_lm
         # Before the config is built, which takes the size of the vocabulary from the language model.
         _add_rows(parts, self.tokens(parts))
-        table, edge = _positions(tower_weights(parts.tower)[_POSITIONS])
+        table, edge = _arrange_positions(tower_weights(parts.tower)[_POSITIONS])
         full = tower_config(parts.tower)
         tower = {**{key: full[key] for key in SIGLIP_KEYS}, "image_size": edge * full["patch_size"]}
         config = Idefics3Config(
@@ -126,13 +126,13 @@ class Idefics3(ExportTarget):
         )
 
 
-def _blank(parts: ModelParts, value: int) -> bool:
+def _becomes_padding(parts: ModelParts, value: int) -> bool:
     """Return whether pixels of a value become zero after normalization, which transformers takes for padding."""
     scale, mean, _ = parts.tower.normalization
     return all(value * scale == middle for middle in mean)
 
 
-def _positions(table: Tensor) -> tuple[Tensor, int]:
+def _arrange_positions(table: Tensor) -> tuple[Tensor, int]:
     """Return the position embeddings as Idefics3 looks them up, and the edge of their grid.
 
     Idefics3 computes the row of a patch as a fraction of the edge. In a grid of the same edge, rounding gives some

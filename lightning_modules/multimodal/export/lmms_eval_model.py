@@ -75,7 +75,7 @@ class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed w
             written = self.model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)
             # `generate` returns the prompt before the answer.
             answer = self.processor.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-            answers.append(_cut(answer, options.get("until") or ()))
+            answers.append(_truncate_at(answer, options.get("until") or ()))
         return answers
 
     @override
@@ -158,7 +158,7 @@ def _append_tokens(inputs: Mapping[str, Tensor], tokens: Tensor) -> dict[str, Te
     return {name: torch.cat([value, fill[name]], 1) if name in fill else value for name, value in inputs.items()}
 
 
-def _cut(answer: str, until: str | Sequence[str]) -> str:
+def _truncate_at(answer: str, until: str | Sequence[str]) -> str:
     """Return an answer up to the first of some texts."""
     for end in [until] if isinstance(until, str) else until:
         answer = answer.partition(end)[0] if end else answer

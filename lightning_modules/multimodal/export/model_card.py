@@ -64,6 +64,15 @@ the token at which their outputs are inserted; `modality/*.safetensors` has thei
 same names read them; transformers has no class for them."""
 
 
+_IMAGE_TEXT_FILES = {
+    "config.json": "how the model is built",
+    "model.safetensors": "its weights",
+    "generation_config.json": "the settings of generation",
+    "processor_config.json": "how images are prepared and where their tokens go",
+    "chat_template.jinja": "how a chat becomes text",
+}
+
+
 def image_text_card(
     target: ExportTarget, module: str, layout: ImageLayout, pretrained: Mapping[str, str | None]
 ) -> ExportedModel:
@@ -85,15 +94,6 @@ def image_text_card(
         f"{target.article} {target.class_name}", content, _IMAGE_TEXT_FILES, usage, "transformers", (target.tag,),
         "image-text-to-text", dict(pretrained),
     )  # fmt: skip
-
-
-_IMAGE_TEXT_FILES = {
-    "config.json": "how the model is built",
-    "model.safetensors": "its weights",
-    "generation_config.json": "the settings of generation",
-    "processor_config.json": "how images are prepared and where their tokens go",
-    "chat_template.jinja": "how a chat becomes text",
-}
 
 
 def parts_card(

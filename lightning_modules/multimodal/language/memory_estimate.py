@@ -143,7 +143,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
         # After the mesh, whose ranks are real integers, and before the weights get storages.
         stack.enter_context(without_values())
         counter = stack.enter_context(AllocationCounter(resizable=work.shards > 1))
-        _give_storages(model)
+        _replace_by_storages(model)
         if mesh is not None:
             shard_layers(model, mesh, mp_policy=gathered_formats(precision.autocast is not None))
         weights = counter.now
@@ -155,7 +155,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
                 parameter.grad = torch.empty_like(parameter)  # of the step before; the forward pass runs beside them
         shards = [parameter.to_local() if isinstance(parameter, DTensor) else parameter for parameter in trained]
         gradients = sum(shard.nbytes for shard in shards)
-        _step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
+        _run_step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
     embeddings = {part.weight for part in model.modules() if isinstance(part, nn.Embedding)}
     state = sum(
         _state_size(shard.numel(), work.state_bytes, parameter in embeddings)
@@ -164,7 +164,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
     # AdamW computes the root of the second moment beside it.
     roots = [4 * shard.numel() for shard in shards] if work.state_bytes == 8 else []
     update = weights + gradients + (sum(roots) if work.foreach else max(roots, default=0))
-    forward, output, layers, embedded = counter.peaks[-4:]  # as `_step` and its hooks mark them
+    forward, output, layers, embedded = counter.peaks[-4:]  # as `_run_step` and its hooks mark them
     return _Trace(weights, gradients, state, model.loading, forward, output, layers, embedded, update)
 
 
@@ -206,7 +206,7 @@ def _liger_chunk(tokens: int, width: int, vocabulary: int) -> int:
     return min(tokens, 1 << (math.ceil(tokens / math.ceil(vocabulary / width)) - 1).bit_length())
 
 
-def _give_storages(model: nn.Module) -> None:
+def _replace_by_storages(model: nn.Module) -> None:
     """Replace the tensors of a model by tensors without values on the CPU; tied weights stay tied."""
     replacements: dict[int, tuple[Tensor, Tensor]] = {}
     for module in model.modules():
@@ -231,7 +231,7 @@ def _state_size(number: int, state_bytes: int, is_embedding: bool) -> int:
     return 8 * number if is_embedding or number < MIN_QUANTIZED_ELEMENTS else 2 * number + 8 * math.ceil(number / BLOCK)
 
 
-def _step(
+def _run_step(
     model: _StepLoss, trained: list[nn.Parameter], tokens: Tensor, precision: Precision, counter: AllocationCounter
 ) -> None:
     """Run both passes as Lightning does, which frees the gradients of the step before after the forward pass."""

@@ -48,7 +48,7 @@ def quantize(weight: Tensor, kind: Quantization, double: bool) -> QuantizedWeigh
     if kind == "int8":
         # Symmetric, without a zero point: -127 to 127, so that 0 stays 0 and a row needs a single scale.
         largest = weight.abs().amax(dim=1).float()
-        codes = torch.round(weight.float() * (127 / _positive(largest))[:, None]).to(torch.int8)
+        codes = torch.round(weight.float() * (127 / _replace_zeros(largest))[:, None]).to(torch.int8)
         return QuantizedWeight(codes, _as_bytes(largest / 127), None)
     # bitsandbytes has no kernels for tensors without values; the memory estimate needs shapes alone.
     if weight.is_meta:
@@ -88,13 +88,13 @@ def dequantize(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -
 def _nf4_state(stored: QuantizedWeight, shape: torch.Size, dtype: torch.dtype) -> Any:
     """Return what the kernels of bitsandbytes need beside the codes."""
     functional, device = import_bitsandbytes().functional, stored.codes.device
-    values = _values("nf4", device)
+    values = _code_values("nf4", device)
     common = {"shape": shape, "dtype": dtype, "blocksize": BLOCK, "code": values, "quant_type": "nf4"}
     # QuantState is what bitsandbytes stores with its own Params4bit; here it is made anew from the stored bytes.
     if stored.scale_scales is None:
         return functional.QuantState(absmax=stored.scales.view(torch.float32), **common)
     scales = stored.scale_scales.view(torch.float32)
-    dynamic = _values("dynamic", device)
+    dynamic = _code_values("dynamic", device)
     # The first of these scales is the mean, which was subtracted; the kernel adds it as `offset`.
     scales_state = functional.QuantState(absmax=scales[1:], code=dynamic, blocksize=SCALES_BLOCK, dtype=torch.float32)
     return functional.QuantState(absmax=stored.scales, offset=scales[0], state2=scales_state, **common)
@@ -115,15 +115,15 @@ def _nf4_codes(weights: Tensor) -> tuple[Tensor, Tensor]:
     # (blocks, 64), with zeros after the last weight, which change no largest magnitude
     blocks = torch.nn.functional.pad(weights, (0, -len(weights) % BLOCK)).float().view(-1, BLOCK)
     largest = blocks.abs().amax(dim=1)
-    scaled = (blocks / _positive(largest)[:, None]).view(-1)
+    scaled = (blocks / _replace_zeros(largest)[:, None]).view(-1)
     codes = torch.zeros(scaled.shape, dtype=torch.uint8, device=scaled.device)
-    for border in _borders():  # faster than torch.bucketize, which searches for each weight
+    for border in _nf4_borders():  # faster than torch.bucketize, which searches for each weight
         # The code is the number of borders below the weight, 0 to 15.
         codes += scaled > border
     return codes[::2] << 4 | codes[1::2], largest  # the order of bitsandbytes: the first weight in the high bits
 
 
-def _positive(largest: Tensor) -> Tensor:
+def _replace_zeros(largest: Tensor) -> Tensor:
     """Replace 0, the largest weight of a block or row of zeros, by a number that can be divided by."""
     return largest.clamp_min(torch.finfo(torch.float32).tiny)
 
@@ -134,14 +134,14 @@ def _as_bytes(numbers: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def _borders() -> list[float]:
+def _nf4_borders() -> list[float]:
     """Return the 15 borders between the 16 values of nf4."""
-    values = _values("nf4", torch.device("cpu"))
+    values = _code_values("nf4", torch.device("cpu"))
     return ((values[1:] + values[:-1]) / 2).tolist()
 
 
 @lru_cache(maxsize=32)
-def _values(kind: Literal["nf4", "dynamic"], device: torch.device) -> Tensor:
+def _code_values(kind: Literal["nf4", "dynamic"], device: torch.device) -> Tensor:
     """Return the values of the codes, in rising order: [16] of nf4, [256] of scales in double quantization."""
     functional = import_bitsandbytes().functional
     if kind == "nf4":

@@ -99,7 +99,7 @@ def _check_settings(settings: LanguageModelSettings, size: int) -> None:
 def _check_sizes(layers: dict[nn.Module, ParallelStyle], config: object, size: int) -> None:
     """Raise ValueError if a group of ranks could not take equal shares of the heads or of a layer's width."""
     sizes = [(name, getattr(config, name, None)) for name in ("num_attention_heads", "num_key_value_heads")]
-    sizes += [("width of a layer", width) for width in _widths(layers)]
+    sizes += [("width of a layer", width) for width in _divided_widths(layers)]
     for name, number in sizes:
         if number is not None and number % size:
             raise ValueError(
@@ -107,6 +107,6 @@ def _check_sizes(layers: dict[nn.Module, ParallelStyle], config: object, size: i
             )
 
 
-def _widths(layers: dict[nn.Module, ParallelStyle]) -> set[int]:
+def _divided_widths(layers: dict[nn.Module, ParallelStyle]) -> set[int]:
     linear = [(layer, style) for layer, style in layers.items() if isinstance(layer, nn.Linear)]
     return {layer.out_features if isinstance(style, ColwiseParallel) else layer.in_features for layer, style in linear}

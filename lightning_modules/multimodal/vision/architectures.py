@@ -63,15 +63,15 @@ def shape_of(config: "PretrainedConfig") -> TowerShape:
     Raises:
         ValueError: images or patches are not square.
     """
-    patch = _edge(config, "patch_size")
+    patch = _square_edge(config, "patch_size")
     if config.model_type == "siglip2_vision_model":  # takes any number of patches; this is the number of its training
         edge = int(config.num_patches**0.5)
         return TowerShape(edge * patch, edge * edge, config.hidden_size)
-    size = _edge(config, "image_size")
+    size = _square_edge(config, "image_size")
     return TowerShape(size, (size // patch) ** 2, config.hidden_size)
 
 
-def _edge(config: "PretrainedConfig", key: str) -> int:
+def _square_edge(config: "PretrainedConfig", key: str) -> int:
     value = getattr(config, key)
     edges = {value} if isinstance(value, int) else set(value)
     if len(edges) != 1:

@@ -70,8 +70,8 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     recommender.encoder.eval()
     graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
     timed = reads_times(recommender.architecture["attention"])
-    inputs = graph_inputs(with_long_pauses(batch) if timed else batch, recommender)
-    export_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _axes(inputs))
+    inputs = graph_inputs(add_long_pauses(batch) if timed else batch, recommender)
+    export_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _dynamic_axes(inputs))
     users = f"{len(batch.users)} users of the data" + (", also after a pause of five years" if timed else "")
     checked = _compare_outputs(encoder, folder / "model.onnx", inputs, users)
     save_model(encoder, str(folder / "model.safetensors"))
@@ -94,7 +94,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     return checked
 
 
-def with_long_pauses(batch: RankingBatch) -> RankingBatch:
+def add_long_pauses(batch: RankingBatch) -> RankingBatch:
     """Return the rows of a batch, and the same rows with other times: years after the first event, seconds apart.
 
     The times of real users may be close together, and a graph may be right for them alone: a graph that computes in
@@ -138,7 +138,7 @@ def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Ten
     return inputs
 
 
-def _axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
+def _dynamic_axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
     # Any number of histories of any length, as other programs send them.
     rows, events = torch.export.Dim("batch"), torch.export.Dim("length")
     axes = {
@@ -167,7 +167,7 @@ def _compare_outputs(encoder: SequenceEncoder, path: Path, inputs: Mapping[str, 
     if "seen" in batch:
         # Column 0 takes the padding of `seen`.
         np.put_along_axis(expected, batch["seen"], -np.inf, axis=1)
-    same = same_best(items, best, expected, allowed=1e-4 * float(np.abs(scores[:, 1:]).max()))
+    same = compare_best_items(items, best, expected, allowed=1e-4 * float(np.abs(scores[:, 1:]).max()))
     return (
         f"onnxruntime and torch recommend the same {items.shape[1]} items to {users} "
         f"({same:.1%} of the ranks hold the very same item, the others one of equal score up to rounding); their "
@@ -175,7 +175,7 @@ def _compare_outputs(encoder: SequenceEncoder, path: Path, inputs: Mapping[str, 
     )
 
 
-def same_best(
+def compare_best_items(
     items: NDArray[np.int64], best: NDArray[np.float32], expected: NDArray[np.float32], allowed: float
 ) -> float:
     """Compare the graph's best items with those by the encoder's scores.

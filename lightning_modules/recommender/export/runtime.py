@@ -115,7 +115,7 @@ class ExportedRecommender:
 
     def _request_time(self, times: Sequence[float], at: float | str | None) -> torch.Tensor | None:
         """Return the time of the request, [1]; None if the model does not read it."""
-        moment = None if at is None else _seconds("at", at)
+        moment = None if at is None else _parse_time("at", at)
         if not self.encoder.request_time:
             return None
         if moment is None:
@@ -164,7 +164,7 @@ class ExportedRecommender:
 
 def _ascending_seconds(times: Sequence[float | str]) -> list[float]:
     """Return the times of events in seconds since 1970. Raises ValueError if one is earlier than the previous."""
-    moments = [_seconds(f"times[{index}]", time) for index, time in enumerate(times)]
+    moments = [_parse_time(f"times[{index}]", time) for index, time in enumerate(times)]
     for index, (sooner, later) in enumerate(pairwise(moments), start=1):
         if later < sooner:
             raise ValueError(
@@ -174,7 +174,7 @@ def _ascending_seconds(times: Sequence[float | str]) -> list[float]:
     return moments
 
 
-def _seconds(name: str, time: float | str) -> float:
+def _parse_time(name: str, time: float | str) -> float:
     """Return a time in seconds since 1970; raise ValueError if it is invalid."""
     seconds = to_seconds(time)
     if seconds is None:

@@ -74,17 +74,17 @@ def encode_events(
     for number, (name, names) in enumerate(coding.categories.items()):
         code_of = {text: code for code, text in enumerate(names, start=1)}
         column = values.get(name, empty)
-        codes[0, :, number] = torch.tensor([code_of.get(_text(name, column[index]), 0) for index in indices])
+        codes[0, :, number] = torch.tensor([code_of.get(_parse_category(name, column[index]), 0) for index in indices])
     numbers = torch.zeros(1, len(indices), len(coding.numbers))
     for number, (name, (mean, deviation)) in enumerate(coding.numbers.items()):
         column = values.get(name, empty)
         # It is float64 until it is standardized: in float32 a value near a large mean loses its digits.
-        known_values = torch.tensor([_number(name, column[index]) for index in indices], dtype=torch.float64)
+        known_values = torch.tensor([_parse_number(name, column[index]) for index in indices], dtype=torch.float64)
         numbers[0, :, number] = ((known_values - mean) / deviation).clamp(-LARGEST_NUMBER, LARGEST_NUMBER)
     return codes, numbers
 
 
-def _text(name: str, value: Any) -> str:
+def _parse_category(name: str, value: Any) -> str:
     """Return a category as a table has it; "" if it is missing."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -93,7 +93,7 @@ def _text(name: str, value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _number(name: str, value: Any) -> float:
+def _parse_number(name: str, value: Any) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -7,7 +7,7 @@ from lightning_modules.recommender.features.feature_encoder import FeatureEncode
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
-def with_item_vectors(
+def encoder_to_export(
     encoder: SequenceEncoder, features: FeatureEncoder | None, architecture: Mapping[str, Any]
 ) -> SequenceEncoder:
     """Return an encoder whose item vectors are constants for all recommendable items, features included.

@@ -30,12 +30,12 @@ def keeps_own_vector(items: Tensor, share: float, seed: int, step: int) -> Tenso
     """
     state = int(hash_bits(seed, _DROPPED_ITEMS, step).view(np.int64))
     bits = (items ^ state) + _GOLDEN  # int64 overflows as uint64 does
-    bits = (bits ^ _shift(bits, 30)) * _MIX_1
-    bits = (bits ^ _shift(bits, 27)) * _MIX_2
-    bits = bits ^ _shift(bits, 31)
-    return _shift(bits, 11) >= int(share * 2**53)
+    bits = (bits ^ _shift_right(bits, 30)) * _MIX_1
+    bits = (bits ^ _shift_right(bits, 27)) * _MIX_2
+    bits = bits ^ _shift_right(bits, 31)
+    return _shift_right(bits, 11) >= int(share * 2**53)
 
 
-def _shift(bits: Tensor, by: int) -> Tensor:
+def _shift_right(bits: Tensor, by: int) -> Tensor:
     """Shift to the right as unsigned numbers."""
     return torch.bitwise_and(bits >> by, (1 << (64 - by)) - 1)

@@ -128,15 +128,15 @@ def _decode(file: bytes) -> UserRanks:
                 raise ValueError(f"array {name} compressed or larger than the file")
             content = io.BytesIO(archive.read(member))  # raises if the CRC-32 is wrong
             arrays[name] = np.lib.format.read_array(content, allow_pickle=False)
-    header = _header(str(arrays.pop("header")))
+    header = _parse_header(str(arrays.pop("header")))
     columns = [arrays[name] for name in _COLUMNS]
-    users, targets = (_texts(arrays[name], arrays[lengths], name) for name, lengths in _TEXTS)
+    users, targets = (_split_texts(arrays[name], arrays[lengths], name) for name, lengths in _TEXTS)
     ranks = UserRanks(header, users, targets, *columns)
-    _check(ranks)
+    _check_ranks(ranks)
     return ranks
 
 
-def _header(text: str) -> RankHeader:
+def _parse_header(text: str) -> RankHeader:
     fields = json.loads(text, object_pairs_hook=_each_key_once)
     version = fields.pop("version", None) if isinstance(fields, dict) else None
     if version != VERSION:
@@ -156,7 +156,7 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _texts(joined: NDArray[Any], lengths: NDArray[Any], name: str) -> list[str]:
+def _split_texts(joined: NDArray[Any], lengths: NDArray[Any], name: str) -> list[str]:
     if joined.dtype != np.uint8 or joined.ndim != 1 or lengths.dtype != np.int32 or lengths.ndim != 1:
         raise ValueError(f"array {name} of {joined.dtype} and {lengths.dtype}")
     if np.any(lengths < 0) or lengths.sum(dtype=np.int64) != len(joined):
@@ -165,7 +165,7 @@ def _texts(joined: NDArray[Any], lengths: NDArray[Any], name: str) -> list[str]:
     return [content[begin:end].decode(**_ENCODING) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def _check(ranks: UserRanks) -> None:
+def _check_ranks(ranks: UserRanks) -> None:
     users = ranks.users
     for name in _COLUMNS:
         column = getattr(ranks, name)

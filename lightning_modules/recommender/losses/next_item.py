@@ -72,7 +72,7 @@ def sampled_softmax(
         positive, negative, real = _sampled_logits(states, weight, targets, negatives, sampled)
     # -log(exp(positive) / (exp(positive) + sum_k exp(negative_k)))
     losses = torch.cat((positive.unsqueeze(-1), negative), -1).logsumexp(-1) - positive
-    return _sum(losses, real)
+    return _sum_real(losses, real)
 
 
 def bce(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | None = None) -> Tensor:
@@ -82,7 +82,7 @@ def bce(states: Tensor, weight: Tensor, targets: Tensor, negatives: Tensor | Non
     """
     positive, negative, real = _logits(states, weight, targets, negatives, "bce")  # [...], [..., K], [...]
     # softplus(-x) = -log sigmoid(x) and softplus(x) = -log(1 - sigmoid(x)), without overflow for large scores.
-    return _sum(F.softplus(-positive) + F.softplus(negative).mean(-1), real)
+    return _sum_real(F.softplus(-positive) + F.softplus(negative).mean(-1), real)
 
 
 def gbce(
@@ -108,7 +108,7 @@ def gbce(
     alpha = negative.shape[-1] / ((num_items or weight.shape[0]) - 1)
     beta = alpha * (calibration * (1 - 1 / alpha) + 1 / alpha)
     terms = beta * F.softplus(-positive) + F.softplus(negative).sum(-1)
-    return _sum(terms / (negative.shape[-1] + 1), real)
+    return _sum_real(terms / (negative.shape[-1] + 1), real)
 
 
 def check_other_negatives(loss: LossName, options: str) -> None:
@@ -213,6 +213,6 @@ def _sampled_logits(
     return positive - sampled.log_targets, torch.cat((negative, batch_negative), -1), real
 
 
-def _sum(losses: Tensor, real: Tensor) -> Tensor:
+def _sum_real(losses: Tensor, real: Tensor) -> Tensor:
     """Return the sum over real positions. torch.where keeps out non-finite values of padding; a product would not."""
     return torch.where(real, losses, 0.0).sum()

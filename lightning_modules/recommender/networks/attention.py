@@ -175,13 +175,13 @@ def time_intervals(times: Tensor, time_scale: Tensor, time_span: int, query_time
     Returns:
         [B, L, L] int64 in [0, time_span].
     """
-    units = _units(times - times[:, :1], time_scale)
+    units = _whole_units(times - times[:, :1], time_scale)
     query_times = times if query_times is None else query_times
-    query_units = units if query_times is times else _units(query_times - times[:, :1], time_scale)
+    query_units = units if query_times is times else _whole_units(query_times - times[:, :1], time_scale)
     return (query_units.unsqueeze(2) - units.unsqueeze(1)).abs_().clamp_(max=time_span)
 
 
-def _units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
+def _whole_units(elapsed: Tensor, time_scale: Tensor) -> Tensor:
     """Convert seconds [B, L] to units of the scale [B], rounded half up."""
     scale = time_scale.unsqueeze(1)
     # Integers, because float32 counts seconds exactly for half a year only. `torch.div` with a rounding mode would be

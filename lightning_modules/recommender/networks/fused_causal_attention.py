@@ -82,7 +82,7 @@ class _CausalAttention(torch.autograd.Function):
                 rows, queries, keys = tile
                 q = query[rows, :, queries]
                 scores = q @ key[rows, :, keys].mT
-                near = _near(intervals, tile, query.shape[1])
+                near = _tile_intervals(intervals, tile, query.shape[1])
                 if near is not None:
                     assert relation_keys is not None, "relations have intervals, keys and values"
                     # q_i . r^K of all T + 1 intervals, then a look-up for each pair: no [B, H, L, L, D] tensor.
@@ -115,9 +115,9 @@ class _CausalAttention(torch.autograd.Function):
         )
         tables = () if intervals is None else (relation_keys, relation_values)
         # The tables' gradients are sums over all rows and queries, so they are added in float32 at least.
-        grad_tables = [torch.zeros_like(table, dtype=_exact(table)) for table in tables]
+        grad_tables = [torch.zeros_like(table, dtype=_at_least_float32(table)) for table in tables]
         # The softmax's gradient needs sum_j weight_ij * d weight_ij, which is this sum over D instead of L.
-        correction = (grad.to(_exact(grad)) * mixed).sum(-1, keepdim=True)
+        correction = (grad.to(_at_least_float32(grad)) * mixed).sum(-1, keepdim=True)
         # The factor follows `correction`, because `mixed` has it already.
         grad = grad * ctx.scale
         step = 2 if ctx.masked else 1
@@ -129,7 +129,7 @@ class _CausalAttention(torch.autograd.Function):
             # A key is in the tiles of all later queries, so its gradient is added up. A query is in one tile.
             grad_value[rows, :, keys] += weights.to(g.dtype).mT @ g
             grad_scores = g @ value[rows, :, keys].mT
-            near = _near(intervals, tile, query.shape[1])
+            near = _tile_intervals(intervals, tile, query.shape[1])
             if near is not None:
                 grad_scores += (g @ relation_values.mT).gather(-1, near)
                 mass = _sum_by_interval(near, weights, relation_values.shape[1]).to(g.dtype)
@@ -154,7 +154,7 @@ class _CausalAttention(torch.autograd.Function):
         return grad_query, grad_key, grad_value, *(table_grads or [None, None]), None, None, None
 
 
-def _near(intervals: Tensor | None, tile: Tile, heads: int) -> Tensor | None:
+def _tile_intervals(intervals: Tensor | None, tile: Tile, heads: int) -> Tensor | None:
     """Return the tile's intervals [rows, H, queries, keys] without a copy."""
     if intervals is None:
         return None
@@ -165,7 +165,7 @@ def _causal_softmax(scores: Tensor, first_query: int) -> Tensor:
     queries, keys = scores.shape[-2:]
     # Row i of the tile is query first_query + i; later keys are hidden from it.
     bias = scores.new_full((queries, keys), -torch.inf).triu_(first_query + 1)
-    return torch.softmax(scores.add_(bias), -1, dtype=_exact(scores))
+    return torch.softmax(scores.add_(bias), -1, dtype=_at_least_float32(scores))
 
 
 def _sum_by_interval(near: Tensor, weights: Tensor, intervals: int) -> Tensor:
@@ -173,5 +173,5 @@ def _sum_by_interval(near: Tensor, weights: Tensor, intervals: int) -> Tensor:
     return weights.new_zeros(*weights.shape[:-1], intervals).scatter_add_(-1, near, weights)
 
 
-def _exact(x: Tensor) -> torch.dtype:
+def _at_least_float32(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+_CHUNK = 4096
+"""Matrices that are iterated together; few enough for a core's cache."""
+
 
 def sinkhorn(logits: Tensor, iterations: int) -> Tensor:
     """Return doubly stochastic matrices near `exp(logits)` (Xie et al., arXiv 2512.24880, eq. 9).
@@ -21,10 +24,6 @@ def sinkhorn(logits: Tensor, iterations: int) -> Tensor:
     """
     # The first iteration cancels a factor per column, so the shift only prevents overflow.
     return _Sinkhorn.apply((logits - logits.detach().amax(0, keepdim=True)).exp(), iterations)
-
-
-_CHUNK = 4096
-"""Matrices that are iterated together; few enough for a core's cache."""
 
 
 class _Sinkhorn(torch.autograd.Function):

@@ -62,9 +62,9 @@ def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
 def part_weights(network: "PreTrainedModel", kind: ImageTextClass) -> dict[str, list[nn.Parameter]]:
     """Return the weights of vision tower, connector and language model. Each weight belongs to one part."""
     # The connector first: Qwen2-VL and its successors have it inside the vision tower.
-    connector = [weight for name in kind.connector for weight in _weights(network, name)]
+    connector = [weight for name in kind.connector for weight in _weights_of_part(network, name)]
     owned = set(connector)
-    tower = [weight for weight in _weights(network, kind.vision_tower) if weight not in owned]
+    tower = [weight for weight in _weights_of_part(network, kind.vision_tower) if weight not in owned]
     owned.update(tower)
     others = [weight for weight in network.parameters() if weight not in owned]
     return {"vision_tower": tower, "connector": connector, "language_model": others}
@@ -91,7 +91,7 @@ def unused_weights(network: "PreTrainedModel", kind: ImageTextClass) -> list[nn.
     return unused + [weight for name in ("post_layernorm", "layernorm") for weight in _weights_of(tower, name)]
 
 
-def _weights(network: "PreTrainedModel", name: str) -> list[nn.Parameter]:
+def _weights_of_part(network: "PreTrainedModel", name: str) -> list[nn.Parameter]:
     return _weights_of(network.base_model, name)
 
 

@@ -12,7 +12,7 @@ from datamodules.multimodal.batch import IGNORE, Chat, Images
 from datamodules.multimodal.text.packing import one_per_row, pack
 from lightning_modules.multimodal.connector.merge_embeddings import merge_features_into_embeddings
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.flops import language_model_flops, products, trains
+from lightning_modules.multimodal.flops import has_trainable_weights, language_model_flops, product_flops
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.vision.config import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
@@ -72,8 +72,8 @@ def counted(encoder, projection, model, rows, images):
 
 
 def estimated(encoder, projection, model, rows, images):
-    before = trains(encoder) or trains(projection)
-    view = encoder.flops() + projection.flops(encoder.shape.patches, behind_trained=trains(encoder))
+    before = has_trainable_weights(encoder) or has_trainable_weights(projection)
+    view = encoder.flops() + projection.flops(encoder.shape.patches, behind_trained=has_trainable_weights(encoder))
     of_rows = language_model_flops(model.causal_lm, behind_trained=before)
     return len(images.pixels) * view + of_rows.of(rows, attention_within_chats=False)
 
@@ -158,4 +158,4 @@ def test_flops_of_grouped_convolutions_are_those_counted():
     counter = FlopCounterMode(display=False)
     with counter:
         layer(torch.zeros(2, 8, 20))
-    assert counter.get_total_flops() == 2 * 20 * products(layer.requires_grad_(False), back=False)
+    assert counter.get_total_flops() == 2 * 20 * product_flops(layer.requires_grad_(False), back=False)

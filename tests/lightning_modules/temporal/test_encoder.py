@@ -11,9 +11,9 @@ from lightning_modules.temporal.encoder import (
     SUMMARY_FEATURES,
     VALUE_WAVES,
     SeriesEncoder,
+    fourier_features,
     summary_features,
     value_features,
-    waves,
 )
 from tests.support.temporal.encoders import CHANNELS, KINDS, encoder, series
 
@@ -116,8 +116,10 @@ def test_a_summary_is_that_of_the_measurements(length, seed):
             next(t for t, v in zip(steps.tolist(), there.tolist(), strict=True) if v == extreme)
             for extreme in levels[:2]
         ]
-        at = waves(torch.tensor(firsts, dtype=torch.float32), STEP_WAVES).flatten()
-        torch.testing.assert_close(found[0, channel], torch.cat((levels, waves(levels, VALUE_WAVES).flatten(), at)))
+        at = fourier_features(torch.tensor(firsts, dtype=torch.float32), STEP_WAVES).flatten()
+        torch.testing.assert_close(
+            found[0, channel], torch.cat((levels, fourier_features(levels, VALUE_WAVES).flatten(), at))
+        )
 
 
 @pytest.mark.parametrize("tokens", ["patch", "pooled"])
@@ -137,7 +139,7 @@ def test_even_kernels_are_refused():
 
 
 def test_the_numbers_of_steps_differ():
-    table = waves(torch.arange(200.0), STEP_WAVES)
+    table = fourier_features(torch.arange(200.0), STEP_WAVES)
     assert torch.cdist(table, table).add(torch.eye(200)).min() > 0.05
 
 
@@ -157,4 +159,4 @@ def test_steps_are_distinguished_under_autocast(tokens):
         network(series([300]))
     (table,) = seen
     steps = torch.arange(len(table)) * (1 if tokens == "pooled" else network.layout.patch)
-    torch.testing.assert_close(table.float(), waves(steps.float(), STEP_WAVES), atol=0.005, rtol=0)
+    torch.testing.assert_close(table.float(), fourier_features(steps.float(), STEP_WAVES), atol=0.005, rtol=0)

@@ -138,7 +138,7 @@ class _Launch:
 
     def __init__(self, query: Tensor, intervals: int, dropout: float, mask_keys: Tensor | None) -> None:
         batch, heads, length, width = query.shape
-        self.tile = _tile(width, query.element_size())
+        self.tile = _tile_size(width, query.element_size())
         self.grid = (triton.cdiv(length, self.tile), batch * heads)
         dropped, self.scale = dropped_levels(dropout)
         # A kernel's arguments are tensors also without dropout; the query stands in and is not read.
@@ -159,6 +159,6 @@ class _Launch:
         kernel[self.grid](*tensors, *self.sizes, **self.constants, PRECISION=self.precision, num_stages=_STAGES)
 
 
-def _tile(width: int, element_size: int) -> int:
+def _tile_size(width: int, element_size: int) -> int:
     tile = next((tile for widest, tile in _TILES.items() if width <= widest), 16)
     return max(16, tile // (element_size // 2))

@@ -13,7 +13,7 @@ import triton.language as tl
 
 
 @triton.jit
-def _kept(keys, position_bits, head_row, batch, rows, columns, row_stride, dropped):
+def _dropout_mask(keys, position_bits, head_row, batch, rows, columns, row_stride, dropped):
     """Return the dropout mask of a tile: the bits of `keyed_bits`, of which 16 decide an element."""
     key = tl.load(keys + batch)
     # A 64-bit number per four elements of a row, as on the CPU. The factors are the constants of `keyed_bits` as int64.
@@ -89,7 +89,7 @@ def mix_values(
         scores, causal, offsets = _scores(q, k, products, intervals, rows, columns, length, T1, PRECISION)
         weights = tl.exp(scores - log_sum[:, None])
         if DROPOUT:
-            mask = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
+            mask = _dropout_mask(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
             weights = tl.where(mask, weights, 0.0)
         result += tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
         tl.atomic_add(mass + offsets, weights, mask=causal)
@@ -136,7 +136,7 @@ def differentiate_queries(
         by_weight = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         by_weight += tl.load(gradient_products + offsets, mask=causal, other=0.0).to(tl.float32)
         if DROPOUT:
-            mask = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
+            mask = _dropout_mask(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
             by_weight = tl.where(mask, by_weight, 0.0)
         # Softmax: dL/ds = p (dL/dp - sum p dL/dp); the sum is `correction`, computed by the caller.
         by_score = probabilities * (by_weight - correction[:, None])
@@ -182,7 +182,7 @@ def differentiate_keys(
         by_weight = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         by_weight += tl.load(gradient_products + offsets, mask=causal, other=0.0).to(tl.float32)
         if DROPOUT:
-            mask = _kept(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
+            mask = _dropout_mask(mask_keys, mask_bits, head * head_stride, batch, rows, columns, row_stride, dropped)
             weights = tl.where(mask, weights, 0.0)
             by_weight = tl.where(mask, by_weight, 0.0)
         by_value += tl.dot(tl.trans(weights.to(g.dtype)), g, input_precision=PRECISION)

@@ -8,7 +8,7 @@ from datamodules.multimodal.images.llava_next import llava_next_grid, llava_next
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.export.compatibility import incompatibilities
-from lightning_modules.multimodal.export.idefics3_target import _positions
+from lightning_modules.multimodal.export.idefics3_target import _arrange_positions
 from lightning_modules.multimodal.export.image_text import choose_target
 from tests.support.families.image_text_exports import PROJECTORS, Computed, chat_item, export, noise, tiny_parts
 
@@ -128,7 +128,7 @@ def test_each_patch_has_its_own_position_in_idefics3(edge):
     from transformers.models.idefics3.configuration_idefics3 import Idefics3VisionConfig
     from transformers.models.idefics3.modeling_idefics3 import Idefics3VisionEmbeddings
 
-    table, wide = _positions(torch.arange(1.0, edge * edge + 1)[:, None])
+    table, wide = _arrange_positions(torch.arange(1.0, edge * edge + 1)[:, None])
     config = Idefics3VisionConfig(hidden_size=1, num_attention_heads=1, patch_size=1, image_size=wide)
     embeddings = Idefics3VisionEmbeddings(config)
     embeddings.load_state_dict({

@@ -12,7 +12,13 @@ import torch
 from datamodules.recommender.batch import Catalog, History
 from engine.export.onnx import export_onnx, run_onnx
 from lightning_modules.recommender.export import onnx_graph
-from lightning_modules.recommender.export.export import Recommender, export, graph_inputs, same_best, with_long_pauses
+from lightning_modules.recommender.export.export import (
+    Recommender,
+    add_long_pauses,
+    compare_best_items,
+    export,
+    graph_inputs,
+)
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph
 from lightning_modules.recommender.export.runtime import ExportedRecommender, load_recommender
 from lightning_modules.recommender.networks import attention
@@ -215,7 +221,7 @@ def test_intervals_that_are_wrong_after_a_year_are_refused_whatever_the_users_ti
 
 
 def test_the_compared_histories_span_years_by_the_second():
-    rows = with_long_pauses(ranking(make_history((4, 7, 1))))
+    rows = add_long_pauses(ranking(make_history((4, 7, 1))))
     times, lengths = rows.history.times, rows.history.lengths
     assert rows.history.at[:3].equal(make_history((4, 7, 1)).at)
     assert len(rows.users) == len(times) == 6 and torch.equal(lengths[:3], lengths[3:])
@@ -229,9 +235,9 @@ def test_the_compared_histories_span_years_by_the_second():
 def test_items_may_change_ranks_only_where_they_score_alike():
     expected = np.array([[-np.inf, 3.0, 2.0, 2.0, 1.0], [-np.inf, -np.inf, 4.0, -np.inf, -np.inf]], np.float32)
     best = np.array([[3.0, 2.0], [4.0, -np.inf]], np.float32)
-    assert same_best(np.array([[1, 2], [2, 0]]), best, expected, 1e-6) == 1.0
-    assert same_best(np.array([[1, 3], [2, 1]]), best, expected, 1e-6) == pytest.approx(2 / 3)
+    assert compare_best_items(np.array([[1, 2], [2, 0]]), best, expected, 1e-6) == 1.0
+    assert compare_best_items(np.array([[1, 3], [2, 1]]), best, expected, 1e-6) == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match=r"to history 0 onnxruntime recommends items \[1, 4\], torch \[1, 2\]"):
-        same_best(np.array([[1, 4], [2, 0]]), best, expected, 1e-6)
+        compare_best_items(np.array([[1, 4], [2, 0]]), best, expected, 1e-6)
     with pytest.raises(ValueError, match="to history 1"):
-        same_best(np.array([[1, 2], [2, 0]]), np.array([[3.0, 2.0], [4.0, 0.0]], np.float32), expected, 1e-6)
+        compare_best_items(np.array([[1, 2], [2, 0]]), np.array([[3.0, 2.0], [4.0, 0.0]], np.float32), expected, 1e-6)

@@ -8,7 +8,7 @@ import torch
 from datamodules.recommender.batch import FeaturesIdentity
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.recommender.compatibility import check_features
-from lightning_modules.recommender.features.exported_encoder import with_item_vectors
+from lightning_modules.recommender.features.exported_encoder import encoder_to_export
 from lightning_modules.recommender.features.item_dropout import keeps_own_vector
 from lightning_modules.recommender.losses.next_item import LOSSES
 from lightning_modules.recommender.networks.last_position import encode_last_position
@@ -129,7 +129,7 @@ def whole(scores):
 def test_the_exported_encoder_scores_as_the_evaluation_does():
     module = WithFeatures({1, 2, 5, 9}, cold=3).eval()
     (part,) = make_batch(1)
-    encoder = with_item_vectors(module.encoder, module.item_features, module.architecture)
+    encoder = encoder_to_export(module.encoder, module.item_features, module.architecture)
     assert encoder.num_items == V + 3 and not encoder.training
     with torch.no_grad():
         expected = encoder.scores(encode_last_position(encoder, part.history))
