@@ -14,6 +14,7 @@ from datamodules.multimodal.batch import IGNORE, Examples, ImageLayout
 from engine.base_options import Unpack
 from engine.distributed.collectives import all_gather_tensor
 from engine.export.artifacts import ExportedModel
+from engine.number_check import check_number
 from lightning_modules.document_qa import losses
 from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
 from lightning_modules.document_qa.answering.evaluation import DocumentEvaluation
@@ -75,13 +76,10 @@ class DocumentReader(MultimodalModule[DocumentData]):
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
-        if not 0 <= smoothing < 1:
-            raise ValueError(f"model.init_args.smoothing is a share, from 0 to below 1; got {smoothing}")
-        not_negative = {"focal_gamma": focal_gamma, "contrast_weight": contrast_weight}
-        not_negative["evidence_questions"] = evidence_questions
-        for name, value in not_negative.items():
-            if value < 0:
-                raise ValueError(f"model.init_args.{name} must not be negative, got {value}")
+        check_number("model.init_args.smoothing", smoothing, at_least=0, below=1)
+        check_number("model.init_args.focal_gamma", focal_gamma, at_least=0)
+        check_number("model.init_args.contrast_weight", contrast_weight, at_least=0)
+        check_number("model.init_args.evidence_questions", evidence_questions, at_least=0)
         self.max_new_tokens = check_max_new_tokens(max_new_tokens)
         self.loss: Loss = loss
         self.contrast_weight = contrast_weight

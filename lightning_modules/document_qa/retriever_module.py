@@ -19,6 +19,7 @@ from datamodules.document_qa.batch import RetrievalPairs
 from datamodules.document_qa.interface import RetrievalData
 from datamodules.multimodal.batch import ImageLayout, Images, Rows
 from engine.base_options import Unpack
+from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.document_qa.answering.length_buckets import bucket_rows, row_lengths
 from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
@@ -71,9 +72,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
         super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
-        for name, value in (("size", size), ("encode_at_once", encode_at_once)):
-            if value is not None and value < 1:
-                raise ValueError(f"model.init_args.{name} must be at least 1, got {value}")
+        check_numbers("model.init_args.", {"size": size, "encode_at_once": encode_at_once}, at_least=1)
         if language_model.loss_kernel == "liger":
             raise ValueError(
                 "model.init_args.language_model.loss_kernel is liger, a cross-entropy of tokens, but a retriever "

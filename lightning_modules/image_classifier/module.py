@@ -75,8 +75,7 @@ class ImageClassifier(EvaluatedClassifier):
         **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(**training)
-        if ema_decay is not None and not 0 < ema_decay < 1:
-            raise ValueError(f"model.init_args.ema_decay is {ema_decay}, expected null or between 0 and 1")
+        check_number("model.init_args.ema_decay", ema_decay, above=0, below=1)
         sizes = {"width": width, "patch_size": patch_size, "depth": depth, "heads": heads}
         check_numbers("model.init_args.", sizes, at_least=1)
         check_number("model.init_args.label_smoothing", label_smoothing, at_least=0, below=1)

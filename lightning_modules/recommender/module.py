@@ -135,10 +135,8 @@ class SequentialRecommender(RankingModule):
         **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(**training)
-        sizes: dict[str, int | None] = {"feed_forward_size": feed_forward_size, "hidden_size": hidden_size}
-        sizes |= {"num_blocks": num_blocks, "num_heads": num_heads, "streams": streams}
-        sizes |= {"time_span": time_span, "top_k": top_k}
-        check_numbers("model.init_args.", sizes | {"sinkhorn_iterations": sinkhorn_iterations}, at_least=1)
+        counts = {"streams": streams, "sinkhorn_iterations": sinkhorn_iterations, "top_k": top_k}
+        check_numbers("model.init_args.", counts, at_least=1)  # `check_architecture` checks the sizes
         check_number("model.init_args.dropout", dropout, at_least=0, below=1)
         check_number("model.init_args.item_dropout", item_dropout, at_least=0, below=1)
         check_number("model.init_args.gbce_calibration", gbce_calibration, at_least=0, at_most=1)

@@ -27,13 +27,16 @@ OUTPUTS = "scores", "probabilities"
 
 
 class Classifier(NamedTuple):
-    """A classifier to export."""
+    """What `export` writes of a trained classifier, and what `load_classifier` needs to build it again."""
 
     network: nn.Module
     architecture: Architecture
     classes: Sequence[str]
-    shape: tuple[int, int, int]  # C, H, W
+    """Names of the K classes, in the order of the logits."""
+    shape: tuple[int, int, int]
+    """Channels, height and width of an image."""
     evaluation_shift: int = 0
+    """Largest shift in pixels of `average_over_shifts`."""
 
 
 class ClassifyingGraph(nn.Module):

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 from typing_extensions import override
 
-from engine.number_check import check_number
+from engine.number_check import check_number, check_numbers
 from lightning_modules.multimodal.connector.resampler import Resampler
 from lightning_modules.multimodal.flops import stack_flops
 
@@ -51,10 +51,8 @@ class ProjectorSettings:
         """Raise ValueError if a number is outside its range, or the kind has no use for `bias`."""
         check_number("projector.dropout", self.dropout, at_least=0, below=1)
         check_number("projector.layer_norm_scale", self.layer_norm_scale, above=0)
-        for name in ("hidden_size", "depth", "factor", "queries", "heads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"projector.{name} must be at least 1, got {value}")
+        sizes = {"hidden_size": self.hidden_size, "depth": self.depth, "factor": self.factor, "queries": self.queries}
+        check_numbers("projector.", {**sizes, "heads": self.heads}, at_least=1)
         if not self.bias and self.kind != "pixel_shuffle":
             raise ValueError(f"projector.bias: false is for the kind pixel_shuffle, got {self.kind}")
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Prompts, Questions, Rows
 from datamodules.multimodal.interface import GradedData
+from engine.number_check import check_number
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
@@ -48,7 +49,7 @@ class GenerativeModel(Protocol):
 
     @property
     def modality(self) -> Blinding:
-        """The modality that the model reads."""
+        """Modality that empties the samples of the blind baseline."""
 
     def features(self, inputs: Any) -> Any:
         """See LanguageModule."""
@@ -181,6 +182,5 @@ def check_max_new_tokens(max_new_tokens: int) -> int:
     Raises:
         ValueError: it is below 1.
     """
-    if max_new_tokens < 1:
-        raise ValueError(f"model.init_args.max_new_tokens must be at least 1, got {max_new_tokens}")
+    check_number("model.init_args.max_new_tokens", max_new_tokens, at_least=1)
     return max_new_tokens

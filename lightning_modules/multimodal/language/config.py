@@ -98,8 +98,8 @@ class LanguageModelSettings:
                 "language_model.trainable is none, but a model from a config has random weights, and learns nothing "
                 "when frozen. Set language_model.path, or train it (trainable: full)"
             )
-        if self.trainable == "last_n_layers" and self.last_n_layers < 1:
-            raise ValueError(f"language_model.last_n_layers must be at least 1, got {self.last_n_layers}")
+        if self.trainable == "last_n_layers":
+            check_number("language_model.last_n_layers", self.last_n_layers, at_least=1)
         if self.quantize != "none" and self.trainable not in ("lora", "none"):
             raise ValueError(
                 f"language_model.quantize is {self.quantize}, but trainable is {self.trainable}: weights in few bits "

@@ -37,7 +37,7 @@ class Decoder(Protocol):
 
     @property
     def causal_lm(self) -> "PreTrainedModel":
-        """The model of transformers."""
+        """Causal language model of transformers, whose config determines the form of the cache."""
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the vectors of tokens: [...] -> [..., C]."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engine.number_check import check_number
+
 TowerTrainable = Literal["none", "full", "last_n_layers"]
 
 
@@ -47,5 +49,5 @@ class VisionTowerSettings:
                 + ("neither is" if self.path is None else "both are")
                 + " given"
             )
-        if self.trainable == "last_n_layers" and self.last_n_layers < 1:
-            raise ValueError(f"vision_tower.last_n_layers must be at least 1, got {self.last_n_layers}")
+        if self.trainable == "last_n_layers":
+            check_number("vision_tower.last_n_layers", self.last_n_layers, at_least=1)

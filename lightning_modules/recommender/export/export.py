@@ -36,17 +36,25 @@ LATER = 3
 
 
 class Recommender(NamedTuple):
-    """A recommender to export."""
+    """What `export` writes of a trained recommender, and what its model card states."""
 
     encoder: SequenceEncoder
-    architecture: Mapping[str, Any]  # arguments of SequenceEncoder
+    architecture: Mapping[str, Any]
+    """Arguments of SequenceEncoder, but for the sizes of the catalog."""
     catalog: Catalog
+    """Items that can be recommended."""
     top_k: int
+    """Number of best items that the graph returns."""
     remove_seen: bool
-    popularity: Sequence[int] | None = None  # [V] training events of each item, for histories without a known item
-    feature_columns: str | None = None  # columns of features that the item vectors include
-    num_cold_items: int = 0  # items at the end of the catalog that occur in no interaction
-    event_features: EventCoding | None = None  # features of events that the encoder reads
+    """Whether the graph excludes the items of a history."""
+    popularity: Sequence[int] | None = None
+    """[V] number of training events of each item, for histories without a known item."""
+    feature_columns: str | None = None
+    """Columns of features that the item vectors include."""
+    num_cold_items: int = 0
+    """Number of items at the end of the catalog that occur in no interaction."""
+    event_features: EventCoding | None = None
+    """Features of events that the encoder reads."""
 
 
 def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:

@@ -17,12 +17,15 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 
 
 class Recommendation(NamedTuple):
-    """A recommended item."""
+    """An item that `recommend` returns."""
 
-    item: str  # id in the data
+    item: str
+    """Id in the data."""
     score: float
+    """Score of the encoder; with a `fallback` the number of training events of the item."""
     title: str | None
-    fallback: str | None = None  # "popularity" if the history has no known item; the score is then a number of events
+    fallback: str | None = None
+    """`popularity` if the history has no known item, so that the most popular items are recommended."""
 
 
 class ExportedRecommender:

@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
+from engine.number_check import check_numbers
 from lightning_modules.recommender.networks.attention import StandardAttention, TimeIntervalAttention
 from lightning_modules.recommender.networks.blocks import FeedForward, SwiGLU
 from lightning_modules.recommender.networks.fused_pointwise_attention import PointwiseAttentionLayer
@@ -43,10 +44,7 @@ def check_architecture(settings: Mapping[str, Any], prefix: str = "") -> None:
     Raises:
         ValueError: a setting is none of its values, does not suit another setting or has no effect.
     """
-    for name in _SIZES:
-        size = settings.get(name)
-        if size is not None and size < 1:
-            raise ValueError(f"{prefix}{name} must be at least 1, got {size}")
+    check_numbers(prefix, {name: settings.get(name) for name in _SIZES}, at_least=1)
     for name, kinds in _KINDS.items():
         if settings[name] not in get_args(kinds):
             raise ValueError(f"{prefix}{name} must be one of {', '.join(get_args(kinds))}, got {settings[name]!r}")

@@ -14,11 +14,17 @@ class ImageTextClass(NamedTuple):
     """Structure of a class of transformers; names are of submodules of its `model`."""
 
     title: str
+    """Name in messages and model cards."""
     vision_tower: str
-    connector: tuple[str, ...]  # also inside the vision tower
-    spatial: bool = False  # positions have a row and a column (M-RoPE)
-    token_types: bool = False  # the mask depends on the kinds of tokens
-    unpacked: str | None = None  # why chats cannot share a row; None if they can
+    """Submodule that encodes images."""
+    connector: tuple[str, ...]
+    """Submodules that project features of images to embeddings; they may be inside the vision tower."""
+    spatial: bool = False
+    """Whether positions have a row and a column (M-RoPE)."""
+    token_types: bool = False
+    """Whether the attention mask depends on the kinds of tokens."""
+    packing_obstacle: str | None = None
+    """Why chats cannot share a row; None if they can."""
 
 
 _LLAVA = ("vision_tower", ("multi_modal_projector",))
@@ -34,9 +40,9 @@ CLASSES = {
     "idefics3": ImageTextClass("Idefics3", "vision_model", ("connector",)),
     "smolvlm": ImageTextClass("SmolVLM", "vision_model", ("connector",)),
     "paligemma": ImageTextClass(
-        "PaliGemma", *_LLAVA, token_types=True, unpacked="its questions are attended to in both directions"
+        "PaliGemma", *_LLAVA, token_types=True, packing_obstacle="its questions are attended to in both directions"
     ),
-    "gemma3": ImageTextClass("Gemma 3", *_LLAVA, token_types=True, unpacked=_BOTH_WAYS),
+    "gemma3": ImageTextClass("Gemma 3", *_LLAVA, token_types=True, packing_obstacle=_BOTH_WAYS),
 }
 """{model_type of transformers: structure}"""
 
@@ -50,7 +56,7 @@ def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
     kind = CLASSES.get(config.model_type)
     if kind is None:
         architecture = ", ".join(getattr(config, "architectures", None) or ["unknown"])
-        titles = ", ".join(titles.title for titles in CLASSES.values())
+        titles = ", ".join(each.title for each in CLASSES.values())
         raise ValueError(
             f"model.init_args.path: {path} is a {architecture} (model_type {config.model_type}), expected an "
             f"image-text model of transformers: {titles}. For a vision tower and a language model of your choice, use "

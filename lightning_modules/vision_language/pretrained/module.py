@@ -78,9 +78,9 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
 
     @cached_property
     def processor_source(self) -> ProcessorSource:
-        """The processor that the data use."""
-        unpacked = class_of(self.path, self.config).unpacked
-        return ProcessorSource(self.path, download(self.path), self.image_settings, unpacked)
+        """Files and settings from which the data build the processor of transformers."""
+        obstacle = class_of(self.path, self.config).packing_obstacle
+        return ProcessorSource(self.path, download(self.path), self.image_settings, obstacle)
 
     @override
     def build(self) -> None:

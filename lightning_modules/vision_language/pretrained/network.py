@@ -87,7 +87,7 @@ class ImageTextNetwork(LanguageModel):
         if self.kind.spatial:
             grids = images.get("image_grid_thw")
             return {"position_ids": spatial_positions(self.causal_lm.base_model, tokens, positions, is_image, grids)}
-        if self.kind.unpacked is None:
+        if self.kind.packing_obstacle is None:
             return {"position_ids": positions}
         # One chat per row: its positions equal the row's positions, while padding counts from 0 again.
         real = positions == torch.arange(positions.shape[1], device=positions.device)

@@ -121,5 +121,5 @@ def test_there_is_no_average_of_shards():
 
 
 def test_a_decay_that_keeps_everything_is_refused(lockstep, tmp_path):
-    with pytest.raises(ValueError, match="ema_decay is 1.0, expected null or between 0 and 1"):
+    with pytest.raises(ValueError, match="ema_decay must be more than 0 and less than 1, got 1.0"):
         lockstep("fit", *colours(tmp_path, ema_decay=1.0), name="a")

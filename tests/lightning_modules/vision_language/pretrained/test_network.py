@@ -50,7 +50,7 @@ def test_packed_chats_are_apart_and_black_images_are_black(name, tmp_path):
     alone = one_per_row(tokens, indices, model.pad)
     images = collate_images([images for _, images in chats])
     loss, count = network.loss(network.row_states(alone, images), alone.labels)
-    if network.kind.unpacked is None:
+    if network.kind.packing_obstacle is None:
         packed, order = pack(tokens, indices, 2 * max(len(chat.tokens) for chat in tokens), model.pad)
         assert len(packed.tokens) < len(chats)
         pictures = collate_images([chats[index][1] for index in order])
