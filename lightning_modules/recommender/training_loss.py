@@ -16,11 +16,14 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 
 
 class MicroBatchLoss(NamedTuple):
-    """Loss of a micro-batch."""
+    """Loss of a micro-batch on this rank, before the division by the positions of the global batch."""
 
-    total: Tensor  # sum over the real positions
-    real: Tensor  # number of real positions
-    metrics: dict[str, Tensor]  # to log
+    total: Tensor
+    """Sum over the real positions."""
+    real: Tensor
+    """Number of real positions."""
+    metrics: dict[str, Tensor]
+    """Metrics to log, by name."""
 
 
 class TrainingLoss:

@@ -136,7 +136,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
             module.data.write_prediction_report(folder, answers)
             write_graded_answers(Path(folder), f"test/{self.main_metric}", self._graded_answers(module.data, answers))
 
-    def _graded_answers(self, data: GradedData, answers: Iterable[tuple[int, str, str]]) -> Iterator[GradedAnswer]:
+    def _graded_answers(self, data: GradedData, answers: Iterable[Answer]) -> Iterator[GradedAnswer]:
         """Yield the answers that the main metric counts."""
         for sample, text, _ in answers:
             reached, possible = data.grade(sample, text).get(self.main_metric, (0.0, 0.0))

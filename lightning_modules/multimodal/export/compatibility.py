@@ -12,7 +12,7 @@ from lightning_modules.multimodal.connector.feature_order import order_features
 from lightning_modules.multimodal.export.target import ExportTarget, ModelParts, weight_format
 from lightning_modules.multimodal.language.compile import uncompiled
 from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.language.logit_processing import plain_scores
+from lightning_modules.multimodal.language.logit_processing import has_plain_logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -47,7 +47,7 @@ def _check_language_model(language_model: LanguageModel, merge: bool, name: str)
         return [f"language_model: {name} cannot be built on a {kind}"]
     scores = causal.get_output_embeddings()
     # The class has an output layer of its own, a linear layer without bias, and does not process its logits.
-    altered = getattr(scores, "bias", None) is not None or not plain_scores(causal.config)
+    altered = getattr(scores, "bias", None) is not None or not has_plain_logits(causal.config)
     if type(plain) is not type(causal.get_decoder()) or altered:
         return [f"language_model: a {kind} has layers that {name} does not support"]
     return []

@@ -19,7 +19,7 @@ from lightning_modules.multimodal.language.kernels.checks import require_plain_o
 from lightning_modules.multimodal.language.kernels.flex_attention import cached_attention, evaluates_with_sdpa
 from lightning_modules.multimodal.language.kernels.liger import liger_cross_entropy
 from lightning_modules.multimodal.language.loading import load_language_model
-from lightning_modules.multimodal.language.logit_processing import final_scores
+from lightning_modules.multimodal.language.logit_processing import process_logits
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 
@@ -214,7 +214,7 @@ class LanguageModel(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits [N, V] of states [N, C]."""
-        return final_scores(self.causal_lm.get_output_embeddings()(states), self.causal_lm.config.get_text_config())
+        return process_logits(self.causal_lm.get_output_embeddings()(states), self.causal_lm.config.get_text_config())
 
     def _fuses(self, states: Tensor, criterion: Criterion) -> bool:
         is_liger = self.settings.loss_kernel == "liger" and criterion is cross_entropy

@@ -65,7 +65,7 @@ def load_language_model(
         network, loading_info = read_pretrained(_SECTION, AutoModelForCausalLM, settings.path, **options)
         if missing := loading_info["missing_keys"]:  # transformers gives them random values
             raise ValueError(f"language_model.path: {settings.path} lacks {preview_names(missing)}: is it whole?")
-    # Losses are computed from hidden states, not by the model's own forward, so `final_scores` must
+    # Losses are computed from hidden states, not by the model's own forward, so `process_logits` must
     # process logits as the model does.
     require_known_scores(network)
     widened = _widen_vocabulary(network, vocabulary)

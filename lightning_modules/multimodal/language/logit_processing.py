@@ -21,26 +21,26 @@ _PROBE_MAX = 100.0
 """Largest logit of a probe. Caps are near 30 and hardly show far below them."""
 
 
-def final_scores(scores: Tensor, config: "PretrainedConfig") -> Tensor:
+def process_logits(scores: Tensor, config: "PretrainedConfig") -> Tensor:
     """Return the processed logits [..., V] of a model with this config, given the logits of its output layer."""
     for key in _FACTORS:
-        if _set(config, key):
+        if _is_set(config, key):
             scores = scores * getattr(config, key)
-    if _set(config, _DIVISOR):
+    if _is_set(config, _DIVISOR):
         scores = scores / getattr(config, _DIVISOR)
-    if _set(config, _CAP):
+    if _is_set(config, _CAP):
         scores = torch.tanh(scores / getattr(config, _CAP)) * getattr(config, _CAP)
     return scores
 
 
-def plain_scores(config: "PretrainedConfig") -> bool:
+def has_plain_logits(config: "PretrainedConfig") -> bool:
     """Return whether the model does not process its logits."""
-    return not any(_set(config, key) for key in (*_FACTORS, _DIVISOR, _CAP))
+    return not any(_is_set(config, key) for key in (*_FACTORS, _DIVISOR, _CAP))
 
 
 @torch.no_grad()
 def require_known_scores(network: "PreTrainedModel") -> None:
-    """Check that `final_scores` gives the model's own logits of random states. The layers do not run.
+    """Check that `process_logits` gives the model's own logits of random states. The layers do not run.
 
     A model on the meta device is not checked.
 
@@ -58,7 +58,7 @@ def require_known_scores(network: "PreTrainedModel") -> None:
     states = torch.randn((1, 1, layer.weight.shape[1]), generator=draws, device="cpu").to(layer.weight)
     # Scaled so that the largest logit is _PROBE_MAX, where a cap shows.
     states *= _PROBE_MAX / layer(states).abs().max().clamp_min(torch.finfo(states.dtype).tiny)
-    ours = final_scores(layer(states), network.config).float()
+    ours = process_logits(layer(states), network.config).float()
     output = MoeModelOutputWithPast(last_hidden_state=states)
     output.cross_attentions = None  # some models read it, others read router logits
     decoder.forward = lambda *args, **options: output
@@ -75,5 +75,5 @@ def require_known_scores(network: "PreTrainedModel") -> None:
         )
 
 
-def _set(config: "PretrainedConfig", key: str) -> bool:
+def _is_set(config: "PretrainedConfig", key: str) -> bool:
     return getattr(config, key, None) not in (None, 1)

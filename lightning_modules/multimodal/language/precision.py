@@ -5,23 +5,27 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-_MIXED_BF16 = (torch.bfloat16, torch.float32, torch.bfloat16)
-_FORMATS: dict[str, tuple[torch.dtype, torch.dtype, torch.dtype | None]] = {
-    "32-true": (torch.float32, torch.float32, None),
-    "64-true": (torch.float64, torch.float64, None),
-    "bf16-true": (torch.bfloat16, torch.bfloat16, None),
-    "bf16-mixed": _MIXED_BF16,
-    "16-mixed": _MIXED_BF16,
-}
-_ALIASES = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "16": "16-mixed"}
-
 
 class Precision(NamedTuple):
     """Formats of a language model's weights and of its computation."""
 
-    frozen: torch.dtype  # frozen weights: the format of the computation, so that no step casts them
-    trained: torch.dtype  # trainable weights: wide enough that small updates do not round to zero
-    autocast: torch.dtype | None  # format of products; None: the format of the weights
+    frozen: torch.dtype
+    """Format of frozen weights: that of the computation, so that no step casts them."""
+    trained: torch.dtype
+    """Format of trainable weights: wide enough that small updates do not round to zero."""
+    autocast: torch.dtype | None
+    """Format of products; None: the format of the weights."""
+
+
+_MIXED_BF16 = Precision(torch.bfloat16, torch.float32, torch.bfloat16)
+_FORMATS = {
+    "32-true": Precision(torch.float32, torch.float32, None),
+    "64-true": Precision(torch.float64, torch.float64, None),
+    "bf16-true": Precision(torch.bfloat16, torch.bfloat16, None),
+    "bf16-mixed": _MIXED_BF16,
+    "16-mixed": _MIXED_BF16,
+}
+_ALIASES = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 
 def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
@@ -49,7 +53,7 @@ def precision_of(trainer_precision: str | int, has_bf16: bool) -> Precision:
         raise ValueError(
             f"trainer.precision is {trainer_precision}, but this device has no bf16{reason}; set it to 32-true"
         )
-    return Precision(*_FORMATS[name])
+    return _FORMATS[name]
 
 
 def device_has_bf16(device: torch.device) -> bool:

@@ -54,7 +54,7 @@ def divided_layers(model: LanguageModel, size: int) -> dict[nn.Module, ParallelS
         style = next((style for pattern, style in plan.items() if fnmatchcase(plain, pattern)), None)
         if style is not None and not isinstance(layer, nn.Linear) and hasattr(layer, "base_layer"):
             # The wrapper of peft itself has no weight; its base layer is met later under its own name.
-            layers |= _adapters(layer, style)
+            layers |= _divided_adapters(layer, style)
         elif style is not None:
             if style not in _STYLES:
                 raise ValueError(
@@ -71,7 +71,7 @@ def divided_layers(model: LanguageModel, size: int) -> dict[nn.Module, ParallelS
     return layers
 
 
-def _adapters(layer: nn.Module, style: str) -> dict[nn.Module, ParallelStyle]:
+def _divided_adapters(layer: nn.Module, style: str) -> dict[nn.Module, ParallelStyle]:
     """Return how the adapters of a layer of peft are divided."""
     # y = W x + B (A x). W divided by outputs divides B, W divided by inputs divides A; the other factor has only the
     # rank as its width, and stays whole.

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from lightning_modules.multimodal.language.config import LanguageModelSettings
-from lightning_modules.multimodal.language.logit_processing import plain_scores
+from lightning_modules.multimodal.language.logit_processing import has_plain_logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -54,7 +54,7 @@ def require_plain_output(network: "PreTrainedModel", settings: LanguageModelSett
         return
     config = network.config.get_text_config()
     # Liger fuses the layer and the loss; nothing can be computed between them.
-    if not plain_scores(config):
+    if not has_plain_logits(config):
         reason = f"a {config.model_type} scales or caps its logits"
     elif type(network.get_output_embeddings()) is not nn.Linear:
         reason = f"the output layer is a {type(network.get_output_embeddings()).__name__}, as with adapters of its own"
