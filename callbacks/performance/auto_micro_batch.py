@@ -14,7 +14,7 @@ from callbacks.performance.trial_pass import trial_pass
 from callbacks.performance.trial_samples import largest_samples
 from engine.data.batch_plan import BatchPlan
 from engine.datamodule import LockstepDataModule
-from engine.distributed.collectives import all_gather_tensor
+from engine.distributed.collectives import all_reduce_min
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
 from engine.lightning_internals.training_loop import configure_model
@@ -95,7 +95,7 @@ class AutoMicroBatch(Callback):
         del batch  # before the cache is freed
         free_cached_memory(device)
         # The rank with the least free memory decides.
-        return bool(all_gather_tensor(torch.tensor(int(fits), device=device)).min()), memory
+        return bool(all_reduce_min(fits, device)), memory
 
 
 def reports_oom(device: torch.device) -> bool:

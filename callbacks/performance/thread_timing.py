@@ -13,11 +13,13 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from callbacks.performance.trial_pass import trial_pass
 from callbacks.performance.trial_samples import first_samples
 from engine.datamodule import LockstepDataModule
-from engine.distributed.collectives import all_gather_tensor
+from engine.distributed.collectives import all_reduce_max
 from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule
 
 log = logging.getLogger("lockstep")
+
+_CPU = torch.device("cpu")
 
 _MIN_SECONDS = 1.0
 """Total time of the compared passes: many scheduler periods, but no delay that a user notices."""
@@ -89,7 +91,7 @@ def _load_batch(data: LockstepDataModule, size: int) -> tuple[Any, bool]:
     except Exception:
         log.debug("threads: the first micro-batch cannot be loaded", exc_info=True)
         batch = None
-    return batch, _max_over_ranks(math.inf if batch is None else 0.0) == 0.0
+    return batch, all_reduce_max(batch is None, _CPU) == 0
 
 
 def _compare(run_pass: Callable[[], None], threads: int, samples: int) -> Rates | None:
@@ -114,8 +116,4 @@ def _time_pass(run_pass: Callable[[], None], threads: int) -> float:
     except Exception:
         log.debug("threads: a pass before training fails", exc_info=True)
         seconds = math.inf
-    return _max_over_ranks(seconds)
-
-
-def _max_over_ranks(seconds: float) -> float:
-    return float(all_gather_tensor(torch.tensor(seconds, dtype=torch.float64)).max())
+    return all_reduce_max(seconds, _CPU)

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from callbacks.health.watchdog import extended_timeout
 from callbacks.performance.thread_timing import not_timed_because, time_threads
-from engine.distributed.collectives import all_gather_tensor
+from engine.distributed.collectives import all_reduce_min
 from engine.hook_arguments import run_module
 from engine.lightning_internals.training_loop import configure_model
 from engine.module import LockstepModule
@@ -121,4 +121,4 @@ def _min_share(trainer: Trainer) -> int:
     """Return the number of cores per rank on the machine that has the fewest per rank."""
     # The machine with the fewest cores per rank decides: all ranks use the same number.
     ranks_here = min(trainer.num_devices, trainer.world_size)
-    return int(all_gather_tensor(torch.tensor(max(1, int(available_cpus() / ranks_here)))).min())
+    return int(all_reduce_min(max(1, int(available_cpus() / ranks_here)), trainer.strategy.root_device))

@@ -1,4 +1,4 @@
-"""Gathers tensors, objects and rows from all ranks, also with their gradients.
+"""Gathers or reduces values over all ranks: numbers, tensors, objects and rows, also with their gradients.
 
 Every rank must make each call. Without a process group, a call returns the rank's own values.
 """
@@ -23,6 +23,16 @@ def all_gather_tensor(values: Tensor) -> Tensor:
     gathered = [torch.empty_like(values) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(gathered, values)
     return torch.stack(gathered)
+
+
+def all_reduce_max(number: float, device: torch.device) -> float:
+    """Return the maximum of a number over the ranks. `device` is the device of the rank's model."""
+    return _reduce_number(number, device, torch.distributed.ReduceOp.MAX)
+
+
+def all_reduce_min(number: float, device: torch.device) -> float:
+    """Return the minimum of a number over the ranks. `device` is the device of the rank's model."""
+    return _reduce_number(number, device, torch.distributed.ReduceOp.MIN)
 
 
 def all_gather_objects(content: object) -> list[Any]:
@@ -128,6 +138,15 @@ def _gather_padded(rows: Tensor, counts: list[int]) -> list[Tensor]:
     padded = rows.new_zeros((max(counts), *rows.shape[1:]))
     padded[: len(rows)] = rows
     return [part[:count] for part, count in zip(all_gather_tensor(padded), counts, strict=True)]
+
+
+def _reduce_number(number: float, device: torch.device, operation: "torch.distributed.ReduceOp.RedOpType") -> float:
+    if not _is_distributed():
+        return number
+    # float64 holds integers up to 2**53 exactly.
+    reduced = torch.tensor(number, dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(reduced, operation)
+    return reduced.item()
 
 
 def _is_distributed() -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-import torch
 from torch import Tensor
 from typing_extensions import override
 
@@ -12,7 +11,7 @@ from datamodules.document_qa.batch import OptionExamples
 from datamodules.document_qa.interface import DocumentData
 from datamodules.multimodal.batch import IGNORE, Examples, ImageLayout
 from engine.base_options import Unpack
-from engine.distributed.collectives import all_gather_tensor
+from engine.distributed.collectives import all_reduce_max
 from engine.export.artifacts import ExportedModel
 from engine.number_check import check_number
 from lightning_modules.document_qa import losses
@@ -141,7 +140,7 @@ class DocumentReader(MultimodalModule[DocumentData]):
         return PrefixCache(self.language_model, embeddings, bucket.prompts.mask)
 
     def _largest_of_ranks(self, number: int) -> int:
-        return int(all_gather_tensor(torch.tensor(number, device=self.device)).max())
+        return int(all_reduce_max(number, self.device))
 
     @override
     def on_predict_end(self) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Questions
 from datamodules.temporal.interface import TemporalData
-from engine.distributed.collectives import all_gather_tensor
+from engine.distributed.collectives import all_reduce_max
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.evaluation.evaluator import PredictionLine
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, GenerativeModel
@@ -118,4 +118,4 @@ def _maximum_over_ranks(module: SeriesModel) -> Callable[[int], int]:
     """Return a function from a number to its maximum over the ranks, or to itself if ranks may run other passes."""
     if not module.sharded:
         return lambda number: number
-    return lambda number: int(all_gather_tensor(torch.tensor(number, device=module.device)).max())
+    return lambda number: int(all_reduce_max(number, module.device))

@@ -180,7 +180,9 @@ class Network(torch.nn.Module):
 def tiny(monkeypatch):
     """Every pass takes 4 ms."""
     monkeypatch.setattr(thread_timing, "_MIN_SECONDS", 0.01)
-    monkeypatch.setattr(thread_timing, "_max_over_ranks", lambda found: 0.004 if 0 < found < math.inf else found)
+    monkeypatch.setattr(
+        thread_timing, "all_reduce_max", lambda number, device: 0.004 if 0 < number < math.inf else number
+    )
     trainer = a_trainer()
     trainer.datamodule = TinyData(batch_size=8)
     trainer.datamodule.setup("fit")
@@ -202,7 +204,7 @@ def test_long_passes_have_fewer_samples(tiny, monkeypatch):
     """Five fit: 8 samples take 4 s with 4 threads, so up to 16 s with one."""
     taken = {8: 4.0, 5: 0.6}
     network = Network()
-    monkeypatch.setattr(thread_timing, "_max_over_ranks", lambda found: found and taken[network.sizes[-1][0]])
+    monkeypatch.setattr(thread_timing, "all_reduce_max", lambda number, device: number and taken[network.sizes[-1][0]])
     rates = time_threads(tiny, network, 4)
     assert {size for size, _ in network.sizes} == {8, 5} and rates == Rates(5 / 0.6, 5 / 0.6)
     taken[8] = 40.0

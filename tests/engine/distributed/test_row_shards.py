@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
-from engine.distributed.collectives import all_gather_matrices, gather_shards
+from engine.distributed.collectives import all_gather_matrices, all_reduce_max, all_reduce_min, gather_shards
 from engine.distributed.row_shards import is_sharded, look_up, new_rows, own_rows, shard_rows
 from engine.optim.grad_norm import clip, gradient_norm
 from engine.optim.optimizers import build_optimizer
@@ -74,6 +74,9 @@ def in_shards(rank, rendezvous):
     assert len(own_rows(few).rows) == (rank < 2) and look_up(few, torch.tensor([1])).equal(torch.ones(1, C))
     sizes = [tuple(part.shape) for part in all_gather_matrices(torch.ones(rank + 1, 2 - rank))]
     assert sizes == [(1, 2), (2, 1), (3, 0)]
+    cpu = torch.device("cpu")
+    assert (all_reduce_max(rank, cpu), all_reduce_min(rank + 0.5, cpu)) == (RANKS - 1, 0.5)
+    assert all_reduce_max(math.inf if rank == 1 else 0.0, cpu) == math.inf
     for update, state in UPDATES.items():
         network = Network()
         replica, optimizer, norms = train(Network(), update)
