@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from callbacks.logging.metric_sink import MetricSink
 from callbacks.logging.progress_bar import stage_of, summary
+from engine.io.atomic_file import write_atomically
 from engine.telemetry.append_file import AppendOnlyFile
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event, rank_keys
 from engine.telemetry.json_formatter import to_json_safe
@@ -80,9 +81,7 @@ class JsonlLogger(MetricSink):
         # Replace the file at once, so that a kill loses no record. The open file would still be the old one.
         if len(kept) < len(lines):
             self._file.close()
-            new = self.path.with_suffix(".jsonl.new")
-            new.write_bytes(b"".join(kept))
-            new.replace(self.path)
+            write_atomically(self.path, b"".join(kept))
             self._file = AppendOnlyFile(self.path)
 
     def close(self) -> None:

@@ -4,18 +4,18 @@ import heapq
 import json
 import logging
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 from typing_extensions import override
 
 from engine.distributed.data_rank import data_rank
-from engine.hook_arguments import run_trainer
+from engine.hook_arguments import run_module, run_trainer
+from engine.io.atomic_file import replace_file
 
 log = logging.getLogger("lockstep")
 
@@ -35,10 +35,10 @@ class PredictionWriter(BasePredictionWriter):
 
     @override
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._enabled = not getattr(pl_module, "predicts_at_the_end", False)
+        self._enabled = not run_module(pl_module).predicts_at_the_end
         if not self._enabled:
             return
-        source = getattr(run_trainer(trainer).datamodule, "predict_input", None)
+        source = run_trainer(trainer).datamodule.predict_input
         self.filename = f"predictions-{Path(source).stem}.jsonl" if source else "predictions.jsonl"
         target = Path(trainer.default_root_dir) / self.filename
         if target.is_dir():  # before hours of prediction
@@ -77,19 +77,22 @@ class PredictionWriter(BasePredictionWriter):
     def _merge(self, trainer: Trainer) -> None:
         parts = [self._part_path(trainer, rank) for rank in range(data_rank(trainer).size)]
         target = Path(trainer.default_root_dir) / self.filename
-        new = target.with_name(target.name + ".new")
-        count = 0
-        with ExitStack() as stack, new.open("w", encoding="utf-8") as output:
-            # Each part is in ascending order of rows, so the merge holds one line of each part in memory.
-            streams = [stack.enter_context(part.open(encoding="utf-8")) for part in parts]
-            for line in heapq.merge(*streams, key=lambda line: int(line.split("\t", 1)[0])):
-                output.write(line.split("\t", 1)[1])
-                count += 1
         if target.exists():
             when = datetime.fromtimestamp(target.stat().st_mtime).astimezone().isoformat(" ", "seconds")
             log.warning("replacing %s, the predictions of %s", target, when)
-        # Atomically: a kill before this line leaves the old predictions and all parts.
-        new.replace(target)
+        count = 0
+
+        def write_merged(output: IO[bytes]) -> None:
+            nonlocal count
+            with ExitStack() as stack:
+                # Each part is in ascending order of rows, so the merge holds one line of each part in memory.
+                streams = [stack.enter_context(part.open("rb")) for part in parts]
+                for line in heapq.merge(*streams, key=lambda line: int(line.split(b"\t", 1)[0])):
+                    output.write(line.split(b"\t", 1)[1])
+                    count += 1
+
+        # A kill before the replacement leaves the old predictions and all parts.
+        replace_file(target, write_merged)
         for part in parts:
             part.unlink()
         log.info("wrote %d predictions to %s", count, target)
@@ -103,8 +106,7 @@ class PredictionWriter(BasePredictionWriter):
 def _skipped_rows(trainer: Trainer) -> list[tuple[int, dict[str, Any]]]:
     """Return a row without an answer for each skipped sample, so that lines can be matched to the input."""
     run = run_trainer(trainer)
-    describe: Callable[[int], dict[str, Any]] = getattr(run.datamodule, "describe", lambda row: {})
     return [
-        (skipped.sample, {**describe(skipped.sample), "answer": None, "why": skipped.what})
+        (skipped.sample, {**run.datamodule.describe(skipped.sample), "answer": None, "why": skipped.what})
         for skipped in run.predict_dataloaders.skipped
     ]

@@ -3,7 +3,6 @@
 import base64
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing_extensions import override
 from callbacks.logging.preview_rendering import markdown_table, picture_grid
 from callbacks.trackers.base import ExperimentTracker
 from engine.hook_arguments import run_trainer
-from engine.io.atomic_file import remove, remove_leftovers, temp_path
+from engine.io.atomic_file import remove, remove_leftovers, write_atomically
 from engine.module import LockstepModule
 from engine.telemetry.events import event
 from engine.telemetry.sample_previews import MAX_PREVIEWS, SamplePreview
@@ -110,14 +109,7 @@ class SamplePreviewLogger(Callback):
         file = run / FOLDER / f"val-{step}.json"
         record = {"stage": "val", "step": step, "examples": [to_json(preview) for preview in previews]}
         try:
-            file.parent.mkdir(exist_ok=True)
-            # A reader never finds half a file, and a killed process leaves no file of this name.
-            temporary = temp_path(file)
-            try:
-                temporary.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
-                os.replace(temporary, file)
-            finally:
-                temporary.unlink(missing_ok=True)
+            write_atomically(file, (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8"))
         except OSError as error:
             if not self._disk_failed:
                 log.warning(

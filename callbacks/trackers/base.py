@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from callbacks.trackers.tensorboard import TensorBoard
+from engine.io.atomic_file import write_atomically
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
@@ -207,7 +208,4 @@ def begin_trackers(trainer: Trainer) -> None:
 
 
 def _store(run_id: str, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
-    new.write_text(run_id + "\n", encoding="ascii")
-    new.replace(file)
+    write_atomically(file, f"{run_id}\n".encode("ascii"))

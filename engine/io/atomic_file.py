@@ -66,7 +66,17 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         OSError: the disk refused the content; an existing file is unchanged.
     """
-    os.replace(write_temp(path, lambda file: file.write(content), lambda _: None), path)
+    replace_file(path, lambda file: file.write(content))
+
+
+def replace_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file as `write_atomically` does, with a function that writes the content to an open file."""
+    temporary = write_temp(path, write, lambda _: None)
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        remove(temporary)
+        raise
     flush_folder(path.parent)
 
 

@@ -25,6 +25,8 @@ OPTIONS = [
     "--trainer.accelerator", "cpu",
 ]  # fmt: skip
 
+MODULE = SimpleNamespace(predicts_at_the_end=False)
+
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 5), max_size=12))
 def test_parts_are_merged_by_row(tmp_path_factory, processes, batches):
@@ -41,14 +43,14 @@ def test_parts_are_merged_by_row(tmp_path_factory, processes, batches):
             world_size=processes,
             is_global_zero=process == 0,
             strategy=SimpleNamespace(barrier=lambda name: None),
-            datamodule=None,
+            datamodule=SimpleNamespace(predict_input=None),
             predict_dataloaders=SimpleNamespace(skipped=()),
         )
         for process in range(processes)
     ]
     callbacks = [PredictionWriter() for _ in trainers]
     for callback, trainer, parts in zip(callbacks, trainers, written, strict=True):
-        callback.on_predict_start(trainer, None)
+        callback.on_predict_start(trainer, MODULE)
         for part in parts:
             callback.write_on_batch_end(trainer, None, part, None, None, 0, 0)
     for callback, trainer in reversed(list(zip(callbacks, trainers, strict=True))):  # rank 0 merges, so it is last
@@ -68,7 +70,7 @@ def predict(folder, source, answer):
         predict_dataloaders=SimpleNamespace(skipped=()),
     )
     writer = PredictionWriter()
-    writer.on_predict_start(trainer, None)
+    writer.on_predict_start(trainer, MODULE)
     writer.write_on_batch_end(trainer, None, [(0, {"answer": answer})], None, None, 0, 0)
     writer.on_predict_end(trainer, None)
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from callbacks.logging import sample_previews
 from callbacks.logging.sample_previews import SamplePreviewLogger, preview_files, to_json
+from engine.io import atomic_file
 from engine.telemetry.sample_previews import SamplePreview
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
@@ -160,13 +160,13 @@ def test_a_full_disk_ends_no_run_and_is_reported_once(tmp_path, monkeypatch, cap
     def full(*paths):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sample_previews.os, "replace", full)
+    monkeypatch.setattr(atomic_file.os, "replace", full)
     for step in (1, 2):
         log._write(tmp_path, step, [EXAMPLE])
     (warning,) = [record for record in caplog.records if "cannot be written" in record.message]
     assert warning.event == "disk_full" and "val-1.json" in warning.fields["path"]
     assert list((tmp_path / "examples").iterdir()) == []
-    monkeypatch.setattr(sample_previews.os, "replace", replace)
+    monkeypatch.setattr(atomic_file.os, "replace", replace)
     log._write(tmp_path, 3, [EXAMPLE])
     assert [step for step, _ in preview_files(tmp_path)] == [3]
 
