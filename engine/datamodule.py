@@ -13,7 +13,7 @@ from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, POSITIVE, fields
 from engine.data.bad_samples import OnBadSample, check_policy
 from engine.data.batch_plan import BatchPlan
-from engine.data.batched_dataset import BatchedDataset
+from engine.data.batched_dataset import BatchedDataset, sample_costs, shuffle_blocks
 from engine.data.dataloader import LoadingError, TimedDataLoader
 from engine.data.loader_factory import LoaderFactory, auto_num_workers
 from engine.data.resume_point import position_to_save, resume_point
@@ -138,8 +138,8 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             accumulation=plan.accumulation,
             resume=resume_point(self._resume_state, self._order_identity, self.steps_in_epoch),
             same_epoch=self.same_epoch,
-            sample_costs=getattr(data, "sample_costs", None),
-            blocks=getattr(data, "blocks", lambda epoch: None),
+            sample_costs=sample_costs(data),
+            blocks=partial(shuffle_blocks, data),
             trained=None if self.trainer is None else partial(micro_batches_started, self.trainer),
         )
         loader = self._loader_factory.train_loader(data, self._order)

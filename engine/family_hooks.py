@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torch import nn
 
@@ -116,6 +116,9 @@ class FamilyDataHooks:
     is_in_memory = False
     """Whether a batch comes from memory in a few milliseconds, so that workers would make loading slower."""
 
+    too_long: Literal["stop", "drop"] = "stop"
+    """Policy for a sample that is longer than a model's input. A family with such a limit has an option for it."""
+
     @classmethod
     def extra_for(cls, settings: Mapping[str, Any]) -> str | None:
         """Return the extra of setup.cfg whose packages are needed with these settings (`init_args`)."""
@@ -143,3 +146,7 @@ class FamilyDataHooks:
         Its predictions get a file of their own, see PredictionWriter.
         """
         return None
+
+    def describe(self, row: int) -> Mapping[str, Any]:
+        """Return the fields of a prediction line that identify a sample, also for a sample that was skipped."""
+        return {}

@@ -60,7 +60,7 @@ class BadSampleLimit(Callback):
         module = run_module(pl_module)
         if module.is_log_step:
             data = module.data
-            is_logged = {"bad": data.skips_bad_samples, "too_long": getattr(data, "too_long", "stop") == "drop"}
+            is_logged = {"bad": data.skips_bad_samples, "too_long": data.too_long == "drop"}
             for reason, total in self._check_training(trainer, module).items():
                 if is_logged[reason]:
                     name = f"train/{reason}_samples"

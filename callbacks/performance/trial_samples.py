@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.data.batched_dataset import sample_costs, shuffle_blocks
 from engine.data.dataloader import SkipBadSamples
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, global_batches
 from engine.data.stream import StreamDataset
@@ -30,10 +31,10 @@ def largest_samples(data: LockstepDataModule, size: int) -> Any:
     source = data.train_set
     if isinstance(source, StreamDataset):
         return _load_stream(source, data, size)
-    sample_costs = getattr(source, "sample_costs", None)
-    if sample_costs is not None:
+    costs = sample_costs(source)
+    if costs is not None:
         # The costliest samples of the whole set: no micro-batch needs more.
-        return _load(source, data, np.argsort(-sample_costs, kind="stable"), size)
+        return _load(source, data, np.argsort(-costs, kind="stable"), size)
     order = np.concatenate(list(islice(iter(_epoch(source, data)), _CANDIDATES)))
     starts = range(0, min(len(order), _CANDIDATES * size), size)
     return max((_load(source, data, order[start:], size) for start in starts), key=_count_elements)
@@ -73,8 +74,7 @@ def _load(source: object, data: LockstepDataModule, indices: NDArray[np.integer]
 
 def _epoch(source: Any, data: LockstepDataModule) -> list[NDArray[np.int64]]:
     # The order of training itself, so that a data set reads what it is made to read together.
-    blocks = getattr(source, "blocks", lambda epoch: None)(0)
-    return global_batches(len(source), data.plan.batch_size, global_seed(), 0, blocks)
+    return global_batches(len(source), data.plan.batch_size, global_seed(), 0, shuffle_blocks(source, 0))
 
 
 def _repeat(indices: NDArray[np.integer], size: int) -> NDArray[np.int64]:

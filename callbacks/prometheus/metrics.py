@@ -17,6 +17,7 @@ from typing_extensions import override
 from callbacks.logging.metric_sink import MetricSink
 from callbacks.logging.progress_bar import TimeLeft
 from engine.health.monitor import ProcessMonitor
+from engine.hook_arguments import run_trainer
 from engine.system import host_memory
 from engine.telemetry.events import EVENTS, event_of
 
@@ -174,7 +175,7 @@ class RunMetrics:
             "restarts": self._restarts,
             "standstill_seconds": watch.idle,
             "standstill_limit_seconds": self.stall_limit(),
-            "resident_memory_bytes": host_memory.resident(),
+            "resident_memory_bytes": host_memory.resident_memory(),
         }
         return gauges | self._progress() | self.events.checkpoint | _gpu_memory(trainer.strategy.root_device)
 
@@ -194,11 +195,11 @@ class RunMetrics:
         return gauges
 
     def _counters(self) -> dict[str, float]:
-        loader = self.trainer.train_dataloader
+        loader = run_trainer(self.trainer).train_dataloader
         steps = self.trainer.global_step - self.first_step if self.training_began is not None else 0
         return {
             "steps_total": max(0, steps),
-            "data_wait_seconds_total": getattr(loader, "waited", 0.0),
+            "data_wait_seconds_total": loader.waited if loader is not None else 0.0,
             "cpu_seconds_total": time.process_time(),
         }
 

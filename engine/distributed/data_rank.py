@@ -1,8 +1,17 @@
 """Maps a global rank to its data-parallel rank: under tensor parallelism the ranks of a group read the same samples."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from lightning.pytorch import Trainer
+from lightning.pytorch.strategies import Strategy
+
+
+@runtime_checkable
+class DividesLayers(Protocol):
+    """A strategy whose ranks divide the layers of a model, as TensorParallelStrategy does."""
+
+    tensor_parallel: int
+    """Number of ranks of a group; they read the same samples."""
 
 
 class DataRank(NamedTuple):
@@ -28,4 +37,9 @@ def data_rank(trainer: Trainer | None) -> DataRank:
 
 def tensor_parallel_size(trainer: Trainer | None) -> int:
     """Return the number of ranks that read the same samples."""
-    return 1 if trainer is None else getattr(trainer.strategy, "tensor_parallel", 1)
+    return 1 if trainer is None else strategy_tensor_parallel_size(trainer.strategy)
+
+
+def strategy_tensor_parallel_size(strategy: Strategy) -> int:
+    """Return the number of ranks that read the same samples under a strategy."""
+    return strategy.tensor_parallel if isinstance(strategy, DividesLayers) else 1

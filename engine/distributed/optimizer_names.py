@@ -1,15 +1,28 @@
 """Names parameters in an optimizer's state dict, whose numbers depend on the order of its groups."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 
+@runtime_checkable
+class HasRowTables(Protocol):
+    """A module with tables that are trained by rows, as every LockstepModule is."""
+
+    row_tables: list[Any]
+    """Objects of engine.optim.row_table.RowTable, which a package below `optim` does not import."""
+
+
+def row_tables(module: nn.Module) -> list[Any]:
+    """Return the tables of a module that are trained by rows; none for a plain module."""
+    return module.row_tables if isinstance(module, HasRowTables) else []
+
+
 def optimized_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """Return {name: parameter in the optimizer} of all parameters: of a table that is trained by rows, `touched`."""
-    touched = {table.weight: table.touched for table in getattr(module, "row_tables", ())}
+    touched = {table.weight: table.touched for table in row_tables(module)}
     return {name: touched.get(parameter, parameter) for name, parameter in module.named_parameters()}
 
 

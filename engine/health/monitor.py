@@ -56,6 +56,7 @@ class ProcessMonitor:
         self._report_lock, self._is_reported = threading.Lock(), False
         self._timer_lock = threading.Lock()
         self._clock = self._last_progress = self._last_answer = 0.0
+        self._exchanges = -1  # with the store, when it last answered
         self._oom_kills = oom_kills()
 
     # -- called by the main thread -----------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class ProcessMonitor:
             self._tracker.record(rank, heartbeat, self._clock)
         if self.rank == 0:
             self._tracker.record(0, self._heartbeat(int(self._clock * 1e6)), self._clock)
-        if client.exchanges != getattr(self, "_exchanges", None):
+        if client.exchanges != self._exchanges:
             self._exchanges, self._last_answer = client.exchanges, self._clock
         self._arm_exit_timer()
 

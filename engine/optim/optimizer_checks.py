@@ -5,6 +5,7 @@ from typing import Any
 
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
 
+from engine.distributed.data_rank import strategy_tensor_parallel_size
 from engine.optim.eight_bit_state import FIRST_MOMENT, QUANTIZED
 from engine.optim.muon import MOMENTUM
 from engine.optim.optimizers import EIGHT_BIT, OptimizerName
@@ -30,10 +31,10 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             "that load on any number of ranks"
         )
     sharded = isinstance(strategy, ModelParallelStrategy)
-    if name in EIGHT_BIT and getattr(strategy, "tensor_parallel", 1) > 1:
+    if name in EIGHT_BIT and (tensor_parallel := strategy_tensor_parallel_size(strategy)) > 1:
         raise ValueError(
             f"model.init_args.optimizer {name} with trainer.strategy.init_args.tensor_parallel "
-            f"{getattr(strategy, 'tensor_parallel', 1)}: its blocks do not follow divided layers. Use adamw"
+            f"{tensor_parallel}: its blocks do not follow divided layers. Use adamw"
         )
     if name == "paged_adamw_8bit":
         _check_paged(strategy, offload, sharded)

@@ -15,6 +15,7 @@ from torch import nn
 from torchmetrics import Metric
 from typing_extensions import override
 
+from engine.distributed.optimizer_names import row_tables
 from engine.family_hooks import FamilyHooks
 from engine.lightning_internals.processes import set_process_group_backend
 from engine.optim.row_table import RowTable
@@ -116,7 +117,7 @@ class VerifiedFSDPStrategy(ShardedCheckpointStrategy):
     def setup_model(self, model: nn.Module) -> nn.Module:
         from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 
-        self._tables = getattr(model, "row_tables", [])
+        self._tables = row_tables(model)
         if not isinstance(model, FSDPModule):  # else an earlier command of this process has sharded it
             self._shard_tables(model)
             self.shard(model)
