@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+GOLDEN = 0x9E3779B97F4A7C15
+"""Increment of splitmix64: 2^64 divided by the golden ratio."""
+
+_MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 Coordinate = SupportsInt | NDArray[np.integer]
@@ -42,8 +43,15 @@ def hash_bits(*coordinates: Coordinate) -> NDArray[np.uint64]:
     state = np.zeros((), np.uint64)
     with np.errstate(over="ignore"):
         for coordinate in coordinates:
-            state = _mix((state ^ _as_bits(coordinate)) + _GOLDEN)
+            state = mix_bits((state ^ _as_bits(coordinate)) + np.uint64(GOLDEN))
     return state
+
+
+def mix_bits(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the finalizer of splitmix64 of each number, modulo 2^64: a bijection that mixes all bits."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(_MIX_1)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(_MIX_2)
+    return bits ^ (bits >> np.uint64(31))
 
 
 def hash_integers(bound: int | NDArray[np.integer], *coordinates: Coordinate) -> NDArray[np.int64]:
@@ -96,9 +104,9 @@ def _hash_one(coordinates: list[int]) -> int:
     state = 0
     for coordinate in coordinates:
         # `&` binds tighter than `^`. The mask gives a negative coordinate its two's complement, as `_as_bits` does.
-        bits = ((state ^ coordinate & _MASK) + 0x9E3779B97F4A7C15) & _MASK
-        bits = ((bits ^ bits >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-        bits = ((bits ^ bits >> 27) * 0x94D049BB133111EB) & _MASK
+        bits = ((state ^ coordinate & _MASK) + GOLDEN) & _MASK
+        bits = ((bits ^ bits >> 30) * _MIX_1) & _MASK
+        bits = ((bits ^ bits >> 27) * _MIX_2) & _MASK
         state = bits ^ bits >> 31
     return state
 
@@ -107,9 +115,3 @@ def _as_bits(coordinate: Coordinate) -> NDArray[np.uint64]:
     if isinstance(coordinate, np.ndarray):
         return coordinate.astype(np.int64).view(np.uint64)
     return np.asarray(int(coordinate) & _MASK, np.uint64)
-
-
-def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
-    bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
-    return bits ^ (bits >> np.uint64(31))

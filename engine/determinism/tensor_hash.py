@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.determinism.stateless_rng import GOLDEN, mix_bits
+
 _ROW = 1 << 15  # words; a row with its weights and products fits into the L2 cache of a CPU core
 _ROWS_ON_GPU = 1 << 8  # rows at once: fewer kernel launches, 64 MiB of products
 
@@ -73,7 +75,4 @@ def _hash_shape(sizes: tuple[int, ...]) -> int:
 
 def _split_mix(numbers: np.ndarray) -> np.ndarray:
     """Return SplitMix64 (Steele, Lea and Flood, 2014) of uint64 counters: 64 well-mixed bits each, modulo 2^64."""
-    mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    return mix_bits((numbers + np.uint64(1)) * np.uint64(GOLDEN))

@@ -135,7 +135,7 @@ def test_crops_and_flips_one_by_one():
 
 def test_the_largest_random_numbers_are_positions_in_the_frame(monkeypatch):
     """A 32-bit fraction is 1 for one number in 33 million: a position after the last, once in a training on CIFAR."""
-    monkeypatch.setattr("engine.determinism.stateless_rng._mix", lambda bits: np.full_like(bits, 2**64 - 1))
+    monkeypatch.setattr("engine.determinism.stateless_rng.mix_bits", lambda bits: np.full_like(bits, 2**64 - 1))
     samples = twenty(mixup=0)
     expected = torch.full((3, 5, 5), -1.0)
     expected[:, :3, :3] = torch.from_numpy(samples.source.pixels[7, :, 2:, 2:]) / 127.5 - 1
