@@ -14,7 +14,7 @@ from engine.checkpointing.compatibility import check_model_match
 from engine.checkpointing.frozen_weights import FrozenWeights, restore_frozen
 from engine.checkpointing.loop_progress import check_epochs, convert_progress
 from engine.checkpointing.optimizer_state import check_optimizer_state
-from engine.data.step_limits import limits_in_optimizer_steps
+from engine.data.step_limits import convert_limits_to_micro_batches
 from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed, seed_torch
@@ -139,7 +139,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         plan = self.data.plan
         # The accumulation follows from the batch plan and the world size, and is not a setting of the user.
         self.trainer.accumulate_grad_batches = plan.accumulation
-        limits_in_optimizer_steps(self.trainer, self.data.steps_in_epoch, plan.accumulation)
+        convert_limits_to_micro_batches(self.trainer, self.data.steps_in_epoch, plan.accumulation)
         self._mean = GlobalLossMean(plan.micro_batch_size * self.terms_per_sample)
         log.info("%s", plan)
 

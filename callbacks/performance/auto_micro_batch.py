@@ -8,7 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from typing_extensions import override
 
-from callbacks.health.oom_advice import FORWARD, oom_message, peak
+from callbacks.health.oom_advice import FORWARD, describe_peak_memory, oom_message
 from callbacks.health.watchdog import extended_timeout
 from callbacks.performance.trial_pass import trial_pass
 from callbacks.performance.trial_samples import largest_samples
@@ -54,7 +54,7 @@ class AutoMicroBatch(Callback):
         if stage != "fit":
             return
         module = run_module(pl_module)
-        reason = _not_possible_because(trainer, module)
+        reason = _reason_not_possible(trainer, module)
         if reason and not self.if_possible:
             raise ValueError(f"trainer.auto_micro_batch is not possible: {reason}")
         if reason:
@@ -85,7 +85,7 @@ class AutoMicroBatch(Callback):
         try:
             batch = largest_samples(data, size)
             _two_passes(trainer, pl_module, batch)
-            memory = peak(device)
+            memory = describe_peak_memory(device)
         except Exception as error:
             # Any other error is one of the data or the model, which fewer samples do not fix.
             if not is_oom_error(error):
@@ -111,7 +111,7 @@ def free_cached_memory(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def _not_possible_because(trainer: Trainer, pl_module: LockstepModule) -> str:
+def _reason_not_possible(trainer: Trainer, pl_module: LockstepModule) -> str:
     """Return why no micro-batch can be tried, or an empty string."""
     if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
         return (

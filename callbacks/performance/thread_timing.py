@@ -35,7 +35,7 @@ class Rates(NamedTuple):
     multi_thread: float
 
 
-def not_timed_because(trainer: Trainer, pl_module: LockstepModule) -> str:
+def reason_not_timed(trainer: Trainer, pl_module: LockstepModule) -> str:
     """Return why passes before training are not possible, or an empty string."""
     if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
         return f"{type(trainer.strategy).__name__} shards the weights"

@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from callbacks.health.watchdog import extended_timeout
-from callbacks.performance.thread_timing import not_timed_because, time_threads
+from callbacks.performance.thread_timing import reason_not_timed, time_threads
 from engine.distributed.collectives import all_reduce_min
 from engine.hook_arguments import run_module
 from engine.lightning_internals.training_loop import configure_model
@@ -93,7 +93,7 @@ class Threads(Callback):
             return recorded, f", as recorded by the run{advice}"
         if share == 1:
             return 1, ", the share of the cores of a rank"
-        reason = not_timed_because(trainer, pl_module)
+        reason = reason_not_timed(trainer, pl_module)
         if not reason:
             configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent
             with extended_timeout(trainer, "start-up, timing threads"):

@@ -10,7 +10,7 @@ from typing import Literal
 from lightning.pytorch import Trainer
 
 
-def limits_in_optimizer_steps(trainer: Trainer, steps_in_epoch: int | None, accumulation: int) -> None:
+def convert_limits_to_micro_batches(trainer: Trainer, steps_in_epoch: int | None, accumulation: int) -> None:
     """Convert `limit_train_batches` and `val_check_interval` from optimizer steps to micro-batches.
 
     Call it once, before the fit loop is set up. Fractions are taken of the steps of an epoch and rounded down, as

@@ -11,7 +11,7 @@ from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDeviceStrategy
 
 from callbacks.performance import thread_timing, threads
-from callbacks.performance.thread_timing import Rates, not_timed_because, time_threads
+from callbacks.performance.thread_timing import Rates, reason_not_timed, time_threads
 from callbacks.performance.threads import KnownThreads, Threads
 from engine.optim.global_loss_mean import LossSum
 from tests.conftest import TINY
@@ -150,10 +150,10 @@ def test_nothing_is_changed_or_recorded_on_a_gpu(cores, measured, messages):
 
 def test_where_passes_before_training_are_not_possible():
     whole, divided = (SimpleNamespace(supports_grad_accumulation=splits) for splits in (False, True))
-    assert not_timed_because(a_trainer(), whole) == not_timed_because(a_trainer(2), divided) == ""
-    assert "samples of all ranks" in not_timed_because(a_trainer(2), whole)
+    assert reason_not_timed(a_trainer(), whole) == reason_not_timed(a_trainer(2), divided) == ""
+    assert "samples of all ranks" in reason_not_timed(a_trainer(2), whole)
     sharded = a_trainer(strategy=FSDPStrategy.__new__(FSDPStrategy))
-    assert not_timed_because(sharded, divided) == "FSDPStrategy shards the weights"
+    assert reason_not_timed(sharded, divided) == "FSDPStrategy shards the weights"
 
 
 # -- timing ----------------------------------------------------------------------------------------------------------

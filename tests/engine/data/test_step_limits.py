@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.data.step_limits import batches_to_evaluate, limits_in_optimizer_steps
+from engine.data.step_limits import batches_to_evaluate, convert_limits_to_micro_batches
 from tests.conftest import TINY
 from tests.tiers import slow
 
@@ -23,7 +23,7 @@ from tests.tiers import slow
 )
 def test_limits_and_intervals_count_optimizer_steps(limit, interval, steps, expected):
     trainer = SimpleNamespace(limit_train_batches=limit, val_check_interval=interval)
-    limits_in_optimizer_steps(trainer, steps, accumulation=4)
+    convert_limits_to_micro_batches(trainer, steps, accumulation=4)
     assert (trainer.limit_train_batches, trainer.val_check_interval) == expected
 
 
