@@ -22,12 +22,12 @@ from engine.distributed.collectives import all_gather_tensor
 from engine.hook_arguments import run_module, run_trainer
 from engine.lightning_internals.training_loop import is_last_micro_batch
 from engine.system import host_memory
+from engine.system.byte_size import GIB
 from engine.system.oom import is_oom_error
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
 
-_GIB = 1 << 30
 _UNEVEN = 1.5
 """Ratio of the largest to the smallest memory of a rank above which a warning is logged, if they differ by a GiB."""
 
@@ -42,12 +42,12 @@ class GrowthDetector:
     """Detects that memory rises from log to log, many times in a row, and by a fifth.
 
     Attributes:
-        logs: number of rises so far.
-        first: bytes where the rise began.
+        rises: number of consecutive rises until the last log.
+        start_bytes: memory before the first of these rises.
     """
 
     def __init__(self) -> None:
-        self._num_logs, self.logs, self.first, self._last = 0, 0, 0, 0
+        self._num_logs, self.rises, self.start_bytes, self._last = 0, 0, 0, 0
 
     def update(self, size: int) -> bool:
         """Add a log, and return whether memory has grown.
@@ -57,12 +57,12 @@ class GrowthDetector:
         """
         self._num_logs += 1
         # The rise begins again at each log that does not exceed the last.
-        if self._num_logs <= _WARM_UP_LOGS or size <= self._last or not self.first:
-            self.logs, self.first = 0, size
+        if self._num_logs <= _WARM_UP_LOGS or size <= self._last or not self.start_bytes:
+            self.rises, self.start_bytes = 0, size
         else:
-            self.logs += 1
+            self.rises += 1
         self._last = size
-        return self.logs >= _RISING_LOGS and size > _GROWTH * self.first
+        return self.rises >= _RISING_LOGS and size > _GROWTH * self.start_bytes
 
 
 class MemoryMonitor(Callback):
@@ -127,33 +127,33 @@ class MemoryMonitor(Callback):
             # The peak of the next log begins here.
             torch.cuda.reset_peak_memory_stats(device)
         else:
-            used = host_memory.resident()
+            used = host_memory.resident_memory()
         # [world size], bytes
-        of_ranks = all_gather_tensor(torch.tensor(used, dtype=torch.int64, device=device)).tolist()
-        pl_module.log("train/memory_gib", max(of_ranks) / _GIB, on_step=True, on_epoch=False, batch_size=1)
+        memory_by_rank = all_gather_tensor(torch.tensor(used, dtype=torch.int64, device=device)).tolist()
+        pl_module.log("train/memory_gib", max(memory_by_rank) / GIB, on_step=True, on_epoch=False, batch_size=1)
         if not self._has_warned_uneven and trainer.is_global_zero:
-            self._has_warned_uneven = self._warn_uneven(of_ranks)
+            self._has_warned_uneven = self._warn_uneven(memory_by_rank)
         # Every rank updates the detector; only rank 0 logs.
-        if self._growth.update(max(of_ranks)) and trainer.is_global_zero and not self._has_warned_growth:
+        if self._growth.update(max(memory_by_rank)) and trainer.is_global_zero and not self._has_warned_growth:
             self._has_warned_growth = True
             log.warning(
                 "WARNING: memory grows: that of rank %d has risen in each of the last %d logs, from %.2f to %.2f GiB; "
                 "something is kept from step to step (losses with their graphs, a growing list). --config "
                 "configs/overlays/profile.yaml records memory and operators over time",
-                of_ranks.index(max(of_ranks)), self._growth.logs, self._growth.first / _GIB,
-                max(of_ranks) / _GIB,
-                extra=event("memory_rising", rank=of_ranks.index(max(of_ranks)), bytes=max(of_ranks)),
+                memory_by_rank.index(max(memory_by_rank)), self._growth.rises,
+                self._growth.start_bytes / GIB, max(memory_by_rank) / GIB,
+                extra=event("memory_rising", rank=memory_by_rank.index(max(memory_by_rank)), bytes=max(memory_by_rank)),
             )  # fmt: skip
 
     @staticmethod
-    def _warn_uneven(of_ranks: list[int]) -> bool:
-        most, least = max(of_ranks), min(of_ranks)
-        if most <= _UNEVEN * least or most - least < _GIB:
+    def _warn_uneven(memory_by_rank: list[int]) -> bool:
+        most, least = max(memory_by_rank), min(memory_by_rank)
+        if most <= _UNEVEN * least or most - least < GIB:
             return False
         log.warning(
             "WARNING: memory is uneven: rank %d has %.1f GiB, rank %d has %.1f GiB. The fullest rank limits the "
             "micro-batch size (samples differ much in length, or one rank keeps something)",
-            of_ranks.index(most), most / _GIB, of_ranks.index(least), least / _GIB,
+            memory_by_rank.index(most), most / GIB, memory_by_rank.index(least), least / GIB,
         )  # fmt: skip
         return True
 

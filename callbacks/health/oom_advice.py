@@ -12,9 +12,9 @@ from engine.hook_arguments import run_trainer
 from engine.io.name_list import join_names
 from engine.module import LockstepModule
 from engine.system import host_memory
+from engine.system.byte_size import GIB, format_gib
 
 _MAX_SHAPES = 8  # of the tensors of a micro-batch, in a message
-_GIB = 1 << 30
 
 START, LOADING, FORWARD, BACKWARD, STEP = (
     "at start-up", "while loading", "in the forward pass", "in the backward pass", "in the optimizer's step",
@@ -34,7 +34,7 @@ def oom_message(trainer: Trainer, pl_module: LockstepModule, phase: str, batch: 
         batch: current micro-batch; None before the first.
     """
     device = trainer.strategy.root_device
-    lines = [f"out of memory {phase}", *_batch_lines(trainer, phase, batch), f"peak: {peak(device)}"]
+    lines = [f"out of memory {phase}", *_batch_lines(trainer, phase, batch), f"peak: {describe_peak_memory(device)}"]
     settings = list(_settings(trainer, pl_module, phase, device))
     for index, (option, effect) in enumerate(settings):
         lines.append(f"{'first change' if index == 0 else 'then'}: {option} ({effect})")
@@ -44,29 +44,27 @@ def oom_message(trainer: Trainer, pl_module: LockstepModule, phase: str, batch: 
     return "\n".join(lines)
 
 
-def peak(device: torch.device) -> str:
+def describe_peak_memory(device: torch.device) -> str:
     """Return the peak memory of this process and the available total, as text."""
     if device.type != "cuda":
-        limit = host_memory.limit()
-        return (
-            f"{_gib(host_memory.peak_resident())} resident ({_gib(host_memory.resident())} now) of "
-            f"{_gib(limit.size)} ({limit.source})"
-        )
+        limit = host_memory.memory_limit()
+        peak, now = host_memory.peak_resident_memory(), host_memory.resident_memory()
+        return f"{format_gib(peak)} resident ({format_gib(now)} now) of {format_gib(limit.size)} ({limit.source})"
     free, total = torch.cuda.mem_get_info(device)
-    most, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.memory_reserved(device)
-    text = f"{_gib(most)} in tensors, {_gib(reserved)} reserved, of {_gib(total)}"
+    peak, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.memory_reserved(device)
+    text = f"{format_gib(peak)} in tensors, {format_gib(reserved)} reserved, of {format_gib(total)}"
     text += f" ({torch.cuda.get_device_name(device)})"
     # What neither is free nor belongs to torch's allocator in this process.
     others = total - free - reserved
-    if others > _GIB:  # a CUDA context takes about half of it
-        text += f"; {_gib(others)} are taken by other processes or outside torch, see nvidia-smi"
+    if others > GIB:  # a CUDA context takes about half of it
+        text += f"; {format_gib(others)} are taken by other processes or outside torch, see nvidia-smi"
     if reserved - torch.cuda.memory_allocated(device) > reserved // 5:
         # More than a fifth of the reserve is free, but in pieces that are too small.
         text += "; reserved memory is fragmented: PYTORCH_ALLOC_CONF=expandable_segments:True"
     return text
 
 
-def shapes(batch: object) -> str:
+def describe_tensors(batch: object) -> str:
     """Return the tensors of a micro-batch, largest first: `history.tokens [8, 50] int64, targets [8] int64`."""
     tensors = sorted(_tensors(batch, ""), key=lambda named: -named[1].numel() * named[1].element_size())
     texts = [
@@ -82,7 +80,7 @@ def _batch_lines(trainer: Trainer, phase: str, batch: object) -> list[str]:
         size = f"batch: at most {datamodule.evaluation_batch_size} samples on each rank"
     else:
         size = f"batch: {datamodule.plan}"
-    return [size, *([f"current micro-batch: {shapes(batch)}"] if batch is not None else [])]
+    return [size, *([f"current micro-batch: {describe_tensors(batch)}"] if batch is not None else [])]
 
 
 def _settings(
@@ -136,7 +134,3 @@ def _tensors(content: object, name: str) -> Iterator[tuple[str, Tensor]]:
 def _named_tensors(parts: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     for key, part in parts:
         yield from _tensors(part, f"{name}.{key}" if name else str(key))
-
-
-def _gib(size: int) -> str:
-    return f"{size / _GIB:.2f} GiB"

@@ -10,8 +10,9 @@ from commands.launch.launched_processes import exit_code_for_rank
 from engine.distributed.errors import CollectiveError, CollectiveInputError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.lightning_internals.processes import process_rank
+from engine.system.byte_size import format_gib
 from engine.system.extras import MissingPackages, explain_import_error
-from engine.system.host_memory import limit, peak_resident
+from engine.system.host_memory import memory_limit, peak_resident_memory
 from engine.system.oom import is_oom_error
 from engine.telemetry.events import ALREADY_SHOWN
 
@@ -35,7 +36,8 @@ def report_error(error: Exception) -> int:
     if exit_code is not None:
         return exit_code
     if is_oom_error(error):  # outside a step: while the model is created, or in an export
-        peak = f"{peak_resident() / 2**30:.2f} GiB resident of {limit().size / 2**30:.2f} GiB ({limit().source})"
+        limit = memory_limit()
+        peak = f"{format_gib(peak_resident_memory())} resident of {format_gib(limit.size)} ({limit.source})"
         log.error("error: out of memory: %s; peak of this process: %s", error, peak)
         return ExitCode.FAILED
     if isinstance(missing := explain_import_error(error), MissingPackages):  # a traceback would not help

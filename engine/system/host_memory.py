@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import psutil
 
+from engine.system.byte_size import format_gib
+
 _PROC, _GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
 """Larger values mean that there is no limit: cgroup v1 then reports the largest number of whole pages."""
@@ -25,12 +27,12 @@ class Limit(NamedTuple):
     source: str  # what sets it
 
 
-def resident() -> int:
+def resident_memory() -> int:
     """Return the resident memory of this process, in bytes."""
     return psutil.Process().memory_info().rss
 
 
-def peak_resident() -> int:
+def peak_resident_memory() -> int:
     """Return the peak of the resident memory of this process, in bytes."""
     try:
         import resource
@@ -40,7 +42,7 @@ def peak_resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
+def memory_limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
     """Return the smallest limit."""
     limits = [
         Limit(psutil.virtual_memory().total, "the machine's memory"),
@@ -50,7 +52,7 @@ def limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
     return min(limits, key=lambda limit: limit.size)
 
 
-def available(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+def available_memory(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Return the bytes that this process can still allocate, within its groups and its `ulimit`."""
     return min([available_to_all(proc, groups), *(max(0, rest) for _, rest in remaining_under_ulimit(proc))])
 
@@ -59,11 +61,11 @@ def available_to_all(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Return the bytes that all processes of this process's groups together can still allocate."""
     remaining = [psutil.virtual_memory().available]
     for folder in memory_groups(proc, groups):
-        most = _number(folder, "memory.max", "memory.limit_in_bytes")
-        used = _number(folder, "memory.current", "memory.usage_in_bytes")
+        most = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
+        used = _read_limit(folder, "memory.current", "memory.usage_in_bytes")
         if most is not None and used is not None and most < _NO_LIMIT:
             # The kernel frees the file cache first.
-            remaining.append(max(0, most - used + _counter(folder, "memory.stat", "inactive_file")))
+            remaining.append(max(0, most - used + _read_counter(folder, "memory.stat", "inactive_file")))
     return min(remaining)
 
 
@@ -76,8 +78,8 @@ def oom_kills(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     kills = 0
     for folder in memory_groups(proc, groups):
         events = "memory.events" if (folder / "memory.events").exists() else "memory.oom_control"
-        kills = max(kills, _counter(folder, events, "oom_kill"))
-        most = _number(folder, "memory.max", "memory.limit_in_bytes")
+        kills = max(kills, _read_counter(folder, events, "oom_kill"))
+        most = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
         if (most is not None and most < _NO_LIMIT) or folder.name.endswith(".slice"):
             break  # groups above contain other users' processes
     return kills
@@ -101,10 +103,10 @@ def oom_kill_message(before: int, since: str = "the run began") -> str:
     kills = oom_kills() - before
     if kills <= 0:
         return ""
-    most, source = limit()
+    most, source = memory_limit()
     return (
         f"\nthe kernel's out-of-memory killer has ended {kills} process(es) of this container or job since "
-        f"{since}: memory ran out at {most / 2**30:.2f} GiB ({source}). Raise the limit, or set "
+        f"{since}: memory ran out at {format_gib(most)} ({source}). Raise the limit, or set "
         "--data.init_args.num_workers 0 (each worker has memory of its own); on CPUs also try a smaller "
         "--data.init_args.micro_batch_size, which keeps the global batch"
     )
@@ -132,7 +134,7 @@ def memory_groups(proc: Path = _PROC, groups: Path = _GROUPS) -> Iterator[Path]:
                 break
 
 
-def status(proc: Path = _PROC) -> dict[str, int]:
+def read_proc_status(proc: Path = _PROC) -> dict[str, int]:
     """Return {VmData, RssAnon, ...: bytes} of this process (man 5 proc_pid_status). Empty outside of Linux."""
     try:
         lines = (proc / "status").read_text(encoding="utf-8").splitlines()
@@ -144,7 +146,7 @@ def status(proc: Path = _PROC) -> dict[str, int]:
 
 def remaining_under_ulimit(proc: Path = _PROC) -> Iterator[tuple[str, int]]:
     """Iterate over (name of the limit in `resource`, bytes that remain), of each limit that is set. Linux only."""
-    used = status(proc)
+    used = read_proc_status(proc)
     for name, _, counted, size in _ulimits():
         if counted in used:
             yield name, size - used[counted]
@@ -152,7 +154,7 @@ def remaining_under_ulimit(proc: Path = _PROC) -> Iterator[tuple[str, int]]:
 
 def _limits_of_groups(proc: Path, groups: Path) -> Iterator[Limit]:
     for folder in memory_groups(proc, groups):
-        most = _number(folder, "memory.max", "memory.limit_in_bytes")
+        most = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
         if most is not None and most < _NO_LIMIT:
             yield Limit(most, f"the limit of the container or job, {folder}")
 
@@ -163,7 +165,7 @@ def _limits_of_ulimit() -> Iterator[Limit]:
 
 
 def _ulimits() -> Iterator[tuple[str, str, str, int]]:
-    """Iterate over (name, letter of the shell's ulimit, key of `status` that it limits, bytes) of each limit."""
+    """Iterate over (name, letter of the shell's ulimit, limited key of `read_proc_status`, bytes) of each limit."""
     try:
         import resource
     except ImportError:
@@ -175,7 +177,7 @@ def _ulimits() -> Iterator[tuple[str, str, str, int]]:
                 yield name, letter, counted, soft
 
 
-def _number(folder: Path, *names: str) -> int | None:
+def _read_limit(folder: Path, *names: str) -> int | None:
     """Return the number in the first file that exists; None for `max`, or if there is no file."""
     for name in names:
         try:
@@ -186,7 +188,7 @@ def _number(folder: Path, *names: str) -> int | None:
     return None
 
 
-def _counter(folder: Path, name: str, key: str) -> int:
+def _read_counter(folder: Path, name: str, key: str) -> int:
     """Return the number of a key in a file of `key number` lines; 0 if it is missing."""
     try:
         lines = (folder / name).read_text(encoding="utf-8").splitlines()

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from commands.doctor.check import Finding
 from commands.doctor.launch_plan import LaunchPlan
-from engine.system.host_memory import available, limit
+from engine.system.byte_size import GIB, MIB, format_size
+from engine.system.host_memory import available_memory, memory_limit
 
-GIB = 1 << 30
-MIB = 1 << 20
 _PER_RANK = 1.0
 """GiB of a rank before its model: Python, PyTorch, Lightning, a first batch."""
 _PER_LOADER = 0.4
@@ -28,8 +27,8 @@ def check_memory(
         proc: directory in /proc that names the control groups of the process.
         groups: mount point of the control groups.
     """
-    available_gib, memory_limit = available(proc, groups) / GIB, limit(proc, groups)
-    found = f"{available_gib:.1f} GiB available of {memory_limit.size / GIB:.1f} GiB, {memory_limit.source}"
+    available_gib, total = available_memory(proc, groups) / GIB, memory_limit(proc, groups)
+    found = f"{available_gib:.1f} GiB available of {total.size / GIB:.1f} GiB, {total.source}"
     processes, loaders = plan.processes(), plan.loaders()
     need = processes * (_PER_RANK + loaders * _PER_LOADER)
     if available_gib >= need:
@@ -70,15 +69,11 @@ def check_shared_memory(plan: LaunchPlan, folder: Path = Path("/dev/shm")) -> It
         return
     state = os.statvfs(folder)
     size, free = state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize
-    found = f"{_format_size(free)} free of {_format_size(size)} in {folder}"
+    found = f"{format_size(free)} free of {format_size(size)} in {folder}"
     need = loaders * _SHARED_PER_LOADER
     if free < 128 * MIB:
         yield Finding(check, "fail" if several else "warn", found, why, remedy)
     elif free < need:
-        yield Finding(check, "warn", f"{found}; {loaders} loaders can need {_format_size(need)}", why, remedy)
+        yield Finding(check, "warn", f"{found}; {loaders} loaders can need {format_size(need)}", why, remedy)
     else:
         yield Finding(check, "ok", found)
-
-
-def _format_size(count: float) -> str:
-    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"

@@ -14,6 +14,7 @@ from commands.doctor.training.loader_throughput import planned_workers, throughp
 from commands.doctor.training.probe_step import BeforeTraining, ProbeResult, is_on_gpu, run_probe_step
 from engine.data.batch_plan import BatchPlan
 from engine.system import host_memory
+from engine.system.byte_size import format_gib
 from engine.system.installation import PROGRAM
 from engine.system.oom import is_oom_error
 
@@ -117,13 +118,13 @@ def _report_measurement(probe: ProbeResult, batch: BatchPlan, ranks_per_node: in
         requested: samples of the config's micro-batch; `trainer.auto_micro_batch` may have halved it.
     """
     on_gpu = probe.device.type == "cuda"
-    total = torch.cuda.get_device_properties(probe.device).total_memory if on_gpu else host_memory.limit().size
+    total = torch.cuda.get_device_properties(probe.device).total_memory if on_gpu else host_memory.memory_limit().size
     # Every rank has a GPU of its own, but all ranks of a node share the memory of the host.
     peak = probe.peak if on_gpu else probe.peak * ranks_per_node
     each = f" for each of {ranks_per_node} processes" * (ranks_per_node > 1 and not on_gpu)
     found = (
         f"{batch.micro_batch_size} samples on {probe.device}: loss {probe.loss:.4g}, {probe.seconds * 1e3:.0f} ms, "
-        f"peak {probe.peak / 2**30:.2f} GiB{each} of {total / 2**30:.1f} GiB; {probe.gradients / 2**20:.1f} MiB of "
+        f"peak {format_gib(probe.peak)}{each} of {total / 2**30:.1f} GiB; {probe.gradients / 2**20:.1f} MiB of "
         "gradients"
     )
     if batch.micro_batch_size < requested:
@@ -151,9 +152,8 @@ def _report_failure(error: Exception, size: int, ranks_per_node: int, divides: b
     found = f"{size} samples: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     if is_oom_error(error):
         if not torch.cuda.is_initialized():
-            memory_limit, source = host_memory.limit()
-            found += f"; {memory_limit / 2**30:.2f} GiB ({source})"
-            found += f" for {ranks_per_node} processes" * (ranks_per_node > 1)
+            limit, source = host_memory.memory_limit()
+            found += f"; {format_gib(limit)} ({source})" + f" for {ranks_per_node} processes" * (ranks_per_node > 1)
         remedy = savers[0] if savers and (size == 1 or not divides) else _smaller(size)
         return Finding("micro batch", "fail", found, "memory runs out in the first step of a training", remedy)
     remedy = f"LOCKSTEP_DEBUG=1 {PROGRAM} fit with the same config shows the traceback"

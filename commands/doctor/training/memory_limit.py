@@ -21,7 +21,7 @@ def limit_host_memory(device: torch.device, ranks: int) -> Iterator[None]:
         device: device of the probe. A GPU's allocator reports that memory has run out itself.
         ranks: number of ranks of a node, which share its memory.
     """
-    status = host_memory.status()
+    status = host_memory.read_proc_status()
     if device.type != "cpu" or "RssAnon" not in status:
         yield
         return

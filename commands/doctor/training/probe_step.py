@@ -177,7 +177,7 @@ class _Probe(Callback):
         """Return the peak memory in bytes: reserved on the GPU, resident on the CPU."""
         if self._cuda is not None:
             return torch.cuda.max_memory_reserved(self._cuda)
-        return host_memory.status().get("VmHWM") or host_memory.peak_resident()
+        return host_memory.read_proc_status().get("VmHWM") or host_memory.peak_resident_memory()
 
     def _synchronize(self) -> None:
         if self._cuda is not None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from callbacks.health import oom_advice
 from callbacks.health.memory_monitor import GrowthDetector, MemoryMonitor
-from callbacks.health.oom_advice import shapes
+from callbacks.health.oom_advice import describe_tensors
 from engine.data.batch_plan import BatchPlan
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
@@ -91,8 +91,8 @@ def test_shapes_by_name_the_largest_first():
         name: str = "x"
 
     batch = [Part(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)), {"image": torch.zeros(4, 4)}]
-    assert shapes(batch) == "1.image [4, 4] float32, 0.tokens [2, 3] float32, 0.labels [2] int64"
-    assert shapes([torch.zeros(1)] * 10).endswith(" and 2 more")
+    assert describe_tensors(batch) == "1.image [4, 4] float32, 0.tokens [2, 3] float32, 0.labels [2] int64"
+    assert describe_tensors([torch.zeros(1)] * 10).endswith(" and 2 more")
 
 
 def test_uneven_memory_is_named(messages):

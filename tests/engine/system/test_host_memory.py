@@ -33,8 +33,8 @@ def test_limits_of_cgroup_version_2_are_read(machine):
     write(groups / "job", memory_max=3 * GIB, memory_current=GIB, memory_events="low 0\noom 2\noom_kill 2")
     write(groups / "job/task", memory_max="max", memory_current=GIB // 2, memory_events="oom_kill 1")
     write(groups / "job", memory_stat=f"anon 5\ninactive_file {GIB // 4}")
-    assert host_memory.limit(proc, groups) == (3 * GIB, f"the limit of the container or job, {groups / 'job'}")
-    assert host_memory.available(proc, groups) == 3 * GIB - GIB + GIB // 4
+    assert host_memory.memory_limit(proc, groups) == (3 * GIB, f"the limit of the container or job, {groups / 'job'}")
+    assert host_memory.available_memory(proc, groups) == 3 * GIB - GIB + GIB // 4
     assert host_memory.oom_kills(proc, groups) == 2, "the kills of the group with the limit count too"
 
 
@@ -46,28 +46,29 @@ def test_limits_of_cgroup_version_1_are_read(machine):
     write(job / "task", memory_oom_control="under_oom 0\noom_kill 3")
     (job / "task/memory.limit_in_bytes").write_text(str(GIB))
     (job / "task/memory.usage_in_bytes").write_text(str(GIB // 2))
-    assert host_memory.limit(proc, groups).size == GIB
-    assert host_memory.available(proc, groups) == GIB // 2
+    assert host_memory.memory_limit(proc, groups).size == GIB
+    assert host_memory.available_memory(proc, groups) == GIB // 2
     assert host_memory.oom_kills(proc, groups) == 3, "groups above a limit contain other users' processes"
 
 
 def test_a_container_sees_its_own_group_as_the_root(machine):
     proc, groups = machine(2, "/../../elsewhere")
     write(groups, memory_max=GIB, memory_current=0, memory_events="oom_kill 5")
-    assert host_memory.limit(proc, groups).size == GIB
+    assert host_memory.memory_limit(proc, groups).size == GIB
     assert host_memory.oom_kills(proc, groups) == 5
 
 
 def test_without_control_groups_the_machine_is_the_limit(tmp_path):
-    assert host_memory.limit(tmp_path, tmp_path).size > 0 and host_memory.available(tmp_path, tmp_path) > 0
-    assert host_memory.oom_kills(tmp_path, tmp_path) == 0 and host_memory.status(tmp_path) == {}
+    assert host_memory.memory_limit(tmp_path, tmp_path).size > 0
+    assert host_memory.available_memory(tmp_path, tmp_path) > 0
+    assert host_memory.oom_kills(tmp_path, tmp_path) == 0 and host_memory.read_proc_status(tmp_path) == {}
 
 
 def test_memory_of_this_process():
-    before = host_memory.resident()
+    before = host_memory.resident_memory()
     ballast = bytearray(b"x" * (64 << 20))
-    assert host_memory.resident() - before > 32 << 20
-    assert host_memory.peak_resident() >= before and len(ballast)
+    assert host_memory.resident_memory() - before > 32 << 20
+    assert host_memory.peak_resident_memory() >= before and len(ballast)
 
 
 def test_out_of_memory_errors():
