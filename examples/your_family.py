@@ -47,10 +47,10 @@ class GeneratedPoints:
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, draw: MicroBatchRequest) -> Points:
-        cells = hash_integers(2001, self.seed, draw.indices[:, None], np.arange(INPUTS)) / 1000 - 1
+    def __getitem__(self, request: MicroBatchRequest) -> Points:
+        cells = hash_integers(2001, self.seed, request.indices[:, None], np.arange(INPUTS)) / 1000 - 1
         labels = (cells[:, ::2].sum(1) > cells[:, 1::2].sum(1)).astype(np.float32)
-        return Points(draw.indices, cells.astype(np.float32), labels)
+        return Points(request.indices, cells.astype(np.float32), labels)
 
 
 class RuleData(LockstepDataModule):

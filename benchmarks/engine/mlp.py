@@ -40,8 +40,8 @@ class Samples:
     def __len__(self) -> int:
         return SAMPLES
 
-    def __getitem__(self, draw: MicroBatchRequest) -> tuple[Tensor, Tensor]:
-        indices = torch.from_numpy(draw.indices[draw.indices != PADDING_INDEX])
+    def __getitem__(self, request: MicroBatchRequest) -> tuple[Tensor, Tensor]:
+        indices = torch.from_numpy(request.indices[request.indices != PADDING_INDEX])
         return self.inputs[indices], self.targets[indices]
 
 

@@ -60,9 +60,9 @@ def _ours(sequences: TrainDataset, encoder: SequenceEncoder, loss: Loss) -> Step
     rows, module = LengthGroups(sequences, LENGTH_GROUPS), ModuleAlone(encoder, loss)
     train = optimizer_step(module, module.batch_loss)
 
-    def step(draw: MicroBatchRequest) -> int:
-        train(rows[draw])
-        return len(draw.indices)
+    def step(request: MicroBatchRequest) -> int:
+        train(rows[request])
+        return len(request.indices)
 
     return step
 
@@ -78,11 +78,11 @@ def _plain(sequences: TrainDataset, encoder: SequenceEncoder, loss: Loss) -> Ste
 
     train = optimizer_step(model, loss_of)
 
-    def step(draw: MicroBatchRequest) -> int:
-        rows = sampler.batch(draw.indices.tolist())
+    def step(request: MicroBatchRequest) -> int:
+        rows = sampler.batch(request.indices.tolist())
         arrays = (rows.items, rows.targets) + ((rows.negatives,) if loss == "bce" else ())
         # from_numpy shares memory, so the conversion costs nothing.
         train(tuple(torch.from_numpy(array) for array in arrays))
-        return len(draw.indices)
+        return len(request.indices)
 
     return step

@@ -15,8 +15,8 @@ class Sized:
     def __len__(self):
         return self.length
 
-    def __getitem__(self, draw):
-        return draw.indices
+    def __getitem__(self, request):
+        return request.indices
 
 
 class Positions(StreamDataset):

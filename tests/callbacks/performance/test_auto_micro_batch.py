@@ -97,8 +97,8 @@ def test_the_largest_samples_by_sample_costs():
 
 def test_the_largest_of_the_first_micro_batches_without_work():
     class Padded(Numbers):
-        def __getitem__(self, draw):
-            return (np.zeros((len(draw.indices), 1 + int(draw.indices.max()))),)
+        def __getitem__(self, request):
+            return (np.zeros((len(request.indices), 1 + int(request.indices.max()))),)
 
     plan = BatchPlan.derive(world_size=1, batch_size=8)
     data = SimpleNamespace(train_set=Padded(16), plan=plan, skips_bad_samples=False)

@@ -17,10 +17,10 @@ class Fragile:
     def __init__(self, broken, error=OSError):
         self.broken, self.error = broken, error
 
-    def __getitem__(self, draw):
-        if self.broken in draw.indices:
+    def __getitem__(self, request):
+        if self.broken in request.indices:
             raise self.error(f"cannot read file {self.broken}")
-        return draw.indices
+        return request.indices
 
     def __len__(self):
         return 100

@@ -25,14 +25,14 @@ class OneByOne:
     def __len__(self):
         return 12
 
-    def __getitem__(self, draw):
-        for index in draw.indices.tolist():
+    def __getitem__(self, request):
+        for index in request.indices.tolist():
             report_position(index)
             if index == self.sample:
                 if self.fault == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 threading.Event().wait()  # for ever
-        return np.array(draw.indices)
+        return np.array(request.indices)
 
 
 class Data(LockstepDataModule):
@@ -83,8 +83,8 @@ def test_without_workers_no_process_is_started():
 class ThreadsOfWorker(OneByOne):
     """Each sample is the number of threads of the process that loads it."""
 
-    def __getitem__(self, draw):
-        return np.full(len(draw.indices), torch.get_num_threads())
+    def __getitem__(self, request):
+        return np.full(len(request.indices), torch.get_num_threads())
 
 
 def test_a_worker_has_one_thread_whatever_the_training_has():
@@ -136,8 +136,8 @@ def test_workers_load_as_many_batches_ahead_as_set(workers, given, used):
 class ProcessOfWorker(OneByOne):
     """Each sample is the id of the process that loads it."""
 
-    def __getitem__(self, draw):
-        return np.full(len(draw.indices), os.getpid())
+    def __getitem__(self, request):
+        return np.full(len(request.indices), os.getpid())
 
 
 @pytest.mark.parametrize(("given", "lasting"), [({}, True), ({"persistent_workers": False}, False)])

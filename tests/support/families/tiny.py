@@ -70,10 +70,10 @@ class Numbers:
     def __len__(self) -> int:
         return self.length
 
-    def __getitem__(self, draw: MicroBatchRequest) -> Rows:
+    def __getitem__(self, request: MicroBatchRequest) -> Rows:
         if self.fault is not None:
-            self.fault.strike(draw.indices)
-        return Rows.of(draw.epoch, draw.indices, draw.indices)
+            self.fault.strike(request.indices)
+        return Rows.of(request.epoch, request.indices, request.indices)
 
 
 class NumberStream(StreamDataset[int]):
