@@ -10,7 +10,7 @@ they would be missing in `config.yaml`. A test compares each TypedDict with its 
 
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from engine.data.bad_samples import OnBadSample
+from engine.data.sample_loading import OnBadSample
 from engine.data.worker_process import WorkerStart
 from engine.optim.lr_schedule import Scaling, Schedule
 from engine.optim.optimizers import OptimizerName

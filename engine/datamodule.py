@@ -11,12 +11,12 @@ from typing_extensions import override
 
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, POSITIVE, fields
-from engine.data.bad_samples import OnBadSample, check_policy
 from engine.data.batch_plan import BatchPlan
 from engine.data.batched_dataset import BatchedDataset, sample_costs, shuffle_blocks
 from engine.data.dataloader import LoadingError, TimedDataLoader
 from engine.data.loader_factory import LoaderFactory, auto_num_workers
 from engine.data.resume_point import position_to_save, resume_point
+from engine.data.sample_loading import OnBadSample, check_policy
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, TrainSampler
 from engine.data.shared_memory import PREFETCH_FACTOR
 from engine.data.step_limits import batches_to_evaluate

@@ -10,9 +10,9 @@ from typing_extensions import override
 
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, TEXT, fields, list_of
-from engine.data.bad_samples import SkippedSample
 from engine.data.dataloader import TimedDataLoader
-from engine.data.skipped_samples import EvaluationSkipCounter, SkipCounter, SkipLogger, check_skip_limit, skipped_in
+from engine.data.sample_loading import SkippedSample
+from engine.data.skip_counters import EvaluationSkipCounter, SkipCounter, SkipLogger, check_skip_limit, skipped_in
 from engine.distributed.collectives import all_gather_objects
 from engine.distributed.data_rank import data_rank
 from engine.hook_arguments import run_module, run_trainer

@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from callbacks.health.watchdog import extended_timeout
-from callbacks.performance.thread_timing import reason_not_timed, time_threads
+from callbacks.performance.thread_timing import Rates, reason_not_timed, time_threads
 from engine.distributed.collectives import all_reduce_min
 from engine.hook_arguments import run_module
 from engine.lightning_internals.training_loop import configure_model
@@ -41,6 +41,14 @@ class KnownThreads(NamedTuple):
     """World size with which `recorded` was recorded."""
 
 
+class ThreadChoice(NamedTuple):
+    """Number of threads, and the reason for it that is logged."""
+
+    number: int
+    reason: str
+    """End of the log line, with the separator before it."""
+
+
 class Threads(Callback):
     """Sets the number of intra-op threads of ranks that compute on a CPU.
 
@@ -64,11 +72,9 @@ class Threads(Callback):
         if self.known.stated_by:
             self._report_stated(trainer, stage)
             return
-        number, reason = (
-            self._for_training(trainer, run_module(pl_module)) if stage == "fit" else self._for_evaluation(trainer)
-        )
-        torch.set_num_threads(number)
-        log.info("threads: %d%s", number, reason)
+        choice = self._for_training(trainer, run_module(pl_module)) if stage == "fit" else self._for_evaluation(trainer)
+        torch.set_num_threads(choice.number)
+        log.info("threads: %d%s", choice.number, choice.reason)
 
     @override
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:
@@ -86,35 +92,43 @@ class Threads(Callback):
                 number, self.known.stated_by, recorded,
             )  # fmt: skip
 
-    def _for_training(self, trainer: Trainer, pl_module: LockstepModule) -> tuple[int, str]:
+    def _for_training(self, trainer: Trainer, pl_module: LockstepModule) -> ThreadChoice:
         recorded, share = self.known.recorded, _min_share(trainer)
         if recorded is not None and self.known.processes == trainer.world_size:
             advice = f"; the share of a rank is {share}: --threads {share} uses it" if recorded > share else ""
-            return recorded, f", as recorded by the run{advice}"
+            return ThreadChoice(recorded, f", as recorded by the run{advice}")
         if share == 1:
-            return 1, ", the share of the cores of a rank"
+            return ThreadChoice(1, ", the share of the cores of a rank")
         reason = reason_not_timed(trainer, pl_module)
         if not reason:
             configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent
             with extended_timeout(trainer, "start-up, timing threads"):
                 rates = time_threads(trainer, pl_module, share)
             if rates is not None:
-                single, multi = rates
-                if multi < _MIN_SPEEDUP * single:
-                    return 1, f" of {share} ({single:,.0f} samples/s against {multi:,.0f})"
-                return share, f" of {share} ({multi:,.0f} samples/s against {single:,.0f})"
+                return _faster(rates, share)
             reason = "a pass fails or takes too long"
         # Without a measurement, several threads are the better guess; they are many times slower on busy cores.
-        return share, (
+        return ThreadChoice(
+            share,
             f", the share of the cores of a rank (not timed: {reason}); "
-            "if other programs use the cores, --threads 1 is faster"
+            "if other programs use the cores, --threads 1 is faster",
         )
 
-    def _for_evaluation(self, trainer: Trainer) -> tuple[int, str]:
+    def _for_evaluation(self, trainer: Trainer) -> ThreadChoice:
         recorded, share = self.known.recorded, _min_share(trainer)
         if recorded is None:
-            return share, ", the share of the cores of a rank (the checkpoint records no number)"
-        return min(recorded, share), ", as recorded by the run" if recorded <= share else f" of {recorded} recorded"
+            return ThreadChoice(share, ", the share of the cores of a rank (the checkpoint records no number)")
+        if recorded <= share:
+            return ThreadChoice(recorded, ", as recorded by the run")
+        return ThreadChoice(share, f" of {recorded} recorded")
+
+
+def _faster(rates: Rates, share: int) -> ThreadChoice:
+    """Return one thread, unless `share` threads are faster by `_MIN_SPEEDUP`."""
+    single, multi = rates
+    if multi < _MIN_SPEEDUP * single:
+        return ThreadChoice(1, f" of {share} ({single:,.0f} samples/s against {multi:,.0f})")
+    return ThreadChoice(share, f" of {share} ({multi:,.0f} samples/s against {single:,.0f})")
 
 
 def _min_share(trainer: Trainer) -> int:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from datamodules.document_qa.types.document import Chunk, ChunkKind
 from datamodules.multimodal.batch import Images, Prompts, Rows
-from engine.data.bad_samples import SkippedSample
+from engine.data.sample_loading import SkippedSample
 
 # The variant of a prompt: what it contains. A prompt without chunk i of the context has the variant FIRST_CHUNK + i.
 QUESTION_ONLY = -1

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.data.bad_samples import SkippedSample
+from engine.data.sample_loading import SkippedSample
 
 IGNORE = -100
 """Label of a token that is not supervised."""

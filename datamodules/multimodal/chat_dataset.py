@@ -11,8 +11,8 @@ from torch.utils.data import Dataset
 from datamodules.multimodal.batch import Chat, Examples, Questions
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message, Placeholders
 from datamodules.multimodal.text.packing import one_per_row, pack, pad_rows, prompts
-from engine.data.bad_samples import SkippedSample, load_samples
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import SkippedSample, load_samples
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, ShuffleBlocks
 
 TooLong = Literal["stop", "drop"]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset, Sampler, default_convert, get_worker_info
 
-from engine.data.bad_samples import SkippedSample, load_batch_skipping_bad
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import SkippedSample, load_batch_skipping_bad
 from engine.data.samplers import MicroBatchRequest
 from engine.data.shared_memory import free_bytes, move_to_shared_memory, shortage_message
 from engine.data.stream import StreamBatch, StreamBatches

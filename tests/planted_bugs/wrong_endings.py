@@ -101,10 +101,10 @@ RESUME = (
     Bug(
         "one-bad-sample-too-few",
         "As many bad samples as are allowed end the run.",
-        "engine/data/skipped_samples.py",
+        "engine/data/skip_counters.py",
         "if bad > limit:",
         "if bad >= limit:",
-        ("tests/engine/data/test_bad_samples.py", "tests/distributed/faults/test_skipped_samples.py"),
+        ("tests/engine/data/test_sample_loading.py", "tests/distributed/faults/test_skipped_samples.py"),
     ),
 )
 

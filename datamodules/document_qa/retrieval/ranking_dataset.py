@@ -20,8 +20,8 @@ from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.multimodal.chat_dataset import sample_indices
 from datamodules.multimodal.images.tiling import collate_views
 from datamodules.multimodal.text.packing import one_per_row
-from engine.data.bad_samples import load_samples
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import load_samples
 from engine.data.samplers import MicroBatchRequest
 from engine.io.atomic_file import write_atomically
 

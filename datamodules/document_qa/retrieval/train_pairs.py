@@ -15,8 +15,8 @@ from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.multimodal.chat_dataset import TooLong, sample_indices
 from datamodules.multimodal.images.tiling import collate_views
 from datamodules.multimodal.text.packing import one_per_row
-from engine.data.bad_samples import SkippedSample, load_samples
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import SkippedSample, load_samples
 from engine.data.samplers import MicroBatchRequest
 from engine.determinism.stateless_rng import global_seed, hash_integers, hash_permutation
 

@@ -27,8 +27,8 @@ from datamodules.multimodal.chat_dataset import ChatItem, encode_sample, sample_
 from datamodules.multimodal.images.tiling import Views, collate_views, empty_views
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.multimodal.text.packing import prompts
-from engine.data.bad_samples import SkippedSample, load_samples
 from engine.data.errors import KnownBadSampleError
+from engine.data.sample_loading import SkippedSample, load_samples
 from engine.data.samplers import MicroBatchRequest
 
 _ANSWERS = 1 << 14

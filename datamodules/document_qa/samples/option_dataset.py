@@ -13,8 +13,8 @@ from datamodules.multimodal.chat_dataset import TooLong, encode_sample, sample_i
 from datamodules.multimodal.images.tiling import Views
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.packing import one_per_row, pack
-from engine.data.bad_samples import SkippedSample, load_samples
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import SkippedSample, load_samples
 from engine.data.samplers import MicroBatchRequest
 
 

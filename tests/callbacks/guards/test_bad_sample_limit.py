@@ -4,8 +4,8 @@ import json
 import os
 
 from callbacks.guards.bad_sample_limit import BadSampleList
-from engine.data.bad_samples import SkippedSample
-from engine.data.skipped_samples import SkipCounter
+from engine.data.sample_loading import SkippedSample
+from engine.data.skip_counters import SkipCounter
 from engine.distributed.step_counters import StepCounters
 
 

@@ -13,8 +13,8 @@ from datamodules.image_classifier.augmentation import (
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.dataset import ImageDataset
 from datamodules.image_classifier.sources.image_source import ArrayImages, digits, hold_out
-from engine.data.bad_samples import load_batch_skipping_bad
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import load_batch_skipping_bad
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 
 

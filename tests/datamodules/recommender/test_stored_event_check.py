@@ -6,8 +6,8 @@ import pytest
 from datamodules.recommender.dataset import RankingDataset, TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.negatives.mixture import NegativeOptions
-from engine.data.bad_samples import load_batch_skipping_bad
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import load_batch_skipping_bad
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 
 OFFSETS = np.array([0, 4, 8, 12])

@@ -44,7 +44,7 @@ LOAD = """
     class Batches:
         def __len__(self): return 8
         def __init__(self, size): self.size = size
-        def __getitem__(self, draw): return np.zeros(self.size, np.uint8)
+        def __getitem__(self, request): return np.zeros(self.size, np.uint8)
 
     if __name__ == "__main__":
         logging.basicConfig(format="%(message)s", stream=sys.stdout)

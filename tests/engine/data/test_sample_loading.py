@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from engine.data.bad_samples import SkippedSample, load_batch_skipping_bad, load_samples
 from engine.data.errors import BadSampleError
+from engine.data.sample_loading import SkippedSample, load_batch_skipping_bad, load_samples
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
-from engine.data.skipped_samples import check_skip_limit, skipped_in
+from engine.data.skip_counters import check_skip_limit, skipped_in
 from engine.data.stream import StreamBatches, StreamDataset
 from engine.distributed.errors import CollectiveInputError
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from engine.data.bad_samples import SkippedSample
+from engine.data.sample_loading import SkippedSample
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.errors import CollectiveInputError
 from engine.distributed.step_counters import StepCounters
 from engine.telemetry.events import event
 
 REASONS = ("bad", "too_long")
+"""Counted reasons of a SkippedSample. Samples that the user accepted before the run are not counted."""
 
 _STATE_KEYS = {"bad": "unusable", "too_long": "too_long"}
 """{reason: key in the state of a checkpoint}; checkpoints keep the names of version 0.1.0."""

@@ -41,9 +41,14 @@ def check_policy(policy: OnBadSample, tensor_parallel: int) -> None:
 class SkippedSample(NamedTuple):
     """A sample that was drawn and is in no batch."""
 
-    reason: Literal["bad", "too_long", "accepted"]  # "accepted": bad, and the user accepted it before the run
-    what: str  # names the sample, with file and row if there are any, and states the defect
-    sample: int  # its index
+    reason: Literal["bad", "too_long", "accepted"]
+    """Why it is skipped. `accepted`: an evaluation sample that is bad, which the user accepted before the run."""
+
+    what: str
+    """Name of the sample, with file and row if it has them, and its defect."""
+
+    sample: int
+    """Index in the data set; for a stream the position in the epoch."""
 
 
 def load_samples(
