@@ -212,8 +212,8 @@ def _non_finite_parameters(pl_module: LockstepModule) -> str:
     """Name the first parameters with a non-finite gradient, in the order of the model."""
     # The gradient of a table's rows is on the parameter `touched`, not on the weight.
     touched = {table.weight: table.touched for table in pl_module.row_tables}
-    named = [(name, touched.get(weight, weight).grad) for name, weight in pl_module.named_parameters()]
-    gradients = [(name, gradient) for name, gradient in named if gradient is not None]
+    named_gradients = [(name, touched.get(weight, weight).grad) for name, weight in pl_module.named_parameters()]
+    gradients = [(name, gradient) for name, gradient in named_gradients if gradient is not None]
     names = [name for name, gradient in gradients if not gradient.isfinite().all()]
     if not names:
         return "every gradient is finite by itself: their squares overflow"

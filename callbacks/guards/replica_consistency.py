@@ -55,15 +55,15 @@ def compare_replicas(trainer: Trainer, pl_module: LightningModule) -> None:
     """
     trained = [(name, parameter) for name, parameter in pl_module.named_parameters() if is_trained(parameter)]
     # Hashes and not weights: an all-gather of all weights would send every weight over the network.
-    own = torch.stack([hash_tensor(parameter) for _, parameter in trained])
+    rank_hashes = torch.stack([hash_tensor(parameter) for _, parameter in trained])
     # [world size, parameters]; one transfer to the host for all hashes
-    of_ranks = all_gather_tensor(own).cpu()
-    unequal = (of_ranks != of_ranks[0]).any(dim=0).nonzero().flatten().tolist()
+    hashes_by_rank = all_gather_tensor(rank_hashes).cpu()
+    unequal = (hashes_by_rank != hashes_by_rank[0]).any(dim=0).nonzero().flatten().tolist()
     if unequal:
         more = f", as do {len(unequal) - 1} more of {len(trained)} parameters" if len(unequal) > 1 else ""
         raise CollectiveError(
             f"the replicas are no longer equal after step {trainer.global_step}: {trained[unequal[0]][0]} differs "
-            f"({_holders(of_ranks[:, unequal[0]])}){more}. Resume from a checkpoint saved before "
+            f"({_holders(hashes_by_rank[:, unequal[0]])}){more}. Resume from a checkpoint saved before "
             "they differed, and check the device of the rank whose value differs"
         )
 

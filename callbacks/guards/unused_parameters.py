@@ -75,13 +75,13 @@ class UnusedParameterCheck(Callback):
 
     def _find_unused(self, pl_module: LightningModule) -> dict[str, list[int]]:
         """Return {parameter: ranks on which it has no gradient}, equal on all ranks. A collective."""
-        own = torch.tensor([name not in self._has_gradient for name in self._trained], dtype=torch.int32)
+        has_no_gradient = torch.tensor([name not in self._has_gradient for name in self._trained], dtype=torch.int32)
         # [world size, parameters], transposed: for each parameter the ranks without a gradient
-        of_parameters = all_gather_tensor(own.to(pl_module.device)).T.tolist()
+        unused_by_parameter = all_gather_tensor(has_no_gradient.to(pl_module.device)).T.tolist()
         return {
-            name: [rank for rank, is_unused in enumerate(of_ranks) if is_unused]
-            for name, of_ranks in zip(self._trained, of_parameters, strict=True)
-            if any(of_ranks)
+            name: [rank for rank, is_unused in enumerate(unused_by_rank) if is_unused]
+            for name, unused_by_rank in zip(self._trained, unused_by_parameter, strict=True)
+            if any(unused_by_rank)
         }
 
     def _report(self, unused: dict[str, list[int]], world_size: int) -> None:

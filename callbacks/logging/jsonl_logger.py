@@ -75,13 +75,13 @@ class JsonlLogger(MetricSink):
         """Remove records after a step, and malformed lines. A run that resumes from this step writes them again."""
         lines = self.path.read_bytes().splitlines(keepends=True)
         # A corrupt line counts as a line of step infinity, so it is removed in every case.
-        kept = [line for line in lines if _step_of(line) <= step]
-        training = (json.loads(line) for line in reversed(kept))
+        valid_lines = [line for line in lines if _step_of(line) <= step]
+        training = (json.loads(line) for line in reversed(valid_lines))
         self.last_training_step = next((record["step"] for record in training if not stage_of(record)), 0)
         # Replace the file at once, so that a kill loses no record. The open file would still be the old one.
-        if len(kept) < len(lines):
+        if len(valid_lines) < len(lines):
             self._file.close()
-            write_atomically(self.path, b"".join(kept))
+            write_atomically(self.path, b"".join(valid_lines))
             self._file = AppendOnlyFile(self.path)
 
     def close(self) -> None:

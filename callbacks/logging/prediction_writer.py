@@ -44,9 +44,9 @@ class PredictionWriter(BasePredictionWriter):
         if target.is_dir():  # before hours of prediction
             raise IsADirectoryError(f"{target} is a directory, expected a file to replace or none: move it away")
         # File names with bytes that are not UTF-8 become escapes, which JSON has.
-        own = data_rank(trainer)
+        rank = data_rank(trainer)
         # Ranks of a tensor-parallel group predict the same rows, so one of them writes.
-        part = self._part_path(trainer, own.rank) if own.is_group_leader else Path(os.devnull)
+        part = self._part_path(trainer, rank.rank) if rank.is_group_leader else Path(os.devnull)
         self._part = part.open("w", encoding="utf-8", errors="backslashreplace")
 
     @override

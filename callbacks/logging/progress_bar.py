@@ -88,10 +88,10 @@ class RunProgressBar(RichProgressBar):
 
     @override
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        own = super().get_metrics(trainer, pl_module)
+        bar_metrics = super().get_metrics(trainer, pl_module)
         hidden = (*_DISPLAYED, "v_num")  # displayed by their short names, or not useful
-        rest = {name: value for name, value in own.items() if name not in hidden}
-        return {**format_metrics(self.latest_metrics()), **rest}
+        other_metrics = {name: value for name, value in bar_metrics.items() if name not in hidden}
+        return {**format_metrics(self.latest_metrics()), **other_metrics}
 
     @override
     def configure_columns(self, trainer: Trainer) -> list[ProgressColumn]:

@@ -58,9 +58,9 @@ class ResultsTable(Callback):
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
         self.baselines.update({key: value for key, value in metrics.items() if "/baseline/" in key})
         # Baselines are evaluated once in a run, so their metrics are stored separately from the best evaluation's.
-        own = {key: value for key, value in metrics.items() if "/baseline/" not in key}
-        if self._is_best(trainer, own):
-            self.best = own
+        model_metrics = {key: value for key, value in metrics.items() if "/baseline/" not in key}
+        if self._is_best(trainer, model_metrics):
+            self.best = model_metrics
         if trainer.state.fn == "validate" and trainer.is_global_zero:
             self._set(trainer, "val", metrics, "validation")
 
@@ -152,15 +152,17 @@ def better_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _Moni
     metric = checkpoint.monitor.removeprefix("val/")
     if not rows or metric not in rows[0][1]:
         return ""
-    (_, own), *baselines = rows
+    (_, model_metrics), *baselines = rows
     # With the sign, larger is better for either mode.
     sign = 1 if checkpoint.mode == "max" else -1
     better = [
         f"{name} ({values[metric]:.4f})"
         for name, values in baselines
-        if not name.startswith("optimum") and metric in values and sign * values[metric] > sign * own[metric]
+        if not name.startswith("optimum") and metric in values and sign * values[metric] > sign * model_metrics[metric]
     ]
-    return f"by {metric} ({own[metric]:.4f}) this model is worse than {' and '.join(better)}" if better else ""
+    return (
+        f"by {metric} ({model_metrics[metric]:.4f}) this model is worse than {' and '.join(better)}" if better else ""
+    )
 
 
 def _print_table(title: str, rows: list[tuple[str, dict[str, float]]], remark: str) -> None:
@@ -196,7 +198,7 @@ def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[st
         metrics: logged metrics by name; metrics of other stages are ignored.
     """
     # Split `STAGE/METRIC` and `STAGE/baseline/NAME/METRIC`.
-    own: dict[str, float] = {}
+    model_metrics: dict[str, float] = {}
     baselines: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         if not key.startswith(stage + "/"):
@@ -206,8 +208,8 @@ def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[st
             baseline, metric = name[len("baseline/") :].split("/", 1)
             baselines.setdefault(baseline, {})[metric] = value
         else:
-            own[name] = value
+            model_metrics[name] = value
     if baselines:  # compare like with like
         columns = dict.fromkeys(metric for values in baselines.values() for metric in values)
-        own = {metric: own[metric] for metric in columns if metric in own}
-    return [("this model", own), *baselines.items()] if own else list(baselines.items())
+        model_metrics = {metric: model_metrics[metric] for metric in columns if metric in model_metrics}
+    return [("this model", model_metrics), *baselines.items()] if model_metrics else list(baselines.items())

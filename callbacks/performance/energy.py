@@ -79,8 +79,8 @@ class EnergyMonitor(Callback):
         """Add the joules since the last addition to the total, and return them."""
         self._read()
         # float32 suffices for the joules since the last log; the total is summed in Python's float64.
-        own = torch.tensor(self._pending, dtype=torch.float32, device=trainer.strategy.root_device)
-        used = Joules(*all_gather_tensor(own).sum(0).tolist())
+        rank_joules = torch.tensor(self._pending, dtype=torch.float32, device=trainer.strategy.root_device)
+        used = Joules(*all_gather_tensor(rank_joules).sum(0).tolist())
         self._total, self._pending = self._total.plus(*used), Joules()
         # Up to the reading, not to the end of the all-gather.
         self._added_at = self._read_at

@@ -57,9 +57,9 @@ class Stragglers(Callback):
             return
         waited = (run_trainer(trainer).train_dataloader.waited - self._waited) / steps
         # Time in the backward pass is excluded: there a fast rank waits for a slow one.
-        own = torch.tensor([waited + self._computed / steps, waited], device=trainer.strategy.root_device)
+        rank_seconds = torch.tensor([waited + self._computed / steps, waited], device=trainer.strategy.root_device)
         # [world size, 2], transposed
-        seconds, waits = all_gather_tensor(own).T.tolist()
+        seconds, waits = all_gather_tensor(rank_seconds).T.tolist()
         slowest, ratio = find_slowest(seconds)
         pl_module.log_dict(
             {"train/slowest_rank": float(slowest), "train/slowest_over_median": ratio},

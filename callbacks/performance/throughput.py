@@ -149,8 +149,8 @@ class Throughput(Callback):
         # `register` resets the totals of all counters.
         self._names, self._totals[WAITED] = names, 0.0
         if "flops" in names:
-            device, given = trainer.strategy.root_device, self.peak_tflops
-            self._peak = peak_flops(device, str(trainer.precision)) if given is None else given * 1e12
+            device, peak_tflops = trainer.strategy.root_device, self.peak_tflops
+            self._peak = peak_flops(device, str(trainer.precision)) if peak_tflops is None else peak_tflops * 1e12
             if self._peak is None:
                 log.debug("no train/mfu: the peak of %s is not known; set throughput.peak_tflops", device)
 

@@ -64,9 +64,9 @@ def _load_stream(stream: StreamDataset[Any], data: LockstepDataModule, size: int
 
 def _load(source: object, data: LockstepDataModule, indices: NDArray[np.integer], size: int) -> Any:
     """Load `size` of the given samples. Bad samples are skipped, and the rest is repeated in their place."""
-    reader, wanted = SkipBadSamples(source, data.skips_bad_samples), _repeat(indices, size)
-    loaded = reader[MicroBatchRequest(0, wanted)]
-    good = wanted[~np.isin(wanted, [skipped.sample for skipped in loaded.skipped])]
+    reader, full_indices = SkipBadSamples(source, data.skips_bad_samples), _repeat(indices, size)
+    loaded = reader[MicroBatchRequest(0, full_indices)]
+    good = full_indices[~np.isin(full_indices, [skipped.sample for skipped in loaded.skipped])]
     if 0 < len(good) < size:  # a smaller micro-batch would underestimate time and memory
         loaded = reader[MicroBatchRequest(0, _repeat(good, size))]
     return loaded.batch

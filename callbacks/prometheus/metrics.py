@@ -190,8 +190,11 @@ class RunMetrics:
             "epoch": self.trainer.current_epoch,
         }
         if self.planned_steps < math.inf:
-            left = self._time_left.seconds(step)
-            gauges |= {"planned_steps": self.planned_steps, "time_left_seconds": math.inf if left is None else left}
+            seconds_left = self._time_left.seconds(step)
+            gauges |= {
+                "planned_steps": self.planned_steps,
+                "time_left_seconds": math.inf if seconds_left is None else seconds_left,
+            }
         return gauges
 
     def _counters(self) -> dict[str, float]:

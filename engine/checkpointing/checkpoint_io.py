@@ -162,7 +162,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             write: writes a complete checkpoint and returns its temporary path.
             started: time.monotonic() when writing began, if it began before this call.
         """
-        kept = self._kept.pop(path, None)
+        copy_path = self._kept.pop(path, None)
 
         def work() -> None:
             start = time.monotonic() if started is None else started
@@ -172,8 +172,8 @@ class VerifiedCheckpointIO(CheckpointIO):
                     size = _size(new)
                     files = self._rotations.get(path, [path])
                     rotate_in(new, files, files.index(path), shift=path not in self._replacing)
-                    if kept is not None:
-                        keep_copy(path, kept)
+                    if copy_path is not None:
+                        keep_copy(path, copy_path)
                 finally:
                     # Does nothing after a success: the file has got its final name.
                     remove(new)
@@ -186,9 +186,9 @@ class VerifiedCheckpointIO(CheckpointIO):
                 seconds = time.monotonic() - start
                 saved = event("checkpoint_saved", path=str(path), seconds=round(seconds, 3), bytes=size)
                 log.info("saved %s: %.1f MB in %.2f s", path, size / 1e6, seconds, extra=HIDDEN_ON_CONSOLE | saved)
-                if kept is not None:
-                    named = event("checkpoint_kept", path=str(kept))
-                    log.info("kept %s: no rotation deletes it", kept, extra=HIDDEN_ON_CONSOLE | named)
+                if copy_path is not None:
+                    kept_event = event("checkpoint_kept", path=str(copy_path))
+                    log.info("kept %s: no rotation deletes it", copy_path, extra=HIDDEN_ON_CONSOLE | kept_event)
 
         self.finish_writing()  # one write at a time: rotation renames files, and the snapshot's buffers are reused
         if self.asynchronous:

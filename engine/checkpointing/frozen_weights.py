@@ -74,8 +74,8 @@ def restore_frozen(module: nn.Module, checkpoint: dict[str, Any]) -> None:
     """
     if "state_dict" not in checkpoint:  # a sharded strategy has loaded the weights itself, strictly
         return
-    own = require_frozen(module, checkpoint.get(KEY, {}))
-    for name, weight in own.items():
+    module_weights = require_frozen(module, checkpoint.get(KEY, {}))
+    for name, weight in module_weights.items():
         checkpoint["state_dict"][name] = weight
 
 
@@ -93,11 +93,13 @@ def require_frozen(
         ValueError: the checkpoint was trained with another value of a weight.
     """
     parameters = dict(module.named_parameters(remove_duplicate=False))
-    own = {name: parameters[name].detach() for name in recorded if name in parameters}
-    fingerprints = _fingerprints(own if whole is None else {name: whole(weight) for name, weight in own.items()})
+    module_weights = {name: parameters[name].detach() for name in recorded if name in parameters}
+    fingerprints = _fingerprints(
+        module_weights if whole is None else {name: whole(weight) for name, weight in module_weights.items()}
+    )
     different = [name for name, value in recorded.items() if fingerprints.get(name) != value]
     if different:
-        absent = [name for name in different if name not in own]
+        absent = [name for name in different if name not in module_weights]
         raise ValueError(
             f"the checkpoint omits {len(recorded)} frozen weights. "
             + (
@@ -108,7 +110,7 @@ def require_frozen(
             + ". Build the model from the same pretrained weights, in the same precision, as in training "
             "(--checkpoints.trainable_only false in training stores them as well)"
         )
-    return own
+    return module_weights
 
 
 def _fingerprints(tensors: Mapping[str, Tensor]) -> dict[str, int]:
@@ -121,8 +123,8 @@ def _fingerprints(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def _without(state_dict: dict[str, Tensor], names: dict[str, int]) -> dict[str, Tensor]:
-    kept = state_dict.copy()
-    copy_module_versions(state_dict, kept)
+    stripped = state_dict.copy()
+    copy_module_versions(state_dict, stripped)
     for name in names:
-        kept.pop(name, None)
-    return kept
+        stripped.pop(name, None)
+    return stripped

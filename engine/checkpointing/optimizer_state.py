@@ -42,15 +42,15 @@ def check_optimizer_state(optimizer: Optimizer, saved: Mapping[str, object], sou
 
 
 def _problems(optimizer: Optimizer, saved: Mapping[str, Any]) -> Iterator[str]:
-    groups, own = saved["param_groups"], optimizer.param_groups
-    sizes, expected = [len(group["params"]) for group in groups], [len(group["params"]) for group in own]
+    groups, optimizer_groups = saved["param_groups"], optimizer.param_groups
+    sizes, expected = [len(group["params"]) for group in groups], [len(group["params"]) for group in optimizer_groups]
     if sizes != expected:
         yield f"param_groups of {sizes} parameters, expected {expected}"
         return
     parameters = dict(
         zip(
             (number for group in groups for number in group["params"]),
-            (parameter for group in own for parameter in group["params"]),
+            (parameter for group in optimizer_groups for parameter in group["params"]),
             strict=True,
         )
     )

@@ -68,12 +68,12 @@ class LoaderFactory:
         """
         max_samples = None if max_batches is None else max_batches * batch_size
         if not isinstance(data, StreamDataset):
-            chosen: BatchedDataset = data
+            evaluated_data: BatchedDataset = data
             samples = len(data) if max_samples is None else min(len(data), max_samples)
             if samples < len(data) and isinstance(data, LimitedDataset):
-                chosen = data.first(samples)
+                evaluated_data = data.first(samples)
             sampler = EvaluationSampler(samples, batch_size, rank=self.rank, world_size=self.world_size)
-            return self._build(chosen, sampler, "evaluation batch")
+            return self._build(evaluated_data, sampler, "evaluation batch")
         # Whole batches of consecutive records, as EvaluationSampler assigns them.
         share = slice(self.rank * batch_size, (self.rank + 1) * batch_size)
         batches = StreamBatches(data, batch_size * self.world_size, share, max_samples)

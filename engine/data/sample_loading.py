@@ -70,7 +70,7 @@ def load_samples(
     Raises:
         BadSampleError: `load` raised it and `skip_bad` is False.
     """
-    items, kept, skipped = [], [], []
+    items, loaded_indices, skipped = [], [], []
     for index in indices.tolist():
         report_position(index)
         try:
@@ -83,8 +83,8 @@ def load_samples(
             skipped.append(item)
         else:
             items.append(item)
-            kept.append(index)
-    return items, np.array(kept, np.int64), tuple(skipped)
+            loaded_indices.append(index)
+    return items, np.array(loaded_indices, np.int64), tuple(skipped)
 
 
 def load_batch_skipping_bad(
@@ -112,8 +112,8 @@ def load_batch_skipping_bad(
             if not bad:
                 raise
             skipped += bad
-            kept = request.indices[~np.isin(request.indices, [skip.sample for skip in bad])]
-            request = request._replace(indices=kept if len(kept) else np.array([PADDING_INDEX]))
+            good_indices = request.indices[~np.isin(request.indices, [skip.sample for skip in bad])]
+            request = request._replace(indices=good_indices if len(good_indices) else np.array([PADDING_INDEX]))
 
 
 def _find_bad(

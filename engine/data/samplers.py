@@ -161,7 +161,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
     ) -> Iterator[MicroBatchRequest]:
         shares = self.world_size * self.accumulation
         blocks = self.blocks(epoch) if self.sample_costs is None else None
-        whole = None if self.num_samples is None else batch
+        global_batch = None if self.num_samples is None else batch
         if blocks is not None:
             share_of_sample = _split_by_block(_groups_of(batch, blocks), shares)
             first = rank * self.accumulation
@@ -173,7 +173,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
             parts = [batch[micro * self.world_size + rank :: shares] for micro in range(self.accumulation)]
         # In a small last batch a rank may have no sample. It gets a padding row, to take as many steps as the others.
         for part in parts:
-            yield MicroBatchRequest(epoch, _or_padding(part), number, whole)
+            yield MicroBatchRequest(epoch, _or_padding(part), number, global_batch)
 
     def _global_batches(self, epoch: int, batches_done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         if self.num_samples is None:

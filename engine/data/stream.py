@@ -184,9 +184,9 @@ def require_trained_batches(
             f"the training stream has no record at position {request.number * batch_size} of epoch {request.epoch}: "
             "it is empty, or shorter than when the checkpoint was written"
         )
-    found = request.number * accumulation
-    if isinstance(limit, int) and found < limit:
+    micro_batches = request.number * accumulation
+    if isinstance(limit, int) and micro_batches < limit:
         raise CollectiveError(
-            f"trainer.limit_train_batches is {limit}, but epoch {request.epoch} of the stream has only {found} "
+            f"trainer.limit_train_batches is {limit}, but epoch {request.epoch} of the stream has only {micro_batches} "
             "micro-batches; make it smaller, or remove it"
         )

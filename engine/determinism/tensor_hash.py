@@ -55,9 +55,9 @@ def _hash_rows(words: Tensor) -> Tensor:
     rows = words[: full * _ROW].view(full, _ROW)
     chunk = 1 if words.device.type == "cpu" else _ROWS_ON_GPU
     hashes = [(group.to(torch.int64) * weights).sum(dim=1) for group in rows.split(chunk)] if full else []
-    rest = words[full * _ROW :]
-    if len(rest):
-        hashes.append((rest.to(torch.int64) * weights[: len(rest)]).sum().reshape(1))
+    partial_row = words[full * _ROW :]
+    if len(partial_row):
+        hashes.append((partial_row.to(torch.int64) * weights[: len(partial_row)]).sum().reshape(1))
     return torch.cat(hashes)
 
 

@@ -96,9 +96,11 @@ def look_up(table: Tensor, indices: Tensor) -> Tensor:
     counts = all_gather_tensor(torch.tensor(len(indices), device=indices.device))
     longest = max(int(counts.max()), 1)
     padded = F.pad(indices, (0, longest - len(indices)))  # ranks receive equally many rows
-    wanted = DTensor.from_local(all_gather_tensor(padded).flatten(), table.device_mesh, [Replicate()], run_check=False)
+    requested = DTensor.from_local(
+        all_gather_tensor(padded).flatten(), table.device_mesh, [Replicate()], run_check=False
+    )
     # [world size * longest, C], a partial sum: each row has one non-zero addend, on the rank that holds it.
-    rows = F.embedding(wanted, table.detach())
+    rows = F.embedding(requested, table.detach())
     assert isinstance(rows, DTensor)
     # A reduce-scatter, which rounds nothing with one addend. Each rank receives the rows that it asked for.
     return rows.redistribute(placements=[Shard(0)]).to_local()[: len(indices)]

@@ -16,8 +16,8 @@ def check_optimizer_parameters(
     optimizer: Optimizer, state: Mapping[Tensor, Any], names: Mapping[str, nn.Parameter]
 ) -> None:
     """Raise MismatchError if a parameter with saved state is not trained by the optimizer."""
-    known = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    unknown = [name for name, parameter in names.items() if parameter in state and parameter not in known]
+    trained_parameters = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    unknown = [name for name, parameter in names.items() if parameter in state and parameter not in trained_parameters]
     if unknown:
         raise MismatchError(f"optimizer state of {unknown[0]}, which the optimizer does not train")
 
@@ -25,8 +25,8 @@ def check_optimizer_parameters(
 def check_optimizer_is_complete(optimizer: Optimizer, stored: Collection[str], module: nn.Module) -> None:
     """Raise MismatchError if a parameter that the optimizer trains has no saved state."""
     names = {parameter: name for name, parameter in optimized_parameters(module).items()}
-    own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
-    missing = sorted(name for name in own if name not in stored)
+    trained_names = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+    missing = sorted(name for name in trained_names if name not in stored)
     if missing:
         raise MismatchError(f"it lacks the optimizer state of {join_names(missing, 1)}, which this config trains")
 

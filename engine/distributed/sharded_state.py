@@ -73,10 +73,12 @@ def read_shards(
     """
     sizes = tensor_sizes(folder)
     # Names and shapes first, so that a foreign checkpoint changes no weight.
-    own = {name: tensor.detach() for name, tensor in module.state_dict().items()}
+    module_weights = {name: tensor.detach() for name, tensor in module.state_dict().items()}
     prefix = weights_prefix(sizes)
-    check_shapes({name: tensor.shape for name, tensor in own.items()}, entries_below(sizes, prefix), "the model")
-    tensors = {f"{prefix}.{name}": tensor for name, tensor in own.items()}
+    check_shapes(
+        {name: tensor.shape for name, tensor in module_weights.items()}, entries_below(sizes, prefix), "the model"
+    )
+    tensors = {f"{prefix}.{name}": tensor for name, tensor in module_weights.items()}
     # The tensors of the states are created from the shapes in the checkpoint: a new optimizer has none.
     states: list[dict[Tensor, dict[str, Tensor]]] = []
     for number, optimizer in enumerate(optimizers):
@@ -123,20 +125,20 @@ def read_full_checkpoint(folder: Path, groups: Sequence[Any] | None) -> dict[str
     """
     sizes = tensor_sizes(folder)
     # Whole tensors in host memory: this process alone reads the shards of all ranks.
-    wanted = {path: torch.empty(size, dtype=dtype) for path, (size, dtype) in sizes.items()}
+    tensors = {path: torch.empty(size, dtype=dtype) for path, (size, dtype) in sizes.items()}
     if groups is None:
         prefix = weights_prefix(sizes)
-        wanted = {path: tensor for path, tensor in wanted.items() if path.startswith(f"{prefix}.")}
-    load_tensors(folder, wanted, alone=True)
-    content: dict[str, Any] = {"state_dict": entries_below(wanted, weights_prefix(sizes))}
+        tensors = {path: tensor for path, tensor in tensors.items() if path.startswith(f"{prefix}.")}
+    load_tensors(folder, tensors, alone=True)
+    content: dict[str, Any] = {"state_dict": entries_below(tensors, weights_prefix(sizes))}
     if groups is not None:
         content["optimizer_states"] = []
-        for number, own in enumerate(groups):
+        for number, param_groups in enumerate(groups):
             state: dict[str, dict[str, Tensor]] = {}
-            for path, tensor in entries_below(wanted, f"optimizer_{number}.state").items():
+            for path, tensor in entries_below(tensors, f"optimizer_{number}.state").items():
                 name, _, key = path.rpartition(".")
                 state.setdefault(name, {})[key] = tensor
-            content["optimizer_states"].append(number_parameters({"state": state, "param_groups": own}))
+            content["optimizer_states"].append(number_parameters({"state": state, "param_groups": param_groups}))
     return content
 
 
@@ -176,11 +178,11 @@ def load_full(
     Raises:
         MismatchError: it is of another model or optimizer.
     """
-    own = {name: value for name, value in module.state_dict().items() if name not in omitted}
+    module_weights = {name: value for name, value in module.state_dict().items() if name not in omitted}
     saved = checkpoint["state_dict"]
     sizes = {name: (tensor.shape, tensor.dtype) for name, tensor in saved.items()}
-    check_shapes({name: value.shape for name, value in own.items()}, sizes, "the model")
-    for name, tensor in own.items():
+    check_shapes({name: value.shape for name, value in module_weights.items()}, sizes, "the model")
+    for name, tensor in module_weights.items():
         _fill(tensor, saved[name])
     weights = {each: module.get_parameter(name) for name, each in optimized_parameters(module).items()}
     states = checkpoint.get("optimizer_states", [])
@@ -203,12 +205,12 @@ def load_full(
             }
 
 
-def _fill(own: Tensor, full: Tensor) -> Tensor:
+def _fill(target: Tensor, full: Tensor) -> Tensor:
     """Copy into `own` the shards of a whole tensor that this rank holds. Shards in host memory stay there."""
-    if isinstance(own, DTensor):
+    if isinstance(target, DTensor):
         # Each rank has read the file, so none needs to send anything.
-        full = distribute_tensor(full.to(own.device), own.device_mesh, own.placements, src_data_rank=None)
-    return own.copy_(full)
+        full = distribute_tensor(full.to(target.device), target.device_mesh, target.placements, src_data_rank=None)
+    return target.copy_(full)
 
 
 def _empty_state(

@@ -68,8 +68,8 @@ class HeartbeatTracker:
     def record(self, rank: int, heartbeat: Heartbeat, now: float) -> None:
         """Record what the store holds for a rank. An unchanged heartbeat does not count as a new heartbeat."""
         # The store keeps the last heartbeat of a dead rank, so only a new number shows that it lives.
-        known = self._heartbeats[rank]
-        if known is None or heartbeat.number != known.number:
+        previous = self._heartbeats[rank]
+        if previous is None or heartbeat.number != previous.number:
             self._heartbeats[rank], self._last_seen[rank] = heartbeat, now
 
     def has_left(self, rank: int) -> bool:

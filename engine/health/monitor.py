@@ -102,23 +102,25 @@ class ProcessMonitor:
         """Report the error that ends the main thread, and return the first failure of the run, which caused it."""
         self._is_ending = True
         where = describe_position(self.step, self.phase)
-        own = FailureReport(self.rank, f"rank {self.rank} failed {where}: {_summary(error)}", exit_code=exit_code)
+        own_failure = FailureReport(
+            self.rank, f"rank {self.rank} failed {where}: {_summary(error)}", exit_code=exit_code
+        )
         # A full disk needs no stack dump, and has no space for it. The file is opened before other ranks learn of the
         # failure: rank 0 then removes the directory of a refused start, which opening the file would create again.
         dump = None if is_full_disk(error) else open_stack_dumps(self.folder, self.rank)
         if self._client is None:
             self._stopped.set()
-            self.failure = own
+            self.failure = own_failure
         else:
             if self.timeout < math.inf:  # the exit may block, for example in a library's cleanup
                 faulthandler.dump_traceback_later(max(2 * self.timeout, 60), exit=True, file=2)
             if is_peer_failure(error):
                 self._await_cause()
-            self.failure = self._client.report(self.failure or own, GRACE)
-        title = own.text if self.failure == own else f"{self.failure.text}; {own.text}"
+            self.failure = self._client.report(self.failure or own_failure, GRACE)
+        title = own_failure.text if self.failure == own_failure else f"{self.failure.text}; {own_failure.text}"
         if dump is not None:
             write_stack_dump(dump, self.folder, title, "".join(traceback.format_exception(error)))
-        if self.failure != own and _summary(error) not in self.failure.text:
+        if self.failure != own_failure and _summary(error) not in self.failure.text:
             self._report()
         if self._client is not None:
             self._client.await_readers(GRACE)

@@ -84,8 +84,8 @@ def path_for_key(path: Path, cache: Path) -> str:
         path: the source file.
         cache: folder of the cache.
     """
-    path, around = path.resolve(), cache.resolve().parent
-    return path.relative_to(around).as_posix() if path.is_relative_to(around) else str(path)
+    path, cache_parent = path.resolve(), cache.resolve().parent
+    return path.relative_to(cache_parent).as_posix() if path.is_relative_to(cache_parent) else str(path)
 
 
 def _state(path: Path) -> list[Any]:

@@ -11,5 +11,5 @@ def join_names(names: Sequence[object], limit: int, further: str = "") -> str:
         limit: largest number of names to list.
         further: text after the number of the others, such as where they are listed.
     """
-    rest = len(names) - limit
-    return ", ".join(map(str, names[:limit])) + (f" and {rest} more{further}" if rest > 0 else "")
+    num_omitted = len(names) - limit
+    return ", ".join(map(str, names[:limit])) + (f" and {num_omitted} more{further}" if num_omitted > 0 else "")

@@ -117,8 +117,8 @@ def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tenso
     state["absmax1"].copy_(scales[0])
     state["absmax2"].copy_(scales[1])
     # Encode with the common scales, so that a block that lies on two ranks has the codes of a whole block.
-    for moment, target, row, of_codes in zip(moments, codes, scales, values, strict=False):
-        target.copy_(part.quantized(moment, row, of_codes).view_as(target))
+    for moment, target, row, code_values in zip(moments, codes, scales, values, strict=False):
+        target.copy_(part.quantized(moment, row, code_values).view_as(target))
 
 
 def _move(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, group: Mapping[str, Any]) -> None:
@@ -160,10 +160,10 @@ class BlockPart(NamedTuple):
             scales: [blocks of the whole weight] float32.
             values: [256] float32, values of the codes.
         """
-        whole = import_bitsandbytes().functional.dequantize_blockwise(
+        elements = import_bitsandbytes().functional.dequantize_blockwise(
             self.blocks(codes).view(-1), absmax=scales[self.first : self.last], code=values, blocksize=BLOCK
         )
-        return whole[self.before : self.before + codes.numel()]
+        return elements[self.before : self.before + codes.numel()]
 
     def quantized(self, elements: Tensor, scales: Tensor, values: Tensor) -> Tensor:
         """Return the codes [n] of this rank's elements, for the scales of the whole blocks; see `dequantized`."""

@@ -73,8 +73,8 @@ def _orthogonalize(matrix: Tensor) -> Tensor:
 
     assert isinstance(matrix, DTensor)
     # Each rank computes the whole product, and keeps its rows of it.
-    whole = newton_schulz(matrix.full_tensor())
-    return distribute_tensor(whole, matrix.device_mesh, matrix.placements, src_data_rank=None)
+    orthogonal = newton_schulz(matrix.full_tensor())
+    return distribute_tensor(orthogonal, matrix.device_mesh, matrix.placements, src_data_rank=None)
 
 
 def newton_schulz(matrix: Tensor) -> Tensor:

@@ -42,20 +42,20 @@ class RowOptimizer(CustomUpdateOptimizer):
             state["step"] = torch.tensor(0.0)  # a tensor, as Adam's load_state_dict requires
             state.update({key: new_rows(table.weight, shape) for key, shape in shapes.items()})
         state["step"] += 1
-        (first, weight), kept = own_rows(table.weight), {key: own_rows(state[key]).rows for key in shapes}
+        (first, weight), state_rows = own_rows(table.weight), {key: own_rows(state[key]).rows for key in shapes}
         indices = table.indices
         if is_sharded(table.weight):
             # Update only the touched rows that this rank holds, by their index among its own rows.
-            own = (indices >= first) & (indices < first + len(weight))
-            indices, gradient = indices[own] - first, gradient[own]
+            is_held = (indices >= first) & (indices < first + len(weight))
+            indices, gradient = indices[is_held] - first, gradient[is_held]
         # `index_select` copies [U, ...], so the updated rows and their state are written back.
-        of_rows = {key: tensor.index_select(0, indices) for key, tensor in kept.items()}
+        touched_state = {key: tensor.index_select(0, indices) for key, tensor in state_rows.items()}
         rows = weight.index_select(0, indices)
-        update_rows(table.update, rows, gradient, of_rows, int(state["step"]), group)
+        update_rows(table.update, rows, gradient, touched_state, int(state["step"]), group)
         # Each row occurs once, so the order of the writes does not matter on a GPU.
         weight.index_copy_(0, indices, rows)
-        for key, tensor in kept.items():
-            tensor.index_copy_(0, indices, of_rows[key])
+        for key, tensor in state_rows.items():
+            tensor.index_copy_(0, indices, touched_state[key])
 
 
 class RowAdamW(RowOptimizer, AdamW):

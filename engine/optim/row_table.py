@@ -109,12 +109,12 @@ class RowTable:
         It is the mean because DDP averages all other gradients. The order of the sums is fixed: first the micro-batches
         of each rank, then the ranks. So all ranks have the same gradient to the bit.
         """
-        own = _sum([Rows(indices, _gradient(rows)) for indices, rows in self._read] or [self._no_rows()])
+        rank_rows = _sum([Rows(indices, _gradient(rows)) for indices, rows in self._read] or [self._no_rows()])
         self._read = []
-        of_ranks = [Rows(*part) for part in all_gather_rows(own.indices, own.values)]
-        indices, gradient = _sum(of_ranks)  # [U], [U, C]
-        if len(of_ranks) > 1:
-            gradient = gradient / len(of_ranks)
+        rows_by_rank = [Rows(*part) for part in all_gather_rows(rank_rows.indices, rank_rows.values)]
+        indices, gradient = _sum(rows_by_rank)  # [U], [U, C]
+        if len(rows_by_rank) > 1:
+            gradient = gradient / len(rows_by_rank)
         changes = (gradient != 0).any(1)  # NaN is not 0
         self.indices, gradient = indices[changes], gradient[changes]
         self.touched.grad = None  # of another shape

@@ -61,8 +61,8 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         if self.state_dict_type == "sharded":
             return state
         # A single file has parameters by number, as an optimizer without shards saves them.
-        whole = number_parameters(gather_full(state, self.is_global_zero))
-        return as_bitsandbytes(whole) if self.is_global_zero else whole
+        full_state = number_parameters(gather_full(state, self.is_global_zero))
+        return as_bitsandbytes(full_state) if self.is_global_zero else full_state
 
     @override
     def save_checkpoint(

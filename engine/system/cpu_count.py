@@ -50,9 +50,9 @@ def check_for_cores(key: str, number: int) -> None:
         ValueError: there are more than 64, and more than 4 a core.
     """
     cores = available_cpus()
-    most = max(_ALWAYS_ALLOWED, int(_PER_CORE * cores))
-    if number > most:
-        raise ValueError(f"{key} is {number}, expected at most {most} on a machine with {cores:g} cores")
+    max_number = max(_ALWAYS_ALLOWED, int(_PER_CORE * cores))
+    if number > max_number:
+        raise ValueError(f"{key} is {number}, expected at most {max_number} on a machine with {cores:g} cores")
 
 
 def workers_for(cores: float, processes: int, computing: int) -> int:

@@ -116,21 +116,21 @@ def install_command(extras: Collection[str]) -> str:
 def _pip() -> str:
     """Return the pip of this environment, as a path if another pip comes first on the PATH."""
     # Another environment's pip would install the packages where this Python does not find them.
-    own = Path(sys.executable).with_name("pip")
+    local_pip = Path(sys.executable).with_name("pip")
     pip = shutil.which("pip")
-    if not own.is_file() or (pip and Path(pip).parent == own.parent):
+    if not local_pip.is_file() or (pip and Path(pip).parent == local_pip.parent):
         return "pip"
-    return str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own)
+    return str(local_pip.relative_to(Path.cwd()) if local_pip.is_relative_to(Path.cwd()) else local_pip)
 
 
 def _requirements(extras: Collection[str]) -> list[str]:
     """Return the missing requirements, with the versions of the installed package's metadata."""
-    wanted = {_package(module) for extra in extras for module in missing_modules(extra)}
+    missing_packages = {_package(module) for extra in extras for module in missing_modules(extra)}
     requirements = dict.fromkeys(
         # A requirement is `NAME>=VERSION; extra == "..."`.
         line.partition(";")[0].strip()
         for line in metadata.requires("lockstep") or []
-        if (name := re.match(r"[\w.-]+", line)) and name[0].lower() in wanted
+        if (name := re.match(r"[\w.-]+", line)) and name[0].lower() in missing_packages
     )
     return list(requirements)
 

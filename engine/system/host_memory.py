@@ -61,11 +61,11 @@ def available_to_all(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Return the bytes that all processes of this process's groups together can still allocate."""
     remaining = [psutil.virtual_memory().available]
     for folder in memory_groups(proc, groups):
-        most = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
+        limit = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
         used = _read_limit(folder, "memory.current", "memory.usage_in_bytes")
-        if most is not None and used is not None and most < _NO_LIMIT:
+        if limit is not None and used is not None and limit < _NO_LIMIT:
             # The kernel frees the file cache first.
-            remaining.append(max(0, most - used + _read_counter(folder, "memory.stat", "inactive_file")))
+            remaining.append(max(0, limit - used + _read_counter(folder, "memory.stat", "inactive_file")))
     return min(remaining)
 
 
@@ -79,8 +79,8 @@ def oom_kills(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     for folder in memory_groups(proc, groups):
         events = "memory.events" if (folder / "memory.events").exists() else "memory.oom_control"
         kills = max(kills, _read_counter(folder, events, "oom_kill"))
-        most = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
-        if (most is not None and most < _NO_LIMIT) or folder.name.endswith(".slice"):
+        limit = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
+        if (limit is not None and limit < _NO_LIMIT) or folder.name.endswith(".slice"):
             break  # groups above contain other users' processes
     return kills
 
@@ -103,10 +103,10 @@ def oom_kill_message(before: int, since: str = "the run began") -> str:
     kills = oom_kills() - before
     if kills <= 0:
         return ""
-    most, source = memory_limit()
+    limit, source = memory_limit()
     return (
         f"\nthe kernel's out-of-memory killer has ended {kills} process(es) of this container or job since "
-        f"{since}: memory ran out at {format_gib(most)} ({source}). Raise the limit, or set "
+        f"{since}: memory ran out at {format_gib(limit)} ({source}). Raise the limit, or set "
         "--data.init_args.num_workers 0 (each worker has memory of its own); on CPUs also try a smaller "
         "--data.init_args.micro_batch_size, which keeps the global batch"
     )
@@ -124,10 +124,10 @@ def memory_groups(proc: Path = _PROC, groups: Path = _GROUPS) -> Iterator[Path]:
         if controllers and "memory" not in controllers.split(","):
             continue
         mount = groups / "memory" if controllers else groups
-        own = mount / path.lstrip("/")
-        if not own.is_dir() or ".." in path:  # a container sees its own group as the root
-            own = mount
-        for folder in (own, *own.parents):
+        group_folder = mount / path.lstrip("/")
+        if not group_folder.is_dir() or ".." in path:  # a container sees its own group as the root
+            group_folder = mount
+        for folder in (group_folder, *group_folder.parents):
             if (folder / "memory.events").is_file() or (folder / "memory.oom_control").is_file():
                 yield folder
             if folder == mount:
@@ -154,9 +154,9 @@ def remaining_under_ulimit(proc: Path = _PROC) -> Iterator[tuple[str, int]]:
 
 def _limits_of_groups(proc: Path, groups: Path) -> Iterator[Limit]:
     for folder in memory_groups(proc, groups):
-        most = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
-        if most is not None and most < _NO_LIMIT:
-            yield Limit(most, f"the limit of the container or job, {folder}")
+        limit = _read_limit(folder, "memory.max", "memory.limit_in_bytes")
+        if limit is not None and limit < _NO_LIMIT:
+            yield Limit(limit, f"the limit of the container or job, {folder}")
 
 
 def _limits_of_ulimit() -> Iterator[Limit]:

@@ -43,8 +43,8 @@ def select_preview_ids(samples: Iterable[int], number: int) -> list[int]:
     depends neither on the order of the samples nor on the rank that holds them.
     """
     ids = np.array(sorted(samples), np.int64)
-    chosen = np.argsort(hash_bits(_HASH_STREAM, ids), kind="stable")[:number]
-    return sorted(ids[chosen].tolist())
+    order = np.argsort(hash_bits(_HASH_STREAM, ids), kind="stable")[:number]
+    return sorted(ids[order].tolist())
 
 
 class PreviewReservoir(Generic[Content]):
