@@ -17,6 +17,7 @@ from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import CHECKPOINTS
 from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import remove, remove_leftovers
+from engine.number_check import check_number
 
 log = logging.getLogger("lockstep")
 
@@ -31,8 +32,7 @@ class RotatingCheckpoint(Checkpoint):
     """
 
     def __init__(self, option: str, stem: str, keep: int) -> None:
-        if keep < 1:
-            raise ValueError(f"{option}.keep must be at least 1, got {keep}")
+        check_number(f"{option}.keep", keep, at_least=1)
         self.stem, self.keep = stem, keep
 
     @override

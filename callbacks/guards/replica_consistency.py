@@ -10,6 +10,7 @@ from engine.determinism.tensor_hash import hash_tensor
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import leave_training
+from engine.number_check import check_number
 from engine.optim.row_table import is_trained
 
 
@@ -26,8 +27,7 @@ class ReplicaConsistencyCheck(Callback):
     """
 
     def __init__(self, every_n_steps: int = 1000) -> None:
-        if every_n_steps < 0:
-            raise ValueError(f"replica_consistency.every_n_steps must be 0 (never) or more, got {every_n_steps}")
+        check_number("replica_consistency.every_n_steps", every_n_steps, at_least=0)
         self.every_n_steps = every_n_steps
 
     @override

@@ -22,6 +22,7 @@ from engine.lightning_internals.training_loop import (
     mark_validation_pending,
     validation_follows,
 )
+from engine.number_check import check_number
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
@@ -43,8 +44,7 @@ class Preemption(Callback):
     """
 
     def __init__(self, check_every_n_steps: int | None = None) -> None:
-        if check_every_n_steps is not None and check_every_n_steps < 1:
-            raise ValueError(f"preemption.check_every_n_steps must be at least 1, got {check_every_n_steps}")
+        check_number("preemption.check_every_n_steps", check_every_n_steps, at_least=1)
         self.check_every_n_steps = check_every_n_steps
 
     @override

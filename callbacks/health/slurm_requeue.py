@@ -19,7 +19,7 @@ _TIMEOUT = 30.0  # seconds for scontrol
 def requeue_job(environ: Mapping[str, str], has_progress: bool = True) -> None:
     """Run `scontrol requeue` for a running batch job, or log why the job is not requeued.
 
-    A job that is cancelled, has reached its time limit, or is being requeued by SLURM has another state when its
+    A job that is canceled, has reached its time limit, or is being requeued by SLURM has another state when its
     processes receive a signal. Does nothing outside SLURM. Never raises: the run is saved and must end.
 
     Args:

@@ -23,8 +23,8 @@ log = logging.getLogger("lockstep")
 class JsonlLogger(MetricSink):
     """Lightning logger that appends one JSON object per line: time, run, rank, step, epoch and metrics by name.
 
-    ``step`` counts finished optimizer steps, so the first is 1. ``time`` is UTC in ISO 8601. A value that is not finite
-    is null, because JSON has neither NaN nor infinity. A record of an evaluation also lists in ``altered`` the settings
+    `step` counts finished optimizer steps, so the first is 1. `time` is UTC in ISO 8601. A value that is not finite
+    is null, because JSON has neither NaN nor infinity. A record of an evaluation also lists in `altered` the settings
     that differ from the run's.
 
     Args:

@@ -121,7 +121,7 @@ class SamplePreviewLogger(Callback):
         self._disk_failed = False
         files = preview_files(run)
         if len(files) > _MAX_FILES:
-            # One file more than allowed: remove the file whose neighbours cover its place best.
+            # One file more than allowed: remove the file whose neighbors cover its place best.
             remove(files[_most_redundant([step for step, _ in files])][1])
 
 
@@ -138,7 +138,7 @@ def _send_to_loggers(loggers: Sequence[Logger], step: int, previews: Sequence[Sa
 
 
 def _most_redundant(steps: Sequence[int]) -> int:
-    """Return the index, neither first nor last, whose neighbours are closest to each other."""
+    """Return the index, neither first nor last, whose neighbors are closest to each other."""
     return min(range(1, len(steps) - 1), key=lambda index: steps[index + 1] - steps[index - 1])
 
 

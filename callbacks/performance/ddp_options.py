@@ -1,7 +1,6 @@
 """Sets the number format and the bucket size in which DDP sends gradients."""
 
 import logging
-import math
 from typing import Literal
 
 import torch
@@ -12,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from engine.distributed.ddp_comm_hook import compress_gradients
+from engine.number_check import check_number
 from engine.strategies.fsdp import has_sharded_weights
 
 log = logging.getLogger("lockstep")
@@ -35,8 +35,7 @@ class DDPOptions(Callback):
     """
 
     def __init__(self, compression: Literal["bf16", "fp16"] | None = None, bucket_mb: float | None = None) -> None:
-        if bucket_mb is not None and not 0 < bucket_mb < math.inf:
-            raise ValueError(f"ddp.bucket_mb must be more than 0 and finite, got {bucket_mb}")
+        check_number("ddp.bucket_mb", bucket_mb, above=0)
         self.compression, self.bucket_mb = compression, bucket_mb
 
     @override

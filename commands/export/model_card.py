@@ -154,7 +154,7 @@ def _licence(exported: ExportedModel, data: DatasetCard) -> str:
         "No licence has been chosen for these weights (`license: unknown` above). To publish them, choose one that "
         "the licences of their sources allow:",
         "",
-        f"- data, {data.name}: {data.licence}",
+        f"- data, {data.name}: {data.license}",
     ]
     for name, licence in exported.pretrained.items():
         stated = f"its own files state `{licence}`" if licence else "its own files state none; check its source"

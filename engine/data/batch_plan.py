@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from engine.number_check import check_number
+
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """``batch_size = world_size x micro_batch_size x accumulation``, all of them integers.
+    """`batch_size = world_size x micro_batch_size x accumulation`, all of them integers.
 
     Attributes:
         batch_size: samples of one optimizer step, over all ranks.
@@ -49,7 +51,7 @@ class BatchPlan:
         share = batch_size // world_size
         # `micro_batch_size` is a limit, so a value above the share of a rank is not an error.
         micro = share if micro_batch_size is None else micro_batch_size
-        _require_positive("data.init_args.micro_batch_size", micro)
+        check_number("data.init_args.micro_batch_size", micro, at_least=1)
         micro = min(micro, share)
         # Share of a rank -> micro-batches of equal size, so that all ranks accumulate equally often.
         if share % micro:
@@ -88,15 +90,10 @@ def _global_batch_size(world_size: int, batch_size: int | None, batch_size_per_d
         )
     if batch_size is None:
         assert batch_size_per_device is not None
-        _require_positive("data.init_args.batch_size_per_device", batch_size_per_device)
+        check_number("data.init_args.batch_size_per_device", batch_size_per_device, at_least=1)
         batch_size = batch_size_per_device * world_size
-    _require_positive("data.init_args.batch_size", batch_size)
+    check_number("data.init_args.batch_size", batch_size, at_least=1)
     return batch_size
-
-
-def _require_positive(key: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{key} must be at least 1, got {value}")
 
 
 def _nearest_multiples(number: int, factor: int) -> str:

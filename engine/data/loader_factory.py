@@ -89,7 +89,7 @@ class LoaderFactory:
         loader = TimedDataLoader(
             SkipBadSamples(data, self.skip_bad),
             sampler=PendingSampler(sampler),
-            batch_size=None,  # a request is a whole micro-batch, so loading is one vectorised call
+            batch_size=None,  # a request is a whole micro-batch, so loading is one vectorized call
             # torch refuses the options of workers if there are none.
             num_workers=self.num_workers,
             persistent_workers=self.persistent_workers and self.num_workers > 0,

@@ -1,6 +1,6 @@
 """Orders the samples: a pure function of (seed, epoch, position), independent of the number of ranks.
 
-An epoch is a list of *global batches*. Each is split into ``world_size x accumulation`` micro-batches. The content of a
+An epoch is a list of *global batches*. Each is split into `world_size x accumulation` micro-batches. The content of a
 global batch does not depend on the world size; only the share of a rank does. A run can thus resume from any position
 on any number of ranks and see exactly the remaining samples, in the same global batches.
 """
@@ -186,7 +186,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
 class EvaluationSampler(Sampler[MicroBatchRequest]):
     """Every sample once over all ranks, in batches that do not depend on the number of ranks.
 
-    Whole batches are assigned round-robin (batch ``i`` to rank ``i mod world_size``). A sample has the same neighbours
+    Whole batches are assigned round-robin (batch `i` to rank `i mod world_size`). A sample has the same neighbors
     and the same padding on any number of ranks, so its scores are bit-identical. Ranks without a batch in the last
     round get a padding row. For a stream, the rounds continue until the loader finds its end.
 

@@ -53,7 +53,7 @@ class Workers:
         self._training_pid, self.local_world_size = os.getpid(), local_world_size
 
     def __call__(self, worker: int) -> None:
-        """Initialise a worker process before it loads anything."""
+        """Initialize a worker process before it loads anything."""
         global _slot
         # With forkserver, the parent process is not the training process.
         ignore_signals_in_worker(worker, self._training_pid)

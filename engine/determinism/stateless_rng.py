@@ -27,7 +27,7 @@ def hash_bits(*coordinates: Coordinate) -> NDArray[np.uint64]:
 
     Args:
         coordinates: integers or integer arrays, which broadcast against each other. Their order matters:
-            ``hash_bits(1, 2) != hash_bits(2, 1)``.
+            `hash_bits(1, 2) != hash_bits(2, 1)`.
 
     Returns:
         Array of the common shape; a number if no coordinate is an array.
@@ -55,10 +55,10 @@ def mix_bits(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def hash_integers(bound: int | NDArray[np.integer], *coordinates: Coordinate) -> NDArray[np.int64]:
-    """Return a uniform integer in ``[0, bound)`` for each tuple of coordinates.
+    """Return a uniform integer in `[0, bound)` for each tuple of coordinates.
 
     Multiply-shift on the upper 32 bits (Lemire, "Fast Random Integer Generation in an Interval", 2019). The bias is
-    below ``bound / 2**32``.
+    below `bound / 2**32`.
 
     Raises:
         ValueError: a bound is not in [1, 2**31).
@@ -70,13 +70,13 @@ def hash_integers(bound: int | NDArray[np.integer], *coordinates: Coordinate) ->
 
 
 def hash_uniform(*coordinates: Coordinate) -> NDArray[np.float64]:
-    """Return a uniform number in ``[0, 1)`` with 53 random bits for each tuple of coordinates."""
+    """Return a uniform number in `[0, 1)` with 53 random bits for each tuple of coordinates."""
     # 53 bits are the mantissa of a float64, so every value is exact and 1.0 is impossible.
     return (hash_bits(*coordinates) >> np.uint64(11)) * 2.0**-53
 
 
 def hash_permutation(length: int, *coordinates: SupportsInt) -> NDArray[np.int64]:
-    """Return [length], a random permutation of ``range(length)`` that depends only on the coordinates."""
+    """Return [length], a random permutation of `range(length)` that depends only on the coordinates."""
     # Sort by a random key for each number; the stable sort decides equal keys alike on every machine.
     bits = hash_bits(*coordinates, np.arange(length))
     return np.argsort(bits, kind="stable").astype(np.int64)

@@ -24,7 +24,7 @@ class DataRank(NamedTuple):
 
     @classmethod
     def of(cls, rank: int, world_size: int, tensor_parallel: int) -> "DataRank":
-        """Return the data-parallel rank of a global rank. Neighbours form groups: 0 and 1, 2 and 3, ... for size 2."""
+        """Return the data-parallel rank of a global rank. Neighbors form groups: 0 and 1, 2 and 3, ... for size 2."""
         return cls(rank // tensor_parallel, world_size // tensor_parallel, rank % tensor_parallel == 0)
 
 

@@ -22,7 +22,7 @@ def describe_csv_error(error: csv.Error) -> str:
     """Return what is wrong with a line of a table, and what to do.
 
     Args:
-        error: of a reader with ``strict=True``.
+        error: of a reader with `strict=True`.
     """
     text = str(error)
     if "new-line character" in text:

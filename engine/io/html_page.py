@@ -38,7 +38,7 @@ def html_page(title: str, data: str, scripts: Sequence[Path], styles: Sequence[P
         "script": script,
         "style_hash": _csp_hash(style),
         "script_hash": _csp_hash(script),
-        # Inside <script> the browser only recognises "</script" and "<!--"; JSON decodes \u003c to "<".
+        # Inside <script> the browser only recognizes "</script" and "<!--"; JSON decodes \u003c to "<".
         "data": data.replace("<", "\\u003c"),
     }
     return Template(join_files([PAGES / "report.html"])).substitute(parts)

@@ -2,7 +2,7 @@
 
 DDP averages gradients over ranks, and gradient accumulation averages over micro-batches. The result is a mean of means,
 in which a term of a short micro-batch weighs more than a term of a long one. Here each rank differentiates its *sum* of
-terms. After the last backward pass the gradients are multiplied once by ``world_size / count``, where count is the
+terms. After the last backward pass the gradients are multiplied once by `world_size / count`, where count is the
 number of terms on all ranks and in all micro-batches of the step.
 """
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+from engine.number_check import check_number
+
 Schedule = Literal["constant", "cosine", "stable_decay", "exponential"]
 Scaling = Literal["none", "linear", "sqrt"]
 
@@ -20,25 +22,25 @@ def lr_lambda(
 ) -> Callable[[int], float]:
     """Return a function from the number of finished steps to the factor on the learning rate.
 
-    A linear warm-up (its first factor is ``1 / warmup_steps``), then
+    A linear warm-up (its first factor is `1 / warmup_steps`), then
 
-    - ``constant``: 1;
-    - ``cosine``: half a cosine from 1 down to ``final_fraction`` at ``total_steps``;
-    - ``stable_decay``: 1, and in the last ``decay_share`` of the steps linearly down to ``final_fraction`` (Hu et al.,
+    - `constant`: 1;
+    - `cosine`: half a cosine from 1 down to `final_fraction` at `total_steps`;
+    - `stable_decay`: 1, and in the last `decay_share` of the steps linearly down to `final_fraction` (Hu et al.,
       "MiniCPM", 2024, arXiv 2404.06395);
-    - ``exponential``: ``decay_rate ** (steps after the warm-up / decay_steps)``.
+    - `exponential`: `decay_rate ** (steps after the warm-up / decay_steps)`.
 
     Args:
         schedule: see above.
         warmup_steps: optimizer steps of the warm-up; 0 for none.
         total_steps: optimizer steps of the whole training, warm-up included; None if unknown.
-        final_fraction: last factor of ``cosine`` and ``stable_decay``.
-        decay_share: share of ``total_steps`` in which ``stable_decay`` decays.
-        decay_rate: factor of ``exponential`` for ``decay_steps`` steps.
-        decay_steps: see ``decay_rate``.
+        final_fraction: last factor of `cosine` and `stable_decay`.
+        decay_share: share of `total_steps` in which `stable_decay` decays.
+        decay_rate: factor of `exponential` for `decay_steps` steps.
+        decay_steps: see `decay_rate`.
 
     Raises:
-        ValueError: ``cosine`` or ``stable_decay`` without ``total_steps``.
+        ValueError: `cosine` or `stable_decay` without `total_steps`.
     """
     if schedule in ("cosine", "stable_decay") and (total_steps is None or total_steps < 1):
         raise ValueError(
@@ -68,18 +70,18 @@ def lr_lambda(
 
 
 def scale_lr(learning_rate: float, scaling: Scaling, batch_size: int, base_batch_size: int | None) -> float:
-    """Return the learning rate for ``batch_size``, given the rate that was chosen for ``base_batch_size``.
+    """Return the learning rate for `batch_size`, given the rate that was chosen for `base_batch_size`.
 
-    ``linear``: Goyal et al. 2017 (arXiv 1706.02677); ``sqrt``: Krizhevsky 2014 (arXiv 1404.5997), usual with Adam.
+    `linear`: Goyal et al. 2017 (arXiv 1706.02677); `sqrt`: Krizhevsky 2014 (arXiv 1404.5997), usual with Adam.
 
     Args:
-        learning_rate: rate for ``base_batch_size``.
-        scaling: how the rate follows from ``batch_size / base_batch_size``.
+        learning_rate: rate for `base_batch_size`.
+        scaling: how the rate follows from `batch_size / base_batch_size`.
         batch_size: samples of an optimizer step over all ranks.
-        base_batch_size: the same, for which ``learning_rate`` was chosen; not needed with ``none``.
+        base_batch_size: the same, for which `learning_rate` was chosen; not needed with `none`.
 
     Raises:
-        ValueError: ``base_batch_size`` is needed and missing, or below 1.
+        ValueError: `base_batch_size` is needed and missing, or below 1.
     """
     if scaling == "none":
         return learning_rate
@@ -88,7 +90,6 @@ def scale_lr(learning_rate: float, scaling: Scaling, batch_size: int, base_batch
             f"model.init_args.lr_scaling is {scaling}: set model.init_args.base_batch_size to the global batch size "
             "that model.init_args.learning_rate was chosen for"
         )
-    if base_batch_size < 1:
-        raise ValueError(f"model.init_args.base_batch_size must be at least 1, got {base_batch_size}")
+    check_number("model.init_args.base_batch_size", base_batch_size, at_least=1)
     ratio = batch_size / base_batch_size
     return learning_rate * (ratio if scaling == "linear" else math.sqrt(ratio))

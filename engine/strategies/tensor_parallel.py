@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TensorParallelStrategy(VerifiedFSDPStrategy):
-    """FSDP2 of which `tensor_parallel` neighbouring ranks read the same samples and divide the language model's layers.
+    """FSDP2 of which `tensor_parallel` neighboring ranks read the same samples and divide the language model's layers.
 
     The ranks of a group compute a part of each layer: some heads of an attention, some columns and rows of a matrix.
     They sum their parts twice in a layer's forward pass and five times in its backward pass, so a group belongs on

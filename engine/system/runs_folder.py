@@ -1,4 +1,4 @@
-"""Returns the directory of all runs: the variable LOCKSTEP_RUNS, which `--runs DIR` sets, else `runs`."""
+"""Returns the folder of all runs: the variable LOCKSTEP_RUNS, which `--runs DIR` sets, else `runs`."""
 
 import os
 import shlex
@@ -9,11 +9,11 @@ OPTION, VARIABLE = "--runs", "LOCKSTEP_RUNS"
 
 _DEFAULT = Path("runs")
 
-HELP = f"Directory of all runs. Default: the variable {VARIABLE}, else runs."
+HELP = f"Folder of all runs. Default: the variable {VARIABLE}, else runs."
 
 
 def runs_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of all runs, which need not exist.
+    """Return the folder of all runs, which need not exist.
 
     Args:
         environ: environment variables; None for `os.environ`.

@@ -1,6 +1,6 @@
 """Names the events of a run, which its log, its metrics endpoint and its report share.
 
-A log record of an event names it: ``log.warning("...", extra=event("straggler", rank=3))``. The message is for
+A log record of an event names it: `log.warning("...", extra=event("straggler", rank=3))`. The message is for
 people and may change; the event's name and fields are for programs and are stable.
 """
 
@@ -47,7 +47,7 @@ ALREADY_SHOWN = {"already_shown": True}
 
 
 def event(name: str, **fields: object) -> dict[str, Any]:
-    """Return the ``extra`` of a log record of an event.
+    """Return the `extra` of a log record of an event.
 
     Args:
         name: one of EVENTS.

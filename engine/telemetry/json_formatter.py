@@ -16,7 +16,7 @@ MAX_TEXT_LENGTH = 16_000
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"time", "run", "rank", "local_rank", "step", "level", "message", "fields"}``.
+    """`{"time", "run", "rank", "local_rank", "step", "level", "message", "fields"}`.
 
     Every line is strict JSON: text of a user's file (line breaks, quotes, lone surrogates) is escaped, and a number
     that is not finite becomes null. Until version 0.3.0 the key `process` repeats `rank`.

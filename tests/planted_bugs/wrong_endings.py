@@ -176,7 +176,7 @@ PROCESSES = (
         "dead-process-counts-as-alive",
         "What a process has last written into the store counts as a sign of life for ever.",
         "engine/health/heartbeat.py",
-        "if known is None or heartbeat.number != known.number:",
+        "if previous is None or heartbeat.number != previous.number:",
         "if heartbeat is not None:",
         (
             "tests/engine/health/test_heartbeat.py",
