@@ -140,7 +140,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             same_epoch=self.same_epoch,
             sample_costs=sample_costs(data),
             blocks=partial(shuffle_blocks, data),
-            trained=None if self.trainer is None else partial(micro_batches_started, self.trainer),
+            count_trained=None if self.trainer is None else partial(micro_batches_started, self.trainer),
         )
         loader = self._loader_factory.train_loader(data, self._order)
         self._loaders.append(loader)  # for on_exception

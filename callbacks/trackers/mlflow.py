@@ -129,7 +129,7 @@ class MLflow(ExperimentTracker):
 
     @property
     def _client_and_run_id(self) -> tuple["MlflowClient", str]:
-        """The client and the id of the run."""
+        """MLflow's client and the id of the run, once `_open_run` has opened it."""
         assert self._client is not None and self._run_id is not None, "_open_run comes first"
         return self._client, self._run_id
 

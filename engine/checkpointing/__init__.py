@@ -1,4 +1,4 @@
-"""Writes, verifies, finds and rotates checkpoints, and rolls back to them.
+"""Writes, verifies, finds and rotates checkpoints, and rolls back to them; `sharded` holds those of many files.
 
 Imports `engine.io`, `engine.determinism`, `engine.distributed`, `engine.lightning_internals`, `engine.optim` and
 `engine.telemetry`.

@@ -232,7 +232,7 @@ def _read(path: Path, device: Any) -> dict[str, Any]:
     if not path.is_dir():
         content: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
         return content
-    from engine.distributed.sharded_state import GROUPS, read_full_checkpoint
+    from engine.checkpointing.sharded.sharded_state import GROUPS, read_full_checkpoint
 
     content = load_lazily(path)
     whole = read_full_checkpoint(path, content.get(GROUPS))

@@ -15,8 +15,8 @@ import torch
 from typing_extensions import override
 
 from engine.checkpointing.pickle_limits import find_excess
-from engine.checkpointing.shard_manifest import MANIFEST, find_corruption
-from engine.distributed.shard_index import CorruptIndexError, read_index
+from engine.checkpointing.sharded.shard_index import CorruptIndexError, read_index
+from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corruption
 
 log = logging.getLogger("lockstep")
 

@@ -99,8 +99,8 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         blocks: returns the blocks of an epoch, or None. The order follows `global_batches`, and the shares of a global
             batch are split by block, so that a rank mostly reads blocks of its own. With `sample_costs`, the shares
             are split by cost instead.
-        trained: returns the number of micro-batches trained so far. Lightning begins iterations that it drops; an
-            iteration of which nothing was trained is repeated.
+        count_trained: returns the number of micro-batches trained so far. The next iteration repeats an epoch of which
+            nothing was trained, because Lightning begins iterations that it drops. None: every iteration is an epoch.
 
     Raises:
         ValueError: there is no sample.
@@ -119,7 +119,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         same_epoch: bool = False,
         sample_costs: NDArray[np.integer] | None = None,
         blocks: Callable[[int], ShuffleBlocks | None] = lambda epoch: None,
-        trained: Callable[[], int] | None = None,
+        count_trained: Callable[[], int] | None = None,
     ) -> None:
         if num_samples is not None and num_samples < 1:
             raise ValueError("the training set is empty: no sample to draw")
@@ -128,13 +128,13 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         self.epoch, self.batches_done = resume
         self._epoch_stride = 0 if same_epoch else 1
         self.sample_costs, self.blocks = sample_costs, blocks
-        self._trained = trained or count().__next__  # each call another number: every iteration is an epoch
-        self._trained_at_start: int | None = None
+        self._count_trained = count_trained or count().__next__  # without it each call gives another number
+        self._count_at_start: int | None = None
 
     @property
     def no_steps_since_resume(self) -> bool:
         """Whether nothing was trained since the position (`epoch`, `batches_done`)."""
-        return self._trained_at_start is None or self._trained() == self._trained_at_start
+        return self._count_at_start is None or self._count_trained() == self._count_at_start
 
     def __len__(self) -> int:
         """Return the micro-batches of a whole epoch, also if this epoch is resumed in its middle."""
@@ -143,10 +143,10 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         return -(-self.num_samples // self.batch_size) * self.accumulation
 
     def __iter__(self) -> Iterator[MicroBatchRequest]:
-        trained = self._trained()
-        if self._trained_at_start is not None and trained != self._trained_at_start:
+        trained = self._count_trained()
+        if self._count_at_start is not None and trained != self._count_at_start:
             self.epoch, self.batches_done = self.epoch + self._epoch_stride, 0
-        self._trained_at_start = trained
+        self._count_at_start = trained
         epoch = self.epoch
         for number, batch in self._global_batches(epoch, self.batches_done):
             yield from self._micro_batches(epoch, number, batch, self.rank)

@@ -10,10 +10,10 @@ class ExitCode(IntEnum):
     """How a run ended, for launchers and scripts."""
 
     OK = 0
-    """The run is done."""
+    """The command did what it was asked for: a training has trained all its steps."""
 
     FAILED = 1
-    """The run failed after it started."""
+    """The run failed after it started, for example by a non-finite loss. A restart may resume it."""
 
     USER_ERROR = 2
     """The config, the command line or the data are wrong. argparse uses this code as well.

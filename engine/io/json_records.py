@@ -20,6 +20,13 @@ _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _DIGITS = 300  # of an integer; a larger integer is beyond the range of a float
 _MAX_SHOWN = 60  # bytes of a line that a message shows
 
+_FORMATS = {
+    b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": "Parquet", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
+    b"SQLite format 3": "an SQLite database",
+}  # fmt: skip
+"""{first bytes: name of the format} of files that are not text in UTF-8."""
+
 
 def parse_json(data: bytes | str) -> Any:
     """Parse one JSON value.
@@ -111,13 +118,6 @@ def check_text_file(beginning: bytes, path: Path, expected: str) -> None:
     found = next((name for magic, name in _FORMATS.items() if beginning.startswith(magic)), None)
     if found is not None:
         raise ValueError(f"{path}: found {found}, expected {expected}; decompress or convert it")
-
-
-_FORMATS = {
-    b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": "Parquet", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16",
-    b"SQLite format 3": "an SQLite database",
-}  # fmt: skip
 
 
 def describe_undecodable(error: UnicodeDecodeError) -> str:

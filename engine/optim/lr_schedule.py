@@ -31,7 +31,7 @@ def lr_lambda(
     - `exponential`: `decay_rate ** (steps after the warm-up / decay_steps)`.
 
     Args:
-        schedule: see above.
+        schedule: name of the curve, one of the list above.
         warmup_steps: optimizer steps of the warm-up; 0 for none.
         total_steps: optimizer steps of the whole training, warm-up included; None if unknown.
         final_fraction: last factor of `cosine` and `stable_decay`.

@@ -15,7 +15,7 @@ from torch import nn
 from torchmetrics import Metric
 from typing_extensions import override
 
-from engine.distributed.optimizer_names import row_tables
+from engine.checkpointing.sharded.optimizer_names import row_tables
 from engine.family_hooks import FamilyHooks
 from engine.lightning_internals.processes import set_process_group_backend
 from engine.optim.row_table import RowTable

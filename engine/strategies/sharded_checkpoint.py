@@ -21,7 +21,7 @@ from engine.checkpointing.compatibility import check_weights_only_loadable, requ
 from engine.checkpointing.content_rules import require_structure
 from engine.checkpointing.frozen_weights import KEY, require_frozen
 from engine.checkpointing.optimizer_state import check_optimizer_state
-from engine.checkpointing.shard_manifest import write_manifest
+from engine.checkpointing.sharded.shard_manifest import write_manifest
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify, verify_sizes
 from engine.distributed.errors import MismatchError
 from engine.io.atomic_file import flush_folder, remove, temp_path
@@ -45,7 +45,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
 
     @override
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        from engine.distributed.sharded_state import gather_full
+        from engine.checkpointing.sharded.sharded_state import gather_full
 
         assert self.lightning_module is not None
         weights = self.lightning_module.state_dict()
@@ -53,8 +53,8 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
 
     @override
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        from engine.distributed.optimizer_names import named_optimizer_state, number_parameters
-        from engine.distributed.sharded_state import gather_full
+        from engine.checkpointing.sharded.optimizer_names import named_optimizer_state, number_parameters
+        from engine.checkpointing.sharded.sharded_state import gather_full
 
         assert self.lightning_module is not None
         state = named_optimizer_state(self.lightning_module, getattr(optimizer, "optimizer", optimizer))
@@ -95,7 +95,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
             log.debug("saving %s", path, exc_info=error)
 
     def _write_shards(self, checkpoint: dict[str, Any], folder: Path) -> None:
-        from engine.distributed.sharded_state import GROUPS, write_shards
+        from engine.checkpointing.sharded.sharded_state import GROUPS, write_shards
 
         # The tensors go into shards; the rest of the checkpoint is small and equal on all ranks.
         weights, states = checkpoint.pop("state_dict"), checkpoint.pop("optimizer_states", [])
@@ -111,7 +111,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
     @override
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
         """Load a verified checkpoint of any strategy and number of ranks; all ranks raise if it is corrupt."""
-        from engine.distributed.sharded_state import GROUPS, gather_full, load_full, read_shards
+        from engine.checkpointing.sharded.sharded_state import GROUPS, gather_full, load_full, read_shards
 
         path, problem = Path(checkpoint_path), ""
         if self.is_global_zero:
@@ -152,7 +152,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
 
     def _check_saved_optimizer(self, path: Path, groups: Sequence[Any] | None) -> None:
         """Check that the shards hold the state of the config's optimizer; another has states of the same sizes."""
-        from engine.distributed.sharded_state import saved_state_keys
+        from engine.checkpointing.sharded.sharded_state import saved_state_keys
 
         module = self.lightning_module
         if not isinstance(module, OptimizedModule):

@@ -22,7 +22,7 @@ _POWERCAP = Path("/sys/class/powercap")
 
 
 class CounterError(Exception):
-    """A counter cannot be read."""
+    """A counter cannot be read; `EnergyMeter` then measures without it."""
 
 
 class EnergyCounter(Protocol):

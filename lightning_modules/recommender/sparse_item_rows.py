@@ -73,7 +73,7 @@ def check_saved_item_optimizer(checkpoint: Mapping[str, Any], item_optimizer: It
     Raises:
         ValueError: the state is of another item optimizer.
     """
-    from engine.distributed.sharded_state import GROUPS
+    from engine.checkpointing.sharded.sharded_state import GROUPS
 
     states = checkpoint.get("optimizer_states", [])
     # Whole checkpoints have the groups in the optimizer's state, sharded checkpoints under a key of their own.

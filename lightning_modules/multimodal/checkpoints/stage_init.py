@@ -53,7 +53,7 @@ def read_stage(path: Path) -> dict[str, Any]:
     """
     checkpoint = load_lazily(path)
     if path.is_dir():  # sharded; each rank reads all weights, as from a single file
-        from engine.distributed.sharded_state import read_full_checkpoint
+        from engine.checkpointing.sharded.sharded_state import read_full_checkpoint
 
         checkpoint |= read_full_checkpoint(path, groups=None)
     require_structure(checkpoint, path)

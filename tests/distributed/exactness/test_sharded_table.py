@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from engine.distributed.sharded_state import GROUPS, read_full_checkpoint
+from engine.checkpointing.sharded.sharded_state import GROUPS, read_full_checkpoint
 from tests.conftest import Run
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, saved, steps

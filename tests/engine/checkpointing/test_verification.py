@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.checkpointing.discovery import list_checkpoints, newest_verified, saved_at
-from engine.checkpointing.shard_manifest import MANIFEST, find_corruption, write_manifest
+from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corruption, write_manifest
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify
 from engine.io import file_hash
 

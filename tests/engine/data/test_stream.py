@@ -128,7 +128,7 @@ def test_the_end_of_an_epoch_of_a_single_process():
 def test_an_epoch_of_which_nothing_was_trained_is_repeated():
     """Lightning prefetches a batch from a loader of unknown length, also in iterations that it then drops."""
     count = 0
-    sampler = TrainSampler(None, 4, seed=1, resume=(3, 2), trained=lambda: count)
+    sampler = TrainSampler(None, 4, seed=1, resume=(3, 2), count_trained=lambda: count)
     assert sampler.no_steps_since_resume
     for _ in range(2):
         draw = next(iter(sampler))

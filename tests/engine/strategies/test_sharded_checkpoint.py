@@ -12,12 +12,12 @@ from torch import nn
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
+from engine.checkpointing.sharded.optimizer_names import named_optimizer_state, number_parameters
+from engine.checkpointing.sharded.shard_files import load_tensors
+from engine.checkpointing.sharded.shard_index import CorruptIndexError
+from engine.checkpointing.sharded.sharded_state import GROUPS, read_shards
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError
-from engine.distributed.optimizer_names import named_optimizer_state, number_parameters
-from engine.distributed.shard_files import load_tensors
-from engine.distributed.shard_index import CorruptIndexError
-from engine.distributed.sharded_state import GROUPS, read_shards
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from lightning_modules.multimodal.checkpoints.stage_init import load_stage_weights, read_stage
 
@@ -252,7 +252,7 @@ def test_shards_from_before_the_first_step_have_no_state(strategy, monkeypatch, 
 def test_progress_is_flushed(monkeypatch, tmp_path):
     """The manifest vouches for it, also after a power failure."""
     flushed = []
-    monkeypatch.setattr("engine.distributed.sharded_state.write_shards", lambda folder, weights, states: None)
+    monkeypatch.setattr("engine.checkpointing.sharded.sharded_state.write_shards", lambda folder, weights, states: None)
     monkeypatch.setattr(
         "engine.strategies.sharded_checkpoint.os.fsync", lambda number: flushed.append(os.fstat(number).st_ino)
     )

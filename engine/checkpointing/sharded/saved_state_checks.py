@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from engine.checkpointing.sharded.optimizer_names import optimized_parameters
 from engine.distributed.errors import MismatchError
-from engine.distributed.optimizer_names import optimized_parameters
 from engine.io.name_list import join_names
 
 

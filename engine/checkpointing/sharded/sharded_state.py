@@ -13,12 +13,16 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
+from engine.checkpointing.sharded.optimizer_names import number_parameters, optimized_parameters
+from engine.checkpointing.sharded.saved_state_checks import (
+    check_optimizer_is_complete,
+    check_optimizer_parameters,
+    check_shapes,
+)
+from engine.checkpointing.sharded.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
 from engine.distributed.collectives import gather_shards
 from engine.distributed.errors import MismatchError
-from engine.distributed.optimizer_names import number_parameters, optimized_parameters
 from engine.distributed.row_shards import is_trained_by_rows, new_rows
-from engine.distributed.saved_state_checks import check_optimizer_is_complete, check_optimizer_parameters, check_shapes
-from engine.distributed.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
 
 GROUPS = "optimizer_groups"
 """Key, beside the shards, of each optimizer's parameter groups, with names of parameters."""

@@ -6,16 +6,17 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from engine.optim.row_table import RowTable
+
 
 @runtime_checkable
 class HasRowTables(Protocol):
     """A module with tables that are trained by rows, as every LockstepModule is."""
 
-    row_tables: list[Any]
-    """Objects of engine.optim.row_table.RowTable, which a package below `optim` does not import."""
+    row_tables: list[RowTable]
 
 
-def row_tables(module: nn.Module) -> list[Any]:
+def row_tables(module: nn.Module) -> list[RowTable]:
     """Return the tables of a module that are trained by rows; none for a plain module."""
     return module.row_tables if isinstance(module, HasRowTables) else []
 
