@@ -4,7 +4,7 @@ import logging
 import math
 import sys
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
@@ -33,6 +33,17 @@ class _MonitoringCheckpoint(Protocol):
     mode: str
 
 
+class _Page(NamedTuple):
+    """A table that is printed at the end of the command."""
+
+    title: str
+    rows: list[tuple[str, dict[str, float]]]
+    """(name, {metric: value}), the model first."""
+
+    remark: str
+    """Sentence below the table; may be empty."""
+
+
 class ResultsTable(Callback):
     """Collects the metrics of the model (after a fit of its best checkpoint) and of the baselines.
 
@@ -49,7 +60,7 @@ class ResultsTable(Callback):
     def __init__(self) -> None:
         self.best: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
-        self._page: tuple[str, list[tuple[str, dict[str, float]]], str] | None = None
+        self._page: _Page | None = None
 
     @override
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -99,10 +110,9 @@ class ResultsTable(Callback):
         """Print the table, unless it is empty, and the run's folder."""
         if self._page is None:
             return
-        title, rows, remark = self._page
-        self._page = None
-        if rows:
-            _print_table(title, rows, remark)
+        page, self._page = self._page, None
+        if page.rows:
+            _print_table(page)
         folder = Path(trainer.default_root_dir)
         if run_trainer(trainer).fast_dev_run:
             log.info("fast_dev_run: nothing was saved")
@@ -121,7 +131,7 @@ class ResultsTable(Callback):
             log.info("%s: %s %s", title, name, row, extra=HIDDEN_ON_CONSOLE)
         if remark:
             log.warning("%s: %s", title, remark, extra=HIDDEN_ON_CONSOLE)
-        self._page = title, rows, remark
+        self._page = _Page(title, rows, remark)
 
 
 class ResultsPrinter(Callback):
@@ -160,16 +170,17 @@ def better_baselines(rows: list[tuple[str, dict[str, float]]], checkpoint: _Moni
         for name, values in baselines
         if not name.startswith("optimum") and metric in values and sign * values[metric] > sign * model_metrics[metric]
     ]
-    return (
-        f"by {metric} ({model_metrics[metric]:.4f}) this model is worse than {' and '.join(better)}" if better else ""
-    )
+    if not better:
+        return ""
+    return f"by {metric} ({model_metrics[metric]:.4f}) this model is worse than {' and '.join(better)}"
 
 
-def _print_table(title: str, rows: list[tuple[str, dict[str, float]]], remark: str) -> None:
+def _print_table(page: _Page) -> None:
     """Print one row per system. A single system, or many metrics, is printed with one row per metric."""
     from rich.console import Console
     from rich.table import Table
 
+    rows = page.rows
     metrics = list(rows[0][1])
     cells = [
         [name, *(f"{values[metric]:.4f}" if metric in values else "" for metric in metrics)] for name, values in rows
@@ -178,7 +189,7 @@ def _print_table(title: str, rows: list[tuple[str, dict[str, float]]], remark: s
     if len(rows) == 1 or len(metrics) > _MAX_COLUMNS:
         # Transpose: a row for each metric, a column for each system.
         lines = [list(line) for line in zip(*lines, strict=True)]
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=page.title, title_justify="left", title_style="bold")
     for heading in lines[0]:
         table.add_column(heading, justify="right" if heading else "left")
     for line in lines[1:]:
@@ -186,8 +197,8 @@ def _print_table(title: str, rows: list[tuple[str, dict[str, float]]], remark: s
     # Without a terminal (a log file), rich would cut the table to 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
-    if remark:
-        console.print(remark, style="bold", markup=False, highlight=False)
+    if page.remark:
+        console.print(page.remark, style="bold", markup=False, highlight=False)
 
 
 def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[str, float]]]:

@@ -20,6 +20,7 @@ from callbacks.logging.progress_bar import RunProgressBar, TimeLeft
 from callbacks.trackers.base import ExperimentTracker, begin_trackers
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.hook_arguments import run_trainer
+from engine.io.atomic_file import write_atomically
 from engine.lightning_internals.training_loop import unlogged_metrics
 from engine.system.installation import checkout_commit
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
@@ -98,7 +99,7 @@ class RunLog(Callback):
         # Rewritten by every start: versions and devices may change between them.
         facts = describe_environment(trainer)
         folder = Path(trainer.default_root_dir)
-        (folder / "environment.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        write_atomically(folder / "environment.json", f"{json.dumps(facts, indent=2)}\n".encode())
         log.info(
             "run folder %s; world size %d, device %s, precision %s",
             folder, trainer.world_size, facts["device"], trainer.precision,

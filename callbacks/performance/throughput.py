@@ -71,6 +71,8 @@ class Throughput(Callback):
         check_number("throughput.peak_tflops", peak_tflops, above=0)
         self.peak_tflops = peak_tflops
         self._names: list[str] = []
+        self._start: float | None = None  # of the interval since the last log; None before training
+        self._peak: float | None = None
         self._has_warned = False
 
     @override
@@ -91,7 +93,7 @@ class Throughput(Callback):
 
     @override
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if hasattr(self, "_start"):  # absent in the sanity check, before training
+        if self._start is not None:  # not in the sanity check, before training
             self._start += time.perf_counter() - self._paused
 
     @override
@@ -117,6 +119,7 @@ class Throughput(Callback):
             return
         # Reading the counters waits for the device, whose steps are part of the time.
         since = self._since_last_log(run_module(pl_module))
+        assert self._start is not None, "training has started"
         now = time.perf_counter()
         elapsed = now - self._start
         datamodule = run_trainer(trainer).datamodule

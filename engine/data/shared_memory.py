@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 
+from engine.system.byte_size import format_bytes
+
 PREFETCH_FACTOR = 2
 """Batches that a worker loads ahead, torch's default."""
 
@@ -135,12 +137,3 @@ def shortage_message(
         f"{processes} processes of this machine); when it is full, workers wait, and fail after {MAX_WAIT:.0f} s. "
         f"{_REMEDY}"
     )
-
-
-def format_bytes(number: float) -> str:
-    """Return a number of bytes as text, e.g. `1.5 MiB`."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if number < 1024 or unit == "GiB":
-            break
-        number /= 1024
-    return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"

@@ -23,6 +23,8 @@ MAX_DEPTH = 50
 """Largest number of collections inside each other."""
 
 _CHARACTERS = 64
+"""Characters of a value that count as one of MAX_PARTS."""
+
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")) | {
     "tag:yaml.org,2002:timestamp"  # of a date without quotes, which a setting may take as a text
@@ -32,6 +34,7 @@ _DIGITS = 300
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
 _AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[1-9][0-9_]*(:[0-5]?[0-9])+|[0-9][0-9_]*(:[0-5]?[0-9])+\.[0-9_]*)")
+"""Numbers that YAML 1.1 reads as octal or in base 60."""
 
 
 class YamlFileError(ValueError):

@@ -89,31 +89,33 @@ class ShardedEightBitAdamW(Optimizer):
 
 
 def _update_numbers(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tensor], group: dict[str, Any]) -> None:
-    own, (mean, square) = _local(parameter), (_local(state[name]) for name in _MOMENTS)
-    if own.numel():
+    weight, (mean, square) = _local(parameter), (_local(state[name]) for name in _MOMENTS)
+    if weight.numel():
         import_bitsandbytes().functional.optimizer_update_32bit(
-            "adam", _local(gradient), own, mean, group["betas"][0], group["eps"], int(state["step"]), group["lr"],
+            "adam", _local(gradient), weight, mean, group["betas"][0], group["eps"], int(state["step"]), group["lr"],
             square, group["betas"][1], weight_decay=group["weight_decay"],
         )  # fmt: skip
 
 
 def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tensor], group: dict[str, Any]) -> None:
-    own, part = _local(parameter), BlockPart.of(parameter)
+    weight, part = _local(parameter), BlockPart.of(parameter)
     codes = [_local(state[name]) for name in _MOMENTS]
     # [2, blocks]: both moments in one tensor, for a single all-reduce.
     scales = torch.stack([state["absmax1"], state["absmax2"]])
     values = [state["qmap1"], state["qmap2"]]
     moments: list[Tensor] = []
-    if own.numel():
+    if weight.numel():
         # Each rank decodes its own elements, updates them in float32 and encodes them again.
         mean, square = moments = [part.dequantized(*each) for each in zip(codes, scales, values, strict=True)]
-        _move(own, _local(gradient).float(), mean.view_as(own), square.view_as(own), int(state["step"]), group)
+        _apply_adamw(
+            weight, _local(gradient).float(), mean.view_as(weight), square.view_as(weight), int(state["step"]), group
+        )
     # A block's scale is the largest magnitude on any rank that has a part of it. Blocks of other ranks count as 0 here,
     # so the maximum over the ranks also gives every rank the scales of all blocks.
     scales.zero_()
     for row, moment in zip(scales, moments, strict=False):
         row[part.first : part.last] = part.blocks(moment).abs().amax(1)
-    _maximum_of_ranks(scales, parameter)
+    _all_reduce_max(scales, parameter)
     state["absmax1"].copy_(scales[0])
     state["absmax2"].copy_(scales[1])
     # Encode with the common scales, so that a block that lies on two ranks has the codes of a whole block.
@@ -121,7 +123,9 @@ def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tenso
         target.copy_(part.quantized(moment, row, code_values).view_as(target))
 
 
-def _move(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, group: Mapping[str, Any]) -> None:
+def _apply_adamw(
+    weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, group: Mapping[str, Any]
+) -> None:
     """Update a weight and its moments in place, elementwise, in the order of operations of bitsandbytes."""
     (beta1, beta2), rate = group["betas"], group["lr"]
     # m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2
@@ -136,10 +140,17 @@ def _move(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: 
 class BlockPart(NamedTuple):
     """The blocks of a flattened weight of which this rank has elements."""
 
-    first: int  # number of the first block
-    last: int  # number after the last block
-    before: int  # elements of the first block that belong to the ranks before this rank
-    after: int  # elements of the last block that belong to the ranks after it
+    first: int
+    """Number of the first block."""
+
+    last: int
+    """Number after the last block."""
+
+    before: int
+    """Elements of the first block that belong to the ranks before this rank."""
+
+    after: int
+    """Elements of the last block that belong to the ranks after this rank."""
 
     @classmethod
     def of(cls, parameter: Tensor) -> "BlockPart":
@@ -199,7 +210,7 @@ def _first_element(tensor: Tensor) -> int:
     return min(mesh.get_local_rank(dimension) * rows, tensor.shape[0]) * math.prod(tensor.shape[1:])
 
 
-def _maximum_of_ranks(scales: Tensor, parameter: Tensor) -> None:
+def _all_reduce_max(scales: Tensor, parameter: Tensor) -> None:
     if isinstance(parameter, DTensor):
         group = parameter.device_mesh.get_group(_sharded_dimension(parameter))
         torch.distributed.all_reduce(scales, torch.distributed.ReduceOp.MAX, group)

@@ -9,6 +9,10 @@ def format_gib(size: float) -> str:
     return f"{size / GIB:.2f} GiB"
 
 
-def format_size(size: float) -> str:
-    """Return a size in the larger unit that fits: `1.5 GiB`, or `512 MiB` below 1 GiB."""
-    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
+def format_bytes(number: float) -> str:
+    """Return a number of bytes in the largest unit below it, with one decimal: `1.5 MiB`, `512 bytes`."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024 or unit == "GiB":
+            break
+        number /= 1024
+    return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"

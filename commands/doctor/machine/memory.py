@@ -6,7 +6,7 @@ from pathlib import Path
 
 from commands.doctor.check import Finding
 from commands.doctor.launch_plan import LaunchPlan
-from engine.system.byte_size import GIB, MIB, format_size
+from engine.system.byte_size import GIB, MIB, format_bytes
 from engine.system.host_memory import available_memory, memory_limit
 
 _PER_RANK = 1.0
@@ -69,11 +69,11 @@ def check_shared_memory(plan: LaunchPlan, folder: Path = Path("/dev/shm")) -> It
         return
     state = os.statvfs(folder)
     size, free = state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize
-    found = f"{format_size(free)} free of {format_size(size)} in {folder}"
+    found = f"{format_bytes(free)} free of {format_bytes(size)} in {folder}"
     need = loaders * _SHARED_PER_LOADER
     if free < 128 * MIB:
         yield Finding(check, "fail" if several else "warn", found, why, remedy)
     elif free < need:
-        yield Finding(check, "warn", f"{found}; {loaders} loaders can need {format_size(need)}", why, remedy)
+        yield Finding(check, "warn", f"{found}; {loaders} loaders can need {format_bytes(need)}", why, remedy)
     else:
         yield Finding(check, "ok", found)

@@ -133,7 +133,7 @@ def test_a_tiny_dev_shm():
     shell = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh")
     code = "memory.check_shared_memory(LaunchPlan(workers=4))"
     (finding,) = elsewhere(code, "from commands.doctor.machine import memory", shell)
-    assert finding["status"] == "fail" and finding["found"] == "64 MiB free of 64 MiB in /dev/shm"
+    assert finding["status"] == "fail" and finding["found"] == "64.0 MiB free of 64.0 MiB in /dev/shm"
     assert "Bus error" in finding["why"] and "--shm-size" in finding["remedy"]
 
 

@@ -9,7 +9,8 @@ import textwrap
 import pytest
 import torch
 
-from engine.data.shared_memory import format_bytes, free_bytes, move_to_shared_memory, shortage_message
+from engine.data.shared_memory import free_bytes, move_to_shared_memory, shortage_message
+from engine.system.byte_size import format_bytes
 from tests.conftest import REPOSITORY
 
 
