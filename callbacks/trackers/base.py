@@ -93,7 +93,7 @@ class ExperimentTracker(Logger):
             run_id = self._open_run(known_id)
             is_new = False
             if run_id != known_id:  # stored before anything else can fail, so that the next start continues this run
-                _store(run_id, id_file)
+                write_atomically(id_file, f"{run_id}\n".encode("ascii"))
             self._log_config()
         except Exception as error:
             remedy = self._remedy(error)
@@ -205,7 +205,3 @@ def begin_trackers(trainer: Trainer) -> None:
     message = trainer.strategy.broadcast(refusal and str(refusal))
     if message:
         raise refusal or ValueError(message)
-
-
-def _store(run_id: str, file: Path) -> None:
-    write_atomically(file, f"{run_id}\n".encode("ascii"))

@@ -36,28 +36,28 @@ def rotate_in(new: Path, files: list[Path], index: int = 0, shift: bool = True) 
     flush_folder(files[index].parent)
 
 
-def keep_copy(checkpoint: Path, kept: Path) -> None:
+def keep_copy(checkpoint: Path, copy: Path) -> None:
     """Give a checkpoint a second name that no rotation moves or deletes.
 
     The names share their bytes where the file system has hard links; elsewhere the bytes are copied.
 
     Args:
         checkpoint: complete checkpoint (file or folder).
-        kept: second name, in the same folder. A checkpoint of that name is replaced.
+        copy: second name, in the same folder. A checkpoint of that name is replaced.
 
     Raises:
         OSError: the folder cannot be changed. `checkpoint` is unchanged.
     """
-    hidden = temp_path(kept, "kept")
+    hidden = temp_path(copy, "kept")
     remove(hidden)
     if checkpoint.is_dir():
         shutil.copytree(checkpoint, hidden, copy_function=_link_or_copy)
         flush_folder(hidden)
     else:
         _link_or_copy(checkpoint, hidden)
-    _replace(hidden, kept)
+    _replace(hidden, copy)
     remove(hidden)  # POSIX rename does nothing if both names refer to the same file
-    flush_folder(kept.parent)
+    flush_folder(copy.parent)
 
 
 def reorder(files: list[Path], sources: list[int]) -> None:

@@ -66,9 +66,14 @@ class _GlobalBatch(NamedTuple):
 
     epoch: int
     number: int
-    records: int  # of all ranks
-    first: Any
-    own: list[Any]
+    records: int
+    """Number of records of all ranks."""
+
+    template: Any
+    """First record, for the padding row of a rank without a share."""
+
+    share: list[Any]
+    """Records of this rank."""
 
 
 class StreamBatches:
@@ -77,12 +82,12 @@ class StreamBatches:
     Args:
         stream: the data.
         size: records of a global batch; in an evaluation, of one batch on every rank.
-        own: positions of a global batch that belong to this rank.
+        share: positions of a global batch that belong to this rank.
         max_records: limit for the records of an epoch; None for all.
     """
 
-    def __init__(self, stream: StreamDataset[Any], size: int, own: slice, max_records: int | None = None) -> None:
-        self.stream, self.size, self.own, self.max_records = stream, size, range(*own.indices(size)), max_records
+    def __init__(self, stream: StreamDataset[Any], size: int, share: slice, max_records: int | None = None) -> None:
+        self.stream, self.size, self.share, self.max_records = stream, size, range(*share.indices(size)), max_records
         self._current: _GlobalBatch | None = None
         self._records: Iterator[Any] = iter(())
         self._epoch, self._position = -1, 0
@@ -100,9 +105,9 @@ class StreamBatches:
         offsets = offsets[offsets < current.records]
         # Another rank has the records of a short last batch. This rank computes a row of weight zero, to stay in step.
         if not len(offsets):
-            padding = self.stream.batch(request.epoch, np.array([PADDING_INDEX]), [current.first])
+            padding = self.stream.batch(request.epoch, np.array([PADDING_INDEX]), [current.template])
             return StreamBatch(current.records, padding)
-        records = [current.own[self.own.index(offset)] for offset in offsets.tolist()]
+        records = [current.share[self.share.index(offset)] for offset in offsets.tolist()]
         return StreamBatch(current.records, self.stream.batch(request.epoch, positions[: len(offsets)], records))
 
     def _read(self, epoch: int, number: int) -> _GlobalBatch:
@@ -113,15 +118,15 @@ class StreamBatches:
             self._records = iter(self.stream.records_from(epoch, start))
         for _ in islice(self._records, start - self._position):
             pass  # global batches that other workers load
-        first, own, count = None, [], 0
+        template, share, count = None, [], 0
         # The last global batch of a limited evaluation may be smaller.
         size = self.size if self.max_records is None else max(0, min(self.size, self.max_records - start))
         for count, record in enumerate(islice(self._records, size), start=1):
-            first = record if count == 1 else first  # template for the padding row of a rank without a share
-            if count - 1 in self.own:
-                own.append(record)
+            template = record if count == 1 else template
+            if count - 1 in self.share:
+                share.append(record)
         self._position = start + self.size
-        return _GlobalBatch(epoch, number, count, first, own)
+        return _GlobalBatch(epoch, number, count, template, share)
 
 
 class EpochEndCheck:
