@@ -137,9 +137,9 @@ class BestCheckpoint(RotatingCheckpoint):
             remove(self.files[free])
 
     def _insert_position(self, score: float) -> int | None:
-        for index, kept in enumerate(self._scores):
+        for index, other_score in enumerate(self._scores):
             # `>=`: of equal values the last is the best.
-            if kept is None or (score >= kept if self.mode == "max" else score <= kept):
+            if other_score is None or (score >= other_score if self.mode == "max" else score <= other_score):
                 return index
         return None
 

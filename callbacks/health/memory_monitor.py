@@ -147,13 +147,13 @@ class MemoryMonitor(Callback):
 
     @staticmethod
     def _warn_uneven(memory_by_rank: list[int]) -> bool:
-        most, least = max(memory_by_rank), min(memory_by_rank)
-        if most <= _UNEVEN * least or most - least < GIB:
+        largest, smallest = max(memory_by_rank), min(memory_by_rank)
+        if largest <= _UNEVEN * smallest or largest - smallest < GIB:
             return False
         log.warning(
             "WARNING: memory is uneven: rank %d has %.1f GiB, rank %d has %.1f GiB. The fullest rank limits the "
             "micro-batch size (samples differ much in length, or one rank keeps something)",
-            memory_by_rank.index(most), most / GIB, memory_by_rank.index(least), least / GIB,
+            memory_by_rank.index(largest), largest / GIB, memory_by_rank.index(smallest), smallest / GIB,
         )  # fmt: skip
         return True
 

@@ -158,20 +158,20 @@ class ExperimentTracker(Logger):
 
 
 def create_loggers(
-    given: Any, trackers: Mapping[type[Any], Any], folder: Path, config: Mapping[str, Any]
+    logger: Any, trackers: Mapping[type[Any], Any], folder: Path, config: Mapping[str, Any]
 ) -> list[Logger]:
     """Return the loggers of a run: `trainer.logger`, by default TensorBoard, and the enabled trackers.
 
     A setting of a tracker that is not enabled logs a warning.
 
     Args:
-        given: value of `trainer.logger`.
+        logger: value of `trainer.logger`.
         trackers: settings of each ExperimentTracker class.
         folder: folder of the run.
         config: config of the run.
     """
     # An empty version: all starts write into the run's folder itself.
-    loggers = [TensorBoard(folder.parent, name=folder.name, version="")] if given in (None, True) else given or []
+    loggers = [TensorBoard(folder.parent, name=folder.name, version="")] if logger in (None, True) else logger or []
     loggers = list(loggers) if isinstance(loggers, Iterable) else [loggers]
     for tracker, settings in trackers.items():
         if getattr(settings, tracker.ENABLED_BY):

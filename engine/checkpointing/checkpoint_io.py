@@ -44,7 +44,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         self.asynchronous, self.trainable_only = asynchronous, trainable_only
         self._rotations: dict[Path, list[Path]] = {}
         self._replacing: set[Path] = set()
-        self._kept: dict[Path, Path] = {}
+        self._copies: dict[Path, Path] = {}
         self._snapshot = Snapshot()
         self._writer: threading.Thread | None = None
         self._outcomes = SaveOutcomes()
@@ -63,12 +63,12 @@ class VerifiedCheckpointIO(CheckpointIO):
         """Make the next save as `path` replace the file instead of rotating it."""
         self._replacing.add(path)
 
-    def keep_next(self, path: Path, kept: Path | None) -> None:
+    def keep_next(self, path: Path, copy: Path | None) -> None:
         """Give the checkpoint of the next save as `path` a second name that no rotation moves; None for no name."""
-        if kept is None:
-            self._kept.pop(path, None)
+        if copy is None:
+            self._copies.pop(path, None)
         else:
-            self._kept[path] = kept
+            self._copies[path] = copy
 
     def sync_outcomes(self, strategy: Strategy, last: bool = False) -> None:
         """Share the outcomes of finished writes among all ranks. Call it on all ranks after each save.
@@ -162,7 +162,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             write: writes a complete checkpoint and returns its temporary path.
             started: time.monotonic() when writing began, if it began before this call.
         """
-        copy_path = self._kept.pop(path, None)
+        copy_path = self._copies.pop(path, None)
 
         def work() -> None:
             start = time.monotonic() if started is None else started
@@ -235,11 +235,11 @@ def _read(path: Path, device: Any) -> dict[str, Any]:
     from engine.checkpointing.sharded.sharded_state import GROUPS, read_full_checkpoint
 
     content = load_lazily(path)
-    whole = read_full_checkpoint(path, content.get(GROUPS))
-    if "optimizer_states" in whole:
+    shards = read_full_checkpoint(path, content.get(GROUPS))
+    if "optimizer_states" in shards:
         # An unsharded 8-bit optimizer is bitsandbytes' own, with its form of the state.
-        whole["optimizer_states"] = [as_bitsandbytes(state) for state in whole["optimizer_states"]]
-    return {**content, **whole}
+        shards["optimizer_states"] = [as_bitsandbytes(state) for state in shards["optimizer_states"]]
+    return {**content, **shards}
 
 
 def _size(checkpoint: Path) -> int:

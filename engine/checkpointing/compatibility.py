@@ -108,21 +108,21 @@ def _check_numbers(module: LightningModule, saved: Mapping[str, Any], path: obje
         )
 
 
-def _differences(own: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]:
+def _differences(model: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]:
     # A lazy parameter has no shape before the first forward pass.
-    shaped = {name for name, weight in own.items() if hasattr(weight, "shape") and not is_lazy(weight)}
+    shaped = {name for name, weight in model.items() if hasattr(weight, "shape") and not is_lazy(weight)}
     kinds = {
-        "missing in the checkpoint:": [name for name in own if name not in saved],
-        "missing in the model:": [name for name in saved if name not in own],
+        "missing in the checkpoint:": [name for name in model if name not in saved],
+        "missing in the model:": [name for name in saved if name not in model],
         "different shapes:": [
-            f"{name} ({tuple(saved[name].shape)}, in the model {tuple(own[name].shape)})"
-            for name in own
-            if name in shaped and hasattr(saved.get(name), "shape") and saved[name].shape != own[name].shape
+            f"{name} ({tuple(saved[name].shape)}, in the model {tuple(model[name].shape)})"
+            for name in model
+            if name in shaped and hasattr(saved.get(name), "shape") and saved[name].shape != model[name].shape
         ],
         "different types:": [
-            f"{name} ({saved[name].dtype}, in the model {own[name].dtype})"
-            for name in own
-            if name in shaped and hasattr(saved.get(name), "dtype") and _family(saved[name]) != _family(own[name])
+            f"{name} ({saved[name].dtype}, in the model {model[name].dtype})"
+            for name in model
+            if name in shaped and hasattr(saved.get(name), "dtype") and _family(saved[name]) != _family(model[name])
         ],
     }
     return [f"{kind} {join_names(names, _MAX_NAMES)}" for kind, names in kinds.items() if names]

@@ -41,8 +41,8 @@ def convert_progress(checkpoint: dict[str, Any], saved: int, accumulation: int) 
     for counters in (progress["total"], progress["current"]):
         behind = counters["processed"] - counters["completed"]  # 1 in `on_train_batch_end`, else 0
         # Whole optimizer steps, in micro-batches of this run.
-        done = counters["processed"] // saved * accumulation
-        counters.update(dict.fromkeys(_COUNTERS, done), completed=done - behind)
+        finished = counters["processed"] // saved * accumulation
+        counters.update(dict.fromkeys(_COUNTERS, finished), completed=finished - behind)
 
 
 def complete_epoch(checkpoint: dict[str, Any]) -> bool:

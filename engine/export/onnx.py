@@ -52,23 +52,23 @@ def run_onnx(path: Path, *batches: Mapping[str, NDArray[Any]]) -> list[list[NDAr
     return [session.run(None, {name: batch[name] for name in batch if name in names}) for batch in batches]
 
 
-def check_close(found: NDArray[Any], expected: NDArray[Any], what: str, allowed: float = 1e-4) -> float:
+def check_close(actual: NDArray[Any], expected: NDArray[Any], name: str, allowed: float = 1e-4) -> float:
     """Return the largest difference of two arrays, relative to the largest expected magnitude.
 
     Args:
-        found: output of onnxruntime.
+        actual: output of onnxruntime.
         expected: output of torch.
-        what: name of the output, for the message.
+        name: name of the output, for the message.
         allowed: largest relative difference.
 
     Raises:
         ValueError: the difference is larger, or an array has a NaN.
     """
     with np.errstate(invalid="ignore"):
-        difference = float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
+        difference = float(np.abs(actual - expected).max() / max(np.abs(expected).max(), 1e-30))
     if not difference <= allowed:  # also True for NaN
         raise ValueError(
-            f"export: {what} by onnxruntime differ from torch's by {difference:.2g} of the largest, expected at most "
+            f"export: {name} by onnxruntime differ from torch's by {difference:.2g} of the largest, expected at most "
             f"{allowed:g}: nothing was written. Try the versions of onnxruntime and torch in constraints.txt, which "
             "the tests use"
         )

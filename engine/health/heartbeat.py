@@ -106,8 +106,8 @@ class HeartbeatTracker:
         if not any_stalled:
             return None
         # The rank that the others wait for has made the fewest steps of progress.
-        least = min(heartbeat.progress for heartbeat in heartbeats.values())
-        behind = [rank for rank, heartbeat in heartbeats.items() if heartbeat.progress == least]
+        min_progress = min(heartbeat.progress for heartbeat in heartbeats.values())
+        behind = [rank for rank, heartbeat in heartbeats.items() if heartbeat.progress == min_progress]
         heartbeat = heartbeats[behind[0]]
         if any(now - self._last_seen[rank] > 1.5 * period and not self.has_left(rank) for rank in behind):
             return None  # this rank may be about to stall: wait until its next heartbeat is due

@@ -156,8 +156,8 @@ def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: dict[str, Any] = {}
         for key, value in pairs:
             if key in seen:
-                both = f"{describe_value(seen[key])} and {describe_value(value)}"
-                raise ValueError(f"found the key {describe_value(key)} twice, with {both}; expected each key once")
+                values = f"{describe_value(seen[key])} and {describe_value(value)}"
+                raise ValueError(f"found the key {describe_value(key)} twice, with {values}; expected each key once")
             seen[key] = value
     return members
 

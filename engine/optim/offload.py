@@ -29,7 +29,7 @@ class OffloadedOptimizer(Optimizer):
         on_cpu = [{**group, "params": [self._copies[p] for p in group["params"]]} for group in groups]
         self.on_cpu = build(on_cpu, self._copies)
         # The groups get the plain optimizer's options; the state stays empty here, so nothing moves it to the device.
-        super().__init__([{**own, "params": group["params"]} for own, group in self._pairs(groups)], {})
+        super().__init__([{**cpu_group, "params": group["params"]} for cpu_group, group in self._pairs(groups)], {})
 
     @override
     @torch.no_grad()
@@ -68,13 +68,13 @@ class OffloadedOptimizer(Optimizer):
         """Load the state dict of the plain optimizer; an OffloadedOptimizer saves the same."""
         self.on_cpu.load_state_dict(state_dict)
         # The saved options, such as the rate, become the options of these groups, which the scheduler changes.
-        for own, group in self._pairs(self.param_groups):
-            group.update({name: value for name, value in own.items() if name != "params"})
+        for cpu_group, group in self._pairs(self.param_groups):
+            group.update({name: value for name, value in cpu_group.items() if name != "params"})
 
     def _give_options(self) -> None:
         """Copy the groups' options, such as the learning rate of the step, to the optimizer on the CPU."""
-        for own, group in self._pairs(self.param_groups):
-            own.update({name: value for name, value in group.items() if name != "params"})
+        for cpu_group, group in self._pairs(self.param_groups):
+            cpu_group.update({name: value for name, value in group.items() if name != "params"})
 
     def _pairs(self, groups: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         return list(zip(self.on_cpu.param_groups, groups, strict=True))

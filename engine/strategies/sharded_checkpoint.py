@@ -157,8 +157,8 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         module = self.lightning_module
         if not isinstance(module, OptimizedModule):
             return  # it builds an optimizer of its own, of which `read_shards` compares names and sizes
-        for number, own in enumerate(groups or [] if self.optimizers else []):
-            saved = {"state": saved_state_keys(path, number), "param_groups": own}
+        for number, param_groups in enumerate(groups or [] if self.optimizers else []):
+            saved = {"state": saved_state_keys(path, number), "param_groups": param_groups}
             check_state(module.optimizer_name, saved, module.optimizer_settings.fused)
 
 

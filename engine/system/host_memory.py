@@ -54,7 +54,7 @@ def memory_limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
 
 def available_memory(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Return the bytes that this process can still allocate, within its groups and its `ulimit`."""
-    return min([available_to_all(proc, groups), *(max(0, rest) for _, rest in remaining_under_ulimit(proc))])
+    return min([available_to_all(proc, groups), *(max(0, remaining) for _, remaining in remaining_under_ulimit(proc))])
 
 
 def available_to_all(proc: Path = _PROC, groups: Path = _GROUPS) -> int:

@@ -27,7 +27,7 @@ def raise_open_file_limit() -> None:
             f"this process may open {hard} files (`ulimit -Hn`), but a training with loader workers needs {_NEEDED}: "
             "raise the limit in the shell, the container or the job that starts it"
         )
-    wanted = _ENOUGH if unlimited else min(hard, _ENOUGH)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = _ENOUGH if unlimited else min(hard, _ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < target:
         with suppress(ValueError, OSError):  # macOS allows fewer than its hard limit states; the old limit stays
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

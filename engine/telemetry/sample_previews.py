@@ -84,5 +84,7 @@ class PreviewReservoir(Generic[Content]):
     def gather(self) -> list[tuple[int, Content]]:
         """Return (sample, content) of all ranks, in ascending order, the same on every rank. A collective."""
         # Each rank has kept the best of its own samples, and the best of all are among them.
-        gathered = {sample: content for kept in all_gather_objects(self._kept) for sample, content in kept.items()}
+        gathered = {
+            sample: content for contents in all_gather_objects(self._kept) for sample, content in contents.items()
+        }
         return [(sample, gathered[sample]) for sample in select_preview_ids(gathered, self.number)]

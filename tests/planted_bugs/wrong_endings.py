@@ -74,8 +74,8 @@ RESUME = (
         "resume-with-another-accumulation",
         "A run that goes on with another accumulation counts its micro-batches by the old one.",
         "engine/checkpointing/loop_progress.py",
-        'done = counters["processed"] // saved * accumulation',
-        'done = counters["processed"]',
+        'finished = counters["processed"] // saved * accumulation',
+        'finished = counters["processed"]',
         (
             "tests/engine/checkpointing/test_loop_progress.py",
             "tests/distributed/exactness/test_exactness.py",

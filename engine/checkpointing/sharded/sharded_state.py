@@ -87,7 +87,7 @@ def read_shards(
     states: list[dict[Tensor, dict[str, Tensor]]] = []
     for number, optimizer in enumerate(optimizers):
         saved = entries_below(sizes, f"optimizer_{number}.state")
-        names = {name: each for name, each in optimized_parameters(module).items() if each.requires_grad}
+        names = {name: weight for name, weight in optimized_parameters(module).items() if weight.requires_grad}
         empty = _empty_state(saved, names, module)
         tensors.update({f"optimizer_{number}.state.{path}": tensor for path, tensor in empty.items()})
         state: dict[Tensor, dict[str, Tensor]] = {}
@@ -188,7 +188,7 @@ def load_full(
     check_shapes({name: value.shape for name, value in module_weights.items()}, sizes, "the model")
     for name, tensor in module_weights.items():
         _fill(tensor, saved[name])
-    weights = {each: module.get_parameter(name) for name, each in optimized_parameters(module).items()}
+    weights = {weight: module.get_parameter(name) for name, weight in optimized_parameters(module).items()}
     states = checkpoint.get("optimizer_states", [])
     if len(states) != len(optimizers) and optimizers:
         raise MismatchError(f"it has the state of {len(states)} optimizers, expected {len(optimizers)}")
