@@ -198,7 +198,7 @@ class RunMetrics:
         return gauges
 
     def _counters(self) -> dict[str, float]:
-        loader = run_trainer(self.trainer).train_dataloader
+        loader = run_trainer(self.trainer).train_dataloader  # None in an evaluation
         steps = self.trainer.global_step - self.first_step if self.training_began is not None else 0
         return {
             "steps_total": max(0, steps),

@@ -81,9 +81,9 @@ class MLflow(ExperimentTracker):
         assert settings.experiment is not None, "MLflow is off without an experiment"
         self._experiment = settings.experiment
         self.settings, self.folder, self.run_config = settings, folder, config
-        self._given = settings.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        self._configured_uri = settings.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
         # SQLAlchemy writes an absolute path after three slashes.
-        self.uri = self._given or f"sqlite:///{folder.parent.resolve()}/mlflow.db"
+        self.uri = self._configured_uri or f"sqlite:///{folder.parent.resolve()}/mlflow.db"
         if urlsplit(self.uri).password:
             option = "mlflow.tracking_uri contains a password, which config.yaml would store"
             variable = "MLFLOW_TRACKING_URI contains a password, which the log would show"
@@ -114,7 +114,7 @@ class MLflow(ExperimentTracker):
 
     def _open_run(self, run_id: str | None) -> str:
         # MLflow's default for files of a run is a folder in the working directory.
-        artifacts = None if self._given else self.folder.parent / "mlflow-files"
+        artifacts = None if self._configured_uri else self.folder.parent / "mlflow-files"
         name = self.settings.name or self.folder.name
         self._client, run = open_run(self.uri, run_id, self._experiment, name, artifacts)
         self._recorded, self._run_id = run.data.params, run.info.run_id
@@ -147,7 +147,7 @@ class MLflow(ExperimentTracker):
             client.log_batch(run_id, tags=chunk)
 
     def _remedy(self, error: Exception) -> str | None:
-        return f"The address is {self.uri}; change it with --mlflow.tracking_uri" if self._given else None
+        return f"The address is {self.uri}; change it with --mlflow.tracking_uri" if self._configured_uri else None
 
     def _log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
         from mlflow.entities import Metric

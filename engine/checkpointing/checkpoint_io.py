@@ -42,9 +42,9 @@ class VerifiedCheckpointIO(CheckpointIO):
 
     def __init__(self, asynchronous: bool = False, trainable_only: bool = True) -> None:
         self.asynchronous, self.trainable_only = asynchronous, trainable_only
-        self._rotations: dict[Path, list[Path]] = {}
-        self._replacing: set[Path] = set()
-        self._copies: dict[Path, Path] = {}
+        self._rotations: dict[Path, list[Path]] = {}  # names of the rotation of each name, newest first
+        self._replacing: set[Path] = set()  # names whose next save replaces the file
+        self._copies: dict[Path, Path] = {}  # second name of the next save under a name
         self._snapshot = Snapshot()
         self._writer: threading.Thread | None = None
         self._outcomes = SaveOutcomes()

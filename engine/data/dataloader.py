@@ -34,8 +34,12 @@ class LoadedBatch(NamedTuple):
     """A micro-batch on its way from the data set to the training process."""
 
     batch: Any
+
     skipped: tuple[SkippedSample, ...] = ()
-    size: int = 0  # bytes in shared memory; 0 without workers
+    """Samples that were requested and are not in the batch."""
+
+    size: int = 0
+    """Bytes in shared memory; 0 without workers."""
 
 
 class SkipBadSamples(Dataset[LoadedBatch]):

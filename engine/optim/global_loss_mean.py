@@ -23,8 +23,11 @@ from engine.optim.grad_norm import local_shards
 class LossSum(NamedTuple):
     """Loss of a micro-batch, as a family's module returns it."""
 
-    total: Tensor  # scalar float32: sum of the loss terms, connected to the graph even without a term
-    terms: Tensor | int  # number of terms in the sum
+    total: Tensor
+    """Scalar float32: sum of the loss terms, connected to the graph even without a term."""
+
+    terms: Tensor | int
+    """Number of terms in the sum."""
 
 
 class GlobalLossMean:

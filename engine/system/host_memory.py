@@ -23,8 +23,11 @@ _NO_LIMIT = 1 << 60
 class Limit(NamedTuple):
     """A limit for the memory of this process or its group."""
 
-    size: int  # bytes
-    source: str  # what sets it
+    size: int
+    """Bytes."""
+
+    source: str
+    """What sets the limit, for messages."""
 
 
 def resident_memory() -> int:
