@@ -1,4 +1,4 @@
 """Provides collectives, step counters, DDP communication hooks, and the errors that all ranks raise together.
 
-Imports `engine.io`.
+Imports nothing of the project.
 """

@@ -135,7 +135,8 @@ def _sign_flip(
     # A permutation that equals the observed one must count as a hit although its sum is rounded otherwise.
     limit = observed - _ROUNDING * (samples @ np.abs(step))
     # The second entry of the seed makes these draws independent of the bootstrap's, which has the same seed.
-    generator, part, hits = np.random.default_rng([seed, 1]), max(1, _CHUNK // len(samples)), np.zeros(len(observed), int)
+    generator = np.random.default_rng([seed, 1])
+    part, hits = max(1, _CHUNK // len(samples)), np.zeros(len(observed), int)
     for begin in range(0, resamples, part):
         drawn = generator.binomial(samples, 0.5, size=(min(part, resamples - begin), len(samples)))
         hits += (np.abs((2 * drawn - samples) @ step) >= limit).sum(0)
