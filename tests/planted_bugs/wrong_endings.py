@@ -168,7 +168,7 @@ PROCESSES = (
         "error-is-not-handed-out",
         "When process 0 is refused, the others wait five minutes for its answer.",
         "commands/launch/rendezvous_store.py",
-        'self._send(question, {"error": str(error)})',
+        'self._send(key, {"error": str(error)})',
         "pass",
         ("tests/commands/launch/test_rank_zero_decision.py",),
     ),

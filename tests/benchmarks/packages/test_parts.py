@@ -88,7 +88,7 @@ def test_with_one_package_the_other_is_skipped(monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_a_driver_trains_on_the_targets_that_it_counts(variant, tmp_path):
     if variant.package and python_of(variant.package, ENVIRONMENTS) is None:
         pytest.skip(f"no environment of {variant.package}: `python -m benchmarks packages` makes it")

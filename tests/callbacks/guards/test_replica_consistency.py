@@ -13,7 +13,7 @@ def test_holders_are_grouped_by_value():
 
 
 def test_a_negative_interval_is_refused():
-    with pytest.raises(ValueError, match="replica_consistency.every_n_steps must be 0"):
+    with pytest.raises(ValueError, match="replica_consistency.every_n_steps must be at least 0, got -1"):
         ReplicaConsistencyCheck(every_n_steps=-1)
 
 

@@ -44,7 +44,7 @@ def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, messag
 
 
 def test_on_a_gpu_auto_micro_batch_is_advised_unless_it_is_on(monkeypatch):
-    monkeypatch.setattr(oom_advice, "peak", lambda device: "70 GiB")
+    monkeypatch.setattr(oom_advice, "describe_peak_memory", lambda device: "70 GiB")
     module = SimpleNamespace(supports_grad_accumulation=True, memory_saving_options=list, optimizer_name="adam")
     data = SimpleNamespace(plan=BatchPlan.derive(world_size=1, batch_size=16), workers=0)
     trainer = fake_trainer(device="cuda", precision="bf16-mixed", datamodule=data)

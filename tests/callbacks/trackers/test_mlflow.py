@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import yaml
@@ -209,7 +208,7 @@ def test_a_full_disk_at_the_start_does_not_stop_the_run(logger, messages, monkey
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("callbacks.trackers.base.write_atomically", full)
     tracker = logger()
     tracker.begin()
     tracker.log_metrics({"train/loss": 1.0}, 1)

@@ -59,7 +59,7 @@ def test_a_trend_is_marked_at_both_ends(run):
 
 def test_a_step_after_the_end_is_reported_and_not_drawn(run):
     _, demo = run
-    source, capacities = demo._read(UploadedFile("a.csv", b"time_ms,cpu_cores\n0,1\n100,2\n200,3\n"), "?")
+    source, capacities = demo._read_series(UploadedFile("a.csv", b"time_ms,cpu_cores\n0,1\n100,2\n200,3\n"), "?")
     channel, marks = demo._marks("cpu at step 2, step 3?", "cpu at step 2 is 52%, at step 3 is 50%.", capacities, 3)
     drawn = _chart("curve", "", source, channel, marks)
     assert [mark.step for mark in drawn.marks] == [2]

@@ -232,7 +232,7 @@ def test_missing_settings_and_documents_are_reported(prepared):
             data.question_set(split)
     with pytest.raises(ValueError, match="predict_documents .* must be set together"):
         module(*prepared, predict_questions="q.jsonl")
-    with pytest.raises(ValueError, match="data.init_args.split.test is a fraction"):
+    with pytest.raises(ValueError, match="data.init_args.split.test must be at least 0 and less than 1, got 2"):
         module(*prepared, split=SplitSettings(test=2))
     with pytest.raises(ValueError, match="not ingested into .*run `python train.py prepare`"):
         module(*prepared, ingestion=IngestionSettings(dpi=40)).question_set("train")

@@ -159,7 +159,7 @@ def test_an_overlay_of_another_family_is_named_by_its_relative_path(parser, caps
     monkeypatch.chdir(REPOSITORY)
     overlay = "configs/overlays/qlora.yaml"
     _, lines = answer(parser, [*config_of("recommender"), "--config", overlay], capsys, messages)
-    location = overlay + ":11: model.init_args.language_model.lora.rank"
+    location = overlay + ":12: model.init_args.language_model.lora.rank"
     assert lines[-1] == f"error: {location}: there is no such setting of SequentialRecommender"
 
 

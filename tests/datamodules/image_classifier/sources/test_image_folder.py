@@ -77,7 +77,7 @@ def test_a_wrong_folder_layout_is_named(tmp_path):
 def test_settings_that_cannot_be(tmp_path):
     with pytest.raises(ValueError, match="root is null"):
         LabelledImages(dataset="folder", batch_size=4)
-    with pytest.raises(ValueError, match="found validation_share 1.0, mixup 0.0"):
+    with pytest.raises(ValueError, match="validation_share must be more than 0 and less than 1, got 1.0"):
         LabelledImages(validation_share=1.0, batch_size=4)
 
 
