@@ -41,7 +41,7 @@ class ProcessMonitor:
 
     Args:
         timeout: seconds without a heartbeat after which a rank counts as lost; infinite: never.
-        folder: run folder; stack dumps are written to its `faults/`.
+        folder: run directory; stack dumps are written to its `faults/`.
         on_lost: called on one remaining rank of each node when another rank has vanished.
     """
 

@@ -61,7 +61,7 @@ def write_stack_dump(file: TextIO | OSError, folder: Path, title: str, text: str
 
     Args:
         file: what `open_stack_dumps` returned.
-        folder: run folder, for the message.
+        folder: run directory, for the message.
         title: first line, after the time.
         text: the stacks.
     """
