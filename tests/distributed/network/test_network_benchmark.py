@@ -122,6 +122,6 @@ def test_sixteen_bits_are_half_the_bytes():
         pytest.skip(why)
     names = [name for name in SETTINGS if "16" in name]
     assert len(names) == 2
-    sides = {"whole": (), **{name: SETTINGS[name] for name in names}}
-    goals = settings(repeats=1, sides=sides, steps=1)["goals"]
+    variants = {"whole": (), **{name: SETTINGS[name] for name in names}}
+    goals = settings(repeats=1, variants=variants, steps=1)["goals"]
     assert [goal["met"] for goal in goals] == [True, True], goals
