@@ -32,7 +32,7 @@ def select_runs(names: Sequence[str], runs: Path) -> SelectedRuns:
 
     Raises:
         FileNotFoundError: a name does not exist, or no path is a run.
-        ValueError: a study has no trial that has begun, or its summary is malformed.
+        ValueError: a study has no trial that has started, or its summary is malformed.
     """
     expanded, study, incomplete = expand_studies(names, runs)
     skipped = [name for name in expanded if Path(name).exists() and not is_run(Path(name)) and not is_run(runs / name)]
@@ -56,7 +56,7 @@ def expand_studies(names: Sequence[str], runs: Path) -> tuple[list[str], StudySu
     """Return the names with the runs of its trials for each study, the study given alone, and messages.
 
     Raises:
-        ValueError: a study has no trial that has begun, or its summary is malformed.
+        ValueError: a study has no trial that has started, or its summary is malformed.
     """
     expanded: list[str] = []
     messages: list[str] = []
@@ -84,7 +84,7 @@ def missing_trials(folder: Path, summary: StudySummary) -> list[str]:
 
 def _trained(folder: Path, summary: StudySummary) -> tuple[list[str], list[str]]:
     """Return the names of the trials that have trained, and of those among them without a run directory."""
-    # A trial that fails before its training has no record, and neither has a trial that has just begun.
+    # A trial that fails before its training has no record, and neither has a trial that has just started.
     trained = [trial.name for trial in summary.trials if trial.value is not None]
     return trained, [name for name in trained if not is_run(folder / name)]
 
@@ -103,7 +103,7 @@ def _trial_folders(folder: Path, summary: StudySummary) -> list[str]:
             f"restore them beside {SUMMARY}"
         )
     if not folders:
-        raise ValueError(f"{folder}: no trial of the study has begun its training; start the report again later")
+        raise ValueError(f"{folder}: no trial of the study has started its training; start the report again later")
     return folders
 
 

@@ -53,7 +53,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
     """
     settings.check()
     _check_names(paths)
-    store, begun = Cache(cache, settings), time.monotonic()
+    store, started = Cache(cache, settings), time.monotonic()
     again = (GIVEN_UP, FAILED) if settings.on_broken == "stop" else (GIVEN_UP,)
     outcomes = {path: store.find(path, again) for path in paths}
     store.remember_compared()
@@ -71,7 +71,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
         done = sum(isinstance(outcomes[path], IngestedDocument) for path in new)
         log.info(
             "%s ingested into %s: %s in %.0f s", _in_words(done, "document"), cache, _in_words(page_count, "page"),
-            time.monotonic() - begun,
+            time.monotonic() - started,
         )  # fmt: skip
     else:
         cached = sum(isinstance(result, IngestedDocument) for result in outcomes.values())

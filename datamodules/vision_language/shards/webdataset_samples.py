@@ -42,7 +42,7 @@ def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number:
     For other arguments and errors see `iter_members`.
 
     Raises:
-        ValueError: a sample has too many files, or the same file twice, or its files are apart from each other.
+        ValueError: a sample has too many files, or the same file twice, or other samples are between its files.
     """
     seen: dict[str, tuple[int, frozenset[str]]] = {}  # {key: (number, suffixes)}
     entries = ((_split(member.name), member) for member in iter_members(file, shard, keep, begin))

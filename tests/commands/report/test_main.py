@@ -43,7 +43,7 @@ def test_only_a_study_writes_the_page_of_its_folder(runs, capsys):
     trials = [TrialSummary(number, f"trial-{number:04}", "running", None, None, {}) for number in (0, 1)]
     (runs / "study").mkdir(parents=True)
     write_summary(StudySummary("val/ndcg@10", "maximize", [], trials, ""), runs / "study")
-    assert "no trial of the study has begun its training" in error_of(capsys, "study")
+    assert "no trial of the study has started its training" in error_of(capsys, "study")
     for trial in trials:
         Recorded(runs / "study" / trial.name)
     Recorded(runs / "other")

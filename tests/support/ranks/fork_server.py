@@ -11,7 +11,6 @@ import atexit
 import ctypes
 import gc
 import json
-import logging
 import os
 import runpy
 import select
@@ -76,7 +75,9 @@ def preload() -> None:
     import transformers.models.siglip.modeling_siglip  # noqa: F401
 
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":  # bitsandbytes, which peft imports, uses a GPU that it sees
-        logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+        from engine.system.bitsandbytes_import import silence_bitsandbytes_import
+
+        silence_bitsandbytes_import()
         import peft  # noqa: F401
 
     _parse()
