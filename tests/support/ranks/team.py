@@ -85,6 +85,7 @@ class ForkServer:
                 self._ready = True
             elif "started" in message:
                 self._started[message["output"]] = message["started"]
+                self.codes.pop(message["started"], None)  # an earlier child may have had this process ID
             else:
                 self.codes[message["ended"]] = message["code"]
 
