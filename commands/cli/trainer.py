@@ -1,5 +1,6 @@
 """Extends Lightning's Trainer by checks of its settings and by the commands that Lightning does not have."""
 
+import logging
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,6 +21,8 @@ from engine.hook_arguments import RunTrainer
 from engine.io.atomic_file import atomic_directory
 from engine.module import LockstepModule
 from engine.number_check import check_number
+
+log = logging.getLogger("lockstep")
 
 _MINIMA = {
     "gradient_clip_val": 0, "max_epochs": -1, "min_epochs": 0, "max_steps": -1, "min_steps": 0, "log_every_n_steps": 0,
@@ -119,7 +122,7 @@ class LockstepTrainer(RunTrainer):
             raise ValueError("--output: found nothing, expected the name of a new directory")
         folder = Path(output)
         if folder.exists():  # before minutes of loading
-            raise FileExistsError(f"{output} exists already; export writes a new directory")
+            raise FileExistsError(f"{output} exists already; --output must name a new directory")
         model.trainer, datamodule.trainer, self.datamodule = self, self, datamodule
         self.strategy.connect(model)  # the data find the module by it
         model.configure_model()
@@ -130,6 +133,7 @@ class LockstepTrainer(RunTrainer):
         with atomic_directory(folder) as new:
             exported = model.export(new, merge)
             write_card(new, folder.name, exported, datamodule.dataset_card(), training)
+        log.info("exported to %s", folder)
 
     def demo(
         self,
@@ -202,7 +206,7 @@ def require_batches(trainer: Trainer, command: str) -> None:
         limits |= {"max_epochs", "max_steps"}
     for name in sorted(limits):
         if getattr(trainer, name) == 0:
-            raise ValueError(f"trainer.{name} is 0, so {command} would do nothing")
+            raise ValueError(f"trainer.{name} is 0, so {command} would do nothing; set it to 1 or more")
 
 
 def _check_max_time(max_time: str | timedelta | dict[str, int] | None) -> None:

@@ -5,6 +5,7 @@ thus choose its best checkpoint by other metrics, and would stop at another step
 a number of batches per rank, so more ranks would evaluate more samples.
 """
 
+import math
 from typing import Literal
 
 from lightning.pytorch import Trainer
@@ -20,10 +21,18 @@ def convert_limits_to_micro_batches(trainer: Trainer, steps_in_epoch: int | None
         trainer: trainer of the run; its limits are changed.
         steps_in_epoch: optimizer steps of an epoch. None for a stream, for which Lightning refuses fractions.
         accumulation: micro-batches of an optimizer step.
+
+    Raises:
+        ValueError: a fraction of the epoch is less than a step, so nothing would be trained.
     """
     limit, interval = trainer.limit_train_batches, trainer.val_check_interval
     # The float 1.0 is the whole epoch and stays. Lightning's integers are numbers of micro-batches.
     if isinstance(limit, float) and limit < 1 and steps_in_epoch is not None:
+        if limit > 0 and steps_in_epoch * limit < 1:
+            raise ValueError(
+                f"trainer.limit_train_batches {limit:g} of the {steps_in_epoch} steps of an epoch is less than a step; "
+                f"set an integer, which is a number of steps, or at least {math.ceil(1e4 / steps_in_epoch) / 1e4:g}"
+            )
         limit = int(steps_in_epoch * limit)
     if isinstance(limit, int):
         trainer.limit_train_batches = limit * accumulation

@@ -88,7 +88,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         FileExistsError: `folder` exists.
     """
     if folder.exists():
-        raise FileExistsError(f"{folder} exists already; export writes a new directory")
+        raise FileExistsError(f"{folder} exists already; expected a new directory")
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = temp_path(folder)
     # A killed process with the same PID may have left it.
@@ -102,7 +102,6 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         remove(temporary)
         raise
     flush_folder(folder.parent)
-    log.info("exported to %s", folder)
 
 
 def flush_tree(folder: Path) -> None:

@@ -16,6 +16,12 @@ def test_a_limit_of_no_batches(lockstep, command, limit, tmp_path):
         lockstep(command, *TINY, f"--trainer.limit_{limit}_batches", "0", name="a")
 
 
+def test_a_limit_of_less_than_a_step(lockstep):
+    with pytest.raises(ValueError, match="trainer.limit_train_batches 0.01 of the .* less than a step") as caught:
+        lockstep("fit", *TINY, "--trainer.limit_train_batches", "0.01", name="a")
+    assert is_user_error(caught.value)
+
+
 @pytest.mark.parametrize("name", ["max_steps", "max_epochs"])
 def test_a_fit_of_no_steps(lockstep, name):
     with pytest.raises(ValueError, match=f"trainer.{name} is 0, so fit would do nothing"):
