@@ -124,6 +124,15 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         """Optimizer steps of a whole epoch; None for a stream."""
         return None if isinstance(self.train_set, StreamDataset) else -(-len(self.train_set) // self.plan.batch_size)
 
+    def samples_in_step(self, index: int) -> int:
+        """Return the number of samples of an optimizer step over all ranks: fewer in the last step of an epoch.
+
+        Args:
+            index: of the step in its epoch.
+        """
+        batch_size, data = self.plan.batch_size, self.train_set
+        return batch_size if isinstance(data, StreamDataset) else min(batch_size, len(data) - index * batch_size)
+
     # -- loaders -----------------------------------------------------------------------------------------------------
 
     @override

@@ -7,7 +7,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from callbacks.performance.peak_flops import peak_flops
-from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.distributed.data_rank import data_rank
 from engine.hook_arguments import run_module, run_trainer
@@ -82,9 +81,11 @@ class Throughput(Callback):
         counters.register(WAITED)
         self._counted_wait = run_trainer(trainer).train_dataloader.waited
         self._totals = {WAITED: counters.total(WAITED)}
-        self._start, self._steps = time.perf_counter(), trainer.global_step
+        self._start, self._steps, self._samples = time.perf_counter(), trainer.global_step, 0
         datamodule = run_trainer(trainer).datamodule
-        if (batch := datamodule.plan.batch_size) > (samples := _samples_in_step(datamodule)) and trainer.is_global_zero:
+        if (batch := datamodule.plan.batch_size) > (
+            samples := datamodule.samples_in_step(0)
+        ) and trainer.is_global_zero:
             log.warning("the global batch is %d samples, but an epoch has %d, so a step has no more", batch, samples)
 
     @override
@@ -114,17 +115,18 @@ class Throughput(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        steps = trainer.global_step - self._steps
-        if steps < run_trainer(trainer).log_every_n_steps:
+        datamodule = run_trainer(trainer).datamodule
+        if (batch_idx + 1) % (accumulation := trainer.accumulate_grad_batches) == 0:
+            self._samples += datamodule.samples_in_step(batch_idx // accumulation)
+        if trainer.global_step - self._steps < run_trainer(trainer).log_every_n_steps:
             return
         # Reading the counters waits for the device, whose steps are part of the time.
         since = self._since_last_log(run_module(pl_module))
         assert self._start is not None, "training has started"
         now = time.perf_counter()
         elapsed = now - self._start
-        datamodule = run_trainer(trainer).datamodule
         metrics = {
-            "train/samples_per_second": steps * _samples_in_step(datamodule) / elapsed,
+            "train/samples_per_second": self._samples / elapsed,
             # The waits of all ranks are summed, so they are a share of the time of all ranks.
             "train/data_wait": since.pop(WAITED) / (elapsed * trainer.world_size),
         }
@@ -142,7 +144,7 @@ class Throughput(Callback):
         if self._waits.update(share, elapsed) and trainer.is_global_zero and not self._has_warned:
             self._has_warned = True
             log.warning("%s", _wait_warning(share, datamodule), extra=event("waiting_for_data", share=share))
-        self._start, self._steps = now, trainer.global_step
+        self._start, self._steps, self._samples = now, trainer.global_step, 0
 
     def _open_counters(self, trainer: Trainer, pl_module: LockstepModule, names: list[str]) -> None:
         """Open the counters with the first micro-batch, which all ranks have before any rank ends a step."""
@@ -174,16 +176,6 @@ def _wait_warning(share: float, datamodule: LockstepDataModule) -> str:
         f"WARNING: training waits for data {share:.0%} of the time, and 20% or more in each of the last logs "
         f"(train/data_wait).\nFirst change: {change}. Then move the data to a local disk"
     )
-
-
-def _samples_in_step(datamodule: LockstepDataModule) -> int:
-    """Return the samples of an optimizer step; an epoch may have fewer than the global batch."""
-    batch = datamodule.plan.batch_size
-    if datamodule.steps_in_epoch != 1:  # None for a stream
-        return batch
-    data = datamodule.train_set
-    assert not isinstance(data, StreamDataset), "a stream has no number of steps"
-    return min(batch, len(data))
 
 
 def _counter(name: str) -> str:

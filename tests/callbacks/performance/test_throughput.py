@@ -30,11 +30,11 @@ class FakeRun:
     def __init__(self, amounts=None, peak_tflops=None):
         self.clock, self.logged = Clock(), []
         self.callback = Throughput(peak_tflops)
-        plan = SimpleNamespace(batch_size=64)
+        self.plan = SimpleNamespace(batch_size=64)
         self.trainer = fake_trainer(
             ranks=2,
             log_every_n_steps=5,
-            datamodule=SimpleNamespace(plan=plan, num_workers=0, steps_in_epoch=None),
+            datamodule=SimpleNamespace(plan=self.plan, num_workers=0, samples_in_step=lambda index: 64),
             train_dataloader=SimpleNamespace(waited=0.0),
             precision="bf16-mixed",
         )
@@ -48,15 +48,17 @@ class FakeRun:
         self.callback.on_train_start(self.trainer, self.module)
 
     def train(self, steps, seconds, waited=0.0, micro_batches=1):
-        for _ in range(steps):
+        self.trainer.accumulate_grad_batches = micro_batches
+        for step in range(steps):
             self.trainer.train_dataloader.waited += waited
             self.clock.now += seconds
             for micro in range(micro_batches):
-                self.callback.on_train_batch_start(self.trainer, self.module, None, 0)
+                self.callback.on_train_batch_start(self.trainer, self.module, None, micro)
                 if micro == micro_batches - 1:
                     self.trainer.global_step += 1
                     self.module.counters.accumulate(2 * torch.tensor(self.module.counters.take(), dtype=torch.float64))
-                self.callback.on_train_batch_end(self.trainer, self.module, None, None, 0)
+                index = step * micro_batches + micro
+                self.callback.on_train_batch_end(self.trainer, self.module, None, None, index)
 
 
 @pytest.fixture
@@ -231,13 +233,19 @@ def test_a_run_of_a_family_that_counts(lockstep):
     assert share == pytest.approx([1000 * value for value in flops])
 
 
-def test_an_epoch_with_fewer_samples_than_the_batch(fake_run, messages):
-    """The samples that exist are counted, and the batch size, which may be mistyped, is reported."""
+def test_an_epoch_with_fewer_samples_than_the_batch_is_reported(fake_run, messages):
+    """The batch size may be mistyped."""
     run = fake_run()
-    run.trainer.datamodule = SimpleNamespace(
-        plan=SimpleNamespace(batch_size=10**12), num_workers=0, steps_in_epoch=1, train_set=range(50)
-    )
+    run.plan.batch_size, run.trainer.datamodule.samples_in_step = 10**12, lambda index: 50
     run.start()
     run.train(5, seconds=1.0)
     assert run.logged[0]["train/samples_per_second"] == 50
     assert messages == ["the global batch is 1000000000000 samples, but an epoch has 50, so a step has no more"]
+
+
+def test_a_smaller_last_step_of_an_epoch_counts_its_samples_only(fake_run):
+    run = fake_run()
+    run.trainer.datamodule.samples_in_step = lambda index: 64 if index < 4 else 1
+    run.start()
+    run.train(5, seconds=0.5, micro_batches=2)
+    assert run.logged[0]["train/samples_per_second"] == (4 * 64 + 1) / (5 * 0.5)
