@@ -18,7 +18,7 @@ from engine.health.exit_codes import ExitCode
 
 _POLL = 0.5  # polling interval in seconds, for metrics and signals
 _MAX_KILLS = 3
-"""Consecutive kills of a training from outside after which its trial fails."""
+"""Kills of a training from outside, with no new validation between them, after which its trial fails."""
 
 _STOPPED = (ExitCode.SIGINT, ExitCode.SIGTERM)
 
@@ -101,8 +101,8 @@ class Worker:
             raise SweepStopped(self.received)
 
     def _run(self, claim: Claim) -> None:
-        values, kills = self._study.values(claim.number), 0
-        history = ValidationHistory(self._folder / claim.name / "metrics.jsonl", self._settings.metric, values)
+        metrics, values = self._folder / claim.name / "metrics.jsonl", self._study.values(claim.number)
+        history, validations, kills = ValidationHistory(metrics, self._settings.metric, values), len(values), 0
         if values and self._study.must_prune(claim.number):  # a kill came before the state was stored
             with self._training_lock(claim):
                 self._finish(claim, ExitCode.OK, True, history, "")
@@ -118,9 +118,14 @@ class Worker:
             if is_pruned or (code >= 0 and code not in _STOPPED):
                 break
             self._stop_if_asked()  # SLURM sends a signal to all processes of a job
-            self._report(f"trial {claim.number}: {_death(code)} from outside; it continues from its last checkpoint")
-            kills += 1
-            if kills == _MAX_KILLS:
+            has_progressed, validations = len(history.values) > validations, len(history.values)
+            kills = 1 if has_progressed else kills + 1
+            fails = kills == _MAX_KILLS
+            outcome = (
+                f"it fails after {kills} kills without progress" if fails else "it continues from its last checkpoint"
+            )
+            self._report(f"trial {claim.number}: {_death(code)} from outside; {outcome}")
+            if fails:
                 break
         self._finish(claim, code, is_pruned, history, error)
         if code == ExitCode.USER_ERROR and not is_pruned:

@@ -120,7 +120,20 @@ if number == 3: write(1, 0.5)
         ("complete", ""),
     ]
     killed = "ended by SIGKILL from outside; it continues from its last checkpoint"
-    assert lines == [f"trial 2: {killed}"] * 3 + [f"trial 3: {killed}"]
+    failure = "trial 2: ended by SIGKILL from outside; it fails after 3 kills without progress"
+    assert lines == [f"trial 2: {killed}"] * 2 + [failure, f"trial 3: {killed}"]
+
+
+def test_kills_of_a_trial_that_progresses_do_not_fail_it(tmp_path):
+    """A training that is preempted once a day continues for as many days as it needs."""
+    program = """
+done = len(open(folder + "/metrics.jsonl").readlines()) if os.path.exists(folder + "/metrics.jsonl") else 0
+write(done + 1, 1.0)
+if done < 5: os.kill(os.getpid(), signal.SIGKILL)
+"""
+    worker_of_one, study = worker(tmp_path / "a", program, SETTINGS._replace(trials=1))
+    worker_of_one.run(lambda number: None)
+    assert trials(study)[0][2] == "COMPLETE"
 
 
 def test_a_signal_leaves_the_trial_to_the_next_start(tmp_path):
