@@ -22,6 +22,7 @@ from engine.io.name_list import join_names
 from engine.lightning_internals.tensors import copy_all
 from engine.lightning_internals.training_loop import micro_batch_index
 from engine.module import LockstepModule
+from engine.number_check import check_numbers
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 
@@ -66,9 +67,7 @@ class FiniteGuard(Callback):
         max_skips: int = 3,
         max_rollbacks: int = 3,
     ) -> None:
-        for key, value in (("max_skips", max_skips), ("max_rollbacks", max_rollbacks)):
-            if value < 1:
-                raise ValueError(f"finite_guard.{key} must be at least 1, got {value}; policy stop allows none")
+        check_numbers("finite_guard.", {"max_skips": max_skips, "max_rollbacks": max_rollbacks}, at_least=1)
         self.policy, self.max_skips, self.max_rollbacks = policy, max_skips, max_rollbacks
         self.skipped = self.consecutive_skips = self.rollbacks = 0
 
@@ -187,6 +186,8 @@ def describe_non_finite(trainer: Trainer, pl_module: LockstepModule, norm: float
     # [micro-batches] on this rank; gathered: [world size, micro-batches]
     is_broken = torch.stack([~loss.isfinite() for loss in pl_module.losses_of_step])
     for rank, micro_batches in enumerate(all_gather_tensor(is_broken.int()).tolist()):
+        if not any(micro_batches):
+            continue
         for broken, samples in zip(micro_batches, _samples(trainer, rank // width), strict=False):
             if broken:
                 lines.append(f"the loss on rank {rank} is not finite; its samples: {_first_samples(samples)}")

@@ -130,6 +130,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         self.sample_costs, self.blocks = sample_costs, blocks
         self._count_trained = count_trained or count().__next__  # without it each call gives another number
         self._count_at_start: int | None = None
+        self._last_request: tuple[tuple[int, int], NDArray[np.int64]] | None = None
 
     @property
     def no_steps_since_resume(self) -> bool:
@@ -152,9 +153,13 @@ class TrainSampler(Sampler[MicroBatchRequest]):
             yield from self._micro_batches(epoch, number, batch, self.rank)
 
     def requests_of(self, epoch: int, number: int, rank: int) -> list[MicroBatchRequest]:
-        """Return the micro-batches of a rank in a global batch."""
-        _, batch = next(self._global_batches(epoch, number))
-        return list(self._micro_batches(epoch, number, batch, rank))
+        """Return the micro-batches of a rank in a global batch.
+
+        The last global batch is kept: calls for its other ranks do not order the samples of the epoch again.
+        """
+        if self._last_request is None or self._last_request[0] != (epoch, number):
+            self._last_request = (epoch, number), next(self._global_batches(epoch, number))[1]
+        return list(self._micro_batches(epoch, number, self._last_request[1], rank))
 
     def _micro_batches(
         self, epoch: int, number: int, batch: NDArray[np.int64], rank: int

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.data import samplers as samplers_module
 from engine.data.samplers import PADDING_INDEX, EvaluationSampler, ShuffleBlocks, TrainSampler, global_batches
 
 sizes = st.integers(1, 200)
@@ -259,3 +260,18 @@ def test_a_resumed_epoch_of_blocks_has_exactly_the_remaining_samples():
         resumed = ranks(103, 8, processes, resume=(3, 5), blocks=blocks_of)
         assert drawn(resumed) == epochs[3][5:]
         assert drawn(resumed) == epochs[4]
+
+
+def test_the_requests_of_all_ranks_order_an_epoch_only_once(monkeypatch):
+    """A non-finite step looks up the samples of each rank: a thousand ranks must not shuffle the epoch as often."""
+    orders = []
+
+    def count_orders(*arguments):
+        orders.append(arguments)
+        return global_batches(*arguments)
+
+    monkeypatch.setattr(samplers_module, "global_batches", count_orders)
+    sampler = TrainSampler(64, 16, seed=0, world_size=4)
+    assert [len(sampler.requests_of(1, 2, rank)) for rank in range(4)] == [1] * 4
+    assert len(orders) == 1
+    assert not np.array_equal(sampler.requests_of(1, 3, 0)[0].indices, sampler.requests_of(1, 2, 0)[0].indices)
