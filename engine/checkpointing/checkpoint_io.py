@@ -61,6 +61,7 @@ class VerifiedCheckpointIO(CheckpointIO):
 
     def replace_next(self, path: Path) -> None:
         """Make the next save as `path` replace the file instead of rotating it."""
+        self.finish_writing()  # a running save of this name must not take the mark
         self._replacing.add(path)
 
     def keep_next(self, path: Path, copy: Path | None) -> None:

@@ -71,6 +71,25 @@ def test_saved_in_a_row(plugin, tmp_path):
     assert not row[1].exists()
 
 
+def test_a_running_save_does_not_take_the_mark_of_the_next(tmp_path, monkeypatch):
+    plugin, write, may_end = VerifiedCheckpointIO(asynchronous=True), checkpoint_io.write_temp, threading.Event()
+    files = [tmp_path / name for name in ("last.ckpt", "last-1.ckpt")]
+    plugin.set_rotation(files)
+
+    def slow_write(path, work, check):
+        assert may_end.wait(60)
+        return write(path, work, check)
+
+    monkeypatch.setattr(checkpoint_io, "write_temp", slow_write)
+    plugin.save_checkpoint(content(1), files[0])
+    threading.Timer(0.1, may_end.set).start()
+    plugin.replace_next(files[0])
+    plugin.save_checkpoint(content(2), files[0])
+    plugin.finish()
+    assert step_of(files[0]) == 2
+    assert not files[1].exists(), "the first save would be here, if the second had moved it"
+
+
 def test_a_checkpoint_without_rotation_is_overwritten(plugin, tmp_path):
     for step in (1, 2):
         plugin.save_checkpoint(content(step), tmp_path / "new" / "epoch.ckpt")
