@@ -91,10 +91,17 @@ class OptimizerSettings:
             self.optimizer, groups, rate, self.betas, embeddings, hidden, tables, self.offload, self.fused
         )
         # `total_steps` may make Lightning build the training loader, so only a schedule with an end calls it.
+        steps = total_steps() if self.schedule in ("cosine", "stable_decay") else None
+        if steps is not None and 0 < steps <= self.warmup_steps:
+            log.warning(
+                "model.init_args.warmup_steps is %d, and the training has %d steps: the learning rate never reaches "
+                "its peak; lower it, or train for longer",
+                self.warmup_steps, steps,
+            )  # fmt: skip
         factor = lr_lambda(
             self.schedule,
             warmup_steps=self.warmup_steps,
-            total_steps=total_steps() if self.schedule in ("cosine", "stable_decay") else None,
+            total_steps=steps,
             final_fraction=self.final_fraction,
             decay_share=self.decay_share,
             decay_rate=self.decay_rate,
