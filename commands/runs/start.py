@@ -38,7 +38,7 @@ class RunStart:
     Every rank has a RunStart. Rank 0 reads the file system, and the other ranks receive its decisions.
 
     Args:
-        command: `fit`, `validate`, `test`, `predict` or `export`.
+        command: `fit`, `validate`, `test`, `predict`, `export`, `demo` or `chat`.
         runs: directory of all runs.
         environ: environment variables, of which a launcher sets some.
     """

@@ -45,7 +45,10 @@ def leave_one_out(store: InteractionStore) -> Splits:
     starts, stops = _bounds(store)
     evaluated = stops - starts >= 3
     if not evaluated.any():
-        raise ValueError(f"{store.root}: no user has 3 events, so leave-one-out has no user to evaluate")
+        raise ValueError(
+            f"{store.root}: no user has 3 events, so leave-one-out has no user to evaluate; lower "
+            "data.init_args.min_item_interactions, or set data.init_args.split none to train without an evaluation"
+        )
     users = np.flatnonzero(evaluated)
     # Users with fewer than three events train on all of them.
     train_end = np.where(evaluated, stops - 2, stops)
@@ -104,7 +107,9 @@ def everything(store: InteractionStore) -> Splits:
     starts, stops = _bounds(store)
     train = _training(starts, stops)
     if not len(train.users):
-        raise ValueError(f"{store.root}: no user has 2 events, so there is nothing to train")
+        raise ValueError(
+            f"{store.root}: no user has 2 events, so there is nothing to train; check data.init_args.user_column"
+        )
     none = Examples(np.zeros(0, np.int64), np.zeros(0, np.int64))
     return Splits(train, none, none, stops, {"validation": 0, "test": 0})
 

@@ -189,9 +189,8 @@ def require_trained_batches(
             f"the training stream has no record at position {request.number * batch_size} of epoch {request.epoch}: "
             "it is empty, or shorter than when the checkpoint was written"
         )
-    micro_batches = request.number * accumulation
-    if isinstance(limit, int) and micro_batches < limit:
+    if isinstance(limit, int) and request.number < (steps := limit // accumulation):
         raise CollectiveError(
-            f"trainer.limit_train_batches is {limit}, but epoch {request.epoch} of the stream has only {micro_batches} "
-            "micro-batches; make it smaller, or remove it"
+            f"trainer.limit_train_batches is {steps} steps, but epoch {request.epoch} of the stream has only "
+            f"{request.number}; make it smaller, or remove it"
         )

@@ -1,5 +1,6 @@
 """Trains an image classifier, a ResNet-18 or a small Vision Transformer: the family's LightningModule."""
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -227,4 +228,9 @@ class ImageClassifier(EvaluatedClassifier):
         super().on_load_checkpoint(checkpoint)
         found, expected = checkpoint.get("classes"), self.data.classes
         if found != expected:
-            raise ValueError(f"the checkpoint is of classes {found}, the data have {expected}; give the same data")
+            pairs = zip_longest(expected, found or [], fillvalue="none")
+            index, (of_data, of_checkpoint) = next(pair for pair in enumerate(pairs) if pair[1][0] != pair[1][1])
+            raise ValueError(
+                f"class {index}: found {of_data} in the data, expected {of_checkpoint} as in the checkpoint, which has "
+                f"{len(found or [])} classes; use the data of the training"
+            )

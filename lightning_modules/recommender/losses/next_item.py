@@ -182,7 +182,9 @@ def _logits(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return float32 logits of the targets [...] and negatives [..., K], and a mask of real positions [...]."""
     if negatives is None or (negatives.shape[-1] == 0 and not may_be_none):
-        raise ValueError(f"the loss {loss} needs negatives, and the batch has none: set data's number of negatives")
+        raise ValueError(
+            f"the loss {loss} needs negatives, and the batch has none: set data.init_args.num_negatives to 1 or more"
+        )
     with torch.autocast(states.device.type, enabled=False):
         states, weight = states.float(), weight.float()
         # Padding (item 0) looks up the first row; the callers mask its terms.

@@ -112,7 +112,7 @@ def test_another_stream_is_refused_in_the_middle_of_an_epoch(lockstep, monkeypat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (trainer(max_steps=9, limit_train_batches=9), "limit_train_batches is 9, but epoch 0 .* has only 7 micro"),
+        (trainer(max_steps=9, limit_train_batches=9), "limit_train_batches is 9 steps, but epoch 0 .* has only 7"),
         ([*trainer(max_steps=9), *data(length=0)], "no record at position 0 of epoch 0: it is empty"),
     ],
 )
