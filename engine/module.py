@@ -88,9 +88,21 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         optimizer_fused: bool = False,
     ) -> None:
         settings = OptimizerSettings(
-            learning_rate, optimizer, betas, weight_decay, schedule, warmup_steps, final_fraction, decay_share,
-            decay_rate, decay_steps, lr_scaling, base_batch_size, optimizer_offload, optimizer_fused,
-        )  # fmt: skip
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            betas=betas,
+            weight_decay=weight_decay,
+            schedule=schedule,
+            warmup_steps=warmup_steps,
+            final_fraction=final_fraction,
+            decay_share=decay_share,
+            decay_rate=decay_rate,
+            decay_steps=decay_steps,
+            lr_scaling=lr_scaling,
+            base_batch_size=base_batch_size,
+            offload=optimizer_offload,
+            fused=optimizer_fused,
+        )
         super().__init__(settings)
         self.counters = StepCounters()
         self.preview_reservoir: PreviewReservoir[Any] = PreviewReservoir()

@@ -100,7 +100,7 @@ def _clear_shapes(graph: Any) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the exporter's remarks on packages that are not installed and on dimensions with equal names."""
-    exporter = logging.getLogger("torch.onnx._internal.exporter")
+    exporter = logging.getLogger("torch.onnx")
     level = exporter.level
     exporter.setLevel(logging.ERROR)
     try:

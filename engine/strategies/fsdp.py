@@ -229,14 +229,15 @@ def gathered_formats(is_mixed: bool) -> "MixedPrecisionPolicy":
     )  # fmt: skip
 
 
-def repeated_layers(model: nn.Module) -> set[nn.Module]:
-    """Return the members of the outermost module lists, which every rank runs equally often.
+def repeated_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the members of the outermost module lists, which every rank runs equally often, in the model's order.
 
     Inner lists may hold experts, which only run for the samples that are routed to them.
     """
     if isinstance(model, nn.ModuleList):
-        return {layer for layer in model if any(True for _ in layer.parameters())}
-    return {layer for child in model.children() for layer in repeated_layers(child)}
+        return [layer for layer in model if any(True for _ in layer.parameters())]
+    layers = [layer for child in model.children() for layer in repeated_layers(child)]
+    return list(dict.fromkeys(layers))  # a layer may be reached by two names
 
 
 def _move_metrics(model: nn.Module, device: torch.device) -> None:

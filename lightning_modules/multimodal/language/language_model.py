@@ -1,6 +1,5 @@
 """Wraps a causal language model whose inputs are vectors: embeddings of tokens and features of another modality."""
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -21,7 +20,7 @@ from lightning_modules.multimodal.language.kernels.liger import liger_cross_entr
 from lightning_modules.multimodal.language.loading import load_language_model
 from lightning_modules.multimodal.language.logit_processing import process_logits
 from lightning_modules.multimodal.language.precision import Precision
-from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache, cache_argument
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -207,9 +206,7 @@ class LanguageModel(nn.Module):
         """
         decoder = self.causal_lm.get_decoder()
         if cache is not None:
-            # transformers 5.24 renamed the argument, and 5.40 will refuse the old name.
-            renamed = "cache" in inspect.signature(type(decoder).forward).parameters
-            options["cache" if renamed else "past_key_values"] = cache
+            options[cache_argument(type(decoder))] = cache
         return decoder(inputs_embeds=embeddings, position_ids=positions, use_cache=cache is not None, **options)
 
     def logits(self, states: Tensor) -> Tensor:

@@ -3,13 +3,15 @@
 A prompt is computed once. Each text after it costs only its own tokens.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
@@ -199,3 +201,12 @@ class PrefixCache:
 def _log_probabilities(logits: Tensor, tokens: Tensor) -> Tensor:
     """Return the log-probabilities [n] float32 of tokens [n] under logits [n, V]."""
     return -F.cross_entropy(logits.float(), tokens, reduction="none")
+
+
+@functools.cache
+def cache_argument(decoder: type[nn.Module]) -> str:
+    """Return the name of a decoder's argument for its cache.
+
+    transformers 5.24 renamed `past_key_values` to `cache`, and 5.40 will refuse the old name.
+    """
+    return "cache" if "cache" in inspect.signature(decoder.forward).parameters else "past_key_values"

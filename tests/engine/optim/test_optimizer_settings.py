@@ -7,10 +7,20 @@ from engine.optim.optimizer_settings import OptimizerSettings
 
 def build(rate, *groups, schedule="constant", warmup_steps=0, total_steps=None):
     settings = OptimizerSettings(
-        learning_rate=rate, optimizer="adamw", betas=(0.9, 0.98), weight_decay=0.0, schedule=schedule,
-        warmup_steps=warmup_steps, final_fraction=0.0, decay_share=0.1, decay_rate=0.5, decay_steps=1, lr_scaling="none",
-        base_batch_size=None, offload=False,
-    )  # fmt: skip
+        learning_rate=rate,
+        optimizer="adamw",
+        betas=(0.9, 0.98),
+        weight_decay=0.0,
+        schedule=schedule,
+        warmup_steps=warmup_steps,
+        final_fraction=0.0,
+        decay_share=0.1,
+        decay_rate=0.5,
+        decay_steps=1,
+        lr_scaling="none",
+        base_batch_size=None,
+        offload=False,
+    )
     weights = [{"params": [nn.Linear(2, 2).weight], **group} for group in groups]
     return settings.build(weights, 8, lambda: total_steps, (), (), ())
 
