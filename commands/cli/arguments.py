@@ -35,10 +35,10 @@ from commands.cli.threads import THREADS_TYPE
 from commands.launch.command_line import CONFIG_OPTIONS, values_of
 from commands.runs.run_directory import newest_config
 from commands.runs.run_names import check_run_name
+from commands.runs.runs_option import HELP as RUNS_HELP
+from commands.runs.runs_option import OPTION
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.lightning_internals.cli import option_names
-from engine.system.runs_folder import HELP as RUNS_HELP
-from engine.system.runs_folder import OPTION
 
 log = logging.getLogger("lockstep")
 

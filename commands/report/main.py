@@ -10,9 +10,10 @@ from commands.report.comparison.significance import Comparison
 from commands.report.group_table import group_tables, print_tables
 from commands.report.page import write_page
 from commands.report.run_selection import default_page, select_runs
+from commands.runs.runs_option import HELP, OPTION
 from engine.health.exit_codes import ExitCode
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import HELP, OPTION, runs_folder
+from engine.system.runs_folder import runs_folder
 
 _LARGEST_CUTOFF = 1000
 

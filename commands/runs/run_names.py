@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+from commands.runs.runs_option import OPTION
 from engine.io.ignored_folder import make_ignored_folder
-from engine.system.runs_folder import OPTION
 
 _MAX_NAME_BYTES = 200
 """Largest number of bytes of a run name. File systems have 255; trackers and temporary files add to it."""

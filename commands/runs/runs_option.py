@@ -1,11 +1,14 @@
-"""Applies `--runs DIR`, which precedes the variable LOCKSTEP_RUNS, for the duration of a command."""
+"""Defines and applies `--runs DIR`, which precedes the variable LOCKSTEP_RUNS, for the duration of a command."""
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from commands.launch.command_line import split_arguments
-from engine.system.runs_folder import OPTION, VARIABLE, runs_folder
+from engine.system.runs_folder import VARIABLE, runs_folder
+
+OPTION = "--runs"
+HELP = f"Folder of all runs. Default: the variable {VARIABLE}, else runs."
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.runs.run_names import check_run_name
+from commands.runs.runs_option import HELP, OPTION
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import HELP, OPTION, runs_folder
+from engine.system.runs_folder import runs_folder
 
 _DESCRIPTION = """\
 Search hyper-parameters by Optuna. Each trial is a training in its own process, with a run of its own in the study's

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from commands.runs.runs_option import OPTION
 from commands.sweep.settings import Value, option_text
 from engine.system.installation import PROJECT
-from engine.system.runs_folder import OPTION
 
 _STOP_SECONDS = 600.0
 """Time in which a training that was asked to end saves its checkpoint; then it is killed."""

@@ -5,11 +5,9 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-OPTION, VARIABLE = "--runs", "LOCKSTEP_RUNS"
+VARIABLE = "LOCKSTEP_RUNS"
 
 _DEFAULT = Path("runs")
-
-HELP = f"Folder of all runs. Default: the variable {VARIABLE}, else runs."
 
 
 def runs_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -25,4 +23,4 @@ def options_of_run(folder: Path) -> str:
     """Return the options that name a run on the command line, for messages."""
     name = f"--run_name {shlex.quote(folder.resolve().name)}"
     runs = shlex.quote(str(folder.parent))
-    return name if folder.resolve().parent == _DEFAULT.resolve() else f"{OPTION} {runs} {name}"
+    return name if folder.resolve().parent == _DEFAULT.resolve() else f"--runs {runs} {name}"
