@@ -36,8 +36,8 @@ def html_page(title: str, data: str, scripts: Sequence[Path], styles: Sequence[P
         "title": html.escape(title),
         "style": style,
         "script": script,
-        "style_hash": _csp_hash(style),
-        "script_hash": _csp_hash(script),
+        "style_hash": _content_security_policy_hash(style),
+        "script_hash": _content_security_policy_hash(script),
         # Inside <script> the browser only recognizes "</script" and "<!--"; JSON decodes \u003c to "<".
         "data": data.replace("<", "\\u003c"),
     }
@@ -63,6 +63,6 @@ def replace_non_finite(value: object) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _csp_hash(text: str) -> str:
+def _content_security_policy_hash(text: str) -> str:
     """Return the hash by which a content security policy allows an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

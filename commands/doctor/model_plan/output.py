@@ -15,15 +15,15 @@ from commands.doctor.training.memory_prediction import USABLE_SHARE
 from engine.system.installation import PROGRAM
 
 _WIDTH = 120
-_GB = 10**9
+_GIGABYTE = 10**9
 
 
 def as_json(cluster: Cluster, tokens: int, plans: Mapping[str, Sequence[Row]]) -> str:
     """Return a JSON object: `{"cluster": {...}, "tokens": ..., "options": ..., "rows": [{"model": ..., ...}]}`."""
     rows = [
         {
-            "model": model, "training": row.recipe.name, "gb": round(row.size / _GB, 1), "fits": row.fits,
-            "recommended": row.recommended, "host_gb": round(row.host / _GB, 1), "options": row.recipe.options,
+            "model": model, "training": row.recipe.name, "gb": round(row.size / _GIGABYTE, 1), "fits": row.fits,
+            "recommended": row.recommended, "host_gb": round(row.host / _GIGABYTE, 1), "options": row.recipe.options,
         }
         for model, plan in plans.items()
         for row in plan
@@ -63,12 +63,12 @@ def _memory(cluster: Cluster, plans: Mapping[str, Sequence[Row]]) -> Table:
     for rows in zip(*plans.values(), strict=True):
         sheet.add_row(rows[0].recipe.name, *map(_format_cell, rows))
         if any(row.host for row in rows):
-            sheet.add_row("  host memory of a node", *(f"{row.host / _GB:,.1f}  " for row in rows), style="dim")
+            sheet.add_row("  host memory of a node", *(f"{row.host / _GIGABYTE:,.1f}  " for row in rows), style="dim")
     return sheet
 
 
 def _format_cell(row: Row) -> str:
-    number = f"{row.size / _GB:,.1f}"
+    number = f"{row.size / _GIGABYTE:,.1f}"
     if not row.fits:
         return f"({number}) "
     return f"{number} *" if row.recommended else f"{number}  "

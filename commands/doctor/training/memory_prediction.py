@@ -8,6 +8,7 @@ from commands.doctor.check import Finding
 from commands.doctor.training.load_config import is_sharded
 from commands.doctor.training.probe_step import is_on_gpu
 from engine.module import LockstepModule
+from engine.system.byte_size import GIB, format_gib
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
@@ -46,22 +47,22 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
     except ValueError:  # the checks of config and weights report it
         return None
     parts = {"weights": estimate.weights, "gradients": estimate.gradients, "optimizer": estimate.optimizer}
-    words = ", ".join(f"{name} {_gib(size)}" for name, size in parts.items())
+    words = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
     kind = settings.trainable if settings.quantize == "none" else f"{settings.trainable}, {settings.quantize}"
     text = (
-        f"{settings.path} ({kind}) takes about {_gib(estimate.total)} GiB: {words}, activations of {tokens:,} tokens "
-        f"{_gib(estimate.activations)}; " + _fits(estimate.total)
+        f"{settings.path} ({kind}) takes about {format_gib(estimate.total)}: {words}, activations of {tokens:,} tokens "
+        f"{estimate.activations / GIB:.2f}; " + _fits(estimate.total)
     )
     sizes = (data_args.get(name) for name in ("micro_batch_size", "batch_size", "batch_size_per_device"))
     rows = next(filter(None, sizes), 1)
     if rows > 1:
         text += f"; a micro-batch has up to {rows} rows, each with such activations"
     if estimate.loading > 2 * estimate.weights:
-        text += f"; {_gib(estimate.loading)} GiB of the host while it is loaded"
+        text += f"; {format_gib(estimate.loading)} of the host while it is loaded"
     if is_on_gpu(config.trainer.accelerator):
         size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
         if estimate.total > USABLE_SHARE * size:
-            why = f"the GPU has {_gib(size)} GiB: memory may run out in the first step"
+            why = f"the GPU has {format_gib(size)}: memory may run out in the first step"
             return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
     return Finding("model memory", "ok", text)
 
@@ -74,7 +75,3 @@ def tokens_of(data: "Namespace") -> int:
 def _fits(size: int) -> str:
     enough = [gigabytes for gigabytes in _GPUS if size <= USABLE_SHARE * gigabytes * 10**9]
     return f"it fits a GPU of {enough[0]} GB" if enough else f"more than a GPU of {_GPUS[-1]} GB has"
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f}"
