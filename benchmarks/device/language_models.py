@@ -15,7 +15,7 @@ from benchmarks.device.measures.reference import Format, Outcome, Variant, compa
 from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
 from benchmarks.device.rates import HEADINGS, WHOLE_ROWS, rate_rows
 from benchmarks.device.training_step import TrainingStep
-from datamodules.multimodal.batch import Counts, Rows
+from datamodules.multimodal.batch import Counts, TokenRows
 from lightning_modules.multimodal.flops import language_model_flops, product_flops
 from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters
 from lightning_modules.multimodal.language.config import AttentionKind, LanguageModelSettings, Trainable
@@ -132,7 +132,7 @@ class _Reader(nn.Module):
             raise ValueError("a language model with weights outside of layers, whose operations cannot be counted")
         rows, length = tokens.shape
         # Only shape and counts are read; a row's last token predicts none.
-        whole = Rows(tokens, tokens, tokens, tokens, tokens, Counts(supervised=rows * (length - 1)))
+        whole = TokenRows(tokens, tokens, tokens, tokens, tokens, Counts(supervised=rows * (length - 1)))
         before = 0 if self.before is None else tokens.numel() * product_flops(self.before, back=False)
         return before + counted.of(whole, attention_within_chats=False)
 

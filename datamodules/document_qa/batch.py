@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from datamodules.document_qa.types.document import Chunk, ChunkKind
-from datamodules.multimodal.batch import Images, Prompts, Rows
+from datamodules.multimodal.batch import Images, Prompts, TokenRows
 from engine.data.sample_loading import SkippedSample
 
 # The variant of a prompt: what it contains. A prompt without chunk i of the context has the variant FIRST_CHUNK + i.
@@ -53,7 +53,7 @@ class OptionExamples(NamedTuple):
     A choice question has one chat per option, with that option as the answer. An open question has one chat.
     """
 
-    rows: Rows  # S chats
+    rows: TokenRows  # S chats
     encoder_input: Images  # of the S chats, in the order of `rows.samples`
     questions: Tensor  # [S] int64, index of each chat's question within the batch, 0 .. Q - 1
     right: Tensor  # [S] bool, whether the chat's answer is right
@@ -63,8 +63,8 @@ class OptionExamples(NamedTuple):
 class RetrievalPairs(NamedTuple):
     """B questions and P pages for contrastive training with in-batch negatives."""
 
-    questions: Rows  # one chat per row, without labels and images
-    pages: Rows  # one chat per row, without labels: the positive page of each question, then the hard negatives
+    questions: TokenRows  # one chat per row, without labels and images
+    pages: TokenRows  # one chat per row, without labels: the positive page of each question, then the hard negatives
     images: Images  # of the pages, in their order
     evidence: Tensor  # [B, E] int64, keys of all pages that answer each question, padded with 0
     keys: Tensor  # [P] int64, key of each page: equal for the same page in every batch, never 0
@@ -77,8 +77,8 @@ class QuestionsAndPages(NamedTuple):
     `samples` of the rows are indices of questions and pages in their data set, see retrieval.ranking_dataset.
     """
 
-    questions: Rows  # one chat per row, without labels and images
-    pages: Rows  # one chat per row, without labels
+    questions: TokenRows  # one chat per row, without labels and images
+    pages: TokenRows  # one chat per row, without labels
     images: Images  # of the pages, in their order
     skipped: tuple[SkippedSample, ...] = ()
 

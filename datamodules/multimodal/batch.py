@@ -36,7 +36,7 @@ class Counts(NamedTuple):
     pairs: int = 0  # ordered pairs of tokens of the same chat
 
 
-class Rows(NamedTuple):
+class TokenRows(NamedTuple):
     """S chats in R rows of L tokens. A row holds one or several chats in sequence, and is padded on the right."""
 
     tokens: Tensor  # [R, L] int64, padded with the padding token
@@ -59,7 +59,7 @@ class Prompts(NamedTuple):
 class Examples(NamedTuple):
     """Chats for training."""
 
-    rows: Rows
+    rows: TokenRows
     encoder_input: Any  # input of the family's encoder, in the order of `rows.samples`
     skipped: tuple[SkippedSample, ...] = ()
 
@@ -67,7 +67,7 @@ class Examples(NamedTuple):
 class Questions(NamedTuple):
     """The same chats in two forms, in the same order: complete, to be scored, and as prompts, to be answered."""
 
-    rows: Rows  # one chat per row; no token is supervised if the answer is unknown
+    rows: TokenRows  # one chat per row; no token is supervised if the answer is unknown
     prompts: Prompts
     encoder_input: Any  # input of the family's encoder
     skipped: tuple[SkippedSample, ...] = ()

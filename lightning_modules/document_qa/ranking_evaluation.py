@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import Candidates, QuestionsAndPages, Ranking
 from datamodules.document_qa.interface import RetrievalData
-from datamodules.multimodal.batch import Images, Rows
+from datamodules.multimodal.batch import Images, TokenRows
 from engine.distributed.collectives import all_gather_objects
 from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, PredictionLine
 
@@ -31,7 +31,7 @@ class EncodingModule(Protocol):
     def sharded(self) -> bool:
         """Whether all ranks must run the same number of forward passes."""
 
-    def encode(self, rows: Rows, images: Images | None = None) -> Tensor:
+    def encode(self, rows: TokenRows, images: Images | None = None) -> Tensor:
         """Return vectors [S, D] of chats."""
 
 

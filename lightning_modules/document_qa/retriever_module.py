@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import RetrievalPairs
 from datamodules.document_qa.interface import RetrievalData
-from datamodules.multimodal.batch import ImageLayout, Images, Rows
+from datamodules.multimodal.batch import ImageLayout, Images, TokenRows
 from engine.base_options import Unpack
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
@@ -167,7 +167,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
 
     # -- vectors -----------------------------------------------------------------------------------------------------
 
-    def encode(self, rows: Rows, images: Images | None = None) -> Tensor:
+    def encode(self, rows: TokenRows, images: Images | None = None) -> Tensor:
         """Return unit vectors [S, D] float32, one for each chat of the rows.
 
         Args:
@@ -192,14 +192,14 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         size = -(-chats // self.data.length_groups)
         return size if self.encode_at_once is None else min(size, self.encode_at_once)
 
-    def _encode_bucket(self, rows: Rows, images: Images | None) -> Tensor:
+    def _encode_bucket(self, rows: TokenRows, images: Images | None) -> Tensor:
         # [rows, L, C]
         states = self.states(rows, self._no_features(rows) if images is None else self.features(images))
         every = torch.arange(len(states), device=states.device)
         # A rank without a chat has a row of padding, so that every weight takes part; its vector is cut off here.
         return self.head(states[every, row_lengths(rows) - 1])[: len(rows.samples)]
 
-    def _no_features(self, rows: Rows) -> Features:
+    def _no_features(self, rows: TokenRows) -> Features:
         vectors = torch.zeros(0, self.language_model.hidden_size, device=rows.tokens.device)
         return Features(vectors, torch.zeros_like(rows.placeholders))
 

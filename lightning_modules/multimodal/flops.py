@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import nn
 
-from datamodules.multimodal.batch import Examples, Rows
+from datamodules.multimodal.batch import Examples, TokenRows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -55,7 +55,7 @@ class LanguageModelFlops(NamedTuple):
     pair: int  # per pair of positions in attention
     scored: int  # per supervised token, as logits are computed only there
 
-    def of(self, rows: Rows, attention_within_chats: bool) -> int:
+    def of(self, rows: TokenRows, attention_within_chats: bool) -> int:
         """Return the FLOPs of rows of chats.
 
         Args:

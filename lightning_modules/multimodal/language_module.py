@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples, Prompts, Rows
+from datamodules.multimodal.batch import Examples, Prompts, TokenRows
 from engine.base_options import TrainingOptions, Unpack
 from engine.hook_arguments import run_trainer
 from engine.interface import DataT
@@ -170,7 +170,7 @@ class LanguageModule(LockstepModule[DataT]):
         """Return what the language model reads of the samples' other modality."""
 
     @abstractmethod
-    def states(self, rows: Rows, features: Any) -> Tensor:
+    def states(self, rows: TokenRows, features: Any) -> Tensor:
         """Return the language model's hidden states [R, L, C] of chats and their features."""
 
     @abstractmethod

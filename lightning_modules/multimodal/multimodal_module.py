@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples, Prompts, Rows
+from datamodules.multimodal.batch import Examples, Prompts, TokenRows
 from datamodules.multimodal.interface import ComposedDataT
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
@@ -120,13 +120,13 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         """Return the features that replace the placeholders of the samples' chats."""
         return self.modality.compute(self.feature_networks, inputs)
 
-    def embed(self, chats: Rows | Prompts, features: Features) -> Tensor:
+    def embed(self, chats: TokenRows | Prompts, features: Features) -> Tensor:
         """Return embeddings [R, L, C] of chats and their features."""
         embeddings = self.language_model.embed(chats.tokens)  # [R, L, C]
         return merge_features_into_embeddings(embeddings, chats, *features, self.data.tokenizer.placeholder)
 
     @override
-    def states(self, rows: Rows, features: Features) -> Tensor:
+    def states(self, rows: TokenRows, features: Features) -> Tensor:
         return self.language_model.hidden_states(self.embed(rows, features), rows.positions)
 
     @override

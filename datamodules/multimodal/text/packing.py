@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datamodules.multimodal.batch import IGNORE, Chat, Counts, Prompts, Rows
+from datamodules.multimodal.batch import IGNORE, Chat, Counts, Prompts, TokenRows
 from engine.data.samplers import PADDING_INDEX
 
 
-def pack(chats: Sequence[Chat], samples: NDArray[np.int64], budget: int, pad: int) -> tuple[Rows, NDArray[np.int64]]:
+def pack(
+    chats: Sequence[Chat], samples: NDArray[np.int64], budget: int, pad: int
+) -> tuple[TokenRows, NDArray[np.int64]]:
     """Pack chats into as few rows of at most `budget` tokens as first-fit-decreasing finds.
 
     Args:
@@ -35,7 +37,7 @@ def pack(chats: Sequence[Chat], samples: NDArray[np.int64], budget: int, pad: in
 
 def pad_rows(
     chats: Sequence[Chat], samples: NDArray[np.int64], groups: int, pad: int
-) -> list[tuple[Rows, NDArray[np.int64]]]:
+) -> list[tuple[TokenRows, NDArray[np.int64]]]:
     """Return one chat per row, in `groups` batches of nearly equal size from the shortest chats to the longest.
 
     The number of batches is fixed, even if some are empty: with sharded weights, all ranks must run the same number of
@@ -48,7 +50,7 @@ def pad_rows(
     return [_assemble(chats, samples, part[:, None].tolist(), pad) for part in parts]
 
 
-def one_per_row(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> Rows:
+def one_per_row(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> TokenRows:
     """Return one chat per row, in the given order, supervised or not.
 
     Without any chat the result is one row of padding.
@@ -116,7 +118,7 @@ def _lengths(chats: Sequence[Chat], samples: NDArray[np.int64]) -> NDArray[np.in
 
 def _assemble(
     chats: Sequence[Chat], samples: NDArray[np.int64], rows: list[list[int]], pad: int
-) -> tuple[Rows, NDArray[np.int64]]:
+) -> tuple[TokenRows, NDArray[np.int64]]:
     # Without chats a row has two tokens: one predicts nothing, and the model would get empty tensors.
     width = max((sum(len(chats[item].tokens) for item in row) for row in rows), default=2)
     shape = (max(1, len(rows)), width)
@@ -139,7 +141,7 @@ def _assemble(
     lengths = [len(chats[item].tokens) for item in order]
     pairs = sum(length**2 for length in lengths)  # of query and key: chats attend to themselves only
     counts = Counts(sum(lengths), int((labels != IGNORE).sum()), int(placeholders.sum()), pairs)
-    packed = Rows(
+    packed = TokenRows(
         torch.from_numpy(tokens),
         torch.from_numpy(labels),
         torch.from_numpy(positions),

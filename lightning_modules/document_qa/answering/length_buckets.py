@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from datamodules.multimodal.batch import Images, Prompts, Rows
+from datamodules.multimodal.batch import Images, Prompts, TokenRows
 
 _MAX_POSITIONS = 16384
 """Largest number of positions in a bucket of prompts, padding included."""
@@ -24,7 +24,7 @@ class RowBucket(NamedTuple):
     """Some of the rows, as wide as the longest of them."""
 
     indices: Tensor  # [R] int64, indices among all rows
-    rows: Rows
+    rows: TokenRows
     images: Images | None
 
 
@@ -50,7 +50,7 @@ def dummy_bucket(prompts: Prompts, images: Images) -> PromptBucket:
     return PromptBucket(zero[:0], prompt, Images(images.pixels[:0], images.places[:0], zero))
 
 
-def bucket_rows(rows: Rows, images: Images | None, size: int | None) -> Iterator[RowBucket]:
+def bucket_rows(rows: TokenRows, images: Images | None, size: int | None) -> Iterator[RowBucket]:
     """Yield the rows in buckets of at most `size` rows of similar length.
 
     Args:
@@ -65,7 +65,7 @@ def bucket_rows(rows: Rows, images: Images | None, size: int | None) -> Iterator
     # A stable sort, so that every device splits rows of equal length alike.
     for indices in lengths.argsort(stable=True).split(size):
         width = int(lengths[indices].max())
-        cut = Rows(
+        cut = TokenRows(
             rows.tokens[indices, :width],
             rows.labels[indices, :width],
             rows.positions[indices, :width],
@@ -75,7 +75,7 @@ def bucket_rows(rows: Rows, images: Images | None, size: int | None) -> Iterator
         yield RowBucket(indices, cut, None if images is None else _select_images(images, indices))
 
 
-def row_lengths(rows: Rows) -> Tensor:
+def row_lengths(rows: TokenRows) -> Tensor:
     """Return the number of tokens [R] int64 of each row's only chat.
 
     Padding counts its positions from 0 again, as a second chat would.

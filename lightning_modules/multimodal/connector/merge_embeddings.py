@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from datamodules.multimodal.batch import Prompts, Rows
+from datamodules.multimodal.batch import Prompts, TokenRows
 
 
 class Features(NamedTuple):
@@ -16,7 +16,7 @@ class Features(NamedTuple):
 
 
 def merge_features_into_embeddings(
-    embeddings: Tensor, chats: Rows | Prompts, features: Tensor, counts: Tensor, placeholder: int
+    embeddings: Tensor, chats: TokenRows | Prompts, features: Tensor, counts: Tensor, placeholder: int
 ) -> Tensor:
     """Return the embeddings [R, L, C] with the features in place of the placeholders, in order.
 
@@ -45,7 +45,7 @@ def merge_features_into_embeddings(
     return flat.view_as(embeddings)
 
 
-def _disagreement(chats: Rows | Prompts, placeholders: int, features: int, counts: Tensor) -> str:
+def _disagreement(chats: TokenRows | Prompts, placeholders: int, features: int, counts: Tensor) -> str:
     counts_by_sample = zip(chats.samples.tolist(), chats.placeholders.tolist(), counts.tolist(), strict=True)
     for sample, expected, count in counts_by_sample:
         if expected != count:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Prompts, Questions, Rows
+from datamodules.multimodal.batch import Prompts, Questions, TokenRows
 from datamodules.multimodal.interface import GradedData
 from engine.number_check import check_number
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
@@ -54,7 +54,7 @@ class GenerativeModel(Protocol):
     def features(self, inputs: Any) -> Any:
         """See LanguageModule."""
 
-    def states(self, rows: Rows, features: Any) -> Tensor:
+    def states(self, rows: TokenRows, features: Any) -> Tensor:
         """See LanguageModule."""
 
     def generate(self, prompts: Prompts, features: Any, max_new_tokens: int) -> list[str]:

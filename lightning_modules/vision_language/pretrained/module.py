@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.batch import IGNORE, Prompts, Rows
+from datamodules.multimodal.batch import IGNORE, Prompts, TokenRows
 from datamodules.vision_language.interface import ProcessedChatData, ProcessorSource
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
@@ -111,7 +111,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
         return self.modality.blinded(inputs) if self.blind else inputs
 
     @override
-    def states(self, rows: Rows, features: ImageInputs) -> Tensor:
+    def states(self, rows: TokenRows, features: ImageInputs) -> Tensor:
         return self.language_model.row_states(rows, features)
 
     @override
@@ -141,7 +141,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
         tokens = torch.from_numpy(chat.tokens)[None].to(self.device)  # [1, L]
         positions = torch.arange(tokens.shape[1], device=self.device)[None]
         none = torch.zeros(0, dtype=torch.int64, device=self.device)
-        rows = Rows(tokens, torch.full_like(tokens, IGNORE), positions, none, none)
+        rows = TokenRows(tokens, torch.full_like(tokens, IGNORE), positions, none, none)
         states = self.states(rows, {name: array.to(self.device) for name, array in images.items()})
         # The product is float32: an overflow to infinity times 0 would be NaN.
         return states.float().sum() * 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from datamodules.multimodal.batch import IGNORE, Prompts, Rows
+from datamodules.multimodal.batch import IGNORE, Prompts, TokenRows
 from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
@@ -68,7 +68,7 @@ class ImageTextNetwork(LanguageModel):
         by_part = part_weights(self.causal_lm, self.kind)
         return {name: nn.ParameterList(weights) for name, weights in by_part.items()}
 
-    def row_states(self, rows: Rows, images: ImageInputs) -> Tensor:
+    def row_states(self, rows: TokenRows, images: ImageInputs) -> Tensor:
         """Return the states [R, L, C] after the last norm of chats and their images."""
         tokens, positions = rows.tokens, rows.positions
         if self.settings.attention == "flash_attention_2":  # it separates chats within one row only

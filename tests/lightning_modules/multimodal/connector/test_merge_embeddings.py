@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from datamodules.multimodal.batch import Prompts, Rows
+from datamodules.multimodal.batch import Prompts, TokenRows
 from lightning_modules.multimodal.connector.merge_embeddings import merge_features_into_embeddings
 
 PLACEHOLDER = 9
@@ -13,7 +13,7 @@ COUNTS = torch.tensor([2, 1, 3])
 
 def rows(placeholders=COUNTS, tokens=TOKENS):
     nothing = torch.zeros_like(tokens)
-    return Rows(tokens, nothing, nothing, torch.tensor([30, 31, 32]), placeholders)
+    return TokenRows(tokens, nothing, nothing, torch.tensor([30, 31, 32]), placeholders)
 
 
 def test_features_replace_the_placeholders_in_order():
@@ -53,7 +53,7 @@ def test_placeholders_of_prompts_are_replaced_by_features():
 
 def test_a_batch_without_features():
     tokens, embeddings = torch.ones(1, 3, dtype=torch.int64), torch.randn(1, 3, 2)
-    batch = Rows(tokens, tokens, tokens, torch.tensor([1]), torch.tensor([0]))
+    batch = TokenRows(tokens, tokens, tokens, torch.tensor([1]), torch.tensor([0]))
     assert torch.equal(
         merge_features_into_embeddings(embeddings, batch, torch.empty(0, 2), torch.tensor([0]), PLACEHOLDER), embeddings
     )
