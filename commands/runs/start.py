@@ -67,12 +67,12 @@ class RunStart:
         return self._runs / self._select_name(run_name, configs, ckpt_path)
 
     def select_checkpoint(self, ckpt_path: str | None, directory: Path) -> str | None:
-        """Return the checkpoint that the command begins with; `fit` locks the directory.
+        """Return the checkpoint that the command begins with; `fit` also claims the directory.
 
         Raises:
             FileNotFoundError, FileExistsError, BlockingIOError, CorruptCheckpointError: on every rank.
         """
-        return decide_on_rank_zero("checkpoint", lambda: self._claim_checkpoint(ckpt_path, directory)) or None
+        return decide_on_rank_zero("checkpoint", lambda: self._start(ckpt_path, directory)) or None
 
     def select_initial_weights(self, init_from: str, checkpoint: str | None) -> str | None:
         """Return the checkpoint of an earlier stage; None for a run that has its own weights."""
@@ -115,7 +115,8 @@ class RunStart:
             self._created = self._runs / name
         return name
 
-    def _claim_checkpoint(self, ckpt_path: str | None, directory: Path) -> str:
+    def _start(self, ckpt_path: str | None, directory: Path) -> str:
+        """Select the checkpoint, and prepare the directory; on rank 0 alone."""
         if self._command != "fit":
             evaluated = resolve_checkpoint(ckpt_path, directory)
             if self._command != "export" and not directory.exists():  # an evaluation with a name of its own
@@ -123,25 +124,34 @@ class RunStart:
             return str(evaluated or "")
         restarted = is_restart(self._environ)
         self.resumes = restarted or ckpt_path == "last"
-        # The launcher repeats the command; the run resumes from its own newest checkpoint, else as the command states.
-        newest = newest_since_begun(directory) if restarted else None
-        if restarted:
-            outcome = f"resuming from {newest}" if newest else "nothing has been saved, so the run begins as before"
-            log.info(
-                "restarted by the launcher: %s", outcome, extra=event("run_restarted", path=newest and f"{newest}")
-            )
+        newest = _resume_after_restart(directory) if restarted else None
         checkpoint = newest or resolve_checkpoint(ckpt_path, directory)
         if not checkpoint:
             refuse_occupied(directory)
-        check_directory(directory)
-        check_directory(directory / CHECKPOINTS)  # before hours of training that cannot be saved
-        if not directory.exists():
-            make_runs_folder(self._runs)
-        created = directory == self._created or not directory.exists()
-        self._lock = lock_run(directory)  # while the other ranks wait for the decision, so that a refusal ends them too
-        self._created = directory if created and self._lock is not None else None
+        self._claim_directory(directory)
         if not restarted:
             record_existing_checkpoints(directory)
         record_start(directory)
         self._recorded = directory
         return str(checkpoint or "")
+
+    def _claim_directory(self, directory: Path) -> None:
+        """Create the directory unless it exists, and lock it.
+
+        The other ranks wait for the decision of rank 0, so that a refusal ends them, too.
+        """
+        check_directory(directory)
+        check_directory(directory / CHECKPOINTS)  # before hours of training that cannot be saved
+        if not directory.exists():
+            make_runs_folder(self._runs)
+        created = directory == self._created or not directory.exists()
+        self._lock = lock_run(directory)
+        self._created = directory if created and self._lock is not None else None
+
+
+def _resume_after_restart(directory: Path) -> Path | None:
+    """Return the newest checkpoint of the run itself; None to begin as the command states, which a launcher repeats."""
+    newest = newest_since_begun(directory)
+    outcome = f"resuming from {newest}" if newest else "nothing has been saved, so the run begins as before"
+    log.info("restarted by the launcher: %s", outcome, extra=event("run_restarted", path=newest and f"{newest}"))
+    return newest
