@@ -3,10 +3,10 @@
 import errno
 import logging
 import os
+from collections.abc import Mapping, MutableMapping
 
 from torch.distributed import DistNetworkError, DistStoreError
 
-from commands.launch.launched_processes import exit_code_for_rank
 from engine.distributed.errors import CollectiveError, CollectiveInputError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.lightning_internals.processes import process_rank
@@ -17,6 +17,9 @@ from engine.system.oom import is_oom_error
 from engine.telemetry.events import ALREADY_SHOWN
 
 log = logging.getLogger("lockstep")
+
+_STARTED_BY = "LOCKSTEP_STARTED_BY"
+"""Variable with the process id of rank 0, which Lightning's subprocess launcher passes on to its children."""
 
 
 def report_error(error: Exception) -> int:
@@ -59,3 +62,17 @@ def report_error(error: Exception) -> int:
         return ExitCode.FAILED
     log.error("error: %s", error, exc_info=error)
     return ExitCode.FAILED
+
+
+def mark_parent(environ: MutableMapping[str, str]) -> None:
+    """Record the id of this process for the ranks that Lightning starts from it."""
+    if "LOCAL_RANK" not in environ:
+        environ[_STARTED_BY] = str(os.getpid())
+
+
+def exit_code_for_rank(code: int, environ: Mapping[str, str]) -> int:
+    """Return the exit code of this rank for an end that all ranks agreed on.
+
+    Ranks that Lightning started return 0: with another code Lightning kills rank 0 before it has ended.
+    """
+    return 0 if environ.get(_STARTED_BY) == str(os.getppid()) else code

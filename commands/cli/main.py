@@ -34,7 +34,7 @@ from commands.cli.configs.parser_message import raised_by_class
 from commands.cli.console_logging import LogSettings, filter_lightning_noise, log_to_console
 from commands.cli.ddp_settings import adapt_to_launch
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
-from commands.cli.error_reporting import report_error
+from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report_error
 from commands.cli.own_callbacks import add_own_callbacks, with_progress_bar
 from commands.cli.profiler import create_profiler
 from commands.cli.shipped_configs import resolve_shipped_configs
@@ -43,7 +43,7 @@ from commands.cli.threads import select_threads, state_threads
 from commands.cli.trainer import LockstepTrainer, require_batches
 from commands.launch.early_signal_handlers import handling_early_signals
 from commands.launch.env_variables_cluster import EnvVariablesEnvironment
-from commands.launch.launched_processes import exit_code_for_rank, launched_processes, mark_parent
+from commands.launch.launched_processes import launched_processes
 from commands.launch.local_rank import without_local_rank
 from commands.launch.restart_detection import connect_with_prefix, restart_prefix
 from commands.runs.evaluation_settings import changed_evaluation_keys

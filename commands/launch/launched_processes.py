@@ -4,7 +4,6 @@
 copies, each on all data, without a warning from Lightning.
 """
 
-import os
 from collections.abc import Mapping, MutableMapping
 from typing import NamedTuple
 
@@ -12,9 +11,6 @@ from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from commands.launch.accelerate import require_multi_gpu_flag
 from commands.launch.launcher_variables import LauncherVariables, require_number
-
-_STARTED_BY = "LOCKSTEP_STARTED_BY"
-"""Variable with the process id of rank 0, which Lightning's subprocess launcher passes on to its children."""
 
 
 class LaunchedProcesses(NamedTuple):
@@ -138,17 +134,3 @@ def match_launched(
             "devices on auto"
         )
     return devices, num_nodes
-
-
-def mark_parent(environ: MutableMapping[str, str]) -> None:
-    """Record the id of this process for the ranks that Lightning starts from it."""
-    if "LOCAL_RANK" not in environ:
-        environ[_STARTED_BY] = str(os.getpid())
-
-
-def exit_code_for_rank(code: int, environ: Mapping[str, str]) -> int:
-    """Return the exit code of this rank for an end that all ranks agreed on.
-
-    Ranks that Lightning started return 0: with another code Lightning kills rank 0 before it has ended.
-    """
-    return 0 if environ.get(_STARTED_BY) == str(os.getppid()) else code

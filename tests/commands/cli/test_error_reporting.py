@@ -1,9 +1,11 @@
 """Checks the exit code and the message of each kind of failure."""
 
+import os
+
 import pytest
 from torch.distributed import DistNetworkError
 
-from commands.cli.error_reporting import report_error
+from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report_error
 from commands.cli.main import main
 from tests.conftest import TINY
 from tests.support.faults.step_faults import fault
@@ -45,3 +47,13 @@ def test_a_full_disk_is_a_failure_without_traceback(messages):
     assert messages == [
         "error: [Errno 28] No space left on device: 'runs/a/config.yaml' (`df -h` and `df -i` show what is full)"
     ]
+
+
+def test_only_the_parent_of_lightnings_processes_has_the_exit_code():
+    environ: dict[str, str] = {}
+    mark_parent(environ)
+    assert exit_code_for_rank(143, environ) == 143
+    assert exit_code_for_rank(143, {**environ, "LOCKSTEP_STARTED_BY": str(os.getppid())}) == 0
+    child = {"LOCAL_RANK": "1"}
+    mark_parent(child)
+    assert child == {"LOCAL_RANK": "1"}, "processes of torchrun have no parent of Lockstep's"

@@ -1,15 +1,11 @@
 """Tests the number of processes and the rendezvous that a launcher's variables describe."""
 
-import os
-
 import pytest
 
 from commands.launch.launched_processes import (
     LaunchedProcesses,
     Rendezvous,
-    exit_code_for_rank,
     launched_processes,
-    mark_parent,
     match_launched,
     rendezvous_from_env,
 )
@@ -81,13 +77,3 @@ def test_where_processes_of_srun_meet(monkeypatch):
     # Lightning's port has the last four digits of the job's number only, and two steps of a job share it.
     ports = [port(), port(SLURM_STEP_ID="1"), port(SLURM_JOB_ID="133456"), port(SLURM_JOB_ID="123457")]
     assert len(set(ports)) == 4 and all(15000 <= port < 32000 for port in ports)
-
-
-def test_only_the_parent_of_lightnings_processes_has_the_exit_code():
-    environ: dict[str, str] = {}
-    mark_parent(environ)
-    assert exit_code_for_rank(143, environ) == 143
-    assert exit_code_for_rank(143, {**environ, "LOCKSTEP_STARTED_BY": str(os.getppid())}) == 0
-    child = {"LOCAL_RANK": "1"}
-    mark_parent(child)
-    assert child == {"LOCAL_RANK": "1"}, "processes of torchrun have no parent of Lockstep's"
