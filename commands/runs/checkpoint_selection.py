@@ -4,7 +4,8 @@ import json
 import logging
 from pathlib import Path
 
-from commands.runs.run_directory import BEGINNING, checkpoint_names, config_stem, newest_run, replace_text
+from commands.runs.run_directory import BEGINNING, checkpoint_names, newest_run, replace_text
+from commands.runs.run_names import config_stem
 from engine.checkpointing.discovery import CHECKPOINTS, list_checkpoints, newest_verified, saved_at
 from engine.checkpointing.verification import CorruptCheckpointError, verify
 from engine.io.json_records import describe_value, parse_json

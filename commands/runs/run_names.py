@@ -1,10 +1,16 @@
-"""Checks names of runs, and creates the directory of all runs. Imports no torch."""
+"""Names runs after their configs, checks names, and creates the directory of all runs. Imports no torch."""
 
 import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from commands.runs.runs_option import OPTION
 from engine.io.ignored_folder import make_ignored_folder
+
+TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
+"""Suffix of a default run name, after the stem of its config."""
 
 _MAX_NAME_BYTES = 200
 """Largest number of bytes of a run name. File systems have 255; trackers and temporary files add to it."""
@@ -67,3 +73,55 @@ def make_runs_folder(runs: Path) -> None:
             ) from error
     if not os.access(runs, os.W_OK | os.X_OK):
         raise PermissionError(f"{runs} is not writable: name another directory with {OPTION} DIR")
+
+
+def config_stem(config: Path, runs: Path) -> str:
+    """Return the family and the name of a config: `configs/recommender/sasrec.yaml` -> `recommender-sasrec`.
+
+    The config of a run, `runs/recommender-sasrec-20260101-120000/config.yaml`, has the stem of that run.
+    """
+    if is_of_a_run(config, runs):
+        return re.sub(f"{TIME_OR_JOB}$", "", config.resolve().parent.name)
+    return f"{config.resolve().parent.name}-{config.stem}"
+
+
+def experiment_stem(configs: Sequence[Path], runs: Path) -> str:
+    """Return the stem of several merged configs: `vision_language-quickstart_sft+no_pretrain`.
+
+    Overlays (`configs/overlays`) are omitted: they state how an experiment is run, not which experiment.
+    """
+    first, *others = configs
+    merged = [config.stem for config in others if config.resolve().parent.name != "overlays"]
+    return "+".join([config_stem(first, runs), *merged])
+
+
+def is_of_a_run(config: Path, runs: Path) -> bool:
+    """Return whether a config lies in a run directory."""
+    # `Path.resolve` raises RuntimeError at a loop of symbolic links; the first access to the files names it.
+    return Path(os.path.realpath(config)).parent.parent == Path(os.path.realpath(runs))
+
+
+def claim_run_name(stem: str, runs: Path, environ: Mapping[str, str]) -> str:
+    """Return a name for a new run: stem and time, or stem and job number under SLURM, which a requeue keeps.
+
+    Creates the directory unless the name is a job's, so that runs started in the same second have different names.
+    """
+    if in_slurm_job(environ):
+        step = environ.get("SLURM_STEP_ID", "0")
+        return f"{stem}-job{environ['SLURM_JOB_ID']}" + (f"-step{step}" if step.isdigit() and step != "0" else "")
+    first = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    make_runs_folder(runs)
+    number, name = 1, first
+    while True:
+        try:
+            # Atomic: of several processes, only the first gets the name.
+            (runs / name).mkdir()
+            return name
+        except FileExistsError:
+            number += 1
+            name = f"{first}-{number}"
+
+
+def in_slurm_job(environ: Mapping[str, str]) -> bool:
+    """Return whether this is a SLURM job, not an interactive shell on a node."""
+    return "SLURM_JOB_ID" in environ and environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")

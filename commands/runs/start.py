@@ -15,17 +15,17 @@ from commands.runs.checkpoint_selection import (
     record_existing_checkpoints,
     resolve_checkpoint,
 )
-from commands.runs.run_directory import (
+from commands.runs.run_directory import newest_run, refuse_occupied, remove_untrained_run
+from commands.runs.run_lock import lock_run, record_end, record_start
+from commands.runs.run_names import (
+    check_directory,
+    check_run_name,
     claim_run_name,
     experiment_stem,
     in_slurm_job,
     is_of_a_run,
-    newest_run,
-    refuse_occupied,
-    remove_untrained_run,
+    make_runs_folder,
 )
-from commands.runs.run_lock import lock_run, record_end, record_start
-from commands.runs.run_names import check_directory, check_run_name, make_runs_folder
 from engine.checkpointing.discovery import CHECKPOINTS
 from engine.telemetry.events import event
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from commands.cli.arguments import is_overlay, no_config_error
 from commands.launch.command_line import CONFIG_OPTIONS, split_arguments
-from commands.runs.run_directory import is_of_a_run, newest_config
-from commands.runs.run_names import check_run_name
+from commands.runs.run_directory import newest_config
+from commands.runs.run_names import check_run_name, is_of_a_run
 
 _OF_ONE_RUN = ("--run_name", "--compare")
 _OF_THE_PAGE = ("--host", "--port", "--auth")

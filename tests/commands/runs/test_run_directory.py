@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands.runs.run_directory import (
-    claim_run_name,
-    config_stem,
-    experiment_stem,
-    newest_config,
-    newest_run,
-    refuse_occupied,
-    write_config,
-)
-from commands.runs.run_names import check_directory, check_run_name
+from commands.runs.run_directory import newest_config, newest_run, refuse_occupied, write_config
+from commands.runs.run_names import check_directory, check_run_name, claim_run_name, config_stem, experiment_stem
 from tests.commands.runs.checkpoints import write_checkpoint
 
 
