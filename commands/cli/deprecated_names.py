@@ -1,4 +1,4 @@
-"""Maps names of version 0.1.0, which configs and run directories may contain, to the current class paths and options.
+"""Maps old names, which configs and run directories may contain, to the current class paths, options and values.
 
 A config that `fit` wrote has the full path of every class and every option, so moving a class, renaming a group of
 options or removing an option would make old runs unreadable. The aliases are removed in version 0.3.0.
@@ -12,7 +12,7 @@ import yaml
 from jsonargparse import get_loader, set_loader
 
 from commands.launch.command_line import split_arguments
-from commands.runs.renamed_groups import OPTION_GROUPS, rename_groups
+from commands.runs.renamed_groups import OPTION_GROUPS, current_value, rename_groups
 from engine.io.yaml_file import YamlFileError, check_yaml, is_ambiguous, parse_yaml
 
 log = logging.getLogger("lockstep")
@@ -69,15 +69,15 @@ _UNSET = (None, False)
 
 
 class _Aliases:
-    """Replaces old class paths and groups, drops removed options; logs one deprecation line for each name."""
+    """Replaces old names, drops removed options; logs one deprecation line for each name."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()  # jsonargparse loads the same text several times
 
     def replace(self, value: object) -> Any:
-        """Return a loaded config with the current class paths."""
+        """Return a loaded config with the current class paths and values."""
         if isinstance(value, dict):
-            return {key: self.replace(item) for key, item in value.items()}
+            return {key: self.replace(self.rename_value(str(key), item)) for key, item in value.items()}
         if isinstance(value, list):
             return [self.replace(item) for item in value]
         if isinstance(value, str) and value in CLASS_PATHS:
@@ -101,6 +101,17 @@ class _Aliases:
             return argument
         self.log_renamed(group)
         return f"--{OPTION_GROUPS[group]}{dot}{option}"
+
+    def rename_value(self, key: str, value: Any) -> Any:
+        """Return the current name of the value of an option, given by its key."""
+        current = current_value(key, value)
+        if current != value:
+            option = key.rpartition(".")[2]
+            self._log_once(
+                f"{option} {value}",
+                f"{option} {value} is now {option} {current}; version 0.3.0 will not accept the old name",
+            )
+        return current
 
     def log_renamed(self, group: str) -> None:
         """Log the current name of a group of options."""
@@ -139,7 +150,7 @@ def register_aliases() -> None:
 
 
 def replace_aliases(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with the current class paths and groups, and without removed options.
+    """Return the command line with the current class paths, groups and values, and without removed options.
 
     Args:
         arguments: `--OPTION VALUE` or `--OPTION=VALUE`.
@@ -152,5 +163,9 @@ def replace_aliases(arguments: Sequence[str]) -> list[str]:
             continue
         key, equals, value = argument.words[0].partition("=")
         key = aliases.rename(key)
-        current.append(f"{key}={aliases.replace(value)}" if equals else aliases.replace(key))
+        if equals:
+            current.append(f"{key}={aliases.replace(aliases.rename_value(key, value))}")
+        else:
+            option = current[-1] if current and current[-1].startswith("--") else ""
+            current.append(aliases.replace(aliases.rename_value(option, key)))
     return current

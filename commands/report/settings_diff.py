@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.runs.renamed_groups import rename_groups
+from commands.runs.renamed_groups import current_value, rename_groups
 from engine.io.yaml_file import YamlFileError, read_yaml
 from engine.system.installation import PROGRAM
 
@@ -79,6 +79,7 @@ def flatten(config: Mapping[str, object]) -> dict[str, str]:
             for index, item in enumerate(value):
                 visit(f"{key}.{index}", item)
         else:
+            value = current_value(key, value)
             settings[key] = value if isinstance(value, str) else json.dumps(value, default=str)
 
     visit("", config)

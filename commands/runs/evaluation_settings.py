@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from commands.runs.renamed_groups import current_value
 from commands.runs.run_directory import newest_config
 from engine.io.yaml_file import parse_yaml, read_yaml
 
@@ -62,4 +63,4 @@ def _flatten(group: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", value
+            yield f"{prefix}{name}", current_value(name, value)

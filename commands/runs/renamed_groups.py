@@ -1,4 +1,4 @@
-"""Renames option groups of version 0.1.0, whose configs and run directories are still read.
+"""Renames option groups and values of earlier versions, whose configs and run directories are still read.
 
 Imports nothing heavy: the report reads configs without torch and without a parser.
 """
@@ -14,6 +14,9 @@ OPTION_GROUPS: Mapping[str, str] = {
     "replica_parity": "replica_consistency",
 }
 """{old name of a group of options: current name}."""
+
+VALUES: Mapping[str, Mapping[str, str]] = {"tiling": {"places": "tile_positions"}}
+"""{last part of an option's key: {old name of its value: current name}}."""
 
 
 def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None] = lambda old: None) -> dict[str, Any]:
@@ -34,3 +37,14 @@ def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None]
             value = {**renamed[key], **value}
         renamed[key] = value
     return renamed
+
+
+def current_value(key: str, value: Any) -> Any:
+    """Return the current name of an option's value, or the value itself if it was not renamed.
+
+    Args:
+        key: key of the option, with or without the groups before it.
+        value: value in a config or on a command line.
+    """
+    names = VALUES.get(key.rpartition(".")[2])
+    return names.get(value, value) if names and isinstance(value, str) else value

@@ -73,11 +73,11 @@ class Questions(NamedTuple):
     skipped: tuple[SkippedSample, ...] = ()
 
 
-Tiling = Literal["places", "llava_next", "idefics3"]
+Tiling = Literal["tile_positions", "llava_next", "idefics3"]
 """How an image becomes views, and the order of their embeddings: Lockstep's, or a transformers class's.
 
-`places` is Lockstep's own: the views of an image in the order of their positions, each after the embedding of its
-position. The value and the weight `places.weight` of checkpoints keep their names, so that configs and runs stay valid.
+`tile_positions` is Lockstep's own: the views of an image in the order of their positions, each after the embedding of
+its position. The weight `places.weight` of checkpoints keeps its name, so that runs stay valid.
 """
 
 
@@ -91,11 +91,11 @@ class ImageLayout(NamedTuple):
     tokens: int  # embeddings per view
     max_tiles: int = 1  # maximum number of tiles along each edge; 1 disables tiling
     background: tuple[int, int, int] = (128, 128, 128)  # RGB of padding, close to the mean that the tower subtracts
-    tiling: Tiling = "places"
+    tiling: Tiling = "tile_positions"
 
     @property
     def view_tokens(self) -> int:
-        """Embeddings per view under the tiling `places`, including a position embedding if images are tiled."""
+        """Embeddings per view under the tiling `tile_positions`, including a position embedding if images are tiled."""
         return self.tokens + (self.max_tiles > 1)
 
     @property
@@ -137,7 +137,7 @@ class ImageLayout(NamedTuple):
 
 
 class FeatureOrder(NamedTuple):
-    """Learned vectors and features in the order of the placeholders, for a tiling other than `places`."""
+    """Learned vectors and features in the order of the placeholders, for a tiling other than `tile_positions`."""
 
     # [F] int64: below ImageLayout.num_learned a learned vector, from there on feature n of view v, v * tokens + n
     indices: Tensor
@@ -148,6 +148,7 @@ class Images(NamedTuple):
     """V views of the images of S samples, in the order of their placeholders. A sample may have no image."""
 
     pixels: Tensor  # [V, 3, size, size] uint8, RGB; V may be 0
-    places: Tensor  # [V] int64, position of each view: 0 for the whole image, 1 + row * max_tiles + column for a tile
+    # [V] int64, position of each view: 0 for the whole image, 1 + row * max_tiles + column for a tile
+    tile_positions: Tensor
     views: Tensor  # [S] int64, number of views of each sample
-    order: FeatureOrder | None = None  # None: of each view its place, if images are tiled, and its features
+    order: FeatureOrder | None = None  # None: of each view its position, if images are tiled, and its features

@@ -46,7 +46,7 @@ class ImageDataModule(MultimodalDataModule):
     fit: Fit = "stretch"
     """How an image becomes a square view."""
 
-    tiling: Tiling = "places"
+    tiling: Tiling = "tile_positions"
     """How an image becomes views, and the order of their features."""
 
     def __init__(self, max_tiles: int = 1, **batches: Unpack[ChatOptions]) -> None:

@@ -67,9 +67,9 @@ class ImageChats(VisionLanguageDataModule):
         max_pixels: maximum width x height of an image; a larger image makes its sample invalid.
         fit: how an image becomes a square view: `stretch`, `pad` (padded to a square, as in LLaVA) or `crop` (the
             central square).
-        tiling: how an image becomes views, and the order of their features. `places`: a learned vector precedes the
-            features of each view. `llava_next`, `idefics3`: as in the class of transformers of this name, which the
-            model can be exported as; see docs/vision-language.md.
+        tiling: how an image becomes views, and the order of their features. `tile_positions`: a learned vector for
+            its position precedes the features of each view. `llava_next`, `idefics3`: as in the class of transformers
+            of this name, which the model can be exported as; see docs/vision-language.md.
         root: folder that `prepare` writes to.
         **batches: see ImageDataModule, MultimodalDataModule and LockstepDataModule.
     """
@@ -87,7 +87,7 @@ class ImageChats(VisionLanguageDataModule):
         system: str | None = None,
         max_pixels: int = 64_000_000,
         fit: Fit = "stretch",
-        tiling: Tiling = "places",
+        tiling: Tiling = "tile_positions",
         root: str = "data/vision_language",
         **batches: Unpack[TileOptions],
     ) -> None:
@@ -105,10 +105,10 @@ class ImageChats(VisionLanguageDataModule):
         self.shuffle_window = shuffle_window
         self.validation_share, self.validation_size, self.test_size = validation_share, validation_size, test_size
         self.questions_file, self.system = questions, system
-        if tiling != "places" and fit != "stretch":
+        if tiling != "tile_positions" and fit != "stretch":
             raise ValueError(
                 f"data.init_args.fit is {fit}, but the tiling {tiling} stretches the view of the whole image; set fit "
-                "stretch, or tiling places"
+                "stretch, or tiling tile_positions"
             )
         self.max_pixels, self.fit, self.tiling, self.root = max_pixels, fit, tiling, root
 

@@ -185,7 +185,7 @@ class SceneSamples(ChatSource):
         sample = self.sample(epoch, index)
         views = make_views(self.scenes.picture(sample), self.layout)
         messages = [Message(role="user", content=sample.question), Message(role="assistant", content=sample.answer)]
-        return ChatItem(messages, (len(views.places) * self.layout.view_tokens,), views)
+        return ChatItem(messages, (len(views.tile_positions) * self.layout.view_tokens,), views)
 
     @override
     def collate(self, items: Sequence[Views]) -> Images:

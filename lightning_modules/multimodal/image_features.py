@@ -98,7 +98,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
             return order_features(vectors, networks.view_embeddings, inputs.order)
         if networks.view_embeddings is not None:
             # [V, 1, C], in front of the features of its view
-            learned = networks.view_embeddings(views.places).unsqueeze(1).to(vectors.dtype)
+            learned = networks.view_embeddings(views.tile_positions).unsqueeze(1).to(vectors.dtype)
             vectors = torch.cat((learned, vectors), dim=1)
         # [S]: each view has the same number of features
         counts = inputs.views * vectors.shape[1]
@@ -166,4 +166,6 @@ class ImageFeatures(ModalityFeatures[ImageData]):
 def _black_view(images: Images) -> Images:
     """Return a single black view, for a batch without images."""
     pixels: Tensor = images.pixels
-    return images._replace(pixels=pixels.new_zeros((1, *pixels.shape[1:])), places=images.places.new_zeros(1))
+    return images._replace(
+        pixels=pixels.new_zeros((1, *pixels.shape[1:])), tile_positions=images.tile_positions.new_zeros(1)
+    )

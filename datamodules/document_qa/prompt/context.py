@@ -171,7 +171,7 @@ class ContextBuilder:
 
     def features(self, views: Sequence[Views]) -> tuple[int, ...]:
         """Return the number of image tokens of each image."""
-        return tuple(len(image.places) * self.layout.view_tokens for image in views)
+        return tuple(len(image.tile_positions) * self.layout.view_tokens for image in views)
 
     def length(self, document: Document, pages: Sequence[int]) -> int:
         """Return the number of tokens of a context, image tokens included."""

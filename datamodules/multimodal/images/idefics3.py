@@ -39,10 +39,10 @@ def idefics3_views(image: "Image", layout: ImageLayout) -> Views:
         # [rows, size, columns, size, 3] -> [rows * columns, size, size, 3]
         tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
         pixels = np.concatenate([tiles, resize(Image.fromarray(sheet), size, size)[None]])
-    places = [*(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)), 0]
+    tile_positions = [*(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns)), 0]
     return Views(
         np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)),
-        np.array(places, np.int64),
+        np.array(tile_positions, np.int64),
         _order(rows, columns, layout),
     )
 

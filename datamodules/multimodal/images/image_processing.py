@@ -20,7 +20,7 @@ def prepare_images(
     Args:
         images: images of one chat.
         layout: layout of the views.
-        fit: how an image becomes a square view, under the tiling `places`.
+        fit: how an image becomes a square view, under the tiling `tile_positions`.
     """
     if layout.tiling == "llava_next":
         views = [llava_next_views(image, layout) for image in images]

@@ -29,9 +29,9 @@ def llava_next_views(image: "Image", layout: ImageLayout) -> Views:
     # [rows, size, columns, size, 3] -> [rows * columns, size, size, 3]
     tiles = sheet.reshape(rows, size, columns, size, 3).swapaxes(1, 2).reshape(-1, size, size, 3)
     pixels = np.concatenate([resize(image, size, size)[None], tiles]).transpose(0, 3, 1, 2)
-    places = [0, *(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns))]
+    tile_positions = [0, *(1 + row * layout.max_tiles + column for row in range(rows) for column in range(columns))]
     order = llava_next_order(image.height, image.width, layout)
-    return Views(np.ascontiguousarray(pixels), np.array(places, np.int64), order)
+    return Views(np.ascontiguousarray(pixels), np.array(tile_positions, np.int64), order)
 
 
 def llava_next_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:

@@ -21,8 +21,8 @@ class Views(NamedTuple):
     """Views of the images of one sample, one image after the other."""
 
     pixels: NDArray[np.uint8]  # [v, 3, size, size]
-    places: NDArray[np.int64]  # [v], as in Images
-    order: NDArray[np.int64] | None = None  # [f], indices as in FeatureOrder; None under the tiling `places`
+    tile_positions: NDArray[np.int64]  # [v], as in Images
+    order: NDArray[np.int64] | None = None  # [f], indices as in FeatureOrder; None under the tiling `tile_positions`
 
 
 _STRIP = 1 << 22
@@ -50,7 +50,7 @@ def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Vie
     For tiling, the image is stretched to the smallest grid of tiles that keeps its longer edge (at most `max_tiles`
     along it) and about its aspect ratio. `fit` applies to the view of the whole image.
     """
-    views, places = [_whole_view(image, layout, fit)], [0]
+    views, tile_positions = [_whole_view(image, layout, fit)], [0]
     rows, columns = tile_grid(image.height, image.width, layout)
     if rows * columns > 1:
         sheet = resize(image, columns * layout.size, rows * layout.size)
@@ -58,9 +58,9 @@ def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Vie
             for column in range(columns):
                 top, left = row * layout.size, column * layout.size
                 views.append(sheet[top : top + layout.size, left : left + layout.size])
-                places.append(1 + row * layout.max_tiles + column)
+                tile_positions.append(1 + row * layout.max_tiles + column)
     pixels = np.ascontiguousarray(np.stack(views).transpose(0, 3, 1, 2))
-    return Views(pixels, np.array(places, np.int64))
+    return Views(pixels, np.array(tile_positions, np.int64))
 
 
 def tile_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
@@ -74,16 +74,20 @@ def tile_grid(height: int, width: int, layout: ImageLayout) -> tuple[int, int]:
 
 def empty_views(layout: ImageLayout) -> Views:
     """Return the views of a sample without an image."""
-    order = None if layout.tiling == "places" else np.zeros(0, np.int64)
+    order = None if layout.tiling == "tile_positions" else np.zeros(0, np.int64)
     return Views(np.zeros((0, 3, layout.size, layout.size), np.uint8), np.zeros(0, np.int64), order)
 
 
 def concat_views(views: Sequence[Views], layout: ImageLayout) -> Views:
     """Concatenate the views of several images."""
     # The empty views define shapes and dtypes if there is no image.
-    pixels, places, orders = zip(empty_views(layout), *views, strict=True)
-    order = None if layout.tiling == "places" else _concat_orders(orders, [len(part) for part in places], layout)
-    return Views(np.concatenate(pixels), np.concatenate(places), order)
+    pixels, tile_positions, orders = zip(empty_views(layout), *views, strict=True)
+    order = (
+        None
+        if layout.tiling == "tile_positions"
+        else _concat_orders(orders, [len(part) for part in tile_positions], layout)
+    )
+    return Views(np.concatenate(pixels), np.concatenate(tile_positions), order)
 
 
 def _concat_orders(
@@ -101,9 +105,9 @@ def _concat_orders(
 
 def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
     """Batch the views of several samples; without samples, the batch has one sample without views."""
-    pixels, places, order = concat_views(samples, layout)
-    views = [len(sample.places) for sample in samples] or [0]
-    images = Images(torch.from_numpy(pixels), torch.from_numpy(places), torch.tensor(views, dtype=torch.int64))
+    pixels, tile_positions, order = concat_views(samples, layout)
+    views = [len(sample.tile_positions) for sample in samples] or [0]
+    images = Images(torch.from_numpy(pixels), torch.from_numpy(tile_positions), torch.tensor(views, dtype=torch.int64))
     if order is None:
         return images
     counts = [0 if sample.order is None else len(sample.order) for sample in samples] or [0]

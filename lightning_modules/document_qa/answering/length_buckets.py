@@ -47,7 +47,7 @@ def dummy_bucket(prompts: Prompts, images: Images) -> PromptBucket:
     zero, mask = torch.zeros(1, dtype=torch.int64, device=device), torch.ones(1, 1, dtype=torch.bool, device=device)
     # Sample -1 marks padding; without images, and with no placeholder, the encoder still runs (see ImageFeatures).
     prompt = Prompts(prompts.tokens[:1, -1:], mask, zero - 1, zero)
-    return PromptBucket(zero[:0], prompt, Images(images.pixels[:0], images.places[:0], zero))
+    return PromptBucket(zero[:0], prompt, Images(images.pixels[:0], images.tile_positions[:0], zero))
 
 
 def bucket_rows(rows: TokenRows, images: Images | None, size: int | None) -> Iterator[RowBucket]:
@@ -112,4 +112,4 @@ def _select_images(images: Images, samples: Tensor) -> Images:
         counts
     )
     views = first[samples].repeat_interleave(counts) + offsets
-    return Images(images.pixels[views], images.places[views], counts)
+    return Images(images.pixels[views], images.tile_positions[views], counts)

@@ -4,9 +4,10 @@ import importlib
 
 import pytest
 import yaml
+from jsonargparse import get_loader
 
 from commands.cli import deprecated_names
-from commands.cli.deprecated_names import CLASS_PATHS, replace_aliases
+from commands.cli.deprecated_names import CLASS_PATHS, PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.main import main
 from commands.runs.renamed_groups import OPTION_GROUPS
 from tests.conftest import REPOSITORY, TINY
@@ -90,6 +91,18 @@ def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, mes
     assert config["ddp"] == {"compression": "bf16", "bucket_mb": 3}
     assert config["replica_consistency"] == {"every_n_steps": 8}
     assert len(deprecations(messages)) == 2
+
+
+def test_an_old_value_on_the_command_line_and_in_a_text(messages):
+    arguments = ["fit", "--data.tiling", "places", "--data.init_args.tiling=places", "--run_name", "places"]
+    assert replace_aliases(arguments) == [
+        "fit", "--data.tiling", "tile_positions", "--data.init_args.tiling=tile_positions", "--run_name", "places"
+    ]  # fmt: skip
+    register_aliases()
+    config = get_loader(PARSER_MODE)("data: {init_args: {tiling: places, root: places}}")
+    assert config == {"data": {"init_args": {"tiling": "tile_positions", "root": "places"}}}
+    line = "deprecated: tiling places is now tiling tile_positions; version 0.3.0 will not accept the old name"
+    assert deprecations(messages) == [line] * 2, "each reader of options logs it once"
 
 
 def test_removed_options_are_dropped_with_a_message(capsys, messages, monkeypatch, tmp_path):

@@ -51,11 +51,11 @@ def test_a_config_that_grows_without_end_is_refused(tmp_path, text):
         read_settings(run.folder)
 
 
-def test_option_groups_have_the_names_of_today(tmp_path):
+def test_option_groups_and_values_have_the_names_of_today(tmp_path):
     old, new = Recorded(tmp_path / "a"), Recorded(tmp_path / "b")
-    for run, group in ((old, "gradients"), (new, "ddp")):
+    for run, group, tiling in ((old, "gradients", "places"), (new, "ddp", "tile_positions")):
         with (run.folder / "config.yaml").open("a") as file:
-            file.write(f"{group}: {{bucket_mb: 3}}\n")
+            file.write(f"{group}: {{bucket_mb: 3}}\nmore: {{tiling: {tiling}}}\n")
     assert differences([read_settings(run.folder).newest for run in (old, new)]) == []
 
 

@@ -58,7 +58,7 @@ def test_larger_pictures_are_split_and_smaller_ones_stretched() -> None:
     data = _data(world=World(size=64), max_tiles=2)
     data.setup("fit")
     item = data.train_set.source.item(0, 0)
-    assert item.encoder_input.places.tolist() == [0, 1, 2, 3, 4]
+    assert item.encoder_input.tile_positions.tolist() == [0, 1, 2, 3, 4]
     assert item.counts == (5 * 17,)
     data = _data(world=World(size=24))
     data.setup("fit")

@@ -17,7 +17,7 @@ from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, Colou
 
 
 def built(
-    images=(1,), edge=16, max_tiles=1, tiling="places", row_tokens=None, path=None, projector="linear",
+    images=(1,), edge=16, max_tiles=1, tiling="tile_positions", row_tokens=None, path=None, projector="linear",
     trainable="full", tower="full", **model,
 ):  # fmt: skip
     """A model and its data, as a Trainer puts them together."""
@@ -41,7 +41,7 @@ def batch_of(data, size=6, epoch=0):
 def by_hand(module, data, part):
     """The loss of each chat alone, put together step by step: no splice, no packing, one image after the other."""
     total = count = 0
-    tile_positions = iter(part.encoder_input.places)
+    tile_positions = iter(part.encoder_input.tile_positions)
     pixels = iter(part.encoder_input.pixels)
     source = data.train_set.source
     for sample, views in zip(part.rows.samples.tolist(), part.encoder_input.views.tolist(), strict=True):
@@ -112,7 +112,7 @@ def test_each_image_is_read_where_it_stands():
     assert not outside.any()
 
 
-@pytest.mark.parametrize("tiling", ["places", "llava_next", "idefics3"])
+@pytest.mark.parametrize("tiling", ["tile_positions", "llava_next", "idefics3"])
 def test_no_image_at_all_still_gives_every_weight_a_gradient(tiling):
     """Other processes wait for it; it is zero in the tower and in the projector."""
     module, data = built(images=(0,), edge=20, max_tiles=2, tiling=tiling)

@@ -35,7 +35,7 @@ class ColouredSquares(VisionLanguageDataModule):
         images: list[int] | None = None,
         num_samples: int = 64,
         edge: int = 16,
-        tiling: Tiling = "places",
+        tiling: Tiling = "tile_positions",
         **batches: Any,
     ) -> None:
         super().__init__(**batches)

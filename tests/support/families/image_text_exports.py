@@ -32,7 +32,7 @@ from tests.support.families.coloured_squares import LANGUAGE_MODEL
 
 SIZES = {"patch_size": 8, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
 PROJECTORS = {
-    "places": ProjectorSettings(layer_norm=False),
+    "tile_positions": ProjectorSettings(layer_norm=False),
     "llava_next": ProjectorSettings(layer_norm=False),
     "idefics3": ProjectorSettings("pixel_shuffle", bias=False, layer_norm=False),
 }
@@ -49,7 +49,7 @@ class DataOfLayout:
 
 def tiny_parts(
     tokenizer: ChatTokenizer,
-    tiling: str = "places",
+    tiling: str = "tile_positions",
     max_tiles: int = 1,
     tower: str = "siglip_vision_model",
     edge: int = 32,

@@ -34,7 +34,7 @@ def builder(layout: ImageLayout = LAYOUT, **given: Any) -> ContextBuilder:
 def tokens_of(made: ContextBuilder, document: Any, pages: Sequence[int]) -> int:
     """Count the tokens of a context by hand: each marker is replaced by the tokens of its views."""
     context = made.context(document, pages)
-    features = [len(views.places) * made.layout.view_tokens for views in context.views]
+    features = [len(views.tile_positions) * made.layout.view_tokens for views in context.views]
     assert context.text.count("<image>") == len(features)
     return len(tokenizer().encode(context.text.replace("<image>", PLACEHOLDER))) - len(features) + sum(features)
 

@@ -21,7 +21,7 @@ def halves(height, width):
 
 def test_llava_next_joins_the_lines_of_tiles_without_black_edges():
     counts, views = prepare_images([halves(16, 8)], NEXT)
-    assert views.places.tolist() == [0, 1, 3] and views.pixels.shape == (3, 3, 8, 8)
+    assert views.tile_positions.tolist() == [0, 1, 3] and views.pixels.shape == (3, 3, 8, 8)
     assert [view[0].max() > 100 for view in views.pixels] == [True, True, False], (
         "the whole, the red tile, the blue tile"
     )
@@ -39,7 +39,7 @@ def test_llava_next_joins_the_lines_of_tiles_without_black_edges():
 
 def test_idefics3_frames_and_names_each_view():
     counts, views = prepare_images([halves(16, 8)], IDEFICS)
-    assert views.places.tolist() == [1, 3, 0], "the whole comes last"
+    assert views.tile_positions.tolist() == [1, 3, 0], "the whole comes last"
     assert [view[0].max() > 100 for view in views.pixels] == [True, False, True]
     frame, whole, first, third, start = 0, 1, 2, 4, 6
     expected = [
@@ -71,5 +71,5 @@ def test_the_length_of_an_image_is_known_from_its_size(layout, size):
     (count,), views = prepare_images([halves(*size)], layout)
     placeholders = count if isinstance(count, int) else sum(piece for piece in count if isinstance(piece, int))
     texts = 0 if isinstance(count, int) else sum(isinstance(piece, str) for piece in count)
-    assert placeholders == (len(views.places) * layout.view_tokens if views.order is None else len(views.order))
+    assert placeholders == (len(views.tile_positions) * layout.view_tokens if views.order is None else len(views.order))
     assert count_image_tokens(*size, layout) == placeholders + texts

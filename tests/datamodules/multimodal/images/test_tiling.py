@@ -28,7 +28,9 @@ def colour(row, column):
 
 def test_an_image_is_one_view_where_nothing_is_split():
     views = make_views(checkered(1, 2, 20), ImageLayout(8, 4))
-    assert views.pixels.shape == (1, 3, 8, 8) and views.pixels.dtype == np.uint8 and views.places.tolist() == [0]
+    assert (
+        views.pixels.shape == (1, 3, 8, 8) and views.pixels.dtype == np.uint8 and views.tile_positions.tolist() == [0]
+    )
     assert (views.pixels[0, :, 4, 0] == colour(0, 0)).all() and (views.pixels[0, :, 4, 7] == colour(0, 1)).all()
 
 
@@ -36,7 +38,7 @@ def test_tiles_come_in_reading_order_after_the_whole():
     layout = ImageLayout(16, 4, max_tiles=4)
     views = make_views(checkered(2, 3, 16), layout)
     assert views.pixels.shape == (7, 3, 16, 16)
-    assert views.places.tolist() == [0, 1, 2, 3, 5, 6, 7]  # 1 + row * max_tiles + column
+    assert views.tile_positions.tolist() == [0, 1, 2, 3, 5, 6, 7]  # 1 + row * max_tiles + column
     for tile, (row, column) in enumerate([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], 1):
         assert (views.pixels[tile].transpose(1, 2, 0) == colour(row, column)).all()
 
@@ -100,7 +102,7 @@ def test_samples_side_by_side():
     )
     images = collate_views([concat_views([red, blue], layout), empty_views(layout), grey], layout)
     assert images.pixels.shape == (5, 3, 8, 8) and images.pixels.dtype == torch.uint8
-    assert images.places.tolist() == [0, 0, 1, 2, 0] and images.views.tolist() == [4, 0, 1]
+    assert images.tile_positions.tolist() == [0, 0, 1, 2, 0] and images.views.tolist() == [4, 0, 1]
     assert images.pixels[:, :, 0, 0].tolist() == [list(RED), *[list(BLUE)] * 3, list(GREY)]
     nothing = collate_views([], layout)
     assert nothing.pixels.shape == (0, 3, 8, 8) and nothing.views.tolist() == [0]

@@ -29,7 +29,9 @@ def with_images(module, asked, index):
     mask = asked.prompts.mask[index]
     before = int(asked.images.views[:index].sum())
     views = slice(before, before + int(asked.images.views[index]))
-    images = Images(asked.images.pixels[views], asked.images.places[views], asked.images.views[index : index + 1])
+    images = Images(
+        asked.images.pixels[views], asked.images.tile_positions[views], asked.images.views[index : index + 1]
+    )
     features = module.features(images).vectors
     tokens = asked.prompts.tokens[index][mask]
     embeddings = module.language_model.embed(tokens)
@@ -254,7 +256,7 @@ def test_parts_have_the_images_of_their_prompts():
     parts = length_buckets.bucket_prompts(prompts, images, [4, 3, 0, 2])
     (part,) = parts
     assert part.indices.tolist() == [3, 0, 4, 2] and part.prompts.mask.shape == (4, 9)
-    assert part.images.places.tolist() == [3, 4, 5, 0, 1, 2] and part.images.views.tolist() == [3, 2, 0, 1]
+    assert part.images.tile_positions.tolist() == [3, 4, 5, 0, 1, 2] and part.images.views.tolist() == [3, 2, 0, 1]
     assert part.images.pixels[:, 0, 0, 0].tolist() == [3, 4, 5, 0, 1, 2]
     assert part.prompts.placeholders.tolist() == [12, 8, 0, 4]
     assert part.prompts.mask.sum(1).tolist() == [2, 5, 7, 9]

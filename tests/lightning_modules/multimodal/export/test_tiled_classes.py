@@ -149,15 +149,23 @@ def test_each_patch_has_its_own_position_in_idefics3(edge):
         ("llava_next", {"model_type": "phi"}, "language_model: a phi has layers that LlavaNext does not support"),
         ("idefics3", {"tower": "clip_vision_model"}, "vision_tower: a clip_vision_model, Idefics3 has SigLIP alone"),
         ("idefics3", {"layer": -1}, "vision_tower.feature_layer: Idefics3 reads the output"),
-        ("idefics3", {"projector": PROJECTORS["places"]}, "projector.kind: mlp, Idefics3 has pixel_shuffle alone"),
+        (
+            "idefics3",
+            {"projector": PROJECTORS["tile_positions"]},
+            "projector.kind: mlp, Idefics3 has pixel_shuffle alone",
+        ),
         ("idefics3", {"projector": ProjectorSettings("pixel_shuffle", layer_norm=False)}, "projector.bias: Idefics3's"),
         ("idefics3", {"projector": ProjectorSettings("pixel_shuffle", bias=False)}, "projector.layer_norm: Idefics3's"),
-        ("places", {"projector": PROJECTORS["idefics3"]}, "data.init_args.tiling: places, Idefics3 frames each view"),
-        ("places", {"max_tiles": 2}, "data.init_args.max_tiles: Llava splits no images; LlavaNext does"),
+        (
+            "tile_positions",
+            {"projector": PROJECTORS["idefics3"]},
+            "data.init_args.tiling: tile_positions, Idefics3 frames each view",
+        ),
+        ("tile_positions", {"max_tiles": 2}, "data.init_args.max_tiles: Llava splits no images; LlavaNext does"),
     ],
 )
 def test_an_obstacle_is_named(tokenizer, tiling, settings, message):
-    parts = tiny_parts(tokenizer, tiling, **{"max_tiles": 2 if tiling != "places" else 1, **settings})
+    parts = tiny_parts(tokenizer, tiling, **{"max_tiles": 2 if tiling != "tile_positions" else 1, **settings})
     (found,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
     assert found.startswith(message)
 
