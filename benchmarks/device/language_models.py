@@ -18,9 +18,9 @@ from benchmarks.device.training_step import TrainingStep
 from datamodules.multimodal.batch import Counts, TokenRows
 from lightning_modules.multimodal.flops import language_model_flops, product_flops
 from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters
-from lightning_modules.multimodal.language.config import AttentionKind, LanguageModelSettings, Trainable
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import AttentionKind, LanguageModelSettings, Trainable
 
 
 class Sizes(NamedTuple):

@@ -25,7 +25,7 @@ _AGAIN = """
 import logging, sys, time
 from pathlib import Path
 from datamodules.document_qa.ingestion.ingest import ingest
-from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import find_documents
 imported = time.perf_counter()
 logging.basicConfig(level=logging.INFO, stream=sys.stderr)
@@ -102,8 +102,8 @@ def _ingest(paths: Sequence[Path], cache: Path) -> dict[str, float]:
 def _variant(connection: Connection, paths: Sequence[Path], cache: Path) -> None:
     import resource
 
-    from datamodules.document_qa.ingestion.config import IngestionSettings
     from datamodules.document_qa.ingestion.ingest import ingest
+    from datamodules.document_qa.ingestion.settings import IngestionSettings
 
     connection.send(os.getpid())
     connection.recv()

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import find_documents
 from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.types.document import KINDS, Page

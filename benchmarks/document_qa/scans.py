@@ -13,12 +13,12 @@ from pathlib import Path
 from PIL import Image, ImageFilter
 
 from benchmarks.command_line import count
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
-from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.pdf_writer import render_page
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
+from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question

@@ -92,8 +92,8 @@ def _measured(name: str, setting: Setting, size: Size) -> int:
 
 
 def _settings(setting: Setting, size: Size) -> tuple[Any, Any]:
-    from lightning_modules.multimodal.language.config import LanguageModelSettings
     from lightning_modules.multimodal.language.precision import precision_of
+    from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
     settings = LanguageModelSettings(config={**_SHAPE, "num_hidden_layers": size.layers}, **setting.model)
     return settings, precision_of(setting.precision, has_bf16=True)

@@ -10,8 +10,8 @@ from lightning.pytorch import Trainer, seed_everything
 from benchmarks.vision_language.mixture import Mixture
 from engine.hook_arguments import run_trainer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.language.config import LanguageModelSettings
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 
 Precision = Literal["32-true", "bf16-mixed"]

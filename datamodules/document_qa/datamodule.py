@@ -7,14 +7,14 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
-from datamodules.document_qa.augmentation.config import AugmentationSettings
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.evaluation import AnswerEvaluation, ReaderSettings, SplitName
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
-from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
 from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
 from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset
 from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
 from datamodules.document_qa.samples.option_dataset import OptionDataset

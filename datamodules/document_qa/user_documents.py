@@ -11,7 +11,7 @@ from typing_extensions import override
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
 from datamodules.document_qa.evaluation import SplitName
-from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
 from datamodules.document_qa.questions.question_source import LoadedQuestions, QuestionSource, shared_documents_message
 from datamodules.document_qa.questions.splits import (

@@ -23,12 +23,12 @@ from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.export.image_text import export_image_text
 from lightning_modules.multimodal.image_features import ImageFeatures
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import Criterion, cross_entropy
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.multimodal_module import MultimodalModule
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 PREDICTIONS = "predictions.jsonl"
 """File that the callback PredictionWriter writes."""

@@ -27,10 +27,10 @@ from lightning_modules.document_qa.ranking_evaluation import RankingEvaluation
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.image_features import ImageFeatures
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.multimodal_module import MultimodalModule
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 
 class PageRetriever(MultimodalModule[RetrievalData]):

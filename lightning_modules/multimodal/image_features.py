@@ -23,7 +23,7 @@ from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower, tower_background, tower_shape
 
 _EMBEDDING_STD = 0.02  # the initial standard deviation of most language models' embeddings

@@ -24,10 +24,10 @@ from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator, PredictionLine
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from lightning_modules.multimodal.flops import (
     has_trainable_weights,
     language_model_flops,
 )
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language.tokenizer_check import require_own_tokens
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
 from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures

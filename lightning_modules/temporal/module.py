@@ -13,7 +13,7 @@ from engine.number_check import check_number, check_numbers
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.temporal.encoder import Pooling

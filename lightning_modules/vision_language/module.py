@@ -16,10 +16,10 @@ from lightning_modules.multimodal.export.image_text import export_image_text
 from lightning_modules.multimodal.export.load_export import load_image_text
 from lightning_modules.multimodal.export.parts import MODALITY
 from lightning_modules.multimodal.image_features import ImageFeatures
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.multimodal_module import MultimodalModule
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 
 class VisionLanguageModel(MultimodalModule[VisionLanguageData]):

@@ -12,7 +12,7 @@ import yaml
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from commands.cli.main import main
-from datamodules.document_qa.manuals.config import ManualSettings
+from datamodules.document_qa.manuals.settings import ManualSettings
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from tests.conftest import REPOSITORY
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, write_tower

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from benchmarks.device.measures.reference import relative_error
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
 from tests.support.language.packed_rows import rows, trained
 

@@ -17,13 +17,13 @@ from datamodules.document_qa.datamodule import DocumentDataModule
 from datamodules.document_qa.grading.abstention import is_abstention
 from datamodules.document_qa.grading.grade import answer_text
 from datamodules.document_qa.grading.page_recall import strongest_evidence
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
 from datamodules.document_qa.questions.question_record import parse_question
 from datamodules.document_qa.reports.page_images import data_uri
 from datamodules.document_qa.reports.prediction_record import shares
-from datamodules.document_qa.retrieval.config import WITH_RANKINGS
+from datamodules.document_qa.retrieval.settings import WITH_RANKINGS
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.types.question import Question as DocumentQuestion
 from datamodules.document_qa.user_documents import DocumentQuestions

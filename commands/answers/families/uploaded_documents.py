@@ -15,10 +15,10 @@ from tempfile import mkdtemp
 from commands.answers.blocks import Note
 from commands.answers.interface import UploadedFile, UserInputError
 from datamodules.document_qa.ingestion.cache import Cache
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult
 from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, PDF_SUFFIXES
 from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, convert_with_timeout
 from engine.io.atomic_file import remove

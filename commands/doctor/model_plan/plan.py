@@ -8,9 +8,9 @@ from commands.doctor.model_plan.cluster import Cluster
 from commands.doctor.model_plan.recipes import RECIPES, Recipe
 from commands.doctor.model_plan.shapes import QWEN2_5
 from commands.doctor.training.memory_prediction import DEFAULT_TOKENS, USABLE_SHARE
-from lightning_modules.multimodal.language.config import LanguageModelSettings, Trainable
 from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate, Workload, estimate_memory
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings, Trainable
 
 
 class Candidate(NamedTuple):

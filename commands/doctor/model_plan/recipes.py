@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from lightning_modules.multimodal.language.config import Trainable
 from lightning_modules.multimodal.language.quantization import Quantization
+from lightning_modules.multimodal.language.settings import Trainable
 
 COMMON = "--trainer.precision bf16-mixed --model.init_args.language_model.activation_checkpointing true"
 """Options of all recipes; gpu.yaml sets another precision, so they come after its file."""

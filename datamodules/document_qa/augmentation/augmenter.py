@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.augmentation.distractor_pages import add_distractor_pages
 from datamodules.document_qa.augmentation.drop_irrelevant import drop_irrelevant
 from datamodules.document_qa.augmentation.mirror import mirror_figures
 from datamodules.document_qa.augmentation.option_shuffle import shuffle_options
 from datamodules.document_qa.augmentation.paraphrase import paraphrase_question
 from datamodules.document_qa.augmentation.scan_noise import ScannedDocument, sample_scan
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question
 from engine.determinism.stateless_rng import hash_bits

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from datamodules.document_qa.augmentation.config import AugmentationSettings
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.types.document import Chunk, Document
 from datamodules.document_qa.views.document_view import DocumentView
 from engine.determinism.stateless_rng import hash_bits

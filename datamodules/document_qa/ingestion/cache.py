@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import DOCUMENT, IngestedDocument
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import FileStamp, digest, file_stamp, page_images
 from engine.data.errors import UnreadableDocumentError
 from engine.io.atomic_file import remove_leftovers, write_atomically

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules.document_qa.ingestion.cache import BROKEN, Cache, SourceRecord
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import CHECKSUM, CHUNKS, DOCUMENT
 from datamodules.document_qa.ingestion.page_writer import PageWriter
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import digest, document_kind, file_stamp, not_pages, page_images
 from engine.data.errors import UnreadableDocumentError
 from engine.io.atomic_file import flush_folder, remove, temp_path

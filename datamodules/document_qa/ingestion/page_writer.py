@@ -7,10 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingested_document import CHUNKS, PAGES, picture_name
 from datamodules.document_qa.ingestion.ocr.page_text import recognized_chunks
 from datamodules.document_qa.ingestion.ocr.recognizer import RecognitionError
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.types.document import Chunk
 from engine.data.errors import UnreadableDocumentError
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules.document_qa.ingestion.cache import Cache
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from engine.system.cpu_count import available_cpus
 
 _PAGES = 1000

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from datamodules.document_qa.manuals.config import COLUMNS, LISTED, ManualSettings, PageKind
+from datamodules.document_qa.manuals.settings import COLUMNS, LISTED, ManualSettings, PageKind
 
 ASSEMBLIES = ("pump", "motor", "press", "mixer", "cooler", "feeder", "gearbox", "brake", "crane", "dryer")
 NAMES = ("valve", "shaft", "spring", "rotor", "piston", "nozzle", "lever", "flange", "bearing", "sensor", "filter")

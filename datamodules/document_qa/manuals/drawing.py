@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datamodules.document_qa.manuals.config import ManualSettings
 from datamodules.document_qa.manuals.devices import Chapter, Part
+from datamodules.document_qa.manuals.settings import ManualSettings
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from datamodules.document_qa.manuals.config import PageKind
 from datamodules.document_qa.manuals.devices import Chapter, Device, choose
+from datamodules.document_qa.manuals.settings import PageKind
 from datamodules.document_qa.manuals.templates import HEADINGS, PROSE
 from datamodules.document_qa.types.document import ChunkKind
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datamodules.document_qa.manuals.config import ManualSettings, PageKind
 from datamodules.document_qa.manuals.devices import Chapter, Device, make_device
 from datamodules.document_qa.manuals.drawing import draw
 from datamodules.document_qa.manuals.layout import LayoutBox, lay_out
 from datamodules.document_qa.manuals.pdf_writer import pdf_bytes, render_page
+from datamodules.document_qa.manuals.settings import ManualSettings, PageKind
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.multimodal.synthetic_split import Split
 from engine.determinism.stateless_rng import hash_bits

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.devices import Chapter, choose, choose_one
 from datamodules.document_qa.manuals.question_types import (
     DRAWING,
@@ -20,6 +19,7 @@ from datamodules.document_qa.manuals.question_types import (
     ask_unanswerable,
     state_part,
 )
+from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.templates import ON_PAGE, UNSEEN_WORDINGS, WORDINGS
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Source
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from datamodules.document_qa.manuals.config import COLUMNS, LISTED, ManualSettings, PageKind
 from datamodules.document_qa.manuals.devices import Chapter, Part, cell_names, choose, choose_one
+from datamodules.document_qa.manuals.settings import COLUMNS, LISTED, ManualSettings, PageKind
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Source
 
 OPTIONS = 4

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import IngestedDocuments, ingest, open_ingested
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.document_files import document_files, link_pages
 from datamodules.document_qa.questions.question_file import QuestionFormat, read_question_file
 from datamodules.document_qa.types.question import Question

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing_extensions import override
 
 from datamodules.document_qa.retrieval.bm25 import BM25
-from datamodules.document_qa.retrieval.config import WITH_RANKINGS, RetrieverSettings
 from datamodules.document_qa.retrieval.cross_encoder import CrossEncoder
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
 from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
+from datamodules.document_qa.retrieval.settings import WITH_RANKINGS, RetrieverSettings
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question, Retriever
 

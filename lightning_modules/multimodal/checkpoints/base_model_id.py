@@ -15,8 +15,8 @@ from typing import Any
 
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import MAPPING, optional
-from lightning_modules.multimodal.language.config import LanguageModelSettings
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 declare_part("base", optional(MAPPING))
 declare_part("vision_tower", optional(MAPPING))

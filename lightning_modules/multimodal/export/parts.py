@@ -20,8 +20,8 @@ from engine.export.artifacts import ExportedModel
 from engine.io.atomic_file import remove
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.export.model_card import base_model_licenses, parts_card
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.modality import ModalityFeatures
 
 if TYPE_CHECKING:

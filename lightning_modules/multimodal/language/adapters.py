@@ -11,9 +11,9 @@ import torch
 from engine.system.bitsandbytes_import import silence_bitsandbytes_import
 from engine.system.host_memory import release_free_memory
 from lightning_modules.multimodal.language.activation_checkpointing import recompute_activations
-from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
 from lightning_modules.multimodal.language.quantized_linear import dequantize_linear_layers, quantize_linear_layers
+from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lightning_modules.multimodal.language.config import AttentionKind, LanguageModelSettings
 from lightning_modules.multimodal.language.logit_processing import require_known_scores
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.pretrained import (
@@ -19,6 +18,7 @@ from lightning_modules.multimodal.language.pretrained import (
     require_local_files,
     switch_off_dropout,
 )
+from lightning_modules.multimodal.language.settings import AttentionKind, LanguageModelSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

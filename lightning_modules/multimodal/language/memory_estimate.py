@@ -17,11 +17,11 @@ from engine.optim.eight_bit import BLOCK
 from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
 from engine.strategies.fsdp import gathered_formats, shard_layers
 from engine.system.allocation_counter import AllocationCounter
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.loading import model_config
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 _MIN_LAYERS, _MIN_LAYERS_FSDP = 2, 4
 """Layers of the smaller of the two models that are traced. FSDP gathers up to three layers at once."""

@@ -11,8 +11,8 @@ from torch import nn
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, SequenceParallel
 
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 _KEY = "trainer.strategy.init_args.tensor_parallel"
 

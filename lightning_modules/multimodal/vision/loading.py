@@ -20,7 +20,7 @@ from lightning_modules.multimodal.language.pretrained import (
     switch_off_dropout,
 )
 from lightning_modules.multimodal.vision.architectures import KINDS
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.vision.architectures import KINDS
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.system.hf_hub import hub_unreachable_reason
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.loading import require_whole_weights_on_disk
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.pretrained import preview_names, read_pretrained, require_local_files
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.vision_language.pretrained.classes import class_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lightning_modules.multimodal.evaluation.generative_evaluation import Genera
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.export.load_export import has_adapters, load_adapters
 from lightning_modules.multimodal.flops import chat_amounts
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
 from lightning_modules.vision_language.pretrained.classes import class_of
 from lightning_modules.vision_language.pretrained.export import export_image_text

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks.document_qa import ingestion, manuals
 from benchmarks.document_qa.__main__ import main
 from benchmarks.document_qa.memory import PeakMemory
-from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from tests.support.data_files.pdf_files import manual
 
 

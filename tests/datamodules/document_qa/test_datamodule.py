@@ -8,12 +8,12 @@ import pytest
 import torch
 from jsonargparse import ArgumentParser
 
-from datamodules.document_qa.augmentation.config import AugmentationSettings
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.batch import FIRST_CHUNK, OptionExamples
-from datamodules.document_qa.manuals.config import ManualQuestionSettings
+from datamodules.document_qa.manuals.settings import ManualQuestionSettings
 from datamodules.document_qa.prompt.context import ContextSettings
-from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset
 from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals

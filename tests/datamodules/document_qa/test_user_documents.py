@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.question_source import QuestionSource
 from datamodules.document_qa.questions.splits import SplitSettings
 from datamodules.document_qa.user_documents import DocumentQuestions

@@ -48,9 +48,9 @@ class Documents(Reader):
 
     def read(self, path: Path) -> Any:
         from datamodules.document_qa.ingestion.cache import Cache
-        from datamodules.document_qa.ingestion.config import IngestionSettings
         from datamodules.document_qa.ingestion.convert import convert
         from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
+        from datamodules.document_qa.ingestion.settings import IngestionSettings
 
         document = path.parent if path.parent.name == "page" else path
         cache = Cache(path.parent / "cache", IngestionSettings(**_SETTINGS))

@@ -6,8 +6,8 @@ import torch
 
 from datamodules.document_qa.prompt.context import ContextSettings
 from lightning_modules.document_qa.reader_module import DocumentReader
-from lightning_modules.multimodal.language.config import LanguageModelSettings
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from tests.support.families.attached_trainer import attach
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
 from tests.support.families.tiny_documents import TinyDocuments

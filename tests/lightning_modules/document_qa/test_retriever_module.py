@@ -9,9 +9,9 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from safetensors.torch import load_file
 
-from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.saved_rankings import read_rankings
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.types.question import Question
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, write_language_model, write_tower
 from tests.support.families.tiny_documents import TinyDocument, TinyQuestions

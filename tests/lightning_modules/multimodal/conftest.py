@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 VOCABULARY = 120
 SIZES = {

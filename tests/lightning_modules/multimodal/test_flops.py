@@ -14,7 +14,7 @@ from lightning_modules.multimodal.connector.merge_embeddings import merge_featur
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.flops import has_trainable_weights, language_model_flops, product_flops
 from lightning_modules.multimodal.language.precision import precision_of
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.lightning_modules.multimodal.conftest import VOCABULARY
 

@@ -7,8 +7,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from datamodules.multimodal.batch import IGNORE
-from lightning_modules.multimodal.language.config import LanguageModelSettings
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares
 

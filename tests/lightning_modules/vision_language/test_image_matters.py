@@ -15,8 +15,8 @@ from datamodules.vision_language.scenes.tasks import Tasks
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.multimodal.connector.merge_embeddings import merge_features_into_embeddings
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.language.config import LanguageModelSettings
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.support.families.attached_trainer import attach
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from datamodules.multimodal.batch import IGNORE
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.parameter_groups import parameter_table
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.support.families.attached_trainer import attach
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares, write_language_model

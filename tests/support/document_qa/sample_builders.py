@@ -7,8 +7,8 @@ import torch
 
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, PromptBuilder
-from datamodules.document_qa.retrieval.config import Kind, RetrieverSettings
 from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.settings import Kind, RetrieverSettings
 from datamodules.document_qa.samples.sample_builder import SampleBuilder
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.text.tokenizer import ChatTokenizer

@@ -19,10 +19,10 @@ from lightning_modules.multimodal.export.image_text import GenerationSettings, w
 from lightning_modules.multimodal.export.llava_target import Llava
 from lightning_modules.multimodal.export.model_card import image_text_card
 from lightning_modules.multimodal.export.target import ModelParts
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.support.families.bos_tokenizers import KINDS
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER

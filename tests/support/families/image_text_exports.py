@@ -22,11 +22,11 @@ from lightning_modules.multimodal.export.compatibility import incompatibilities
 from lightning_modules.multimodal.export.image_text import GenerationSettings, choose_target, write_transformers_model
 from lightning_modules.multimodal.export.target import ModelParts
 from lightning_modules.multimodal.image_features import ImageFeatures
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.modality import FeatureNetworks
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.support.families.coloured_squares import LANGUAGE_MODEL
 

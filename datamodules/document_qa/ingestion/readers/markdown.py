@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.readers.markdown_render import MarkdownBlock, render_pages
 from datamodules.document_qa.ingestion.readers.page_images import read_image
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from engine.data.errors import UnreadableDocumentError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.types.document import Chunk, ChunkKind
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.page_writer import PageWriter, limit_pixels
 from datamodules.document_qa.ingestion.readers.bounding_boxes import WHOLE_PAGE
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.types.document import Chunk
 from datamodules.images.decoding import count_frames, decode_pages
 from datamodules.images.image_file import read_image_file

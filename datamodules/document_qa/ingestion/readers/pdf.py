@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.readers.bounding_boxes import (
     WHOLE_PAGE,
@@ -18,6 +17,7 @@ from datamodules.document_qa.ingestion.readers.pdf_figures import figure_boxes
 from datamodules.document_qa.ingestion.readers.pdf_objects import PageFrame, page_objects
 from datamodules.document_qa.ingestion.readers.pdf_tables import find_tables, table_text
 from datamodules.document_qa.ingestion.readers.pdf_text import page_characters, text_blocks
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.types.document import Chunk
 from engine.data.errors import UnreadableDocumentError
 

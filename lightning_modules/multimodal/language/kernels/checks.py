@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.logit_processing import has_plain_logits
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from commands.doctor.training.memory_prediction import predict_memory
-from lightning_modules.multimodal.language.config import LanguageModelSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 SEVEN_BILLION = {
     "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584, "intermediate_size": 18944,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
-from datamodules.document_qa.augmentation.config import AugmentationSettings
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
 
 ALL = AugmentationSettings(

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
-from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.augmentation.drop_irrelevant import drop_irrelevant
-from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
+from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.types.document import KINDS
 from datamodules.document_qa.types.question import Question
 from datamodules.multimodal.synthetic_split import Split

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from datamodules.document_qa.augmentation.config import AugmentationSettings
 from datamodules.document_qa.augmentation.scan_noise import Scan, ScannedDocument, add_artefacts, sample_scan
+from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from tests.support.families.tiny_documents import TinyDocument
 
 NONE = AugmentationSettings(scan=0, skew=0, jpeg=0, blur=0)

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from datamodules.document_qa.ingestion import ingest as module
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from engine.system.extras import MissingPackages
 from tests.conftest import REPOSITORY
 from tests.support.data_files import pdf_files
@@ -32,7 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 import psutil
 from datamodules.document_qa.ingestion import ingest
-from datamodules.document_qa.ingestion.config import IngestionSettings
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray
 
 def stopped(*given):

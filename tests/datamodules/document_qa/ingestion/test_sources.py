@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from datamodules.document_qa.ingestion.cache import Cache
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import convert
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.readers.markdown import blocks
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import find_documents
 from engine.io.atomic_file import remove_leftovers
 from tests.support.data_files.pdf_files import manual

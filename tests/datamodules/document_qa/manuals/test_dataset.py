@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
+from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.types.document import Document
 from datamodules.multimodal.synthetic_split import Split
 

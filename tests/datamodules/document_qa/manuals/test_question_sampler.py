@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.devices import choose_one, make_device
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.question_types import KINDS, RELATIONS, UNANSWERABLE_KIND
+from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.templates import UNSEEN_WORDINGS, WORDINGS
 from datamodules.document_qa.types.question import UNANSWERABLE
 

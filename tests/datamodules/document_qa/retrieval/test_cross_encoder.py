@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from datamodules.document_qa.retrieval.bm25 import BM25, page_text
-from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.cross_encoder import CrossEncoder
 from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question
 

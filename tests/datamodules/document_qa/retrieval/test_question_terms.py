@@ -2,9 +2,9 @@
 
 import pytest
 
-from datamodules.document_qa.manuals.config import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
+from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.retrieval import bm25
 from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.retrieval.question_terms import QuestionTerms, identifiers, question_terms

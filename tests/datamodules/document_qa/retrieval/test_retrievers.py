@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from datamodules.document_qa.retrieval.bm25 import BM25
-from datamodules.document_qa.retrieval.config import RetrieverSettings
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
+from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.tokenization import terms
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
-from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
+from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 
 
 def identity(path, tokenizer="t", **settings):

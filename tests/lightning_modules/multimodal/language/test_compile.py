@@ -5,7 +5,7 @@ import torch
 
 from datamodules.multimodal.batch import Images
 from lightning_modules.multimodal.language.precision import precision_of
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.support.language.packed_rows import rows, trained
 

@@ -7,9 +7,9 @@ import torch
 from jsonargparse import ArgumentParser
 from safetensors.torch import load_file, save_file
 
-from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
 from tests.support.language.gemma2 import GEMMA2
 

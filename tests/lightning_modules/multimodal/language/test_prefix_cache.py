@@ -113,9 +113,9 @@ def test_no_sample_has_no_log_likelihoods(build, texts):
 
 def test_sliding_windows_keep_what_they_see(build, texts):
     """The caches hold only the last positions; the copies continue the prompts' positions."""
-    from lightning_modules.multimodal.language.config import LanguageModelSettings
     from lightning_modules.multimodal.language.language_model import LanguageModel
     from lightning_modules.multimodal.language.precision import precision_of
+    from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
     torch.manual_seed(1)
     sliding = {**CONFIGS["qwen2"], "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}

@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from engine.determinism.tensor_hash import hash_tensor
 from engine.distributed.logical_shape import logical_numel
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
-from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
 from lightning_modules.multimodal.language.quantized_linear import (
     QuantizedLinear,
@@ -21,6 +20,7 @@ from lightning_modules.multimodal.language.quantized_linear import (
     quantize_linear_layers,
     quantized_layers,
 )
+from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.multimodal_module import require_whole_weights
 from tests.lightning_modules.multimodal.conftest import CONFIGS
 

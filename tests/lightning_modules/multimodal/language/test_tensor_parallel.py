@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel
 
-from lightning_modules.multimodal.language.config import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.tensor_parallel import divided_layers
 from tests.support.families.coloured_squares import LANGUAGE_MODEL
 

@@ -8,7 +8,7 @@ import torch
 
 from datamodules.multimodal.batch import Images
 from lightning_modules.multimodal.language.precision import precision_of
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower, tower_background, tower_shape
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}

@@ -10,8 +10,8 @@ from datamodules.multimodal.text.packing import one_per_row, pack
 from datamodules.vision_language.pretrained.encoded_chat import collate_images
 from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.vision_language.pretrained.image_inputs import blinded
 from lightning_modules.vision_language.pretrained.loading import load_config, load_image_text_model
 from lightning_modules.vision_language.pretrained.network import ImageTextNetwork

@@ -7,11 +7,11 @@ import stat
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.ocr import tesseract
 from datamodules.document_qa.ingestion.ocr.recognizer import OcrLine, RecognitionError
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import load_recognizer, require_recognizer
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.retrieval.bm25 import BM25
 from datamodules.document_qa.types.question import Question
 

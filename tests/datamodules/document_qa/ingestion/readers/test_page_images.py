@@ -8,10 +8,10 @@ import pytest
 from PIL import Image, features
 
 from datamodules.document_qa.ingestion.cache import Cache
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import convert
 from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from datamodules.document_qa.ingestion.readers import page_images
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import not_pages
 from tests.support.data_files.vision_language_files import png
 

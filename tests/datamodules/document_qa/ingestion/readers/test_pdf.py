@@ -10,9 +10,9 @@ from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 
 from datamodules.document_qa.ingestion.cache import Cache
-from datamodules.document_qa.ingestion.config import IngestionSettings
 from datamodules.document_qa.ingestion.convert import convert
 from datamodules.document_qa.ingestion.readers.pdf_text import join_lines
+from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.types.document import Document
 from tests.support.data_files.pdf_files import draw_image, draw_table, draw_text, manual, sentence, write_pdf
 

@@ -7,12 +7,12 @@ import torch
 
 from lightning_modules.document_qa.reader_module import DocumentReader
 from lightning_modules.document_qa.retriever_module import PageRetriever
-from lightning_modules.multimodal.language.config import LanguageModelSettings
 from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
+from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule
-from lightning_modules.multimodal.vision.config import VisionTowerSettings
+from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.pretrained.settings import language_model_settings
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
 from tests.support.fake_trainer import fake_trainer
@@ -87,7 +87,7 @@ def test_models_without_flex_attention(config, found):
 
 
 def test_adapters_at_the_output_layer():
-    from lightning_modules.multimodal.language.config import LoraSettings
+    from lightning_modules.multimodal.language.settings import LoraSettings
 
     settings = chosen(
         **LIGER, config=CONFIGS["llama"], trainable="lora", lora=LoraSettings(4, target_modules=["lm_head"])
