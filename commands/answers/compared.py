@@ -7,8 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from typing_extensions import override
 
-from commands.answers.blocks import AnswerBlock, Failure, Note, RunBlock, Slider
-from commands.answers.interface import (
+from commands.answers.answer_service import (
     AnswerService,
     Choice,
     Example,
@@ -18,6 +17,7 @@ from commands.answers.interface import (
     UploadedFile,
     UserInputError,
 )
+from commands.answers.blocks import AnswerBlock, Failure, Note, RunBlock, Slider
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from lightning.pytorch.trainer.states import RunningStage, TrainerFn
 
+from commands.answers.answer_service import AnswerService
 from commands.answers.families.registry import family_of
-from commands.answers.interface import AnswerService
 from commands.export.model_card import MODEL_CARD
 from engine.datamodule import LockstepDataModule
 from engine.hook_arguments import RunTrainer

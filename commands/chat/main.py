@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.markup import escape
 
-from commands.answers.interface import AnswerService, UserInputError
+from commands.answers.answer_service import AnswerService, UserInputError
 from commands.chat.session import ChatCommand, ChatSession, parse_command
 from commands.chat.terminal import print_blocks
 

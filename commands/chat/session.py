@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commands.answers.blocks import AnswerBlock, Note, Text, as_json
-from commands.answers.interface import (
+from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
     Choice,
@@ -18,6 +17,7 @@ from commands.answers.interface import (
     UploadedFile,
     UserInputError,
 )
+from commands.answers.blocks import AnswerBlock, Note, Text, as_json
 
 _TIME = " @ "
 """Separates a title from its time."""

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch import Trainer
 
+from commands.answers.answer_service import AnswerService
 from commands.answers.compared import ComparedDemo, ComparedRun
-from commands.answers.interface import AnswerService
 from commands.answers.loading import load_demo
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of

@@ -3,7 +3,7 @@
 import secrets
 from collections import OrderedDict
 
-from commands.answers.interface import MEGABYTE, UploadedFile, UserInputError
+from commands.answers.answer_service import MEGABYTE, UploadedFile, UserInputError
 
 _NAME_LENGTH = 200
 

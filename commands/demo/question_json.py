@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from commands.answers.interface import Field, Picked, Question, Turn, UploadedFile, UserInputError
+from commands.answers.answer_service import Field, Picked, Question, Turn, UploadedFile, UserInputError
 
 MAX_TEXT_LENGTH = 4000
 """Characters of a text or question."""

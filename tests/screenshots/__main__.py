@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from commands.answers.answer_service import AnswerService
 from commands.answers.compared import ComparedDemo
-from commands.answers.interface import AnswerService
 from commands.report.main import main as write_report
 from tests.conftest import REPOSITORY
 from tests.screenshots.pages import PAGES, SEARCHED, SWEEP, ShownPage

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from typing_extensions import override
 
+from commands.answers.answer_service import (
+    MEGABYTE,
+    AnswerService,
+    Example,
+    Field,
+    Question,
+    UploadedFile,
+    UserInputError,
+)
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Note, Picture, Pictures, Table, Text
 from commands.answers.families.option_field import OPTIONS, read_options
 from commands.answers.families.uploaded_documents import MAX_PAGES, SUFFIXES, UploadedDocuments
-from commands.answers.interface import MEGABYTE, AnswerService, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule
 from datamodules.document_qa.grading.abstention import is_abstention

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
+from commands.answers.answer_service import AnswerService, Example, Field, Question, UploadedFile, UserInputError
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, data_url
 from commands.answers.compared import fingerprint
-from commands.answers.interface import AnswerService, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.image_classifier.batch import Images
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.dataset import ImageDataset

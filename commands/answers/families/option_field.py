@@ -1,6 +1,6 @@
 """Parses the options of a choice question from a field of the input."""
 
-from commands.answers.interface import Field
+from commands.answers.answer_service import Field
 
 OPTIONS = Field("options", "text", "Options", "Of a choice question, one per line or between semicolons; or none.")
 

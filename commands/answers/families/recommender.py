@@ -10,10 +10,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 from typing_extensions import override
 
-from commands.answers.blocks import AnswerBlock, Table
-from commands.answers.compared import fingerprint
-from commands.answers.families.request_times import request_times
-from commands.answers.interface import (
+from commands.answers.answer_service import (
     MAX_SEARCH_RESULTS,
     AnswerService,
     Choice,
@@ -23,6 +20,9 @@ from commands.answers.interface import (
     Question,
     UserInputError,
 )
+from commands.answers.blocks import AnswerBlock, Table
+from commands.answers.compared import fingerprint
+from commands.answers.families.request_times import request_times
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
-from commands.answers.interface import AnswerService
+from commands.answers.answer_service import AnswerService
 from engine.datamodule import LockstepDataModule
 from engine.module import LockstepModule
 

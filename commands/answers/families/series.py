@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
-from commands.answers.families.option_field import OPTIONS, read_options
-from commands.answers.interface import (
+from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
     Choice,
@@ -25,6 +23,8 @@ from commands.answers.interface import (
     UploadedFile,
     UserInputError,
 )
+from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
+from commands.answers.families.option_field import OPTIONS, read_options
 from datamodules.multimodal.batch import Questions
 from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.series.dataset import SeriesChats

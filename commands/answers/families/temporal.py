@@ -11,9 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from typing_extensions import override
 
-from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
-from commands.answers.families.series import SeriesDemo
-from commands.answers.interface import (
+from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
     Choice,
@@ -25,6 +23,8 @@ from commands.answers.interface import (
     UploadedFile,
     UserInputError,
 )
+from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
+from commands.answers.families.series import SeriesDemo
 from datamodules.multimodal.batch import Questions
 from datamodules.temporal.channels import CHANNELS, KEYS, Format
 from datamodules.temporal.datamodule import ResourceTimelines

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
+from commands.answers.answer_service import UploadedFile, UserInputError
 from commands.answers.blocks import Note
-from commands.answers.interface import UploadedFile, UserInputError
 from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import ConversionResult
 from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument

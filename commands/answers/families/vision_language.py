@@ -9,9 +9,17 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from commands.answers.answer_service import (
+    AnswerService,
+    Choice,
+    Example,
+    Field,
+    Question,
+    UploadedFile,
+    UserInputError,
+)
 from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
-from commands.answers.interface import AnswerService, Choice, Example, Field, Question, UploadedFile, UserInputError
 from datamodules.images.decoding import MAX_PIXELS
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem

@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
+from commands.answers.answer_service import AnswerService, Choice, Field
 from commands.answers.blocks import Bar, Bars, Table, Text
-from commands.answers.interface import AnswerService, Choice, Field
 from commands.chat.main import chat
 from commands.chat.session import ChatCommand, parse_command
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
+from commands.answers.answer_service import AnswerService, Field, Picked, Question, Turn, UploadedFile, UserInputError
 from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
 from commands.answers.compared import ComparedDemo, ComparedRun, fingerprint
-from commands.answers.interface import AnswerService, Field, Picked, Question, Turn, UploadedFile, UserInputError
 from commands.cli.configs.compared_run import arguments_of_compared
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser

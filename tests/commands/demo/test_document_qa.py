@@ -13,9 +13,9 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
+from commands.answers.answer_service import Question, UploadedFile, UserInputError
 from commands.answers.blocks import Note
 from commands.answers.families.uploaded_documents import UploadedDocuments
-from commands.answers.interface import Question, UploadedFile, UserInputError
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from tests.support.data_files.document_folder import questions_about, write_folder, write_pdf, write_questions
 from tests.support.demo import page_driver, served

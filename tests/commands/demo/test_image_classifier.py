@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from commands.answers.interface import Question, UploadedFile
+from commands.answers.answer_service import Question, UploadedFile
 from tests.conftest import REPOSITORY
 from tests.support.data_files.vision_language_files import encoded
 from tests.support.demo import page_driver, served

@@ -2,8 +2,8 @@
 
 import pytest
 
+from commands.answers.answer_service import AnswerService, Choice, Field
 from commands.answers.blocks import Chart, ChartLine, Text
-from commands.answers.interface import AnswerService, Choice, Field
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
 

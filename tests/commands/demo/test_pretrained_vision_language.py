@@ -5,7 +5,7 @@ import json
 import pytest
 from PIL import Image
 
-from commands.answers.interface import Question, Turn, UploadedFile, UserInputError
+from commands.answers.answer_service import Question, Turn, UploadedFile, UserInputError
 from tests.support.demo import served
 from tests.support.families.tiny_image_text import write_tiny_image_text
 

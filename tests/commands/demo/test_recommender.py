@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.answers.interface import Picked, Question, UserInputError
+from commands.answers.answer_service import Picked, Question, UserInputError
 from tests.conftest import TINY
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser

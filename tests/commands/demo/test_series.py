@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from commands.answers.interface import Question, UploadedFile, UserInputError
+from commands.answers.answer_service import Question, UploadedFile, UserInputError
 from tests.support.demo import page_driver, served
 from tests.support.families.tiny_series import write_series_folder
 from tests.support.outputs import browser

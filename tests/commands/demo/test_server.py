@@ -12,8 +12,8 @@ from contextlib import nullcontext
 
 import pytest
 
+from commands.answers.answer_service import AnswerService, Choice, Field, Picked, Question, UserInputError
 from commands.answers.blocks import Text
-from commands.answers.interface import AnswerService, Choice, Field, Picked, Question, UserInputError
 from commands.demo.access import Login, is_loopback, listen, read_login
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.main import serve
@@ -86,7 +86,7 @@ def test_a_question_is_parsed():
 
 
 def test_files_are_forgotten_at_the_limit():
-    from commands.answers.interface import UploadedFile
+    from commands.answers.answer_service import UploadedFile
 
     store = FileStore(max_bytes=10, max_files=3)
     own = store.keep(UploadedFile("example", bytes(100)))

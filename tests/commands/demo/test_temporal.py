@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from commands.answers.answer_service import Question, UploadedFile, UserInputError
 from commands.answers.families.temporal import _chart
-from commands.answers.interface import Question, UploadedFile, UserInputError
 from tests.support.demo import page_driver, served
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 from tests.support.outputs import browser

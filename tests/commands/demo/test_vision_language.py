@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from commands.answers.answer_service import Question, Turn, UploadedFile, UserInputError
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
-from commands.answers.interface import Question, Turn, UploadedFile, UserInputError
 from tests.conftest import REPOSITORY
 from tests.support.demo import page_driver, served
 from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER

@@ -11,9 +11,9 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from commands.answers.answer_service import AnswerService, Example, Picked, Question
 from commands.answers.blocks import AnswerBlock
 from commands.answers.compared import ComparedRun
-from commands.answers.interface import AnswerService, Example, Picked, Question
 from commands.cli.arguments import add_run_config
 from commands.cli.main import LockstepCLI, main
 from commands.demo.access import Login, listen
