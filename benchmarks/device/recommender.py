@@ -23,7 +23,7 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
 from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
 from lightning_modules.recommender.losses.next_item import cross_entropy
-from lightning_modules.recommender.networks.architecture import Attention
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings, Attention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 DROPOUT = 0.2
@@ -50,10 +50,10 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
 def new_encoder(attention: Attention, sizes: Sizes, device: str) -> SequenceEncoder:
     """Return a network with the same random weights in each call."""
     torch.manual_seed(1)
-    return SequenceEncoder(
-        sizes.num_items, sizes.length, sizes.hidden_size, dropout=DROPOUT, attention=attention,
-        time_span=sizes.time_span,
-    ).to(device)  # fmt: skip
+    settings = ArchitectureSettings(
+        attention=attention, hidden_size=sizes.hidden_size, dropout=DROPOUT, time_span=sizes.time_span
+    )
+    return SequenceEncoder(sizes.num_items, sizes.length, settings).to(device)
 
 
 def _variants(

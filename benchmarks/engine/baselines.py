@@ -20,6 +20,7 @@ from benchmarks.engine.interleaving import Gate
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.datamodule import InteractionSequences
 from engine.data.samplers import global_batches
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _SEED, _WARM_UP, _LENGTH = 1, 100, 200
@@ -117,7 +118,11 @@ def _rows_and_network(interactions: Path, dropout: float) -> tuple[TensorDataset
         own = np.asarray(events.items[max(start, end - 1 - _LENGTH) : end])  # without the two for evaluation
         inputs[user, _LENGTH + 1 - len(own) :], targets[user, _LENGTH + 1 - len(own) :] = own[:-1], own[1:]
     torch.manual_seed(_SEED)
-    encoder = SequenceEncoder(events.num_items, _LENGTH, 64, num_heads=2, feed_forward_size=256, dropout=dropout)
+    encoder = SequenceEncoder(
+        events.num_items,
+        _LENGTH,
+        ArchitectureSettings(hidden_size=64, num_heads=2, feed_forward_size=256, dropout=dropout),
+    )
     return TensorDataset(torch.as_tensor(inputs), torch.as_tensor(targets)), _Loss(PlainSASRec(encoder))
 
 

@@ -11,6 +11,7 @@ from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.item_scores import DotProductScores, best_items
 from lightning_modules.recommender.metrics import ranks
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -43,5 +44,5 @@ def _prepared(num_items: int, users: int) -> tuple[SequenceEncoder, RankingDatas
     # The last event of each user is held out.
     scale = personal_time_scale(events, ends)
     torch.manual_seed(1)
-    encoder = SequenceEncoder(num_items, _EVENTS, HIDDEN_SIZE).eval()
+    encoder = SequenceEncoder(num_items, _EVENTS, ArchitectureSettings(hidden_size=HIDDEN_SIZE)).eval()
     return encoder, RankingDataset(events, (np.arange(users), ends), max_length=_EVENTS, time_scale=scale)

@@ -20,7 +20,7 @@ from datamodules.recommender.events import EventArrays
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.losses.next_item import LossName
-from lightning_modules.recommender.networks.architecture import Attention
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings, Attention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.sparse_item_rows import ItemOptimizer
 
@@ -62,7 +62,11 @@ def _module(
     attention: Attention, loss: LossName, length: int, num_items: int, item_optimizer: ItemOptimizer = "dense"
 ) -> ModuleAlone:
     torch.manual_seed(1)
-    encoder = SequenceEncoder(num_items, length, HIDDEN_SIZE, dropout=0.2, attention=attention, time_span=TIME_SPAN)
+    encoder = SequenceEncoder(
+        num_items,
+        length,
+        ArchitectureSettings(hidden_size=HIDDEN_SIZE, dropout=0.2, attention=attention, time_span=TIME_SPAN),
+    )
     return ModuleAlone(encoder, loss, item_optimizer)
 
 

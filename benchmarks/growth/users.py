@@ -16,6 +16,7 @@ from benchmarks.recommender.training_steps import HIDDEN_SIZE, ModuleAlone, opti
 from datamodules.recommender.datamodule import InteractionSequences
 from engine.data.samplers import EvaluationSampler, TrainSampler
 from lightning_modules.recommender.metrics import ranks
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -108,4 +109,4 @@ def _data(file: Path) -> InteractionSequences:
 
 def _encoder(dropout: float = 0.0) -> SequenceEncoder:
     torch.manual_seed(1)
-    return SequenceEncoder(_ITEMS, _EVENTS, HIDDEN_SIZE, dropout=dropout)
+    return SequenceEncoder(_ITEMS, _EVENTS, ArchitectureSettings(hidden_size=HIDDEN_SIZE, dropout=dropout))

@@ -9,6 +9,7 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, optimizer_step, train_sequences
 from datamodules.recommender.length_buckets import LengthGroups
 from engine.data.samplers import MicroBatchRequest
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _INSTRUCTIONS = ("avx512_bf16", "amx_bf16")
@@ -39,6 +40,6 @@ def loss_after(steps: int, bf16: bool, num_users: int = 64, length: int = 50) ->
     batch = rows[MicroBatchRequest(0, np.arange(num_users))]
     # The same weights for both, so that the number format is the only difference.
     torch.manual_seed(1)
-    module = ModuleAlone(SequenceEncoder(rows.rows.events.num_items, length, dropout=0.0))
+    module = ModuleAlone(SequenceEncoder(rows.rows.events.num_items, length, ArchitectureSettings(dropout=0.0)))
     step = optimizer_step(module, torch.autocast("cpu", torch.bfloat16, enabled=bf16)(module.batch_loss))
     return [step(batch) for _ in range(steps)][-1]

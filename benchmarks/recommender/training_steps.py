@@ -28,7 +28,7 @@ from engine.optim.optimizers import build_optimizer
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.module import SequentialRecommender
-from lightning_modules.recommender.networks.architecture import Attention
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings, Attention
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.sparse_item_rows import ItemOptimizer, sparse_item_tables
@@ -164,7 +164,7 @@ class ModuleAlone(SequentialRecommender):
         self.row_tables = sparse_item_tables(encoder, item_optimizer, learning_rate=None)
         all_items = loss == "cross_entropy"
         vectors = TrainingVectors(encoder, None, self.row_tables, all_items, item_dropout=0.0)
-        self.micro_batch_loss = TrainingLoss(encoder, vectors, self.loss, self.architecture["dropout"] > 0)
+        self.micro_batch_loss = TrainingLoss(encoder, vectors, self.loss, self.architecture.dropout > 0)
 
     def batch_loss(self, parts: Sequence[TrainBatch]) -> Tensor:
         """Return the mean over all items, or over the negatives of the batch."""
@@ -233,4 +233,8 @@ def left_padded(batch: TrainBatch, length: int) -> tuple[Tensor, Tensor]:
 
 def _encoder(attention: Attention, length: int, dropout: float, num_items: int = 3416) -> SequenceEncoder:
     torch.manual_seed(1)
-    return SequenceEncoder(num_items, length, HIDDEN_SIZE, dropout=dropout, attention=attention, time_span=TIME_SPAN)
+    return SequenceEncoder(
+        num_items,
+        length,
+        ArchitectureSettings(hidden_size=HIDDEN_SIZE, dropout=dropout, attention=attention, time_span=TIME_SPAN),
+    )

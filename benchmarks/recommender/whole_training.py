@@ -22,6 +22,7 @@ from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.length_buckets import LengthGroups
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest, TrainSampler
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 Form = Literal["plain", "ours"]
@@ -45,7 +46,7 @@ def whole_training(
     """
     sequences = train_sequences(movielens_like(num_users), length, negatives=NegativeOptions(int(loss == "bce")))
     torch.manual_seed(1)
-    encoder = SequenceEncoder(sequences.events.num_items, length, dropout=0.2)
+    encoder = SequenceEncoder(sequences.events.num_items, length, ArchitectureSettings(dropout=0.2))
     order = TrainSampler(num_users, batch_size, seed=1)
     step = (_ours if form == "ours" else _plain)(sequences, encoder, loss)
 

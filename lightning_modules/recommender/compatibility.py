@@ -9,6 +9,7 @@ from typing_extensions import Self
 from datamodules.recommender.batch import FeaturesIdentity
 from engine.checkpointing.content_rules import declare_part
 from engine.checkpointing.structure import COUNT, MAPPING, TEXT, fields, optional
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 
 declare_part("items", optional(fields({"count": COUNT, "sha256": TEXT})))
 declare_part("architecture", optional(MAPPING))
@@ -38,12 +39,11 @@ def items_identity(item_ids: Sequence[str]) -> dict[str, Any]:
     return {"count": len(item_ids), "sha256": hashlib.sha256("\n".join(item_ids).encode()).hexdigest()}
 
 
-def architecture_identity(settings: Mapping[str, Any], max_length: int) -> dict[str, Any]:
+def architecture_identity(settings: ArchitectureSettings, max_length: int) -> dict[str, Any]:
     """Return the settings of the encoder that a checkpoint requires, as numbers and strings."""
-    bound = {key: value for key, value in settings.items() if key not in _MAY_CHANGE}
+    bound = {key: value for key, value in settings.content().items() if key not in _MAY_CHANGE}
     # Null means the hidden size, so both ways to give the same width are equal.
-    inner = settings["feed_forward_size"] or settings["hidden_size"]
-    return {**bound, "feed_forward_size": inner, "max_length": max_length}
+    return {**bound, "feed_forward_size": settings.inner_size, "max_length": max_length}
 
 
 def check_items(saved: Mapping[str, Any] | None, items: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ class ModelIdentity(NamedTuple):
     def of(
         cls,
         item_ids: Sequence[str],
-        settings: Mapping[str, Any],
+        settings: ArchitectureSettings,
         max_length: int,
         features: FeaturesIdentity | None,
         event_features: FeaturesIdentity | None,

@@ -21,6 +21,7 @@ from lightning_modules.recommender.features.training_vectors import TrainingVect
 from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.architecture import (
+    ArchitectureSettings,
     Attention,
     FeedForwardKind,
     Norm,
@@ -142,24 +143,24 @@ class SequentialRecommender(RankingModule):
         check_number("model.init_args.gbce_calibration", gbce_calibration, at_least=0, at_most=1)
         check_numbers("model.init_args.", {"item_learning_rate": item_learning_rate}, at_least=0)
         check_item_optimizer(item_optimizer, item_learning_rate, loss, tie_output, self.optimizer_name)
-        self.architecture: dict[str, Any] = {
-            "attention": attention,
-            "residual": residual,
-            "norm": norm,
-            "hidden_size": hidden_size,
-            "num_blocks": num_blocks,
-            "num_heads": num_heads,
-            "feed_forward": feed_forward,
-            "feed_forward_size": feed_forward_size,
-            "dropout": dropout,
-            "time_span": time_span,
-            "time_buckets": time_buckets,
-            "request_time": request_time,
-            "streams": streams,
-            "sinkhorn_iterations": sinkhorn_iterations,
-            "tie_output": tie_output,
-            "activation_checkpointing": activation_checkpointing,
-        }
+        self.architecture = ArchitectureSettings(
+            attention=attention,
+            residual=residual,
+            norm=norm,
+            hidden_size=hidden_size,
+            num_blocks=num_blocks,
+            num_heads=num_heads,
+            feed_forward=feed_forward,
+            feed_forward_size=feed_forward_size,
+            dropout=dropout,
+            time_span=time_span,
+            time_buckets=time_buckets,
+            request_time=request_time,
+            streams=streams,
+            sinkhorn_iterations=sinkhorn_iterations,
+            tie_output=tie_output,
+            activation_checkpointing=activation_checkpointing,
+        )
         check_architecture(self.architecture, "model.init_args.")
         self.attention_kernel: AttentionKernel = attention_kernel
         self.compile_step = compile_step
@@ -178,7 +179,7 @@ class SequentialRecommender(RankingModule):
         if stage == "fit":
             check_strategy_of_rows(self.item_optimizer, self.trainer.strategy)
             device = self.trainer.strategy.root_device
-            check_attention_kernel(self.attention_kernel, self.architecture["attention"], device)
+            check_attention_kernel(self.attention_kernel, self.architecture.attention, device)
             if self.loss.name != "cross_entropy":
                 self.data.require_negatives(f"model.init_args.loss {self.loss.name}")
             check_other_negatives(self.loss.name, self.data.other_negatives)
@@ -187,22 +188,22 @@ class SequentialRecommender(RankingModule):
                 check_compiled_step(self.architecture, self.attention_kernel, self.item_optimizer, self.data, strategy)
                 check_compiler(device)
         check_strategy_of_features(self.data.item_features, self.trainer.strategy)
-        if reads_times(self.architecture["attention"]):
-            self.data.require_times(f"model.init_args.attention {self.architecture['attention']}")
-        if self.architecture["request_time"]:
+        if reads_times(self.architecture.attention):
+            self.data.require_times(f"model.init_args.attention {self.architecture.attention}")
+        if self.architecture.request_time:
             self.data.require_request_times("model.init_args.request_time")
 
     @override
     def configure_model(self) -> None:
         if not hasattr(self, "encoder"):
             catalog = self.data.catalog
-            self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, **self._encoder_settings)
+            self.encoder = SequenceEncoder(catalog.num_items, catalog.max_length, self._encoder_settings)
             set_attention_kernel(self.encoder, self.attention_kernel)
             self.row_tables = sparse_item_tables(self.encoder, self.item_optimizer, self.item_learning_rate)
             self.item_features = feature_encoder(self.data.item_features, self.encoder)
             all_items = self.loss.name == "cross_entropy"
             vectors = TrainingVectors(self.encoder, self.item_features, self.row_tables, all_items, self.item_dropout)
-            parts = self.encoder, vectors, self.loss, self.architecture["dropout"] > 0
+            parts = self.encoder, vectors, self.loss, self.architecture.dropout > 0
             self.micro_batch_loss = TrainingLoss(*parts)
             if self.compile_step:
                 self.micro_batch_loss = CompiledTrainingLoss(*parts, lambda: self.data.plan.micro_batch_size)
@@ -212,7 +213,7 @@ class SequentialRecommender(RankingModule):
 
     @override
     def memory_saving_options(self) -> list[tuple[str, str]]:
-        if self.architecture["activation_checkpointing"] or self.architecture["attention"] == "gru":
+        if self.architecture.activation_checkpointing or self.architecture.attention == "gru":
             return []
         return [("--model.init_args.activation_checkpointing true", "a third more time")]
 

@@ -1,6 +1,7 @@
 """Uses a recommender: ranks of held-out items, previews of users, recommendations, and the export."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from lightning_modules.recommender.features.feature_encoder import FeatureEncode
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
 from lightning_modules.recommender.item_ranks.collected_ranks import write_ranks
 from lightning_modules.recommender.item_scores import Scores
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.recommendations import Recommendations
 from lightning_modules.recommender.sample_previews import UserPreview, render_preview, user_preview
@@ -38,8 +40,8 @@ class RankingModule(LockstepModule[RecommenderData]):
 
     export_extra = "onnx"
 
-    architecture: dict[str, Any]
-    """Arguments of the encoder but for the sizes of the data."""
+    architecture: ArchitectureSettings
+    """Settings of the encoder, without the features of events."""
 
     encoder: SequenceEncoder
     item_features: FeatureEncoder | None
@@ -167,7 +169,6 @@ class RankingModule(LockstepModule[RecommenderData]):
         self.next_item_scores = NextItemScores(self.encoder, None)
 
     @property
-    def _encoder_settings(self) -> dict[str, Any]:
-        """Arguments of the encoder, with the sizes of the features of events if there are any."""
-        sizes = event_feature_sizes(self.data.event_features)
-        return self.architecture if sizes is None else {**self.architecture, "event_features": sizes}
+    def _encoder_settings(self) -> ArchitectureSettings:
+        """Settings of the encoder, with the sizes of the features of events if there are any."""
+        return replace(self.architecture, event_features=event_feature_sizes(self.data.event_features))

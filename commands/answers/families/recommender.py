@@ -59,7 +59,7 @@ class RecommenderDemo(AnswerService):
         self._catalog = data.recommendable
         self._names = [self._catalog.title(item).lower() for item in range(1, self._catalog.num_items + 1)]
         self._numbers = {str(item): number for number, item in enumerate(self._catalog.item_ids, start=1)}
-        self._reads_times = reads_times(model.architecture["attention"])
+        self._reads_times = reads_times(model.architecture.attention)
         self._latest = int(np.asarray(data.events.times).max(initial=0))
         timed = "The model reads their times, in UTC." if self._reads_times else "The model does not read their times."
         order = f"Search titles, oldest event first. They follow the user's own events. {timed}"
@@ -69,14 +69,14 @@ class RecommenderDemo(AnswerService):
                 "history", "pick", "Events", order, max_count=_MAX_EVENTS, times=self._reads_times,
             ),
         ]  # fmt: skip
-        self._reads_request_time = bool(model.architecture["request_time"])
+        self._reads_request_time = model.architecture.request_time
         if self._reads_request_time:
             text = f"In UTC; empty for {_date(self._latest)} or the last event, whichever is later."
             self.fields.append(Field("at", "time", "Time of the request", text))
         self.about = [
             ("items", f"{self._catalog.num_items:,}"),
             ("users", f"{len(data.user_ids):,}"),
-            ("attention", model.architecture["attention"]),
+            ("attention", model.architecture.attention),
         ]
 
     @override

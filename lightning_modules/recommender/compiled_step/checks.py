@@ -2,14 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 
 from datamodules.recommender.interface import RecommenderData
 from engine.strategies.fsdp import has_sharded_weights
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.attention import AttentionKernel
 from lightning_modules.recommender.sparse_item_rows import ItemOptimizer
 
@@ -36,7 +35,7 @@ def check_compiler(device: torch.device) -> None:
 
 
 def check_compiled_step(
-    architecture: Mapping[str, Any],
+    architecture: ArchitectureSettings,
     kernel: AttentionKernel,
     item_optimizer: ItemOptimizer,
     data: RecommenderData,
@@ -45,7 +44,7 @@ def check_compiled_step(
     """Check that every part of a training can be in one graph of fixed shapes.
 
     Args:
-        architecture: arguments of SequenceEncoder.
+        architecture: settings of the encoder.
         kernel: `attention_kernel` of the module.
         item_optimizer: that of the module.
         data: data of the run.
@@ -54,12 +53,12 @@ def check_compiled_step(
     Raises:
         ValueError: a part cannot.
     """
-    attention, residual = architecture["attention"], architecture["residual"]
+    attention, residual = architecture.attention, architecture.residual
     items = "a batch has any number of items, and a graph has fixed shapes"
     refused = [
         (attention == "gru", f"{_MODEL}attention gru", "torch does not compile its layers: use another attention"),
         ("mhc" in residual, f"{_MODEL}residual {residual}", "its diagnostics leave the graph: use plain or gated"),
-        (architecture["activation_checkpointing"], f"{_MODEL}activation_checkpointing true",
+        (architecture.activation_checkpointing, f"{_MODEL}activation_checkpointing true",
          "blocks are computed outside of the graph again: use false"),
         (kernel == "triton", f"{_MODEL}attention_kernel triton", "torch does not compile the kernel: use torch"),
         (item_optimizer != "dense", f"{_MODEL}item_optimizer {item_optimizer}", f"{items}: use dense"),

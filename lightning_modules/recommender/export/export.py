@@ -20,7 +20,7 @@ from datamodules.recommender.batch import Catalog, EventCoding, History, Ranking
 from engine.export.onnx import check_close, export_onnx, run_onnx
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
 from lightning_modules.recommender.features.event_inputs import coding_settings
-from lightning_modules.recommender.networks.architecture import reads_times
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings, reads_times
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 FORMAT = 1
@@ -39,8 +39,7 @@ class Recommender(NamedTuple):
     """What `export` writes of a trained recommender, and what its model card states."""
 
     encoder: SequenceEncoder
-    architecture: Mapping[str, Any]
-    """Arguments of SequenceEncoder, but for the sizes of the catalog."""
+    architecture: ArchitectureSettings
     catalog: Catalog
     """Items that can be recommended."""
     top_k: int
@@ -77,7 +76,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     # eval() switches off dropout, whose masks would be constants of the graph.
     recommender.encoder.eval()
     graph = ScoringGraph(encoder, min(top_k, catalog.num_items))
-    timed = reads_times(recommender.architecture["attention"])
+    timed = reads_times(recommender.architecture.attention)
     inputs = graph_inputs(add_long_pauses(batch) if timed else batch, recommender)
     export_onnx(folder / "model.onnx", graph, inputs, OUTPUTS, _dynamic_axes(inputs))
     users = f"{len(batch.users)} users of the data" + (", also after a pause of five years" if timed else "")
@@ -87,7 +86,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
         "format": FORMAT,
         "num_items": catalog.num_items,
         "max_length": catalog.max_length,
-        "architecture": dict(recommender.architecture),
+        "architecture": recommender.architecture.content(),
         "top_k": graph.top_k,
         "remove_seen": remove_seen,
         "inputs": list(inputs),
@@ -128,12 +127,12 @@ def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Ten
     """Return the inputs of the graph for a batch."""
     # The graph takes only what this architecture reads, so that callers need not invent the rest.
     inputs = {"items": batch.history.items}
-    if reads_times(recommender.architecture["attention"]):
+    if reads_times(recommender.architecture.attention):
         inputs["times"] = batch.history.times
-    in_units = recommender.architecture.get("time_buckets") != "log"  # which are of seconds
-    if recommender.architecture["attention"] == "time_interval" and in_units:
+    in_units = recommender.architecture.time_buckets != "log"  # which are of seconds
+    if recommender.architecture.attention == "time_interval" and in_units:
         inputs["time_scale"] = batch.history.time_scale
-    if recommender.architecture.get("request_time"):
+    if recommender.architecture.request_time:
         assert batch.history.at is not None, "`some_histories` have the time of the request"
         inputs["at"] = batch.history.at
     if recommender.event_features is not None:

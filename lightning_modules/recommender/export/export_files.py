@@ -42,7 +42,7 @@ def export_files(
         ValueError: the files give other recommendations than the encoder, or FAISS cannot build the index.
     """
     # First of all: a wrong factory string shall fail before minutes of export.
-    empty = faiss_index.empty_index(recommender.architecture["hidden_size"], index) if index else None
+    empty = faiss_index.empty_index(recommender.architecture.hidden_size, index) if index else None
     histories = data.some_histories(_compared_users(recommender))
     checked = export(recommender, folder, histories)
     exported = model_card(recommender, list(graph_inputs(histories, recommender)), checked)

@@ -105,14 +105,14 @@ def model_card(recommender: Recommender, inputs: list[str], checked: str) -> Exp
         checked: sentence on the comparison of graph and encoder.
     """
     architecture, catalog = recommender.architecture, recommender.catalog
-    attention, residual = architecture["attention"], architecture["residual"]
+    attention, residual = architecture.attention, architecture.residual
     sources, title = [_SOURCES[attention]], _NAMES[attention]
     # `gated_mhc` has both.
     for option, name in (("gated", "LiGR layers"), ("mhc", "hyper-connections")):
         if option in residual.split("_"):
             title += f" {'with' if len(sources) == 1 else 'and'} {name}"
             sources.append(_SOURCES[option])
-    with_request = bool(architecture.get("request_time"))
+    with_request = architecture.request_time
     title += ", with request time" * with_request
     # Real ids, so that the example of the card runs as it is; a catalog of one item gives it twice.
     example = [str(item) for item in catalog.item_ids[:2]]

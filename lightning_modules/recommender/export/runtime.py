@@ -13,6 +13,7 @@ from engine.timestamp import EXPECTED_TIME, to_seconds
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
 from lightning_modules.recommender.export.export import FORMAT
 from lightning_modules.recommender.features.event_inputs import Values, coding_of, encode_events
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -207,7 +208,8 @@ def load_recommender(folder: str | Path) -> ExportedRecommender:
             f"{folder / 'items.json'}: found {len(items['ids'])} ids, expected {settings['num_items']} as in "
             "config.json: the files of two exports?"
         )
-    encoder = SequenceEncoder(settings["num_items"], settings["max_length"], **settings["architecture"])
+    architecture = ArchitectureSettings(**settings["architecture"])
+    encoder = SequenceEncoder(settings["num_items"], settings["max_length"], architecture)
     try:
         encoder.load_state_dict(load_file(folder / "model.safetensors"))
     except RuntimeError as error:

@@ -9,11 +9,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from datamodules.recommender.batch import History
+from engine.number_check import check_numbers
 from lightning_modules.recommender.networks.architecture import (
-    Attention,
-    FeedForwardKind,
-    Norm,
-    Residual,
+    ArchitectureSettings,
     attention_layer,
     check_architecture,
     feed_forward_layer,
@@ -30,10 +28,10 @@ from lightning_modules.recommender.networks.dropout_keys import (
     set_keys,
 )
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection, PlainResidual, diagnose
-from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder, EventFeatureSizes
+from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder
 from lightning_modules.recommender.networks.inputs.request_time import request_times
 from lightning_modules.recommender.networks.recurrent.gru import GRULayers
-from lightning_modules.recommender.networks.time_buckets import TimeBuckets, time_buckets
+from lightning_modules.recommender.networks.time_buckets import time_buckets
 
 
 class SequenceEncoder(nn.Module):
@@ -49,86 +47,57 @@ class SequenceEncoder(nn.Module):
     Args:
         num_items: number of items V; ids are 1 to V, 0 is padding.
         max_length: longest history. Positions are counted from its end, so trimming a batch changes nothing.
-        hidden_size: width C, a multiple of num_heads.
-        num_blocks: number of blocks.
-        num_heads: number of attention heads.
-        feed_forward: `relu` as in SASRec, `swiglu` as in LiGR, or `none`: attention alone, as in HSTU.
-        feed_forward_size: inner width of the feed-forward network; None is hidden_size, as in SASRec.
-        dropout: rate at the input, on attention weights, after attention, inside and after the feed-forward network.
-        attention: `standard`, `time_interval`, `hstu`, `fuxi` or `gru`.
-        time_span: largest distinct interval of linear buckets, in units of the user's time scale.
-        time_buckets: `linear`: units of the user's time scale; `log`: logarithmic buckets of seconds.
-        request_time: count a position's intervals from the time of the next event, `History.at` at the last position.
-        residual: `plain`: x + F(x); `gated`: x + F(x) * sigmoid(W x), as in LiGR; `mhc`; or `gated_mhc`,
-            which is both.
-        streams: number of streams of `mhc` and `gated_mhc`.
-        sinkhorn_iterations: Sinkhorn-Knopp iterations of `mhc` and `gated_mhc`.
-        norm: `pre`: x + F(norm(x)); `post`: norm(x + F(x)), for each stream. A final norm follows in both.
-        tie_output: score with the input's item vectors; otherwise with separate vectors.
-        activation_checkpointing: keep only the states between blocks in training, and recompute the others.
-        event_features: sizes of the features of events, whose vectors are added to item vectors; None: no features.
+        settings: kinds and sizes of the layers; None: those of SASRec.
     """
 
     def __init__(
         self,
         num_items: int,
         max_length: int,
-        hidden_size: int = 64,
-        num_blocks: int = 2,
-        num_heads: int = 1,
-        feed_forward: FeedForwardKind = "relu",
-        feed_forward_size: int | None = None,
-        dropout: float = 0.2,
-        attention: Attention = "standard",
-        time_span: int = 256,
-        time_buckets: TimeBuckets = "linear",
-        request_time: bool = False,
-        residual: Residual = "plain",
-        streams: int = 4,
-        sinkhorn_iterations: int = 20,
-        norm: Norm = "pre",
-        tie_output: bool = True,
-        activation_checkpointing: bool = False,
-        event_features: EventFeatureSizes | None = None,
+        settings: ArchitectureSettings | None = None,
     ) -> None:
         super().__init__()
-        feed_forward_size = hidden_size if feed_forward_size is None else feed_forward_size
-        sizes = {"num_items": num_items, "max_length": max_length, "hidden_size": hidden_size, "num_blocks": num_blocks}
-        sizes |= {"num_heads": num_heads, "feed_forward_size": feed_forward_size, "time_span": time_span}
-        kinds = {"attention": attention, "residual": residual, "feed_forward": feed_forward, "norm": norm}
-        options = {"activation_checkpointing": activation_checkpointing, "request_time": request_time}
-        check_architecture({**sizes, **kinds, **options, "time_buckets": time_buckets})
-        hyper = residual in ("mhc", "gated_mhc")
-        self.num_items, self.max_length, self.streams = num_items, max_length, streams if hyper else None
-        self.activation_checkpointing, self.request_time = activation_checkpointing, request_time
+        settings = settings or ArchitectureSettings()
+        check_numbers("", {"num_items": num_items, "max_length": max_length}, at_least=1)
+        check_architecture(settings)
+        hidden_size, num_heads, dropout = settings.hidden_size, settings.num_heads, settings.dropout
+        attention, num_blocks = settings.attention, settings.num_blocks
+        hyper = settings.residual in ("mhc", "gated_mhc")
+        self.num_items, self.max_length, self.streams = num_items, max_length, settings.streams if hyper else None
+        self.activation_checkpointing, self.request_time = settings.activation_checkpointing, settings.request_time
         self._real: Tensor | None = None
         self.items = nn.Embedding(num_items + 1, hidden_size, padding_idx=0)
         self.positions = nn.Embedding(max_length, hidden_size) if attention not in ("time_interval", "gru") else None
         self.bucketed = attention in ("hstu", "fuxi")
         self.time_tables = None
         if attention == "time_interval":
-            self.time_tables = TimeTables(max_length, time_span, hidden_size, num_heads, dropout, time_buckets)
+            self.time_tables = TimeTables(
+                max_length, settings.time_span, hidden_size, num_heads, dropout, settings.time_buckets
+            )
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList()
         self.recurrent = GRULayers(hidden_size, num_blocks, dropout) if attention == "gru" else None
         for _ in range(num_blocks if self.recurrent is None else 0):
             functions = [attention_layer(attention, hidden_size, num_heads, dropout, max_length)]
-            functions += feed_forward_layer(feed_forward, hidden_size, feed_forward_size, dropout)
+            functions += feed_forward_layer(settings.feed_forward, hidden_size, settings.inner_size, dropout)
             sublayers = (
                 Sublayer(
                     function,
-                    ManifoldHyperConnection(hidden_size, streams, sinkhorn_iterations) if hyper else PlainResidual(),
+                    ManifoldHyperConnection(hidden_size, settings.streams, settings.sinkhorn_iterations)
+                    if hyper
+                    else PlainResidual(),
                     hidden_size,
                     0.0 if has_own_dropout(function) else dropout,
-                    norm == "pre",
-                    residual in ("gated", "gated_mhc"),
+                    settings.norm == "pre",
+                    settings.residual in ("gated", "gated_mhc"),
                 )
                 for function in functions
             )
             self.blocks.append(EncoderBlock(*sublayers))
         self.norm = nn.LayerNorm(hidden_size) if self.recurrent is None else nn.Identity()
-        self.output = None if tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
-        self.event_features = None if event_features is None else EventFeatureEncoder(event_features, hidden_size)
+        self.output = None if settings.tie_output else nn.Parameter(torch.empty(num_items, hidden_size))
+        features = settings.event_features
+        self.event_features = None if features is None else EventFeatureEncoder(features, hidden_size)
         self._initialize()
         self._masked = number_layers(self)
 

@@ -11,6 +11,7 @@ from benchmarks import gpu
 from benchmarks.device import rates, recommender, time_attention, vision_transformer
 from benchmarks.device.measures.reference import Outcome
 from benchmarks.device.part import NEEDS_CUDA, Setting, Sheet
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 
 TINY = Setting("cpu", tiny=True, repeats=2, compiled=False, peak_tflops=1.0)
 
@@ -119,7 +120,9 @@ def test_the_loss_of_a_graph_is_the_projects_loss():
     from benchmarks.device.histories import full_batch
 
     torch.manual_seed(1)
-    encoder = recommender.SequenceEncoder(SIZES.num_items, SIZES.length, SIZES.hidden_size)
+    encoder = recommender.SequenceEncoder(
+        SIZES.num_items, SIZES.length, ArchitectureSettings(hidden_size=SIZES.hidden_size)
+    )
     batch = full_batch(SIZES, "cpu")
     assert (batch.targets > 0).all() and (batch.history.times.diff(dim=1) > 0).all()
     outcomes: list[Outcome] = [

@@ -5,6 +5,7 @@ import torch
 
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
 from benchmarks.recommender.training_steps import ModuleAlone, full_batch
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -29,7 +30,9 @@ def test_same_outputs_and_gradients_of_the_layer(heads: int) -> None:
 def test_same_loss_of_the_whole_model() -> None:
     torch.manual_seed(0)
     batch = (full_batch(length=30, batch_size=3),)
-    encoder = SequenceEncoder(3416, 30, 8, dropout=0.0, attention="time_interval", time_span=20)
+    encoder = SequenceEncoder(
+        3416, 30, ArchitectureSettings(hidden_size=8, dropout=0.0, attention="time_interval", time_span=20)
+    )
     ours = ModuleAlone(encoder).batch_loss(batch)
     naive = with_naive_attention(encoder)
     assert isinstance(naive.blocks[1].attention.function, NaiveTimeAttention)

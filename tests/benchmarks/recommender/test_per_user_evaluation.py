@@ -11,6 +11,7 @@ from benchmarks.recommender.per_user_evaluation import evaluate_each
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.metrics import candidate_ranks
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -19,7 +20,7 @@ NUM_USERS, NUM_ITEMS, LENGTH = 12, 2300, 30
 
 def _encoder() -> SequenceEncoder:
     torch.manual_seed(0)
-    encoder = SequenceEncoder(NUM_ITEMS, LENGTH, 8).eval()
+    encoder = SequenceEncoder(NUM_ITEMS, LENGTH, ArchitectureSettings(hidden_size=8)).eval()
     torch.nn.init.normal_(encoder.items.weight[1:])  # scores far apart, so that rounding changes no rank
     return encoder
 

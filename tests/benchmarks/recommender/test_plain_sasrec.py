@@ -10,6 +10,7 @@ from benchmarks.recommender.training_steps import ModuleAlone, left_padded, trai
 from datamodules.recommender.length_buckets import LengthGroups
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
@@ -20,7 +21,7 @@ def test_same_loss_and_gradients(heads: int, groups: int) -> None:
     draw = MicroBatchRequest(0, np.arange(6))
     batch, parts = sequences[draw], LengthGroups(sequences, groups)[draw]
     assert len(set(batch.history.lengths.tolist())) > 1, "a case without padding proves little"
-    encoder = SequenceEncoder(2300, 60, 8, num_heads=heads, dropout=0.0)
+    encoder = SequenceEncoder(2300, 60, ArchitectureSettings(hidden_size=8, num_heads=heads, dropout=0.0))
     plain = PlainSASRec(encoder)
     weights = list(encoder.parameters())
     ours, theirs = ModuleAlone(encoder).batch_loss(parts), plain.loss(*left_padded(batch, 60))
@@ -34,14 +35,14 @@ def test_same_binary_loss_of_the_same_negatives() -> None:
     torch.manual_seed(0)
     sequences = train_sequences(movielens_like(6, 2300), length=60, negatives=NegativeOptions(1))
     batch = sequences[MicroBatchRequest(0, np.arange(6))]
-    encoder = SequenceEncoder(2300, 60, 8, dropout=0.0)
+    encoder = SequenceEncoder(2300, 60, ArchitectureSettings(hidden_size=8, dropout=0.0))
     negatives, _ = left_padded(batch._replace(history=batch.history._replace(items=batch.negatives[..., 0])), 60)
     theirs = PlainSASRec(encoder).binary_loss(*left_padded(batch, 60), negatives)
     torch.testing.assert_close(theirs, ModuleAlone(encoder, "bce").batch_loss([batch]), rtol=1e-5, atol=1e-6)
 
 
 def test_the_plain_form_trains_the_same_weights() -> None:
-    encoder = SequenceEncoder(50, 10, 8)
+    encoder = SequenceEncoder(50, 10, ArchitectureSettings(hidden_size=8))
     assert {id(weight) for weight in PlainSASRec(encoder).parameters()} == {
         id(weight) for weight in encoder.parameters()
     }

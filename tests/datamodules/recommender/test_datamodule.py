@@ -11,6 +11,7 @@ import torch
 from datamodules.recommender.datamodule import InteractionSequences
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.export.runtime import ExportedRecommender
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 USERS, ITEMS, EVENTS = 30, 12, 7
@@ -70,7 +71,9 @@ def test_a_history_has_one_answer_from_the_table_from_a_file_and_from_a_loaded_e
         assert torch.equal(found, expected)
 
     torch.manual_seed(0)
-    encoder = SequenceEncoder(ITEMS, 5, hidden_size=8, attention="time_interval", time_span=64).eval()
+    encoder = SequenceEncoder(
+        ITEMS, 5, ArchitectureSettings(hidden_size=8, attention="time_interval", time_span=64)
+    ).eval()
     scores = encoder.scores(encoder(ours.history)[:, -1]).scatter(1, ours.seen, -torch.inf)
     loaded = ExportedRecommender(encoder, {"top_k": 3, "remove_seen": True}, table.catalog.item_ids, None)
     for line, row in zip(lines, scores, strict=True):

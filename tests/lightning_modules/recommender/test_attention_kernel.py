@@ -5,6 +5,7 @@ import torch
 
 from lightning_modules.recommender import attention_kernel
 from lightning_modules.recommender.attention_kernel import check_attention_kernel, set_attention_kernel
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.attention import TimeIntervalAttention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -34,7 +35,7 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 def test_every_layer_of_an_encoder_gets_the_kernel():
-    encoder = SequenceEncoder(5, 4, hidden_size=8, num_blocks=3, attention="time_interval")
+    encoder = SequenceEncoder(5, 4, ArchitectureSettings(hidden_size=8, num_blocks=3, attention="time_interval"))
     set_attention_kernel(encoder, "triton")
     layers = [layer for layer in encoder.modules() if isinstance(layer, TimeIntervalAttention)]
     assert [layer.kernel for layer in layers] == ["triton"] * 3

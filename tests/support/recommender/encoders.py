@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import History
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 V, LONGEST = 13, 10
@@ -44,4 +45,4 @@ def make_history(lengths=(4, 7, 1, 0), padded_to=7, seed=0):
 
 def make_encoder(**changes):
     torch.manual_seed(0)
-    return SequenceEncoder(V, LONGEST, **{"hidden_size": 8, "num_heads": 2, **changes})
+    return SequenceEncoder(V, LONGEST, ArchitectureSettings(**{"hidden_size": 8, "num_heads": 2, **changes}))

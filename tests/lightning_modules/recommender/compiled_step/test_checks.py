@@ -8,14 +8,15 @@ import torch
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from lightning_modules.recommender.compiled_step import checks
 from lightning_modules.recommender.compiled_step.checks import check_compiled_step, check_compiler
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from tests.conftest import TINY
-
-PLAIN = {"attention": "standard", "residual": "gated", "activation_checkpointing": False}
 
 
 def check(architecture=None, kernel="torch", item_optimizer="dense", features=None, negatives="", strategy=None):
     data = SimpleNamespace(item_features=features, other_negatives=negatives)
-    check_compiled_step({**PLAIN, **(architecture or {})}, kernel, item_optimizer, data, strategy)
+    check_compiled_step(
+        ArchitectureSettings(**{"residual": "gated", **(architecture or {})}), kernel, item_optimizer, data, strategy
+    )
 
 
 @pytest.mark.parametrize(

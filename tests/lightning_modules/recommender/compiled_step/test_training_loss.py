@@ -7,6 +7,7 @@ from lightning_modules.recommender.compiled_step.fixed_shape import fixed_shape
 from lightning_modules.recommender.compiled_step.training_loss import CompiledTrainingLoss
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.training_loss import TrainingLoss
 from tests.conftest import TINY
@@ -29,7 +30,9 @@ def losses(loss, **network):
     made = []
     for kind, rows in ((TrainingLoss, ()), (CompiledTrainingLoss, (lambda: ROWS,))):
         torch.manual_seed(0)
-        encoder = SequenceEncoder(V, LONGEST, hidden_size=8, num_heads=2, time_span=16, dropout=0.3, **network).train()
+        encoder = SequenceEncoder(
+            V, LONGEST, ArchitectureSettings(hidden_size=8, num_heads=2, time_span=16, dropout=0.3, **network)
+        ).train()
         vectors = TrainingVectors(encoder, None, [], True, 0.0)
         made.append(kind(encoder, vectors, NextItemLoss(loss, 0.75), True, *rows))
     return made

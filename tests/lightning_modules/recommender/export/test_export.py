@@ -22,6 +22,7 @@ from lightning_modules.recommender.export.export import (
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph
 from lightning_modules.recommender.export.runtime import ExportedRecommender, load_recommender
 from lightning_modules.recommender.networks import attention
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from tests.support.recommender.encoders import LOG, LONGEST, VARIANTS, V, make_encoder, make_history
 from tests.support.recommender.export_inputs import IDS, expected_scores, ranking
 from tests.tiers import slow
@@ -29,7 +30,8 @@ from tests.tiers import slow
 
 def recommender(**variant):
     settings = {"hidden_size": 8, "num_heads": 2, "num_blocks": 1, "sinkhorn_iterations": 2, **variant}
-    return Recommender(make_encoder(**settings), settings, Catalog(V, LONGEST, IDS, None), 5, True)
+    encoder = make_encoder(**settings)
+    return Recommender(encoder, ArchitectureSettings(**settings), Catalog(V, LONGEST, IDS, None), 5, True)
 
 
 @pytest.mark.parametrize("variant", [*VARIANTS, {**LOG, "request_time": True}])

@@ -11,6 +11,7 @@ from datamodules.recommender.batch import Catalog
 from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.faiss_index import empty_index, recall_at, write_index
 from lightning_modules.recommender.export.vectors import SampledUsers, write_vectors
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from tests.support.recommender.encoders import LOG, LONGEST, VARIANTS, V, make_encoder, make_history
 from tests.support.recommender.export_inputs import IDS, expected_scores, ranking
 
@@ -24,7 +25,8 @@ def batches():
 
 
 def recommender(remove_seen=True, **variant):
-    return Recommender(make_encoder(**variant).eval(), variant, Catalog(V, LONGEST, IDS, None), 5, remove_seen)
+    settings = ArchitectureSettings(**variant)
+    return Recommender(make_encoder(**variant).eval(), settings, Catalog(V, LONGEST, IDS, None), 5, remove_seen)
 
 
 def lines(path):

@@ -12,6 +12,7 @@ from lightning_modules.recommender.features.feature_encoder import (
     feature_encoder,
 )
 from lightning_modules.recommender.features.item_dropout import _DROPPED_ITEMS, keeps_own_vector
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from tests.support.recommender.random_features import random_features
 
@@ -69,7 +70,7 @@ def test_item_dropout_is_a_hash_of_seed_step_and_item(share, seed, step):
 
 def test_what_does_not_work_with_features():
     arrays = random_features(5, {1, 2})
-    encoder = SequenceEncoder(5, 4, hidden_size=4, tie_output=False)
+    encoder = SequenceEncoder(5, 4, ArchitectureSettings(hidden_size=4, tie_output=False))
     with pytest.raises(ValueError, match=r"item_features with model.init_args.tie_output false"):
         feature_encoder(arrays, encoder)
     assert feature_encoder(None, encoder) is None

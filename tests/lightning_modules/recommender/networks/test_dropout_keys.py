@@ -5,6 +5,7 @@ import torch
 
 from datamodules.recommender.batch import History
 from lightning_modules.recommender.networks import attention_tiles
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.dropout_keys import (
     DropoutKeys,
@@ -78,7 +79,7 @@ def test_rows_share_the_mask_of_a_table():
 def test_a_sample_is_computed_the_same_in_any_batch(kind, monkeypatch):
     """States and gradients of a batch equal those of its rows alone, with dropout, without padding, in other tiles."""
     torch.manual_seed(0)
-    encoder = SequenceEncoder(V, LONGEST, 8, dropout=0.4, **KINDS[kind]).double()
+    encoder = SequenceEncoder(V, LONGEST, ArchitectureSettings(hidden_size=8, dropout=0.4, **KINDS[kind])).double()
     lengths = torch.tensor([3, 9, 1, 6])
     items = torch.randint(1, V + 1, (4, LONGEST))
     times = torch.randint(0, 50, (4, LONGEST)).cumsum(1)

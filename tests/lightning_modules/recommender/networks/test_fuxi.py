@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.fused_pointwise_attention import pointwise_attention
 from lightning_modules.recommender.networks.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
@@ -71,7 +72,11 @@ def test_the_tiles_need_no_biases(tiles):
 
 def test_it_starts_as_the_papers_code_does():
     torch.manual_seed(0)
-    encoder = SequenceEncoder(50, 4000, 64, 1, 2, attention="fuxi", feed_forward="swiglu")
+    encoder = SequenceEncoder(
+        50,
+        4000,
+        ArchitectureSettings(hidden_size=64, num_blocks=1, num_heads=2, attention="fuxi", feed_forward="swiglu"),
+    )
     layer = encoder.blocks[0].attention.function
     for weight in (layer.projection.weight, layer.distance_weights):
         assert weight.std().item() == pytest.approx(0.02, rel=0.1) and abs(weight.mean()) < 2e-3

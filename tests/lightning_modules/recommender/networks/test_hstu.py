@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_modules.recommender.export.onnx_graph import pointwise_attention as untiled_attention
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.fused_pointwise_attention import Biases, pointwise_attention
 from lightning_modules.recommender.networks.hstu import HSTUAttention
 from lightning_modules.recommender.networks.last_position import last_pointwise_attention, select_position
@@ -113,7 +114,9 @@ def test_the_layer_is_the_papers(heads):
 
 def test_it_starts_as_the_papers_code_does():
     torch.manual_seed(0)
-    encoder = SequenceEncoder(50, 4000, 64, 1, 2, attention="hstu", feed_forward="none")
+    encoder = SequenceEncoder(
+        50, 4000, ArchitectureSettings(hidden_size=64, num_blocks=1, num_heads=2, attention="hstu", feed_forward="none")
+    )
     layer = encoder.blocks[0].attention.function
     for weight in (layer.projection.weight, layer.distance_bias):
         assert weight.std().item() == pytest.approx(0.02, rel=0.1) and abs(weight.mean()) < 2e-3

@@ -8,6 +8,7 @@ import torch
 from datamodules.recommender.batch import History
 from lightning_modules.recommender.metrics import ranks
 from lightning_modules.recommender.networks import last_position as grouping
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
 from lightning_modules.recommender.networks.last_position import encode_last_position, last_attention, select_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
@@ -44,7 +45,9 @@ def histories(lengths: list[int]) -> History:
 
 def make_encoder(**changes) -> SequenceEncoder:
     torch.manual_seed(0)
-    encoder = SequenceEncoder(V, LONGEST, **{"hidden_size": 8, "num_heads": 2, "time_span": 16, **changes}).eval()
+    encoder = SequenceEncoder(
+        V, LONGEST, ArchitectureSettings(**{"hidden_size": 8, "num_heads": 2, "time_span": 16, **changes})
+    ).eval()
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.3)  # no norm, bias or gate is as simple as it begins
     return encoder
