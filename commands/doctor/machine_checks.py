@@ -24,7 +24,6 @@ def machine_checks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[Check]:
         environ: environment variables.
     """
     affinity, usable = affinity_cores(), available_cpus()
-    infiniband = _INFINIBAND.is_dir() and any(_INFINIBAND.iterdir())
     queried: list[nvidia_smi.Driver] = []
 
     def driver() -> nvidia_smi.Driver:
@@ -64,8 +63,13 @@ def machine_checks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[Check]:
         from commands.doctor.machine import ulimits
 
         checks.append(Check("limits", lambda: ulimits.check_limits(local_plan())))
+    return [*checks, *_connection_checks(plan, environ)]
+
+
+def _connection_checks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[Check]:
+    """Return the checks of how the ranks connect: addresses, network and the variables of the launcher."""
+    infiniband = _INFINIBAND.is_dir() and any(_INFINIBAND.iterdir())
     return [
-        *checks,
         Check("port", lambda: port.check_port(plan, environ)),
         Check(
             "host name", lambda: host_name.check_host_name(plan, environ, socket.gethostname(), present_interfaces())
