@@ -50,34 +50,43 @@ def launched_processes(environ: Mapping[str, str]) -> LaunchedProcesses | None:
         per_node = require_number("LOCAL_WORLD_SIZE", variables.local_world_size)
         return LaunchedProcesses("torchrun", per_node, require_number("WORLD_SIZE", variables.world_size) // per_node)
     if SLURMEnvironment.detect():
-        tasks, nodes = require_number("SLURM_NTASKS", variables.slurm_tasks), variables.slurm_nodes or 1
-        # srun sets the step; a batch script or a shell of salloc has only the variables of the job.
-        if tasks > 1 and "SLURM_STEP_ID" not in environ:
-            raise ValueError(
-                f"this SLURM job has {tasks} tasks, but this process was started without srun and would wait "
-                "indefinitely: put srun before python, or submit deploy/slurm/train.sbatch"
-            )
-        if tasks % nodes:
-            raise ValueError(f"srun started {tasks} tasks on {nodes} nodes: use --ntasks-per-node, not --ntasks")
-        return LaunchedProcesses("srun", tasks // nodes, nodes)
+        return _started_by_srun(environ, variables)
     if "RANK" in environ:
-        missing = [name for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in environ]
-        if missing:
-            raise ValueError(
-                f"RANK is {environ['RANK']}, but {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not "
-                "set: every process of a run needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (and LOCAL_RANK and "
-                "LOCAL_WORLD_SIZE with several on a machine); a run of one process needs none of them"
-            )
-        rank, processes = require_number("RANK", variables.rank), require_number("WORLD_SIZE", variables.world_size)
-        per_node = variables.ranks_per_node_by_rank() or 1
-        if processes % per_node or rank >= processes:
-            raise ValueError(
-                f"RANK {environ['RANK']}, WORLD_SIZE {processes} and LOCAL_WORLD_SIZE {per_node} do not fit together: "
-                "RANK counts from 0 to WORLD_SIZE - 1, and every machine has LOCAL_WORLD_SIZE processes"
-            )
-        return LaunchedProcesses("the launcher", per_node, processes // per_node)
+        return _started_by_rank(environ, variables)
     require_multi_gpu_flag(environ)
     return None
+
+
+def _started_by_srun(environ: Mapping[str, str], variables: LauncherVariables) -> LaunchedProcesses:
+    tasks, nodes = require_number("SLURM_NTASKS", variables.slurm_tasks), variables.slurm_nodes or 1
+    # srun sets the step; a batch script or a shell of salloc has only the variables of the job.
+    if tasks > 1 and "SLURM_STEP_ID" not in environ:
+        raise ValueError(
+            f"this SLURM job has {tasks} tasks, but this process was started without srun and would wait "
+            "indefinitely: put srun before python, or submit deploy/slurm/train.sbatch"
+        )
+    if tasks % nodes:
+        raise ValueError(f"srun started {tasks} tasks on {nodes} nodes: use --ntasks-per-node, not --ntasks")
+    return LaunchedProcesses("srun", tasks // nodes, nodes)
+
+
+def _started_by_rank(environ: Mapping[str, str], variables: LauncherVariables) -> LaunchedProcesses:
+    """Return what a launcher started that sets RANK and is neither torchrun nor srun."""
+    missing = [name for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in environ]
+    if missing:
+        raise ValueError(
+            f"RANK is {environ['RANK']}, but {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not "
+            "set: every process of a run needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (and LOCAL_RANK and "
+            "LOCAL_WORLD_SIZE with several on a machine); a run of one process needs none of them"
+        )
+    rank, processes = require_number("RANK", variables.rank), require_number("WORLD_SIZE", variables.world_size)
+    per_node = variables.ranks_per_node_by_rank() or 1
+    if processes % per_node or rank >= processes:
+        raise ValueError(
+            f"RANK {environ['RANK']}, WORLD_SIZE {processes} and LOCAL_WORLD_SIZE {per_node} do not fit together: "
+            "RANK counts from 0 to WORLD_SIZE - 1, and every machine has LOCAL_WORLD_SIZE processes"
+        )
+    return LaunchedProcesses("the launcher", per_node, processes // per_node)
 
 
 def rendezvous_from_env(environ: MutableMapping[str, str]) -> Rendezvous | None:
