@@ -46,7 +46,6 @@ def write_answers_report(
     metrics: Mapping[str, MetricEstimate],
     about: Mapping[str, str],
     unanswered: Mapping[int, str] | None = None,
-    relative_tolerance: float = 0.0,
 ) -> Path:
     """Write `STEM.html` and `.json` into a folder, with the first answers and, within limits, their pages.
 
@@ -59,7 +58,6 @@ def write_answers_report(
         metrics: metrics of all answers; empty if no right answer is known.
         about: properties such as run and checkpoint, shown in this order at the top.
         unanswered: {sample: reason} of skipped samples.
-        relative_tolerance: tolerance of numbers.
 
     Returns:
         Path of the HTML file.
@@ -70,10 +68,7 @@ def write_answers_report(
     skipped = unanswered or {}
     samples = sorted([*(record.sample for record in records), *skipped])[:SHOWN]
     record_by_sample, pictures = {record.sample: record for record in records}, PageImages()
-    shown = [
-        _record(question_set, sample, record_by_sample.get(sample), skipped, pictures, relative_tolerance)
-        for sample in samples
-    ]
+    shown = [_record(question_set, sample, record_by_sample.get(sample), skipped, pictures) for sample in samples]
     total = len(records) + len(skipped)
     # Without a known right answer no metric counts a question.
     shown_metrics = metrics if any(metric.questions for metric in metrics.values()) else {}
@@ -95,13 +90,12 @@ def _record(
     record: AnswerRecord | None,
     skipped: Mapping[int, str],
     pictures: PageImages,
-    relative_tolerance: float,
 ) -> dict[str, Any]:
     """Return the JSON content of a sample; of a skipped sample, the reason."""
     if record is None:
         return {"sample": sample, "task": "skipped", "why": skipped[sample], "errors": None}
     (question,), document = question_set.questions(0, sample), question_set.document(0, sample)
-    found, blind = grade(question, record.whole, relative_tolerance), record.question_only
+    found, blind = grade(question, record.whole), record.question_only
     evidence = strongest_evidence(record)
     return {
         "sample": sample,
@@ -121,7 +115,7 @@ def _record(
         "measures": {_title(name): points for name, points in found.measures.items()},
         "errors": _errors(found),
         "blind": None if blind is None else question.options[blind.chosen] if blind.options else blind.text,
-        "blind_errors": None if blind is None else _errors(grade(question, blind, relative_tolerance)),
+        "blind_errors": None if blind is None else _errors(grade(question, blind)),
         "evidence_pages": list(question.evidence_pages),
         "evidence": None if evidence is None else evidence._asdict(),
         "pages": list(record.pages),
