@@ -28,6 +28,7 @@ from datamodules.multimodal.image_datamodule import TileLoaderOptions, TileOptio
 from engine.base_options import Unpack
 from engine.data.dataloader import SkipBadSamples, TimedDataLoader
 from engine.determinism.stateless_rng import global_seed
+from engine.number_check import check_number, check_numbers
 
 _TEXTS = 500
 """Number of samples whose texts train the built-in tokenizer."""
@@ -112,10 +113,12 @@ class DocumentDataModule(AnswerEvaluation):
         self.context.check("data.init_args.context.")
         self.retriever.check("data.init_args.retriever.")
         self.augmentation.check("data.init_args.augmentation.")
+        counts = {"option_orders": option_orders, "questions_per_chat": questions_per_chat}
+        check_numbers("data.init_args.", counts, at_least=1)
+        check_number("data.init_args.hard_negatives", hard_negatives, at_least=0)
         check_task_options(
             task, answer_with=answer_with, list_options=list_options, option_orders=option_orders,
-            questions_per_chat=questions_per_chat, hard_negatives=hard_negatives, ablate=ablate,
-            augments=self.augmentation.enabled, rank=rank,
+            questions_per_chat=questions_per_chat, ablate=ablate, augments=self.augmentation.enabled, rank=rank,
         )  # fmt: skip
         self.task, self.answer_with, self.list_options = task, answer_with, list_options
         self.option_orders, self.questions_per_chat, self.ablate = option_orders, questions_per_chat, ablate

@@ -17,7 +17,6 @@ def check_task_options(
     list_options: bool,
     option_orders: int,
     questions_per_chat: int,
-    hard_negatives: int,
     ablate: Ablation,
     augments: bool,
     rank: Sequence[SplitName] | None,
@@ -25,15 +24,8 @@ def check_task_options(
     """Check options of DocumentDataModule, which describes them.
 
     Raises:
-        ValueError: an option is out of its range, or has no effect with another option.
+        ValueError: an option does not suit the task, or has no effect with another option.
     """
-    for name, number, minimum in (
-        ("option_orders", option_orders, 1),
-        ("questions_per_chat", questions_per_chat, 1),
-        ("hard_negatives", hard_negatives, 0),
-    ):
-        if number < minimum:
-            raise ValueError(f"data.init_args.{name} must be at least {minimum}, got {number}")
     if not list_options and (answer_with == "letter" or option_orders > 1):
         raise ValueError(
             "data.init_args.list_options is false, so options have neither letters nor an order; remove "
