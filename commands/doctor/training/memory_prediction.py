@@ -13,6 +13,8 @@ from engine.system.byte_size import GIB, format_gib
 if TYPE_CHECKING:
     from jsonargparse import Namespace
 
+    from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate
+
 DEFAULT_TOKENS = 2048
 """Positions of a micro-batch whose data settings do not limit a row."""
 _STATE_BYTES = {"adamw": 8, "adam": 8, "muon": 8, "adamw_8bit": 2, "paged_adamw_8bit": 2}
@@ -46,6 +48,18 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
         estimate = estimate_memory(settings, 1, precision, work)
     except ValueError:  # the checks of config and weights report it
         return None
+    sizes = (data_args.get(name) for name in ("micro_batch_size", "batch_size", "batch_size_per_device"))
+    text = _describe(settings, estimate, tokens, rows=next(filter(None, sizes), 1))
+    if is_on_gpu(config.trainer.accelerator):
+        size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        if estimate.total > USABLE_SHARE * size:
+            why = f"the GPU has {format_gib(size)}: memory may run out in the first step"
+            return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
+    return Finding("model memory", "ok", text)
+
+
+def _describe(settings: Any, estimate: "MemoryEstimate", tokens: int, rows: int) -> str:
+    """Return the parts of the memory, for a micro-batch of up to `rows` rows of `tokens` positions."""
     parts = {"weights": estimate.weights, "gradients": estimate.gradients, "optimizer": estimate.optimizer}
     words = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items())
     kind = settings.trainable if settings.quantize == "none" else f"{settings.trainable}, {settings.quantize}"
@@ -53,18 +67,11 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
         f"{settings.path} ({kind}) takes about {format_gib(estimate.total)}: {words}, activations of {tokens:,} tokens "
         f"{estimate.activations / GIB:.2f}; " + _fits(estimate.total)
     )
-    sizes = (data_args.get(name) for name in ("micro_batch_size", "batch_size", "batch_size_per_device"))
-    rows = next(filter(None, sizes), 1)
     if rows > 1:
         text += f"; a micro-batch has up to {rows} rows, each with such activations"
     if estimate.loading > 2 * estimate.weights:
         text += f"; {format_gib(estimate.loading)} of the host while it is loaded"
-    if is_on_gpu(config.trainer.accelerator):
-        size = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-        if estimate.total > USABLE_SHARE * size:
-            why = f"the GPU has {format_gib(size)}: memory may run out in the first step"
-            return Finding("model memory", "warn", text, why, "--config configs/overlays/qlora.yaml")
-    return Finding("model memory", "ok", text)
+    return text
 
 
 def tokens_of(data: "Namespace") -> int:
