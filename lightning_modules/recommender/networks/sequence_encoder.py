@@ -50,12 +50,7 @@ class SequenceEncoder(nn.Module):
         settings: kinds and sizes of the layers; None: those of SASRec.
     """
 
-    def __init__(
-        self,
-        num_items: int,
-        max_length: int,
-        settings: ArchitectureSettings | None = None,
-    ) -> None:
+    def __init__(self, num_items: int, max_length: int, settings: ArchitectureSettings | None = None) -> None:
         super().__init__()
         settings = settings or ArchitectureSettings()
         check_numbers("", {"num_items": num_items, "max_length": max_length}, at_least=1)
@@ -71,9 +66,8 @@ class SequenceEncoder(nn.Module):
         self.bucketed = attention in ("hstu", "fuxi")
         self.time_tables = None
         if attention == "time_interval":
-            self.time_tables = TimeTables(
-                max_length, settings.time_span, hidden_size, num_heads, dropout, settings.time_buckets
-            )
+            sizes = max_length, settings.time_span, hidden_size, num_heads
+            self.time_tables = TimeTables(*sizes, dropout, settings.time_buckets)
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList()
         self.recurrent = GRULayers(hidden_size, num_blocks, dropout) if attention == "gru" else None
