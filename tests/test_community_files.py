@@ -43,7 +43,8 @@ def test_pre_commit_runs_what_make_lint_runs():
 def test_each_check_is_a_job_with_a_time_limit_and_a_cache(workflow):
     assert {name: job["steps"][-1]["run"] for name, job in workflow["jobs"].items()} == JOBS
     steps = re.search(r"^for step in (.+); do$", text(".ci/run"), re.MULTILINE)[1].split()
-    assert list(JOBS) == steps and all(re.search(rf"^{step}:", text("Makefile"), re.MULTILINE) for step in steps)
+    assert list(JOBS) == steps
+    assert all(re.search(rf"^{step}:", text("Makefile"), re.MULTILINE) for step in steps)
     for job in workflow["jobs"].values():
         assert job["timeout-minutes"] <= 90
         assert "cache" in next(step["with"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
@@ -51,7 +52,8 @@ def test_each_check_is_a_job_with_a_time_limit_and_a_cache(workflow):
 
 def test_each_job_of_the_night_is_a_target_of_make_with_a_time_limit_and_a_cache():
     nightly = read(".github/workflows/nightly.yml")
-    assert nightly[True]["schedule"] and nightly["permissions"] == {"contents": "read"}
+    assert nightly[True]["schedule"]
+    assert nightly["permissions"] == {"contents": "read"}
     for name, job in nightly["jobs"].items():
         assert any(step.get("run", "").startswith(f"make {name}") for step in job["steps"])
         assert re.search(rf"^{name}:", text("Makefile"), re.MULTILINE)
@@ -61,7 +63,8 @@ def test_each_job_of_the_night_is_a_target_of_make_with_a_time_limit_and_a_cache
 
 def test_the_workflow_tests_the_versions_of_python_that_the_metadata_name(workflow, metadata):
     named = re.findall(r"Python :: (3\.\d+)", metadata["classifiers"])
-    assert named[0] == "3.10" and len(named) >= 4
+    assert named[0] == "3.10"
+    assert len(named) >= 4
     tests = (job for name, job in workflow["jobs"].items() if name != "lint")
     assert all(job["strategy"]["matrix"]["python"] == named for job in tests)
 
@@ -87,9 +90,11 @@ def test_citation_and_changelog_have_the_version_of_the_package(metadata):
 
 def test_the_changelog_has_the_headings_of_keep_a_changelog():
     kinds = set(re.findall(r"^### (.+)$", text("CHANGELOG.md"), re.MULTILINE))
-    assert kinds and kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert kinds
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     released = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\S+)$", text("CHANGELOG.md"), re.MULTILINE)
-    assert released and all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for _, date in released)
+    assert released
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for _, date in released)
 
 
 def test_a_bug_is_reported_with_the_doctors_output():

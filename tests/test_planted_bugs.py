@@ -24,7 +24,8 @@ def test_each_fits_the_sources(bug):
     source = (REPOSITORY / bug.file).read_text(encoding="utf-8")
     planted = bug.planted(source)
     assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(source))
-    assert bug.tests and all((REPOSITORY / test).exists() for test in bug.tests)
+    assert bug.tests
+    assert all((REPOSITORY / test).exists() for test in bug.tests)
 
 
 @pytest.mark.parametrize("source", ["a = 2", "a = 1\nb = a = 1"])

@@ -38,7 +38,8 @@ def test_a_known_case_that_left_the_fast_tier_is_reported():
 def test_the_report_begins_with_the_most_expensive():
     total, first, second = costs(cheap=0.1, dear=9.0).lines()
     assert total == "2 cases, 9 CPU s, and 1 for what they share; the most expensive (CPU s, wall s):"
-    assert first.split()[-1] == "dear" and second.split()[-1] == "cheap"
+    assert first.split()[-1] == "dear"
+    assert second.split()[-1] == "cheap"
 
 
 def test_a_process_that_a_case_starts_is_counted():
@@ -66,7 +67,8 @@ def test_a_run_measures_its_cases(pytester_folder):
     command = [sys.executable, "-c", program, str(known)]
     environment = {"PATH": "", "PYTHONPATH": str(tiers.KNOWN.parents[1]), "CI": "true"}
     run = subprocess.run(command, cwd=pytester_folder, env=environment, capture_output=True, text=True, timeout=60)
-    assert run.returncode == 1 and "2 passed" in run.stdout, run.stdout + run.stderr
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "2 passed" in run.stdout, run.stdout + run.stderr
     assert "test_costs.py::test_dear costs 0.5 CPU s, the fast tier allows 0.1" in run.stdout
     assert "test_shares costs" not in run.stdout
 

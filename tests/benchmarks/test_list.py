@@ -22,13 +22,15 @@ def test_the_list_names_every_benchmark_that_there_is(capsys):
 def test_each_has_help_and_takes_the_options_of_the_list(name, capsys):
     with pytest.raises(SystemExit) as ended:
         door.main([name, *door.BENCHMARKS[name].options, "--help"])
-    assert ended.value.code == 0 and f"benchmarks.{name}" in capsys.readouterr().out
+    assert ended.value.code == 0
+    assert f"benchmarks.{name}" in capsys.readouterr().out
 
 
 def test_an_unknown_name_is_refused(capsys):
     with pytest.raises(SystemExit) as ended:
         door.main(["recomender"])
-    assert ended.value.code == 2 and "recommender" in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "recommender" in capsys.readouterr().err
 
 
 def test_all_hands_over_in_turn_and_names_a_file_for_each(tmp_path, monkeypatch):
@@ -52,7 +54,8 @@ def test_ctrl_c_ends_it_in_a_word(given, interruption, monkeypatch):
     monkeypatch.setattr(door, "_main_of", lambda name: main)
     with pytest.raises(SystemExit) as ended:
         door.main(given)
-    assert ended.value.code == 130 and len(called) == 1
+    assert ended.value.code == 130
+    assert len(called) == 1
 
 
 @pytest.mark.parametrize("name", [[], ["growth"]])
@@ -60,7 +63,8 @@ def test_a_missing_or_late_name_is_an_error_before_any_measurement(name, tmp_pat
     monkeypatch.setattr(door, "_main_of", lambda name: pytest.fail(f"{name} was started"))
     with pytest.raises(SystemExit) as ended:
         door.main(["--json", str(tmp_path), *name])
-    assert ended.value.code == 2 and "NAME must be the first argument" in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "NAME must be the first argument" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,8 @@ def test_a_missing_or_late_name_is_an_error_before_any_measurement(name, tmp_pat
 def test_wrong_options_are_refused_before_measuring(options, expected, capsys):
     with pytest.raises(SystemExit) as ended:
         benchmark_parser("growth", None, repeats=1).parse_args(options)
-    assert ended.value.code == 2 and expected in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert expected in capsys.readouterr().err
 
 
 def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
@@ -94,7 +99,8 @@ def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
     monkeypatch.setattr(door, "_main_of", measure)
     with pytest.raises(SystemExit, match=r"growth \(RuntimeError: .* code -9\), engine; see the errors above"):
         door.main(["all"])
-    assert called == list(door.BENCHMARKS) and "no root" in capsys.readouterr().err
+    assert called == list(door.BENCHMARKS)
+    assert "no root" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -108,9 +114,11 @@ def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
 def test_a_number_that_measures_nothing_is_refused(given, capsys):
     with pytest.raises(SystemExit) as ended:
         door.main(given)
-    assert ended.value.code == 2 and f"argument {given[1]}: expected a" in capsys.readouterr().err
+    assert ended.value.code == 2
+    assert f"argument {given[1]}: expected a" in capsys.readouterr().err
 
 
 def test_no_option_of_a_benchmark_takes_every_number():
     sources = [path for path in Path(door.__file__).parent.rglob("*.py") if "add_argument" in path.read_text()]
-    assert sources and not [path for path in sources if re.search(r"type=(int|float)\b", path.read_text())]
+    assert sources
+    assert not [path for path in sources if re.search(r"type=(int|float)\b", path.read_text())]

@@ -54,7 +54,8 @@ def test_the_newest_is_what_was_saved_last_on_a_machine_whose_clock_is_behind_to
     run = lockstep("fit", *options, "--trainer.max_steps", "4", name="a")
     monkeypatch.setattr(checkpoint_io, "time", SimpleNamespace(time=lambda: 1000.0, monotonic=lambda: 0.0))
     lockstep("fit", *options, "--trainer.max_steps", "6", "--ckpt_path", "last", name="a")
-    assert newest_verified(run.folder).name == "last.ckpt" and steps_of(run.folder)["last.ckpt"] == 6
+    assert newest_verified(run.folder).name == "last.ckpt"
+    assert steps_of(run.folder)["last.ckpt"] == 6
 
 
 def test_checkpoints_load_without_running_code(trained):
@@ -80,7 +81,8 @@ def test_kept_checkpoints_stay_and_resume(lockstep, asynchronous):
     steps = whole.series("train/loss")
     kept = {f"step-{step}.ckpt": step for step in range(3, max(steps) + 1, 3)}
     found = steps_of(whole.folder)
-    assert len(kept) >= 3 and found.items() >= kept.items()
+    assert len(kept) >= 3
+    assert found.items() >= kept.items()
     assert found.keys() - kept.keys() == {"best.ckpt", "last.ckpt", "last-1.ckpt"}
     for name in kept:
         verify(whole.folder / "checkpoints" / name)
@@ -154,7 +156,8 @@ def test_the_best_are_kept_in_order(training):
     assert training.scores() == [0.9, 0.7, 0.5]
     training.begin(keep=1)  # a smaller `keep` removes the surplus at the end
     training.best.on_train_end(training, None)
-    assert training.scores() == [0.9] and len(list((training.default_root_dir / "checkpoints").iterdir())) == 1
+    assert training.scores() == [0.9]
+    assert len(list((training.default_root_dir / "checkpoints").iterdir())) == 1
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
@@ -226,7 +229,8 @@ def test_a_corrupt_checkpoint_never_replaces_a_good_one(tmp_path_factory, rows, 
     for score in scores:
         training.evaluate(score)
         kept = sorted([*kept, score], reverse=mode == "max")[: len(rows)]
-        assert good(training) == kept and training.best._scores[: len(kept)] == kept
+        assert good(training) == kept
+        assert training.best._scores[: len(kept)] == kept
 
 
 def good(training):

@@ -48,7 +48,8 @@ def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path)
     for folder, library in ((alone, "peft"), (merged, "transformers")):
         assert read_card(folder).data.library_name == library
         (loaded,) = run_code(folder)
-        assert loaded["model"].config.vocab_size and len(loaded["tokenizer"])
+        assert loaded["model"].config.vocab_size
+        assert len(loaded["tokenizer"])
     before = logits(AutoModelForCausalLM.from_pretrained(base))
     with_adapters = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), alone)
     whole = AutoModelForCausalLM.from_pretrained(merged)
@@ -59,9 +60,11 @@ def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path)
     saved = torch.load(run.folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     for part in ("encoder", "projector"):
         weights = load_file(alone / "modality" / f"{part}.safetensors")
-        assert weights and all(torch.equal(saved[f"{part}.{name}"], value) for name, value in weights.items())
+        assert weights
+        assert all(torch.equal(saved[f"{part}.{name}"], value) for name, value in weights.items())
     settings = json.loads((alone / "modality" / "settings.json").read_text())
-    assert settings["language_model"]["name"] == str(base) and settings["encoder"]["class"] == "SeriesEncoder"
+    assert settings["language_model"]["name"] == str(base)
+    assert settings["encoder"]["class"] == "SeriesEncoder"
 
     with pytest.raises(FileExistsError, match="adapter exists already"):
         lockstep("export", "--output", str(alone), name="adapted")
@@ -87,7 +90,8 @@ def test_an_exported_recommender_has_its_metrics_and_recommends_as_predict_does(
     metrics = {(result.dataset_split, result.metric_type): result.metric_value for result in card.data.eval_results}
     assert metrics["test", "ndcg@10"] == pytest.approx(whole[step], abs=1e-6)
     assert metrics["validation", "hr@10"] == pytest.approx(done.series("val/hr@10")[step], abs=1e-6)
-    assert "nobody's data are in it" in card.text and "hidden_size: 16" in card.text
+    assert "nobody's data are in it" in card.text
+    assert "hidden_size: 16" in card.text
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {0o666 & ~umask()}
 
     history = {"items": ["item-1", "item-2"], "times": [1767225600, 1767229200]}
@@ -126,4 +130,5 @@ def test_an_output_without_a_name_is_refused(done, lockstep):
 def test_the_output_must_be_named(capsys):
     with pytest.raises(SystemExit) as end:
         main(["export", *TINY])
-    assert end.value.code == 2 and "output" in capsys.readouterr().err
+    assert end.value.code == 2
+    assert "output" in capsys.readouterr().err

@@ -34,5 +34,7 @@ def test_fewer_epochs_than_the_checkpoint_has_finished(lockstep):
     lockstep("fit", *options, "--trainer.max_epochs", "4", name="a")
     with pytest.raises(ValueError, match="trainer.max_epochs: found 3, expected at least 4, the finished") as caught:
         lockstep("fit", *options, "--trainer.max_epochs", "3", "--ckpt_path", "last", name="a")
-    assert is_user_error(caught.value) and "last.ckpt" in str(caught.value) and "\n" not in str(caught.value)
+    assert is_user_error(caught.value)
+    assert "last.ckpt" in str(caught.value)
+    assert "\n" not in str(caught.value)
     lockstep("fit", *options, "--trainer.max_epochs", "4", "--ckpt_path", "last", name="a")

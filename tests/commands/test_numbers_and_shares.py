@@ -15,6 +15,7 @@ def test_whole_numbers_come_first_and_defaults_are_lightnings():
     assert len(found) == 6
     for name in found:
         # typing keeps Unions that it was asked for, and gives one in another order for an equal one.
-        assert isinstance(ours[name].annotation, UnionType) and ours[name].annotation.__args__[:2] == (int, float)
+        assert isinstance(ours[name].annotation, UnionType)
+        assert ours[name].annotation.__args__[:2] == (int, float)
         assert ours[name].default == theirs[name].default
         assert Union[ours[name].annotation] == theirs[name].annotation  # noqa: UP007  of one type there is no X | Y

@@ -81,7 +81,8 @@ def holds(chosen, value):
 def test_every_key_has_a_comment(path):
     """Each value has a comment on its line; sections and class names need none."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert lines[0].startswith("# ") and len(lines[0]) > 30, "line 1 describes the file"
+    assert lines[0].startswith("# "), "line 1 describes the file"
+    assert len(lines[0]) > 30, "line 1 describes the file"
     silent = re.compile(r"\s*(- )?class_path: [\w.]+|\s*[\w]+:\s*|\s*|#.*")
     assert [line for line in lines if not silent.fullmatch(line) and not re.search(r"\S # \S", line)] == []
     assert all(len(line) <= 120 for line in lines)
@@ -142,7 +143,8 @@ def test_request_time_is_a_switch_and_another_name_of_the_metrics():
     )
     assert request["model"]["init_args"].pop("request_time") is True
     monitors = [config["best_checkpoint"].pop("monitor") for config in (blind, request)]
-    assert monitors == ["val/ndcg@10", "val/request_time/ndcg@10"] and blind == request
+    assert monitors == ["val/ndcg@10", "val/request_time/ndcg@10"]
+    assert blind == request
 
 
 @pytest.mark.parametrize("path", RECOMMENDERS, ids=name)
@@ -157,7 +159,8 @@ def test_every_config_trains_two_steps(lockstep, path, tmp_path):
         data = SYNTHETIC
     run = lockstep("fit", "--config", str(path), *SMALL, *data, name="a")
     losses = run.series("train/loss")
-    assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
+    assert sorted(losses) == [1, 2]
+    assert all(map(math.isfinite, losses.values()))
     monitor = yaml.safe_load(path.read_text())["best_checkpoint"]["monitor"]
     assert 0 <= run.series(monitor)[2] <= 1
     assert {file.name for file in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
@@ -170,7 +173,8 @@ def test_the_debug_overlay_trains_one_batch(lockstep):
     overlay = str(REPOSITORY / "configs/overlays/debug.yaml")
     run = lockstep("fit", *TINY, "--config", overlay, *still, name="still")
     losses = run.series("train/loss")
-    assert sorted(losses) == [1, 2, 3] and len(set(losses.values())) == 1
+    assert sorted(losses) == [1, 2, 3]
+    assert len(set(losses.values())) == 1
 
 
 @pytest.mark.slow

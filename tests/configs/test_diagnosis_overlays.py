@@ -45,14 +45,17 @@ def test_profile_overlay_reports_operators_and_memory(lockstep, messages, tmp_pa
     allocations = [event for event in events if event.get("name") == "[memory]"]
     assert len(curve) == len(allocations) > 100
     heights = [event["args"]["MiB"] for event in curve]
-    assert 0.1 < max(heights) - min(heights) < 1000 and {event["pid"] for event in curve} == {os.getpid()}
+    assert 0.1 < max(heights) - min(heights) < 1000
+    assert {event["pid"] for event in curve} == {os.getpid()}
     (table,) = [line for line in messages if line.startswith("the 10 most expensive operators of training_step")]
     rows = table.splitlines()[2:]
     assert len(rows) == 10
     times, shares = zip(*((float(row.split()[-3]), float(row.split()[-2].rstrip("%"))) for row in rows), strict=True)
-    assert list(times) == sorted(times, reverse=True) and times[0] > 0
+    assert list(times) == sorted(times, reverse=True)
+    assert times[0] > 0
     assert 30 < sum(shares) <= 100.1
-    assert any(row.startswith("aten::") for row in rows) and not any("ProfilerStep" in row for row in rows)
+    assert any(row.startswith("aten::") for row in rows)
+    assert not any("ProfilerStep" in row for row in rows)
     assert f"tables of all operators: {run.folder.relative_to(tmp_path)}/profile" in " ".join(messages)
     assert "aten::mm" in (run.folder / "profile/fit-pytorch.txt").read_text()
 

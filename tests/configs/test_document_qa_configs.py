@@ -117,7 +117,8 @@ def lines(file):
 
 def check_training(run, stem):
     losses = run.series("train/loss")
-    assert losses and all(map(math.isfinite, losses.values()))
+    assert losses
+    assert all(map(math.isfinite, losses.values()))
     (best,) = run.series(CONFIGS[stem]["best_checkpoint"]["monitor"]).values()
     assert math.isfinite(best)
     assert {file.name for file in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
@@ -146,11 +147,13 @@ def test_from_documents_to_answers(lockstep, options, files, stem, tmp_path, mon
     answered = lines(predicted.folder / "predictions.jsonl")
     assert [line["id"] for line in answered] == [question["id"] for question in files.asked] == list(range(7, -1, -1))
     for line, question in zip(answered, files.asked, strict=True):
-        assert 0 < line["confidence"] <= 1 and line["page"] in (1, 2, 3)
+        assert 0 < line["confidence"] <= 1
+        assert line["page"] in (1, 2, 3)
         if "options" in question:
             assert f"{line['answer']}. {line['text']}" in question["options"]
         else:
-            assert isinstance(line["answer"], str) and "text" not in line
+            assert isinstance(line["answer"], str)
+            assert "text" not in line
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ def test_model_checkpoint_writes_its_own_files(fit, tmp_path):
     settings = {"monitor": "val/loss", "save_top_k": 2, "save_last": True, "filename": "{step}"}
     fit(callbacks=[given("ModelCheckpoint", dirpath=str(tmp_path / "own"), **settings)])
     names = sorted(path.name for path in (tmp_path / "own").glob("*.ckpt"))
-    assert len(names) == 3 and "last.ckpt" in names, names
+    assert len(names) == 3, names
+    assert "last.ckpt" in names, names
 
 
 def test_learning_rate_monitor_logs_rates(fit):

@@ -28,13 +28,15 @@ def test_every_config_trains_two_steps_with_a_tiny_model(lockstep, path, qwen2):
     """Two steps of each, validated and saved, with a Qwen2 of 32 channels instead of Qwen2.5."""
     config = yaml.safe_load(path.read_text())
     name = config["model"]["init_args"]["language_model"]["path"]
-    assert name == config["data"]["init_args"]["tokenizer"] and name.startswith("Qwen/Qwen2.5-")
+    assert name == config["data"]["init_args"]["tokenizer"]
+    assert name.startswith("Qwen/Qwen2.5-")
     where = ["--model.init_args.language_model.path", str(qwen2), "--data.init_args.tokenizer", str(qwen2)]
     small = [*SMALL_RUN, "--data.init_args.num_samples", "32", "--data.init_args.micro_batch_size", "8"]
     run = lockstep("fit", "--config", str(path), *small, *where, "--trainer.max_epochs", "1",
                    "--trainer.check_val_every_n_epoch", "1", name="a")  # fmt: skip
     losses = run.series("train/loss")
-    assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
+    assert sorted(losses) == [1, 2]
+    assert all(map(math.isfinite, losses.values()))
     assert 0 <= run.series(config["best_checkpoint"]["monitor"])[2] <= 1
     assert {file.name for file in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
 
@@ -44,7 +46,8 @@ def test_the_quickstart_of_series_runs(lockstep, tmp_path):
     """Two steps, validated and saved; every kind of question has its metric. It answers questions of the user."""
     small = [*TINY_SERIES_MODEL, "--data.init_args.num_samples", "16", "--data.init_args.validation_size", "24"]
     run = lockstep("fit", *small, "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1", name="a")
-    assert sorted(run.series("train/loss")) == [1, 2] and 0 <= run.series("val/accuracy")[2] <= 1
+    assert sorted(run.series("train/loss")) == [1, 2]
+    assert 0 <= run.series("val/accuracy")[2] <= 1
     for kind, chance in {"trend": 1 / 3, "season": 1 / 4, "outlier": 1 / 4, "lag": 1 / 3, "comparison": 1 / 2}.items():
         assert run.series(f"val/baseline/chance/{kind}/right")[2] == pytest.approx(chance)
     (tmp_path / "asked.csv").write_text('question,series,options\n"Which, a or b?","[[1,2],[3]]",a|b\n')
@@ -68,7 +71,8 @@ def test_your_series_trains_two_steps(lockstep, qwen2, tmp_path):
     ]
     path = FOLDER / "your_series.yaml"
     run = lockstep("fit", "--config", str(path), *where, *small, "--trainer.max_epochs", "1", name="a")
-    assert sorted(run.series("train/loss")) == [1, 2] and 0 <= run.series("val/right")[2] <= 1
+    assert sorted(run.series("train/loss")) == [1, 2]
+    assert 0 <= run.series("val/right")[2] <= 1
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
@@ -81,7 +85,8 @@ def test_ablations_change_what_they_say(parser, path):
         changed = {key for key in both if both[key] != alone.get(key) and key != "config"}
         if changed:
             break
-    assert changed and changed <= {key for key in both if any(key.startswith(prefix) for prefix in output)}
+    assert changed
+    assert changed <= {key for key in both if any(key.startswith(prefix) for prefix in output)}
     for key, value in output.items():
         assert (tuple(both[key]) if isinstance(value, list) else both[key]) == (
             tuple(value) if isinstance(value, list) else value
@@ -93,7 +98,8 @@ def test_ablations_can_be_laid_over_every_config(parser, base):
     """What contradicts the config below is refused when data module and module are made; nothing is loaded yet."""
     for path in ABLATIONS:
         built = parser.instantiate(parser.parse_args(["--config", str(base), "--config", str(path)]))
-        assert built.data.num_workers >= 0 and built.model.max_new_tokens, path
+        assert built.data.num_workers >= 0, path
+        assert built.model.max_new_tokens, path
 
 
 @pytest.mark.slow

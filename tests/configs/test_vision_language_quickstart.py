@@ -46,7 +46,8 @@ def run(lockstep, tmp_path):
 
 def check(trained, stage):
     losses = trained.series("train/loss")
-    assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
+    assert sorted(losses) == [1, 2]
+    assert all(map(math.isfinite, losses.values()))
     monitor = yaml.safe_load((REPOSITORY / FOLDER / f"{stage}.yaml").read_text())["best_checkpoint"]["monitor"]
     assert 0 <= trained.series(monitor)[2] <= 1
     assert {file.name for file in (trained.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
@@ -92,7 +93,8 @@ def test_ablations_change_what_they_say(parser, stage, path):
     assert {key for key in both if both[key] != alone.get(key) and key != "config"} == set(output)
     assert all(both[key] == value for key, value in output.items())
     built = parser.instantiate(chosen)
-    assert built.model.max_new_tokens and built.data.num_workers >= 0
+    assert built.model.max_new_tokens
+    assert built.data.num_workers >= 0
 
 
 def flat(config, prefix=""):

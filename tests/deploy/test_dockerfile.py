@@ -34,7 +34,8 @@ def test_the_linter_has_nothing_to_say():
 
 
 def test_the_last_stage_runs_train_py_as_user_1000():
-    assert len(STAGES) == 2 and INSTRUCTIONS[STAGES[0]][1] == "${BASE} AS packages"
+    assert len(STAGES) == 2
+    assert INSTRUCTIONS[STAGES[0]][1] == "${BASE} AS packages"
     last = INSTRUCTIONS[STAGES[1] :]
     assert not any("pip" in rest for word, rest in last if word == "RUN"), "pip's remains stay in the first stage"
     users = [rest for word, rest in last if word == "USER"]
@@ -46,7 +47,8 @@ def test_packages_are_built_and_code_is_compiled_with_what_is_in_the_image():
     """pip's isolation would fetch the newest setuptools; torch.compile wants compilers by these names."""
     (pip,) = (rest.split(" && ") for word, rest in INSTRUCTIONS if word == "RUN" and "pip install" in rest)
     setuptools, packages = (command.split() for command in pip)
-    assert setuptools[-1] == "setuptools" and {"--no-build-isolation", ":all:"} < set(packages)
+    assert setuptools[-1] == "setuptools"
+    assert {"--no-build-isolation", ":all:"} < set(packages)
     assert all(command[command.index("--constraint") + 1] == "constraints.txt" for command in (setuptools, packages))
     assert re.search(r"^setuptools==", (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
 
@@ -106,7 +108,8 @@ def test_every_package_of_the_image_has_one_version(lockstep):
         for asked in map(Requirement, package.requires or []):
             if asked.marker is None or asked.marker.evaluate({"extra": extra}):
                 todo += [(canonicalize_name(asked.name), wanted) for wanted in ["", *asked.extras]]
-    assert {name for name, _ in seen} > {"torch", "transformers", "mlflow-skinny", "tzdata"} and unpinned == set()
+    assert {name for name, _ in seen} > {"torch", "transformers", "mlflow-skinny", "tzdata"}
+    assert unpinned == set()
 
 
 def test_ignored_files_stay_out_of_the_image():

@@ -76,7 +76,8 @@ def test_the_pytorchjob_has_a_master_and_workers():
     assert isinstance(job["spec"]["nprocPerNode"], str)  # a number is refused by the operator's schema
     assert job["spec"]["runPolicy"] == {"cleanPodPolicy": "None", "backoffLimit": 20}
     replicas = job["spec"]["pytorchReplicaSpecs"]
-    assert replicas.keys() == {"Master", "Worker"} and replicas["Master"]["replicas"] == 1
+    assert replicas.keys() == {"Master", "Worker"}
+    assert replicas["Master"]["replicas"] == 1
     assert all(replica.keys() == {"replicas", "restartPolicy", "template"} for replica in replicas.values())
 
 
@@ -97,11 +98,13 @@ def test_the_indexed_job_has_its_service_and_node_count():
 @each_pod
 def test_a_pod_restarts_and_has_gpus_shared_memory_and_storage(pods: Pods):
     """It comes back when it was evicted, has time to save, shared memory, GPUs, and storage that outlives it."""
-    assert pods.restart_policy == "OnFailure" and pods.replicas >= 1
+    assert pods.restart_policy == "OnFailure"
+    assert pods.replicas >= 1
     container = pods.container
     assert container["name"] == pods.container_name  # the container that the operator prepares
     assert container["resources"]["limits"]["nvidia.com/gpu"] == pods.processes
-    assert pods.spec["nodeSelector"] and pods.spec["tolerations"]
+    assert pods.spec["nodeSelector"]
+    assert pods.spec["tolerations"]
     volumes = {volume["name"]: volume for volume in pods.spec["volumes"]}
     mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
     assert mounts["/dev/shm"]["emptyDir"]["medium"] == "Memory"
@@ -114,7 +117,8 @@ def test_a_pod_restarts_and_has_gpus_shared_memory_and_storage(pods: Pods):
     # The rest of the file system cannot be written to.
     dockerfile = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
     (home,) = re.findall(r" HOME=(\S+)", dockerfile)
-    assert mounts["/tmp"]["emptyDir"] == mounts[home]["emptyDir"] == {} and len(mounts) == 5
+    assert mounts["/tmp"]["emptyDir"] == mounts[home]["emptyDir"] == {}
+    assert len(mounts) == 5
     variables = {variable["name"]: variable for variable in container["env"]}
     assert variables["HF_HOME"]["value"].startswith(f"{container['workingDir']}/data/"), "lost with the pod"
 
@@ -165,7 +169,8 @@ def test_the_pod_monitor_finds_every_process():
 @each_pod
 def test_a_pod_has_no_more_rights_than_it_needs(pods: Pods):
     user = pods.spec["securityContext"]
-    assert user["runAsNonRoot"] and user["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert user["runAsNonRoot"]
+    assert user["seccompProfile"] == {"type": "RuntimeDefault"}
     assert user["fsGroup"] == user["runAsGroup"] == user["runAsUser"]
     dockerfile = (FOLDER / "Dockerfile").read_text(encoding="utf-8").splitlines()
     assert f"USER {user['runAsUser']}" in dockerfile
@@ -196,7 +201,8 @@ def test_all_files_start_the_same():
 
 def test_the_command_line_takes_it(monkeypatch, capsys):
     monkeypatch.chdir(REPOSITORY)
-    assert PODS[0].option("ckpt_path") == "last" and PODS[0].option("run_name"), "a restart would begin at step 0"
+    assert PODS[0].option("ckpt_path") == "last", "a restart would begin at step 0"
+    assert PODS[0].option("run_name"), "a restart would begin at step 0"
     with pytest.raises(SystemExit) as end:
         LockstepCLI([*PODS[0].container["args"], "--print_config"])
     assert end.value.code in (0, None), capsys.readouterr().err

@@ -72,7 +72,8 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     output = promtool("check", "service-discovery", "--timeout=1s", "settings.yml", job["job_name"], folder=tmp_path)[1]
     kept = {target["labels"]["__address__"] for target in json.loads(output) if target["labels"]}
     wanted = {f"{pod}:{port['containerPort']}" for pod, _, _, ports in found for port in ports}
-    assert kept == wanted and len(wanted) == sum(pod.processes for pod in pods)
+    assert kept == wanted
+    assert len(wanted) == sum(pod.processes for pod in pods)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,7 +89,8 @@ def test_an_alert_is_seen_to_fire_and_not_to(name):
 
 def test_events_that_are_asked_for_exist():
     asked = re.findall(r'event="([^"]+)"', " ".join(rule["expr"] for rule in alerts()))
-    assert asked and set(asked) <= set(EVENTS)
+    assert asked
+    assert set(asked) <= set(EVENTS)
 
 
 def test_the_dashboard_misses_no_event_that_one_process_alone_knows():
@@ -96,7 +98,8 @@ def test_the_dashboard_misses_no_event_that_one_process_alone_knows():
     (others,) = re.findall(r'event!~"([^"]+)"', logged_by_all)
     (own,) = re.findall(r'event=~"([^"]+)"', of_a_process)
     assert set(others.split("|")) == set(own.split("|")) == RANK_LOCAL_EVENTS
-    assert 'process="0"' in logged_by_all and "process=" not in of_a_process
+    assert 'process="0"' in logged_by_all
+    assert "process=" not in of_a_process
 
 
 def test_metrics_in_a_query():
@@ -118,7 +121,8 @@ def test_the_dashboard_is_in_order():
     assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "run"}
     for panel in panels:
         for target in panel.get("targets", []):
-            assert target["datasource"]["uid"] == "${datasource}" and 'run=~"$run"' in target["expr"], panel["title"]
+            assert target["datasource"]["uid"] == "${datasource}", panel["title"]
+            assert 'run=~"$run"' in target["expr"], panel["title"]
             assert set(re.findall(r"\$\w+", target["expr"])) <= {"$run", "$__rate_interval"}, panel["title"]
 
 

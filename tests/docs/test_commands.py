@@ -79,7 +79,9 @@ def parse(parser, command: str, experiment: str, options: list[str]) -> None:
 
 
 def test_all_guides_have_commands():
-    assert len(FOUND) >= 150 and len(GROUPS) >= 40 and sum(map(len, GROUPS.values())) >= 200
+    assert len(FOUND) >= 150
+    assert len(GROUPS) >= 40
+    assert sum(map(len, GROUPS.values())) >= 200
     assert {words[0] for _, words in FOUND} >= {"python", "torchrun", "accelerate", "sbatch", "srun"}
     expected = {"fit", "validate", "test", "predict", "prepare", "export", "demo", "chat"}
     assert {command for command, _ in GROUPS} == expected
@@ -111,7 +113,8 @@ def test_wrong_options_are_refused(command, wrong, command_line, monkeypatch, ca
 
 def test_the_report_accepts_its_commands():
     reports = [arguments(words)[1:] for _, words in FOUND if arguments(words)[0] == "report"]
-    assert len(reports) >= 5 and all(report_parser().parse_args(words).runs for words in reports)
+    assert len(reports) >= 5
+    assert all(report_parser().parse_args(words).runs for words in reports)
 
 
 @pytest.mark.parametrize("words", LAUNCHES.values(), ids=LAUNCHES)

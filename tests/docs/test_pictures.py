@@ -17,7 +17,9 @@ def test_each_picture_is_taken_bounded_and_shown():
     assert {path.name for path in FOLDER.iterdir()} == NAMES
     for name in NAMES:
         with Image.open(FOLDER / name) as picture:
-            assert picture.format == "PNG" and picture.width == 1200 and picture.height <= 1200
+            assert picture.format == "PNG"
+            assert picture.width == 1200
+            assert picture.height <= 1200
         assert (FOLDER / name).stat().st_size <= LARGEST
     guides = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "docs").glob("*.md"))
     assert all(f"(pictures/{name})" in guides for name in NAMES)
@@ -27,4 +29,5 @@ def test_each_picture_is_taken_bounded_and_shown():
 def test_shown_pictures_exist(page):
     path = REPOSITORY / page
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", path.read_text(encoding="utf-8"))  # each with a text beside it
-    assert pictures and all((path.parent / picture).is_file() for picture in pictures)
+    assert pictures
+    assert all((path.parent / picture).is_file() for picture in pictures)

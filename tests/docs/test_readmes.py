@@ -26,12 +26,15 @@ def code(text: str) -> list[str]:
 
 def test_both_readmes_have_the_same_commands():
     assert commands("README.md") == commands("README.zh-CN.md")
-    assert code(ENGLISH) == code(CHINESE) and len(code(ENGLISH)) >= 15
+    assert code(ENGLISH) == code(CHINESE)
+    assert len(code(ENGLISH)) >= 15
 
 
 def test_both_readmes_have_the_same_links():
-    assert links(ENGLISH) == links(CHINESE) and len(links(ENGLISH)) >= 15
-    assert "(README.zh-CN.md)" in ENGLISH and "(README.md)" in CHINESE
+    assert links(ENGLISH) == links(CHINESE)
+    assert len(links(ENGLISH)) >= 15
+    assert "(README.zh-CN.md)" in ENGLISH
+    assert "(README.md)" in CHINESE
 
 
 def test_both_readmes_have_the_same_sections():
@@ -46,4 +49,5 @@ def test_both_readmes_have_as_many_promises():
 
 def test_the_same_numbers_in_the_same_rows():
     assert numbers(ENGLISH) == numbers(CHINESE)
-    assert len(numbers(ENGLISH)) == 4 and all(any(row) for table in numbers(ENGLISH) for row in table[2:])
+    assert len(numbers(ENGLISH)) == 4
+    assert all(any(row) for table in numbers(ENGLISH) for row in table[2:])

@@ -64,7 +64,8 @@ def written(part: ast.expr) -> str:
 
 
 def test_every_row_has_four_cells():
-    assert len(ROWS) >= 35 and all(all(row) for row in ROWS)
+    assert len(ROWS) >= 35
+    assert all(all(row) for row in ROWS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.symptom[:40])
@@ -80,7 +81,8 @@ def test_every_row_has_a_test():
     """test_references.py holds that the tests exist."""
     for row in ROWS:
         links = re.findall(r"\[test_\w+\]\(\.\./tests/[\w/]+\.py\)", row.held_by)
-        assert links and row.held_by.count("](") == len(links), row.symptom
+        assert links, row.symptom
+        assert row.held_by.count("](") == len(links), row.symptom
 
 
 def test_everything_that_the_original_guides_name_has_a_row():

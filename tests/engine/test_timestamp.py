@@ -12,7 +12,8 @@ from engine.timestamp import LATEST_TIME, to_seconds
 )
 def test_numbers_and_dates_are_times(value, seconds):
     found = to_seconds(value)
-    assert found == seconds and type(found) in (int, float)
+    assert found == seconds
+    assert type(found) in (int, float)
 
 
 @pytest.mark.parametrize(

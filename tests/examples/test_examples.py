@@ -24,7 +24,8 @@ def test_an_example_trains_and_tests(name, tmp_path, monkeypatch):
         if command[0] != sys.executable:  # not of the script: git, which a run asks for the commit
             return run(command, **options)
         _, train, *arguments = command
-        assert Path(train) == REPOSITORY / "train.py" and options == {"check": True}
+        assert Path(train) == REPOSITORY / "train.py"
+        assert options == {"check": True}
         commands.append(arguments[0])
         return main(arguments)
 
@@ -33,10 +34,12 @@ def test_an_example_trains_and_tests(name, tmp_path, monkeypatch):
     fast = ["--trainer.max_steps", "2", "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu"]
     monkeypatch.setattr(sys, "argv", [name, *fast])
     runpy.run_path(str(REPOSITORY / f"examples/{name}.py"), run_name="__main__")
-    assert commands[-1] in ("test", "predict") and {"fit", "test"} <= set(commands)
+    assert commands[-1] in ("test", "predict")
+    assert {"fit", "test"} <= set(commands)
     (config,) = (tmp_path / "runs").glob("*/config.yaml")
     records = [json.loads(line) for line in (config.parent / "metrics.jsonl").read_text().splitlines()]
-    assert any(key.startswith("test/") for key in records[-1]) and max(record["step"] for record in records) == 2
+    assert any(key.startswith("test/") for key in records[-1])
+    assert max(record["step"] for record in records) == 2
 
 
 def test_examples_are_listed_and_short():
@@ -44,5 +47,6 @@ def test_examples_are_listed_and_short():
     assert len(SCRIPTS) == 5
     for name in SCRIPTS:
         source = (REPOSITORY / f"examples/{name}.py").read_text(encoding="utf-8")
-        assert f"[{name}.py]({name}.py)" in text and f"python examples/{name}.py" in source.split('"""')[1]
+        assert f"[{name}.py]({name}.py)" in text
+        assert f"python examples/{name}.py" in source.split('"""')[1]
         assert len(source.splitlines()) <= 110

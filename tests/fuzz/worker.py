@@ -73,7 +73,8 @@ def examine(chosen: Reader, found: Input) -> Outcome:
     reports: list[Read | Compared] = []
     _handle(chosen, found, reports.append)
     first, last = reports[0], reports[-1]
-    assert isinstance(first, Read) and last.kind is not None, "an accepted input is compared"
+    assert isinstance(first, Read), "an accepted input is compared"
+    assert last.kind is not None, "an accepted input is compared"
     return Outcome(last.kind, last.detail, first.seconds, first.megabytes)
 
 

@@ -34,7 +34,8 @@ def test_losses_are_those_of_the_plain_step(device, workplace, record_property, 
     ours = run.series("train/loss")
     worst = max(abs(ours[step] / plain[step] - 1) for step in plain)
     record_property("relative_error", worst)
-    assert ours.keys() == plain.keys() and len(plain) == STEPS
+    assert ours.keys() == plain.keys()
+    assert len(plain) == STEPS
     assert worst <= TOLERANCE[precision]
     assert "compiled graphs: 1\n" in run.output, "one for all micro-batches"
 

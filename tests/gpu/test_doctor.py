@@ -19,7 +19,8 @@ def test_the_machine_and_the_first_step(device, workplace, record_property):
     assert [each["status"] for check in ("torch", "gloo", "batch", "config") for each in by_check[check]] == ["ok"] * 4
     if device == "cuda":
         found = [each["status"] for check in ("nccl", "gpus") for each in by_check[check]]
-        assert found and "fail" not in found, by_check
+        assert found, by_check
+        assert "fail" not in found, by_check
 
 
 def names(findings):

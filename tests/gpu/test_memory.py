@@ -15,7 +15,8 @@ def test_out_of_memory_ends_with_advice(device, workplace):
     run = workplace.run("fit", *options(device), *limited_memory(FITS), name="full", codes=[1])
     assert "out of memory in the forward pass" in run.output
     assert "first change: --data.init_args.micro_batch_size 8 (keeps the global batch of 16" in run.output
-    assert "current micro-batch: " in run.output and "targets [8, " in run.output
+    assert "current micro-batch: " in run.output
+    assert "targets [8, " in run.output
     assert "Traceback" not in run.output
     if device == "cuda":
         assert "GiB reserved, of" in run.output
@@ -27,7 +28,8 @@ def test_the_micro_batch_that_fits_is_found(device, workplace):
     found = workplace.run(
         "fit", *options(device), *limited_memory(FITS), "--trainer.auto_micro_batch", "true", name="found"
     )
-    assert "8 samples do not fit" in found.output and f"{FITS} samples fit" in found.output
+    assert "8 samples do not fit" in found.output
+    assert f"{FITS} samples fit" in found.output
     assert "global batch 16 = 1 rank x 4 samples x 4 accumulation steps" in found.output
     by_hand = ["--data.init_args.micro_batch_size", str(FITS)]
     given = workplace.run("fit", *options(device), *limited_memory(FITS), *by_hand, name="given")

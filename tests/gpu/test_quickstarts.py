@@ -68,7 +68,8 @@ def test_each_quickstart_trains_and_validates(device, workplace, first_loss, rec
     exact = first_loss(family)
     run = workplace.run("fit", *config(family), *on(device, precision), *quiet(STEPS[device]), name="quickstart")
     losses = run.series("train/loss")
-    assert sorted(losses) == list(range(1, STEPS[device] + 1)) and all(map(math.isfinite, losses.values()))
+    assert sorted(losses) == list(range(1, STEPS[device] + 1))
+    assert all(map(math.isfinite, losses.values()))
     torch_device = "cuda:0" if device == "cuda" else "cpu"
     assert f"device {torch_device}, precision {precision}" in run.output
     assert "this model" in run.output, "the table of the validation"

@@ -29,14 +29,16 @@ def test_of_a_language_model_that_sees():
 
 def test_hidden_matrices_of_a_recommender_exclude_embeddings():
     names = turned(Recommender(tie_output=False))
-    assert names and not [name for name in names if "embedding" in name or name == "network.output"]
+    assert names
+    assert not [name for name in names if "embedding" in name or name == "network.output"]
 
 
 def test_hidden_matrices_of_a_classifier_are_those_of_its_blocks():
     transformer = Classifier(network="vit", depth=2, width=24, heads=3)
     transformer.configure_model()
     names = turned(transformer)
-    assert len(names) == 2 * 4 and all(name.startswith("network.blocks.") for name in names)
+    assert len(names) == 2 * 4
+    assert all(name.startswith("network.blocks.") for name in names)
     convolutions = Classifier(network="resnet18", width=8)
     convolutions.configure_model()
     assert turned(convolutions) == set(), "its convolutions are no matrices"

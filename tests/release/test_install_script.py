@@ -60,7 +60,8 @@ def test_settings_that_uv_does_not_heed_are_for_pip(install, settings):
 
 def test_pip_installs_where_uv_fails(install):
     failed, done = install(uv=1)
-    assert failed.startswith("uv ") and done == PIP
+    assert failed.startswith("uv ")
+    assert done == PIP
 
 
 def test_pip_installs_where_there_is_no_uv(install):

@@ -32,7 +32,8 @@ def test_a_checkpoint_evaluates_alike(lockstep, old_run):
     lockstep("test", "--ckpt_path", "last", name="old")
     after = lines(old_run / "metrics.jsonl")[-1]
     metrics = [name for name in before if name.startswith("test/")]
-    assert len(metrics) > 10 and after["step"] == 6
+    assert len(metrics) > 10
+    assert after["step"] == 6
     assert {name: after[name] for name in metrics} == pytest.approx({name: before[name] for name in metrics}, abs=1e-6)
 
 

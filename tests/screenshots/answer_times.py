@@ -36,7 +36,8 @@ def measured(run: str) -> list[tuple[float, float]]:
         process = subprocess.Popen(command, cwd=REPOSITORY, stdout=output, stderr=subprocess.STDOUT, text=True)
         try:
             while not (found := re.search(r"page: (http://\S+?),", Path(f"/dev/fd/{output.fileno()}").read_text())):
-                assert process.poll() is None and time.monotonic() < start + _PATIENCE, "the page does not open"
+                assert process.poll() is None, "the page does not open"
+                assert time.monotonic() < start + _PATIENCE, "the page does not open"
                 time.sleep(0.05)
             page = urlopen(found[1], timeout=_PATIENCE).read().decode()
             rows = [(time.monotonic() - start, _cpu(process.pid))]

@@ -32,9 +32,11 @@ def test_both_steps_are_checked_and_their_ratio_is_within_a_turn(monkeypatch):
     monkeypatch.setattr(compiled_step, "MODELS", {"SASRec": "standard"})
     checks, sheet = compiled_step.measure(TINY)
     names = [f"SASRec {name}{of}" for name in (PLAIN, COMPILED) for of in ("", ", gradients")]
-    assert [check.name for check in checks] == names and all(check.passed for check in checks)
+    assert [check.name for check in checks] == names
+    assert all(check.passed for check in checks)
     plain, compiled = (dict(zip(sheet.headings, row.cells, strict=True)) for row in sheet.rows)
-    assert plain["times the plain step"] == [1.0, 1.0] and not sheet.failures
+    assert plain["times the plain step"] == [1.0, 1.0]
+    assert not sheet.failures
     ratios = [before / after for before, after in zip(plain["ms per step"], compiled["ms per step"], strict=True)]
     assert compiled["times the plain step"] == pytest.approx(ratios)
 

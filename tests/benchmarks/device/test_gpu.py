@@ -39,11 +39,16 @@ def test_a_part_alone_as_a_file(tmp_path):
         cwd=tmp_path, capture_output=True, text=True, timeout=570,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "product in bf16" in done.stdout and "needs CUDA" in done.stdout and "commit" in done.stdout
+    assert "product in bf16" in done.stdout
+    assert "needs CUDA" in done.stdout
+    assert "commit" in done.stdout
     found = json.loads(file.read_text())
     (part,) = found["comparisons"]
-    assert part["name"] == "ceilings" and part["problems"] == [] and len(part["sheets"][0]["rows"][0]["GB/s"]) == 2
-    assert found["torch"] == torch.__version__ and found["repeats"] == 2
+    assert part["name"] == "ceilings"
+    assert part["problems"] == []
+    assert len(part["sheets"][0]["rows"][0]["GB/s"]) == 2
+    assert found["torch"] == torch.__version__
+    assert found["repeats"] == 2
 
 
 @pytest.mark.slow
@@ -86,8 +91,10 @@ def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(set_results,
     with pytest.raises(SystemExit) as ended:
         gpu.main([*TINY, "--junit", str(tmp_path / "found.xml")])
     output = capsys.readouterr().out
-    assert "FAILED ceilings: two: no memory" in output and "1.50 (1.00 to 2.00)" in output
-    assert "FAILED recommender: SASRec is wrong" in output and "FAILED training: no loader" in output
+    assert "FAILED ceilings: two: no memory" in output
+    assert "1.50 (1.00 to 2.00)" in output
+    assert "FAILED recommender: SASRec is wrong" in output
+    assert "FAILED training: no loader" in output
     assert ended.value.code == "gpu: parts failed, see FAILED above: ceilings, recommender, training"
     suite = ElementTree.parse(tmp_path / "found.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == (str(len(gpu.PARTS)), "3")
@@ -98,7 +105,8 @@ def test_all_well_ends_without_a_failure(set_results, capsys):
     set_results(ceilings=[[Check("product", 1e-7, 1e-5)]])
     gpu.main([*TINY, "--only", "ceilings"])  # a failure raises SystemExit
     output = capsys.readouterr().out
-    assert "product" in output and "FAILED" not in output
+    assert "product" in output
+    assert "FAILED" not in output
 
 
 def test_without_a_gpu_nothing_is_measured(monkeypatch, capsys):
@@ -117,12 +125,14 @@ def test_large_sizes_are_not_for_a_cpu(capsys):
 
 def test_a_part_that_takes_too_long_is_stopped():
     (found,) = part_results("ceilings", Setting("cpu", tiny=True, repeats=2), seconds=0.0)
-    assert isinstance(found, Failure) and "stopped" in found.error
+    assert isinstance(found, Failure)
+    assert "stopped" in found.error
 
 
 def test_a_part_that_cannot_be_imported_is_reported():
     (found,) = part_results("no_such_part", Setting("cpu", tiny=True, repeats=2), seconds=170)
-    assert isinstance(found, Failure) and "no_such_part" in found.error
+    assert isinstance(found, Failure)
+    assert "no_such_part" in found.error
 
 
 def test_after_a_failed_check_no_sheet_is_asked_for(monkeypatch):

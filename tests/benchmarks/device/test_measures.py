@@ -60,7 +60,10 @@ def test_value_and_gradients_are_checked_apart():
     reference = Outcome(torch.ones(1), [torch.ones(2)])
     variant = Variant("it", "fp32", lambda: None, lambda: Outcome(torch.ones(1), [torch.zeros(2)]))
     (value, gradients), failures = compared([variant], reference)
-    assert value.passed and not gradients.passed and gradients.error == 1 and not failures
+    assert value.passed
+    assert not gradients.passed
+    assert gradients.error == 1
+    assert not failures
 
 
 def test_turns_go_back_and_forth():

@@ -20,15 +20,18 @@ TINY = Setting("cpu", tiny=True, repeats=2, compiled=False, peak_tflops=1.0)
 @pytest.mark.parametrize("part", [part for part in gpu.PARTS if part != "training"])
 def test_a_part_checks_first_and_measures_then(part):
     found = list(importlib.import_module(f"benchmarks.device.{part}").measure(TINY))
-    assert isinstance(found[0], list) and found[0]
+    assert isinstance(found[0], list)
+    assert found[0]
     assert all(check.passed for checks in found if isinstance(checks, list) for check in checks)
     sheets = [sheet for sheet in found if isinstance(sheet, Sheet)]
-    assert sheets and all(not sheet.failures for sheet in sheets)
+    assert sheets
+    assert all(not sheet.failures for sheet in sheets)
     for row in (row for sheet in sheets for row in sheet.rows):
         if row.cells[0] == NEEDS_CUDA:
             assert not any(isinstance(cell, (list, float)) for cell in row.cells)
             continue
-        assert len(row.cells[0]) == TINY.repeats and min(row.cells[0]) > 0
+        assert len(row.cells[0]) == TINY.repeats
+        assert min(row.cells[0]) > 0
     if part != "ceilings":
         assert any(NEEDS_CUDA in row.cells for sheet in sheets for row in sheet.rows)
 
@@ -48,7 +51,9 @@ def test_a_wrong_attention_is_not_measured(monkeypatch):
     monkeypatch.setattr(time_attention.TimeIntervalAttention, "attend", staticmethod(_without_mask))
     checks = next(time_attention.measure(TINY))
     passed = {check.name: check.passed for check in checks}
-    assert passed["naive fp32"] and not passed["ours fp32"] and not passed["ours bf16"]
+    assert passed["naive fp32"]
+    assert not passed["ours fp32"]
+    assert not passed["ours bf16"]
 
 
 def _without_mask(query, key, value, dropout, relations):
@@ -69,7 +74,9 @@ def test_no_ratio_to_a_naive_form_that_could_not_run(monkeypatch):
     sheets = [found for found in time_attention.measure(TINY) if isinstance(found, Sheet)]
     bf16 = next(sheet for sheet in sheets if sheet.failures)
     (ours,) = bf16.rows
-    assert list(bf16.failures) == ["naive bf16"] and ours.name == "ours bf16" and ours.cells[1] == ""
+    assert list(bf16.failures) == ["naive bf16"]
+    assert ours.name == "ours bf16"
+    assert ours.cells[1] == ""
 
 
 @pytest.mark.slow
@@ -108,7 +115,8 @@ def test_a_form_that_cannot_run_is_named_and_the_others_are_measured(monkeypatch
 
     monkeypatch.setattr(recommender, "_step", captured)
     sheet = [found for found in recommender.measure(TINY) if isinstance(found, Sheet)][0]
-    assert list(sheet.failures) == ["eager bf16"] and "no such kernel" in sheet.failures["eager bf16"]
+    assert list(sheet.failures) == ["eager bf16"]
+    assert "no such kernel" in sheet.failures["eager bf16"]
     assert [row.name for row in sheet.rows if isinstance(row.cells[0], list)] == ["eager fp32"]
 
 
@@ -124,7 +132,8 @@ def test_the_loss_of_a_graph_is_the_projects_loss():
         SIZES.num_items, SIZES.length, ArchitectureSettings(hidden_size=SIZES.hidden_size)
     )
     batch = full_batch(SIZES, "cpu")
-    assert (batch.targets > 0).all() and (batch.history.times.diff(dim=1) > 0).all()
+    assert (batch.targets > 0).all()
+    assert (batch.history.times.diff(dim=1) > 0).all()
     outcomes: list[Outcome] = [
         recommender._step(deepcopy(encoder), batch, "fp32", "cpu", for_graph=for_graph).outcome()
         for for_graph in (False, True)

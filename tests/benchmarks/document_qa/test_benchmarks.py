@@ -24,16 +24,20 @@ def printed(table):
 def test_ingestion_of_few_pages(monkeypatch):
     monkeypatch.setattr(ingestion, "_PAGES", 2)
     found = ingestion.measure(10, 1)
-    assert found["pages"] == [10] and found["documents"] == [5] and found["rate"][0] > 0
+    assert found["pages"] == [10]
+    assert found["documents"] == [5]
+    assert found["rate"][0] > 0
     assert all(1e6 < found[name][0] < 2e9 for name in ("parent", "worker", "parent_of_fewer", "worker_of_fewer"))
     assert found["again"][0] > 0
-    assert "in 5 PDFs" in printed(ingestion.table(found)) and "at most 2" in printed(ingestion.table(found))
+    assert "in 5 PDFs" in printed(ingestion.table(found))
+    assert "at most 2" in printed(ingestion.table(found))
 
 
 def test_memory_of_this_process():
     with PeakMemory(os.getpid()) as memory:
         held = bytearray(os.urandom(1)) * 50_000_000
-    assert memory.together >= memory.parent >= len(held) and memory.worker >= 0
+    assert memory.together >= memory.parent >= len(held)
+    assert memory.worker >= 0
 
 
 def test_generated_manuals_are_read_and_their_pages_retrieved(tmp_path):
@@ -66,6 +70,8 @@ def test_tables_and_pages_of_real_manuals_are_found(capsys):
     found = manuals.measure(NUT, IngestionSettings(dpi=48))
     with capsys.disabled():
         print(f"\n{printed(manuals.table(found))}")
-    assert found["documents"] >= 5 and found["pages"] > 200
-    assert found["table"] >= 20 and found["figure"] >= 10
+    assert found["documents"] >= 5
+    assert found["pages"] > 200
+    assert found["table"] >= 20
+    assert found["figure"] >= 10
     assert found["recall@4"] >= found["recall@1"] >= 0.6

@@ -103,7 +103,9 @@ def test_ratios_are_taken_within_a_turn(capsys):
     assert variants["Accelerate, 1 process"]["ours_per_cpu_second"] == [3.0, 2.0]
     assert variants["Accelerate, 2 processes"]["times_as_fast_as_alone"] == [3.0, 2.0]
     assert variants["ours, 1 process"]["samples_per_second"] == [64.0, 32.0]
-    assert result["goals"][0]["found"] == 1.8 and not result["goals"][0]["met"]
+    assert result["goals"][0]["found"] == 1.8
+    assert not result["goals"][0]["met"]
     Console(width=140).print(table(result))
     printed = capsys.readouterr().out
-    assert [name for name in turns if name not in printed] == [] and "missed" in printed
+    assert [name for name in turns if name not in printed] == []
+    assert "missed" in printed

@@ -36,7 +36,8 @@ def test_a_store_of_each_turn_is_made_anew(tmp_path):
     with conversion_makers([20_000]) as makers:
         ((name, make),) = makers.items()
         work = make()
-        assert name == "20,000 rows" and [work().amount, work().amount] == [20_000, 20_000]
+        assert name == "20,000 rows"
+        assert [work().amount, work().amount] == [20_000, 20_000]
         folder = make.args[0].parent
         assert folder.exists()
     assert not folder.exists()  # whatever became of the variant
@@ -71,7 +72,9 @@ def test_a_line_a_size():
     console = Console(width=140, record=True)
     console.print(sizes.table(found))
     text = console.export_text()
-    assert "1,000 rows" in text and "2,000 rows" in text and "rows per second" in text
+    assert "1,000 rows" in text
+    assert "2,000 rows" in text
+    assert "rows per second" in text
     assert "tables and stores included" in text
     assert set(sizes._steps("items")) == {
         *(f"{name}, {items:,} items" for name in ("dense", "rowwise_adagrad", "lazy_adamw") for items in sizes.ITEMS),

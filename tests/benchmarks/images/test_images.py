@@ -19,7 +19,8 @@ def test_decoders_agree_within_three_grey_levels():
     """Reduced decoding averages over blocks, so that a picture differs by its noise alone."""
     data = jpeg(1000, 900)
     pictures = {name: decode(data).astype(float) for name, decode in decoders.decoders().items()}
-    assert len(pictures) >= 2 and all(picture.shape == (3, 224, 224) for picture in pictures.values())
+    assert len(pictures) >= 2
+    assert all(picture.shape == (3, 224, 224) for picture in pictures.values())
     whole = pictures["Pillow, full size"]
     assert {name for name, picture in pictures.items() if np.abs(picture - whole).mean() > 3} == set()
 
@@ -27,7 +28,8 @@ def test_decoders_agree_within_three_grey_levels():
 def test_one_turn_of_the_decoders(monkeypatch):
     monkeypatch.setattr(decoders, "SIZES", {"32 x 24": (32, 24)})
     found = decoders.measure(1, seconds=0)
-    assert list(SIZES)[0] == "224 x 224" and min(min(turns) for turns in found["32 x 24"].values()) > 0
+    assert list(SIZES)[0] == "224 x 224"
+    assert min(min(turns) for turns in found["32 x 24"].values()) > 0
     assert "Pillow, reduced (Lockstep)" in printed(decoders.table(found))
 
 
@@ -39,4 +41,5 @@ def test_one_turn_of_the_loaders(monkeypatch):
     assert all(list(columns) == ["core", "0", "1"] for columns in found.values())
     assert min(rate for columns in found.values() for turns in columns.values() for rate in turns) > 0
     text = printed(loaders.table(found))
-    assert "1 workers" in text and "image classifier" in text
+    assert "1 workers" in text
+    assert "image classifier" in text

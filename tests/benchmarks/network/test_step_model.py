@@ -40,7 +40,8 @@ def test_a_ring_by_hand():
 def test_a_step_lies_between_its_bounds(compute, communication, share):
     none, some = step_seconds(compute, communication), step_seconds(compute, communication, share)
     assert none == compute + communication
-    assert max(compute, communication) <= some * (1 + 1e-12) and some <= none
+    assert max(compute, communication) <= some * (1 + 1e-12)
+    assert some <= none
 
 
 @settings(deadline=None)
@@ -98,14 +99,16 @@ def test_the_model_is_the_step_with_a_share_hidden():
 def test_a_fit_with_one_delay_has_no_waits():
     truth = StepModel(0.05, 4e6)
     found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (1e9, 1e8)])
-    assert found == pytest.approx(truth) and found.waits == 0
+    assert found == pytest.approx(truth)
+    assert found.waits == 0
 
 
 def test_a_fit_has_no_waits_that_shorten_a_step():
     truth = StepModel(0.05, 4e6)
     points = [(bandwidth, delay) for bandwidth in (1e9, 1e8) for delay in (0.0, 0.01)]
     found = fit([Observed(truth.seconds(bandwidth) - 0.1 * delay, bandwidth, delay) for bandwidth, delay in points])
-    assert found.waits == 0 and found == pytest.approx(truth, rel=0.02)
+    assert found.waits == 0
+    assert found == pytest.approx(truth, rel=0.02)
 
 
 def test_a_fit_minds_relative_errors():

@@ -44,9 +44,8 @@ def test_an_environment_is_made_once(python, tmp_path):
     called = python("exit 0")
     assert python_of("recbole", tmp_path / "new") is None
     first = install_environment("recbole", tmp_path / "new")
-    assert first.exists() and install_environment("recbole", tmp_path / "new") == first == python_of(
-        "recbole", tmp_path / "new"
-    )
+    assert first.exists()
+    assert install_environment("recbole", tmp_path / "new") == first == python_of("recbole", tmp_path / "new")
     assert called() == ["venv", "pip"]
 
 
@@ -73,7 +72,8 @@ def test_other_requirements_are_another_environment(tmp_path, monkeypatch):
 
 def test_this_projects_code_is_not_on_the_path(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    assert "PYTHONPATH" not in own_variables() and own_variables()["OMP_NUM_THREADS"] == "1"
+    assert "PYTHONPATH" not in own_variables()
+    assert own_variables()["OMP_NUM_THREADS"] == "1"
 
 
 @pytest.mark.parametrize("package", ["recbole", "rectools"])
@@ -81,4 +81,5 @@ def test_every_version_is_fixed(package):
     lines = [line for line in requirements_of(package).read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.\[\]-]+==[\w.]+", line) for line in lines)
     names = [re.split(r"==|\[", line)[0] for line in lines]
-    assert package in names and "torch" in names
+    assert package in names
+    assert "torch" in names

@@ -32,7 +32,8 @@ def test_same_ranks_among_the_same_candidates() -> None:
     one_by_one = evaluate_each(PlainSASRec(encoder).eval(), cases, NUM_ITEMS, LENGTH, Random(1))
     theirs, candidates = zip(*one_by_one, strict=True)
     for case, negatives in zip(cases, candidates, strict=True):
-        assert len(negatives) == 100 and not {*case.history, case.target} & set(negatives)
+        assert len(negatives) == 100
+        assert not {*case.history, case.target} & set(negatives)
     batch = ranked_examples(events, LENGTH, np.array(candidates))[MicroBatchRequest(0, np.arange(NUM_USERS))]
     assert batch.target.tolist() == [case.target for case in cases]
     scores = encoder.scores(encode_last_position(encoder, batch.history))
@@ -45,4 +46,5 @@ def test_both_protocols_rank_every_user() -> None:
     events, encoder = movielens_like(NUM_USERS, NUM_ITEMS), _encoder()
     for protocol, worst in (("full", NUM_ITEMS), ("sampled_100", 101)):
         found = evaluate_batches(encoder, events, protocol, 5, LENGTH)
-        assert len(found) == NUM_USERS and 1 <= min(found) <= max(found) <= worst
+        assert len(found) == NUM_USERS
+        assert 1 <= min(found) <= max(found) <= worst

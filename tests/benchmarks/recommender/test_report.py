@@ -31,7 +31,8 @@ def test_a_summary_has_ratios_and_says_which_goals_are_met() -> None:
 @pytest.mark.parametrize(("waited", "met"), [(0.05, True), (0.06, False)])
 def test_the_share_of_waiting_meets_its_goal(waited: float, met: bool) -> None:
     (goal,) = report.summary(_compare({"waiting": 0.05}), {"ours": _measured(1, 0, waited)})["goals"]
-    assert goal["met"] is met and goal["found"] == waited
+    assert goal["met"] is met
+    assert goal["found"] == waited
 
 
 def test_help_names_every_comparison(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,9 +64,12 @@ def test_a_run_prints_and_writes(
     path = tmp_path / "results.json"
     command.main(["--repeats", "2", "--json", str(path)])
     printed = capsys.readouterr().out
-    assert "A tiny case" in printed and "CPU ms" in printed
+    assert "A tiny case" in printed
+    assert "CPU ms" in printed
     written = json.loads(path.read_text())
-    assert written["threads"] == 1 and written["torch"] and written["commit"]
+    assert written["threads"] == 1
+    assert written["torch"]
+    assert written["commit"]
     naive, ours = written["comparisons"][0]["sides"]
     assert len(naive["cpu"]) == 2
     assert ours["times_less"]["cpu"] == pytest.approx(

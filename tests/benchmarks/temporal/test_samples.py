@@ -15,5 +15,6 @@ def test_the_share_of_samples_in_a_step_is_measured_and_printed(monkeypatch):
     assert found["share"] == [tiny * 32 / 200.0 for tiny in found["tiny"]]
     text = io.StringIO()
     Console(file=text, width=120).print(samples.table(found))
-    assert "200 ms" in text.getvalue() and "1.00%" in text.getvalue()
+    assert "200 ms" in text.getvalue()
+    assert "1.00%" in text.getvalue()
     assert len(text.getvalue().splitlines()) == 5 + len(found)

@@ -19,7 +19,8 @@ def test_tokens_are_the_same_in_every_layout_and_padding_is_not():
     found = [amounts_of_turns(TINY, layout, turns=2, steps=3, warm_up=1) for layout in packing.LAYOUTS.values()]
     assert len({tuple(turn["tokens"] for turn in layout) for layout in found}) == 1
     padded, grouped, packed = (sum(turn["tokens"] / turn["positions"] for turn in layout) / 2 for layout in found)
-    assert padded < grouped <= 1 and padded < packed <= 1
+    assert padded < grouped <= 1
+    assert padded < packed <= 1
 
 
 def test_the_mixture_is_as_described():
@@ -42,4 +43,5 @@ def test_turns_of_all_layouts():
     console.print(packing.table(found))
     text = console.export_text()
     assert "equal loss to 1e-5, of as many terms: met" in text
-    assert "packed at least 1.8 times as fast" in text and len(found["goals"]) == 2
+    assert "packed at least 1.8 times as fast" in text
+    assert len(found["goals"]) == 2

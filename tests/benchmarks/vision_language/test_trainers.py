@@ -100,7 +100,8 @@ def test_turns_of_the_peer_and_of_ours():
     console = Console(width=160, record=True)
     console.print(trainers.table(found))
     text = console.export_text()
-    assert all(variant["name"] in text for variant in found["sides"]) and text.count("goal: Lockstep") == 2
+    assert all(variant["name"] in text for variant in found["sides"])
+    assert text.count("goal: Lockstep") == 2
 
 
 @pytest.mark.slow

@@ -47,4 +47,5 @@ def test_the_plain_loop_has_the_loader_of_a_training(device):
 
 def test_settings_to_compile_reach_both_parts():
     model = VisionLanguageModel(**model_settings(TINY, compiled=True))
-    assert model.language_model_settings.compile and model.modality.settings.compile
+    assert model.language_model_settings.compile
+    assert model.modality.settings.compile

@@ -39,9 +39,8 @@ def test_a_stream_is_validated_at_its_last_step_too(lockstep):
 
 def test_a_training_without_validations_has_none_at_its_end(lockstep):
     run = lockstep("fit", *options(max_steps=3, limit_val_batches=0), name="a")
-    assert not run.series("val/loss") and [path.name for path in (run.folder / "checkpoints").iterdir()] == [
-        "last.ckpt"
-    ]
+    assert not run.series("val/loss")
+    assert [path.name for path in (run.folder / "checkpoints").iterdir()] == ["last.ckpt"]
 
 
 def test_a_resumed_training_equals_an_uninterrupted_one(lockstep):

@@ -91,7 +91,8 @@ def test_it_resumes_from_every_save(trainer, micro_batch, lockstep, saves):
         found.pop(step, None)  # the checkpoint has the metrics of its step
         assert found == {at: loss for at, loss in losses.items() if at > step}, file
         found = resumed.series("val/loss")
-        assert found.items() <= metrics.items() and {at for at in metrics if at > step} <= set(found), file
+        assert found.items() <= metrics.items(), file
+        assert {at for at in metrics if at > step} <= set(found), file
         assert position(resumed.folder / "checkpoints/last.ckpt")["global_step"] == max(losses)
         following = {(copy.name, position(copy)["global_step"]): position(copy) for copy in whole_saves.files[number:]}
         for copy in resumed_saves.files:

@@ -32,7 +32,8 @@ def test_a_torn_line_is_passed_over(tmp_path):
     (tmp_path / "bad_samples.jsonl").write_text('{"stage": "train", "sample": 5, "wh\n[1]\n')
     BadSampleList(tmp_path).add("train", 0, 3, [[bad(5, "x" * 5000)]])
     last = json.loads((tmp_path / "bad_samples.jsonl").read_text().splitlines()[-1])
-    assert last["sample"] == 5 and len(last["what"]) == 2000
+    assert last["sample"] == 5
+    assert len(last["what"]) == 2000
 
 
 def test_a_file_name_that_is_not_utf_8_is_listed_and_counted(tmp_path):

@@ -31,7 +31,8 @@ def test_a_checkpoint_does_not_create_it_again(fit, tmp_path):
 
 
 def test_a_folder_without_the_files_of_the_run_is_another(tmp_path):
-    assert is_gone(tmp_path / "absent") and is_gone(tmp_path)
+    assert is_gone(tmp_path / "absent")
+    assert is_gone(tmp_path)
     (tmp_path / "metrics.jsonl").touch()
     assert not is_gone(tmp_path), "one file may be deleted"
     assert is_gone(tmp_path / "metrics.jsonl" / "below")

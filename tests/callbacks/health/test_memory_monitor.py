@@ -31,8 +31,11 @@ def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, messag
     assert lines[0].startswith("rank 0 failed at step 1 (training): RuntimeError")
     assert lines[1] == f"out of memory in the {phase} pass"
     assert lines[2] == "batch: global batch 16 = 1 rank x 16 samples x 1 accumulation step"
-    assert lines[3].startswith("current micro-batch: ") and "int64" in lines[3]
-    assert lines[4].startswith("peak: ") and "GiB resident" in lines[4] and " of " in lines[4]
+    assert lines[3].startswith("current micro-batch: ")
+    assert "int64" in lines[3]
+    assert lines[4].startswith("peak: ")
+    assert "GiB resident" in lines[4]
+    assert " of " in lines[4]
     first = "--data.init_args.micro_batch_size 8"
     assert lines[5] == f"first change: {first} (keeps the global batch of 16, with 2 accumulation steps)"
     assert lines[6].startswith("then: --model.init_args.activation_checkpointing true (")
@@ -50,7 +53,8 @@ def test_on_a_gpu_auto_micro_batch_is_advised_unless_it_is_on(monkeypatch):
     trainer = fake_trainer(device="cuda", precision="bf16-mixed", datamodule=data)
     advice = "or let the program find the micro-batch size: --trainer.auto_micro_batch true"
     text = oom_advice.oom_message(trainer, module, oom_advice.FORWARD, None)
-    assert "first change: --data.init_args.micro_batch_size 8" in text and text.endswith(advice)
+    assert "first change: --data.init_args.micro_batch_size 8" in text
+    assert text.endswith(advice)
     trainer.auto_micro_batch = True
     assert advice not in oom_advice.oom_message(trainer, module, oom_advice.FORWARD, None)
 
@@ -58,7 +62,8 @@ def test_on_a_gpu_auto_micro_batch_is_advised_unless_it_is_on(monkeypatch):
 def test_in_the_optimizers_step_a_smaller_micro_batch_would_not_help(lockstep, messages):
     out_of_memory(lockstep, *memory_fault("ExhaustAt", phase="step", step=1))
     (text,) = [line for line in messages if "out of memory" in line]
-    assert "out of memory in the optimizer's step" in text and "micro_batch_size" not in text
+    assert "out of memory in the optimizer's step" in text
+    assert "micro_batch_size" not in text
 
 
 def test_out_of_memory_in_validation_names_its_batch_size(lockstep, messages, monkeypatch):
@@ -97,8 +102,10 @@ def test_shapes_by_name_the_largest_first():
 
 def test_uneven_memory_is_named(messages):
     gib = 1 << 30
-    assert not MemoryMonitor._warn_uneven([4 * gib, 5 * gib]) and not MemoryMonitor._warn_uneven([gib // 8, gib])
-    assert MemoryMonitor._warn_uneven([4 * gib, 8 * gib]) and len(messages) == 1
+    assert not MemoryMonitor._warn_uneven([4 * gib, 5 * gib])
+    assert not MemoryMonitor._warn_uneven([gib // 8, gib])
+    assert MemoryMonitor._warn_uneven([4 * gib, 8 * gib])
+    assert len(messages) == 1
     assert "rank 1 has 8.0 GiB, rank 0 has 4.0 GiB" in messages[0]
 
 
@@ -126,4 +133,5 @@ def test_memory_that_rises_now_and_then_does_not_grow():
 def test_memory_is_logged_at_every_step(lockstep):
     run = lockstep("fit", *SHORT, name="a")
     memory = run.series("train/memory_gib")
-    assert sorted(memory) == [1, 2] and all(0.05 < gib < 50 for gib in memory.values())
+    assert sorted(memory) == [1, 2]
+    assert all(0.05 < gib < 50 for gib in memory.values())

@@ -26,7 +26,8 @@ def test_signals_set_a_flag_and_nothing_else():
         with stop_signals.handlers_installed():
             pass
         assert stop_signals.received == signal.SIGTERM, "the outer handlers stay installed"
-    assert signal.getsignal(signal.SIGUSR1) is before and stop_signals.received == 0
+    assert signal.getsignal(signal.SIGUSR1) is before
+    assert stop_signals.received == 0
 
 
 @pytest.mark.parametrize("pipe", ["broken", "full"])

@@ -44,7 +44,8 @@ def test_a_job_without_progress_is_not_requeued_for_ever(scontrol, messages):
 def test_a_refusal_is_reported(scontrol, messages):
     scontrol(code=1)
     requeue_job(JOB)
-    assert len(messages) == 1 and "could not be requeued, submit it again" in messages[0]
+    assert len(messages) == 1
+    assert "could not be requeued, submit it again" in messages[0]
     assert "Requested operation is presently disabled" in messages[0]
 
 

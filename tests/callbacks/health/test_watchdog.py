@@ -30,7 +30,9 @@ def test_every_phase_has_its_patience(lockstep, monkeypatch):
     phases = [phase for phase, _ in entered]
     assert phases[:4] == ["start-up", "sanity check", "start-up", "first step"], "before the first step"
     assert phases[4:8] == ["training", "saving", "training", "saving"]
-    assert phases[-1] == "end of training" and "validation" in phases and "end of validation" in phases
+    assert phases[-1] == "end of training"
+    assert "validation" in phases
+    assert "end of validation" in phases
     quick = {"training", "validation"}
     assert {phase for phase, patience in entered if patience == 50} == quick
     assert {phase for phase, patience in entered if patience == 70} == set(phases) - {"training"}
@@ -74,7 +76,8 @@ def test_a_rollback_may_take_as_long_as_a_start(tmp_path, monkeypatch):
 
     monkeypatch.setattr("callbacks.guards.finite_guard.roll_back", reads)
     guard._roll_back(SimpleNamespace(callbacks=[watchdog, guard]), None, None, "the gradient is NaN")
-    assert phases == [("rollback", 70)] and (monitor.phase, monitor.max_idle) == ("training", 50)
+    assert phases == [("rollback", 70)]
+    assert (monitor.phase, monitor.max_idle) == ("training", 50)
     guard._roll_back(SimpleNamespace(callbacks=[guard]), None, None, "the gradient is NaN")
 
 
@@ -87,7 +90,8 @@ def test_metrics_over_everything_may_take_as_long_as_a_start(tmp_path, kind):
     getattr(watchdog, f"on_{kind}_batch_end")(trainer)
     assert watchdog._monitor.max_idle == 50
     getattr(watchdog, f"on_{kind}_epoch_end")(trainer, None)
-    assert watchdog._monitor.max_idle == 70 and watchdog._monitor.phase.startswith("end of ")
+    assert watchdog._monitor.max_idle == 70
+    assert watchdog._monitor.phase.startswith("end of ")
 
 
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
@@ -134,7 +138,8 @@ def test_a_slurm_job_that_lost_a_process_comes_back(tmp_path, monkeypatch, scont
     before = checkpoint_times(tmp_path)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     requeue_if_saved(tmp_path, before)
-    assert read_calls() == [] and messages == ["the SLURM job is not requeued: it has saved nothing since it started"]
+    assert read_calls() == []
+    assert messages == ["the SLURM job is not requeued: it has saved nothing since it started"]
     (tmp_path / "checkpoints/best.ckpt").write_bytes(b"2")
     requeue_if_saved(tmp_path, before)
     assert read_calls() == ["show job 7", "requeue 7"]

@@ -68,4 +68,5 @@ def test_lines_that_are_no_records_are_dropped(metrics, corrupt):
     with file.path.open("ab") as output:
         output.write(corrupt + b"\n")
     file.drop_after(1)
-    assert [record["step"] for record in records(file.path)] == [1] and file.last_training_step == 1
+    assert [record["step"] for record in records(file.path)] == [1]
+    assert file.last_training_step == 1

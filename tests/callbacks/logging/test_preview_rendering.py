@@ -25,9 +25,11 @@ def rows(previews):
 
 def test_the_grid_has_the_pictures_in_order():
     grid = picture_grid([preview(RED), preview(None), preview(BLUE)])
-    assert grid.dtype == np.uint8 and grid.shape[2] == 3
+    assert grid.dtype == np.uint8
+    assert grid.shape[2] == 3
     middle, quarter = grid.shape[0] // 2, grid.shape[1] // 4
-    assert tuple(grid[middle, quarter]) == (220, 30, 30) and tuple(grid[middle, 3 * quarter]) == (30, 30, 220)
+    assert tuple(grid[middle, quarter]) == (220, 30, 30)
+    assert tuple(grid[middle, 3 * quarter]) == (30, 30, 220)
     assert picture_grid([preview(None)]) is None
 
 
@@ -45,7 +47,8 @@ def test_the_table_numbers_the_pictures_and_grades_the_answers():
 
 def test_the_table_keeps_all_characters_that_can_be_displayed():
     (row,) = rows([preview(answer="蓝色 \ud83d\x07", question="a | b\n<b>c</b>")])
-    assert row[4] == "蓝色 ? " and row[2] == "a &#124; b<br>&lt;b&gt;c&lt;/b&gt;"
+    assert row[4] == "蓝色 ? "
+    assert row[2] == "a &#124; b<br>&lt;b&gt;c&lt;/b&gt;"
     for answer in ("word " * 500, "\n" * 400):
         assert markdown_table([preview(answer=answer)]).count("|") == markdown_table([preview()]).count("|")
 
@@ -62,4 +65,5 @@ def test_markdown_in_an_answer_is_text(answer):
     page = markdown_to_safe_html(markdown_table([preview(answer=answer)]))
     [row] = re.findall("<tbody>(.*)</tbody>", page, re.DOTALL)
     cells = re.findall("<td>(.*?)</td>", row)
-    assert html.unescape(cells[4]) == answer and "<" not in cells[4]
+    assert html.unescape(cells[4]) == answer
+    assert "<" not in cells[4]

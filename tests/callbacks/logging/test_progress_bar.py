@@ -27,7 +27,8 @@ def test_summary_and_short_names():
     line = "loss 1.235, lr 3.00e-04, norm 0.8 (encoder 0.6, projector 0.53), samples/s 1234, wait 3%, GiB 12.30"
     assert summary(METRICS, 300, 2) == f"step 300, epoch 2: {line}"
     assert format_metrics(METRICS)["lr"] == "3.00e-04"
-    assert summary({"val/loss": 1.0}, 300, 2) == "" and format_metrics({"val/loss": 1.0}) == {}
+    assert summary({"val/loss": 1.0}, 300, 2) == ""
+    assert format_metrics({"val/loss": 1.0}) == {}
 
 
 def test_the_bar_shows_short_names_beside_lightnings_metrics():
@@ -76,7 +77,8 @@ def test_time_left_is_the_mean_step_of_this_start_times_the_remaining_steps():
     assert left.seconds(20) is None, "no step of this start yet"
     now[0] += 30
     assert left.seconds(30) == 70 * 3
-    assert left.seconds(100) == 0 and left.seconds(101) == 0
+    assert left.seconds(100) == 0
+    assert left.seconds(101) == 0
     for endless in (float("inf"), -1):
         left.begin(0, endless)
         assert left.seconds(10) is None

@@ -34,7 +34,8 @@ def test_files_of_a_run(trained):
         assert words in text
     facts = json.loads((run.folder / "environment.json").read_text())
     assert (facts["processes"], facts["nodes"], facts["device"], facts["precision"]) == (1, 1, "cpu", "32-true")
-    assert facts["packages"]["torch"] and facts["packages"]["lightning"]
+    assert facts["packages"]["torch"]
+    assert facts["packages"]["lightning"]
     assert list(run.folder.glob("events.out.tfevents.*")), "TensorBoard"
 
 
@@ -59,7 +60,8 @@ def test_a_finished_run_logs_the_limit_that_it_has_reached(lockstep, done, messa
     assert "nothing left to train: trainer.max_steps 26 is reached; raise it to train on" in messages
     messages.clear()
     lockstep(*resume, "--trainer.max_epochs", "3", name=name)
-    assert not [line for line in messages if "nothing left" in line] and max(done.series("train/loss")) == 39
+    assert not [line for line in messages if "nothing left" in line]
+    assert max(done.series("train/loss")) == 39
 
 
 @pytest.mark.parametrize(("interval", "logged"), [(14, [14]), (16, [])])
@@ -71,7 +73,8 @@ def test_metrics_that_are_never_logged_are_named(lockstep, messages, interval, l
         "trainer.log_every_n_steps 16 is more than the 15 steps of this training: train/loss is never logged; "
         "set it to 15 or less"
     )
-    assert list(run.series("train/loss")) == logged and (expected in messages) == (not logged)
+    assert list(run.series("train/loss")) == logged
+    assert (expected in messages) == (not logged)
 
 
 def test_a_stream_without_a_planned_end_gets_no_warning_of_its_interval(lockstep, messages):
@@ -89,7 +92,8 @@ def test_a_failed_run_logs_the_reason_and_closes_its_files(lockstep, tmp_path):
     log = logging.getLogger("lockstep")
     assert not [handler for handler in log.handlers if isinstance(handler, LogFile)]
     text = (tmp_path / "runs/a/train.log").read_text()
-    assert "Traceback" in text and "rank 0 failed at step 2 (training): RuntimeError: injected" in text
+    assert "Traceback" in text
+    assert "rank 0 failed at step 2 (training): RuntimeError: injected" in text
 
 
 def test_metrics_of_a_step_are_logged_though_the_run_was_killed_after_its_checkpoint(lockstep, tmp_path):
@@ -98,7 +102,8 @@ def test_metrics_of_a_step_are_logged_though_the_run_was_killed_after_its_checkp
     lockstep("fit", *options, "--trainer.max_steps", "6", name="a")
     path = tmp_path / "runs/a/metrics.jsonl"
     *earlier, lost = records(path)
-    assert lost["step"] == 6 and "train/loss" in lost
+    assert lost["step"] == 6
+    assert "train/loss" in lost
     path.write_text("".join(json.dumps(record) + "\n" for record in earlier))
     lockstep("fit", *TINY, "--trainer.max_steps", "8", "--ckpt_path", "last", name="a")
     lines = records(path)

@@ -30,7 +30,8 @@ def board(run):
 def test_previews_of_a_recommender_have_histories_and_unseen_items(lockstep):
     run = lockstep("fit", *TINY, "--trainer.max_epochs", "2", name="a")
     found = previews_of(run)
-    assert list(found) == [13, 26] and all(len(examples) == 8 for examples in found.values())
+    assert list(found) == [13, 26]
+    assert all(len(examples) == 8 for examples in found.values())
     inputs = [
         [(preview["name"], preview["question"], preview["expected"]) for preview in examples]
         for examples in found.values()
@@ -39,14 +40,17 @@ def test_previews_of_a_recommender_have_histories_and_unseen_items(lockstep):
     for preview in found[26]:
         question_lines = preview["question"].splitlines()
         assert preview["name"].startswith("user shopper-")
-        assert "newest first" in question_lines[0] and question_lines[1].startswith("1. item-")
+        assert "newest first" in question_lines[0]
+        assert question_lines[1].startswith("1. item-")
         recommended = [line.split(". ")[1] for line in preview["answer"].splitlines()[:10]]
-        assert len(set(recommended)) == 10 and preview["right"] == (preview["expected"] in recommended)
+        assert len(set(recommended)) == 10
+        assert preview["right"] == (preview["expected"] in recommended)
         assert preview["answer"].endswith(preview["expected"]) or preview["right"]
         assert not {line.split(". ")[1] for line in question_lines[1:]} & set(recommended), (
             "what is known is not recommended"
         )
-        assert preview["picture"] is None and preview["blind"] is None
+        assert preview["picture"] is None
+        assert preview["blind"] is None
     texts = board(run).Tensors("val/examples/text_summary")
     assert [text.step for text in texts] == [13, 26]
     assert found[26][0]["expected"] in texts[-1].tensor_proto.string_val[0].decode()
@@ -58,7 +62,8 @@ def test_previews_of_a_classifier_have_pictures_and_labels(lockstep):
     (examples,) = previews_of(run).values()
     for preview in examples:
         picture = Image.open(io.BytesIO(base64.b64decode(preview["picture"])))
-        assert picture.format == "PNG" and picture.size == (128, 128)
+        assert picture.format == "PNG"
+        assert picture.size == (128, 128)
         assert preview["right"] == (preview["answer"].split()[0] == preview["expected"])
         assert preview["name"].startswith("digit ")
     assert len({preview["expected"] for preview in examples}) > 3
@@ -83,13 +88,15 @@ def test_the_pictures_are_those_of_the_samples(lockstep):
 def test_a_run_is_the_same_to_the_bit_without_them(lockstep, options):
     short = [*options, "--trainer.max_epochs", "2"]
     runs = [lockstep("fit", *short, "--sample_previews.number", number, name=number) for number in ("8", "0")]
-    assert previews_of(runs[0]) and not (runs[1].folder / "examples").exists()
+    assert previews_of(runs[0])
+    assert not (runs[1].folder / "examples").exists()
     assert "val/examples/text_summary" not in board(runs[1]).Tags()["tensors"]
     metrics = [
         {(line["step"], key): value for line in lines for key, value in line.items() if key.startswith("val/")}
         for lines in (run.records for run in runs)
     ]
-    assert metrics[0] == metrics[1] and metrics[0]
+    assert metrics[0] == metrics[1]
+    assert metrics[0]
     assert runs[0].series("train/loss") == runs[1].series("train/loss")
     weights = [torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for run in runs]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -106,7 +113,8 @@ def test_a_resumed_run_writes_again_what_came_after_its_checkpoint(lockstep):
     (folder / "notes.txt").write_text("mine")
     lockstep("fit", *TINY, "--trainer.max_epochs", "3", "--ckpt_path", "last", name="a")
     after = previews_of(run)
-    assert list(after) == [13, 26, 39] and after[26] == before[26]
+    assert list(after) == [13, 26, 39]
+    assert after[26] == before[26]
     assert sorted(path.name for path in folder.iterdir()) == [
         "notes.txt", "val-13.json", "val-26.json", "val-39.json"
     ]  # fmt: skip
@@ -137,7 +145,8 @@ def test_a_file_contains_all_fields(tmp_path):
     SamplePreviewLogger()._write(tmp_path, 7, [EXAMPLE])
     ((step, file),) = preview_files(tmp_path)
     record = json.loads(file.read_text(encoding="utf-8"))
-    assert step == record["step"] == 7 and record["stage"] == "val"
+    assert step == record["step"] == 7
+    assert record["stage"] == "val"
     assert record["examples"] == [to_json(EXAMPLE)] == [
         {"name": "1", "question": "what?", "expected": "this", "answer": "half ?", "right": None,
          "picture": base64.b64encode(b"\x89PNG").decode(), "blind": None}
@@ -149,9 +158,12 @@ def test_a_long_run_keeps_a_bounded_number_of_files(tmp_path):
     for step in range(10, 2010, 10):
         log._write(tmp_path, step, [EXAMPLE])
         steps = [kept for kept, _ in preview_files(tmp_path)]
-        assert len(steps) <= 32 and steps[0] == 10 and steps[-1] == step
+        assert len(steps) <= 32
+        assert steps[0] == 10
+        assert steps[-1] == step
     gaps = [later - earlier for earlier, later in zip(steps, steps[1:], strict=False)]
-    assert len(steps) == 32 and max(gaps) <= 2 * 2000 / 31, "spread over the whole run"
+    assert len(steps) == 32, "spread over the whole run"
+    assert max(gaps) <= 2 * 2000 / 31, "spread over the whole run"
 
 
 def test_a_full_disk_ends_no_run_and_is_reported_once(tmp_path, monkeypatch, caplog):
@@ -164,7 +176,8 @@ def test_a_full_disk_ends_no_run_and_is_reported_once(tmp_path, monkeypatch, cap
     for step in (1, 2):
         log._write(tmp_path, step, [EXAMPLE])
     (warning,) = [record for record in caplog.records if "cannot be written" in record.message]
-    assert warning.event == "disk_full" and "val-1.json" in warning.fields["path"]
+    assert warning.event == "disk_full"
+    assert "val-1.json" in warning.fields["path"]
     assert list((tmp_path / "examples").iterdir()) == []
     monkeypatch.setattr(atomic_file.os, "replace", replace)
     log._write(tmp_path, 3, [EXAMPLE])
@@ -180,7 +193,8 @@ def test_a_preview_that_cannot_be_rendered_ends_no_run(tmp_path, caplog):
         trainer = fake_trainer(default_root_dir=tmp_path, global_step=step)
         log._log_previews(trainer, [gone, lambda: EXAMPLE])  # its picture is no valid PNG
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert "RuntimeError: page 3 of manual.pdf has changed" in warning and "Training continues" in warning
+    assert "RuntimeError: page 3 of manual.pdf has changed" in warning
+    assert "Training continues" in warning
     kept = [json.loads(file.read_text(encoding="utf-8"))["examples"] for _, file in preview_files(tmp_path)]
     assert kept == [[to_json(EXAMPLE)]] * 2
 

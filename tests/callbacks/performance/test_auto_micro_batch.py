@@ -38,7 +38,8 @@ def test_training_equals_that_with_the_same_micro_batch_set_by_hand(lockstep, me
     ]
     hand = lockstep("fit", *SHORT, "--data.init_args.micro_batch_size", "4", name="hand")
     assert messages.count("global batch 16 = 1 rank x 4 samples x 4 accumulation steps") == 2
-    assert auto.series("train/loss") == hand.series("train/loss") and len(auto.series("train/loss")) == 3
+    assert auto.series("train/loss") == hand.series("train/loss")
+    assert len(auto.series("train/loss")) == 3
     found, given = (torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (auto, hand))
     assert found["state_dict"].keys() == given["state_dict"].keys()
     assert all(torch.equal(found["state_dict"][key], weight) for key, weight in given["state_dict"].items())
@@ -63,7 +64,8 @@ def test_trial_passes_leave_no_trace_in_any_family(lockstep, like_gpu, family):
         )["state_dict"]
         for given in ("true", "false")
     )
-    assert auto.keys() == plain.keys() and all(torch.equal(auto[key], weight) for key, weight in plain.items())
+    assert auto.keys() == plain.keys()
+    assert all(torch.equal(auto[key], weight) for key, weight in plain.items())
 
 
 @pytest.mark.slow
@@ -72,7 +74,8 @@ def test_if_no_micro_batch_fits_the_error_lists_other_options(fit, like_gpu):
         fit(*SHORT, *AUTO, *memory_fault("Hungry", most=0))
     text = str(failure.value)
     assert text.startswith("auto_micro_batch: not even one sample fits\nout of memory in the forward pass\n")
-    assert "x 1 samples x 16 accumulation" in text and "micro_batch_size" not in text
+    assert "x 1 samples x 16 accumulation" in text
+    assert "micro_batch_size" not in text
     assert "first change: --model.init_args.activation_checkpointing true" in text
 
 
@@ -114,7 +117,8 @@ def a_stream(stream, skip_bad=True):
 @pytest.mark.parametrize("read", [first_samples, largest_samples])
 def test_a_short_stream_is_repeated_until_the_micro_batch_is_full(read):
     samples = read(a_stream(NumberStream(3)), 8).samples.tolist()
-    assert len(samples) == 8 and set(samples) == {0, 1, 2}
+    assert len(samples) == 8
+    assert set(samples) == {0, 1, 2}
     with pytest.raises(ValueError, match="NumberStream: epoch 0 has no records; expected at least one"):
         read(a_stream(NumberStream(0)), 8)
 
@@ -126,7 +130,8 @@ def test_bad_samples_are_skipped_and_the_micro_batch_is_full(make):
     data.plan = BatchPlan.derive(world_size=1, batch_size=6)
     for read in (first_samples, largest_samples):
         samples = read(data, 6).samples.tolist()
-        assert len(samples) == 6 and set(samples) == {0, 1, 2, 3, 5}
+        assert len(samples) == 6
+        assert set(samples) == {0, 1, 2, 3, 5}
     data.skips_bad_samples = False
     with pytest.raises(BadSampleError):
         first_samples(data, 6)

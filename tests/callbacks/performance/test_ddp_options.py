@@ -55,7 +55,8 @@ def test_the_command_of_the_guide_sets_up(parser):
     )
     built = with_ddp_settings(config.trainer.strategy, config.ddp, 2)
     arguments = built.init_args
-    assert arguments.bucket_cap_mb == 50 and arguments.gradient_as_bucket_view is True
+    assert arguments.bucket_cap_mb == 50
+    assert arguments.gradient_as_bucket_view is True
     assert arguments.static_graph is False
 
 
@@ -131,6 +132,7 @@ def test_a_mean_is_divided_first_and_written_in_place(monkeypatch, sent_as):
     gradient = torch.tensor([60000.0, -1.0, 2.0**-10, 0.0])
     expected = gradient.to(sent_as).float()
     mean = all_reduce_mean(sent_as, gradient, group).wait()
-    assert mean.data_ptr() == gradient.data_ptr() and mean.dtype == torch.float32
+    assert mean.data_ptr() == gradient.data_ptr()
+    assert mean.dtype == torch.float32
     assert torch.isfinite(mean).all(), "summed before it was divided"
     torch.testing.assert_close(mean, expected, rtol=2.0**-8, atol=0)

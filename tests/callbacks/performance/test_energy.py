@@ -31,7 +31,8 @@ def test_power_by_interval_and_energy_in_total_over_restarts(lockstep, counters)
     ]
     run = lockstep("fit", *options, "--trainer.max_steps", "4", name="a")
     kwh, watts = run.series("train/energy_kwh"), run.series("train/power_watts")
-    assert list(kwh) == list(watts) == [2, 4] and all(value > 0 for value in watts.values())
+    assert list(kwh) == list(watts) == [2, 4]
+    assert all(value > 0 for value in watts.values())
     assert list(kwh.values()) == pytest.approx([85 / 3.6e6, 170 / 3.6e6])
     first = read_energy(run.folder)
     assert first == Joules(3 * CPU, 3 * GPU), "and what was used after the last log"
@@ -50,7 +51,9 @@ def test_nothing_is_logged_where_there_is_no_counter(lockstep, monkeypatch):
     monkeypatch.setattr(energy.EnergyMonitor, "on_train_batch_end", lambda *_: pytest.fail("it has left the training"))
     run = lockstep("fit", *TINY, "--trainer.max_steps", "2", "--trainer.limit_val_batches", "0", name="a")
     assert "train/loss" in (text := (run.folder / "metrics.jsonl").read_text())
-    assert "energy" not in text and "watts" not in text and not (run.folder / FILE).exists()
+    assert "energy" not in text
+    assert "watts" not in text
+    assert not (run.folder / FILE).exists()
     (of_page,) = page_content([run.folder], run.folder / "report.html")["runs"]
     assert of_page["energy"] is None
 

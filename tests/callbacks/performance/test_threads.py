@@ -87,13 +87,15 @@ def test_the_faster_number_is_chosen(cores, measured, monkeypatch, messages, rat
     cores(4)
     timed = measured(rates)
     assert number_for(KnownThreads()) == number
-    assert timed == [4] and messages == [line]
+    assert timed == [4]
+    assert messages == [line]
 
 
 def test_with_one_core_nothing_is_timed(cores, measured, messages):
     cores(1.5)
     timed = measured(None)
-    assert number_for(KnownThreads()) == 1 and timed == []
+    assert number_for(KnownThreads()) == 1
+    assert timed == []
     assert messages == ["threads: 1, the share of the cores of a rank"]
 
 
@@ -103,7 +105,8 @@ def test_a_number_set_by_the_user_is_kept(cores, measured, monkeypatch, messages
     cores(4)
     timed = measured(Rates(1, 10))
     number_for(KnownThreads("OMP_NUM_THREADS", 1, 8), stage)
-    assert timed == [] and messages == [f"threads: {torch.get_num_threads()}, set by OMP_NUM_THREADS"]
+    assert timed == []
+    assert messages == [f"threads: {torch.get_num_threads()}, set by OMP_NUM_THREADS"]
 
 
 def test_a_number_that_differs_from_the_recorded_one_is_reported(messages):
@@ -120,7 +123,8 @@ def test_a_number_that_differs_from_the_recorded_one_is_reported(messages):
 def test_a_resumed_run_uses_its_recorded_number_also_on_fewer_cores(cores, measured, messages):
     cores(2)
     timed = measured(Rates(1, 10))
-    assert number_for(KnownThreads("", 3, 1)) == 3 and timed == []
+    assert number_for(KnownThreads("", 3, 1)) == 3
+    assert timed == []
     assert messages == ["threads: 3, as recorded by the run; the share of a rank is 2: --threads 2 uses it"]
 
 
@@ -129,14 +133,16 @@ def test_with_another_world_size_the_number_is_timed_again(cores, measured, monk
     monkeypatch.setattr(threads, "configure_model", lambda trainer: None)
     cores(4)
     timed = measured(Rates(10, 1))
-    assert number_for(KnownThreads("", 4, 1), processes=2, strategy=DDPOnCPU()) == 1 and timed == [2]
+    assert number_for(KnownThreads("", 4, 1), processes=2, strategy=DDPOnCPU()) == 1
+    assert timed == [2]
 
 
 @pytest.mark.parametrize(("recorded", "number"), [(None, 2), (1, 1), (2, 2), (8, 2)])
 def test_an_evaluation_uses_the_recorded_number_within_its_share(cores, measured, recorded, number):
     cores(2)
     timed = measured(Rates(1, 10))
-    assert number_for(KnownThreads("", recorded, 1), "test") == number and timed == []
+    assert number_for(KnownThreads("", recorded, 1), "test") == number
+    assert timed == []
 
 
 def test_nothing_is_changed_or_recorded_on_a_gpu(cores, measured, messages):
@@ -196,8 +202,10 @@ def test_passes_alternate_and_leave_no_trace(tiny):
     assert time_threads(tiny, network, 2) == Rates(8 / 0.004, 8 / 0.004)
     assert network.sizes == [(8, number) for number in (2, 2, 1, 1, 2, 1, 2)]
     assert all(torch.equal(state[name], value) for name, value in network.state_dict().items())
-    assert torch.equal(drawn, torch.get_rng_state()) and torch.get_num_threads() == before
-    assert all(parameter.grad is None for parameter in network.parameters()) and not hasattr(network, "log")
+    assert torch.equal(drawn, torch.get_rng_state())
+    assert torch.get_num_threads() == before
+    assert all(parameter.grad is None for parameter in network.parameters())
+    assert not hasattr(network, "log")
 
 
 def test_long_passes_have_fewer_samples(tiny, monkeypatch):
@@ -206,7 +214,8 @@ def test_long_passes_have_fewer_samples(tiny, monkeypatch):
     network = Network()
     monkeypatch.setattr(thread_timing, "all_reduce_max", lambda number, device: number and taken[network.sizes[-1][0]])
     rates = time_threads(tiny, network, 4)
-    assert {size for size, _ in network.sizes} == {8, 5} and rates == Rates(5 / 0.6, 5 / 0.6)
+    assert {size for size, _ in network.sizes} == {8, 5}
+    assert rates == Rates(5 / 0.6, 5 / 0.6)
     taken[8] = 40.0
     assert time_threads(tiny, network, 4) is None, "one sample takes 5 s with 4 threads"
 
@@ -219,7 +228,8 @@ def test_an_error_is_left_to_training(tiny, failing):
         tiny.datamodule = TinyData(batch_size=8, length=8, fault="raise", fault_sample=3)
         tiny.datamodule.setup("fit")
     assert time_threads(tiny, network, 2) is None
-    assert len(network.sizes) == (1 if failing == "pass" else 0) and torch.get_num_threads() == before
+    assert len(network.sizes) == (1 if failing == "pass" else 0)
+    assert torch.get_num_threads() == before
 
 
 # -- a run -----------------------------------------------------------------------------------------------------------
@@ -239,7 +249,8 @@ def test_a_run_records_its_number_and_resumes_with_it_bit_for_bit(lockstep, core
     lockstep("fit", *TINY, "--trainer.max_steps", "4", "--ckpt_path", "last", name="a")
     torch.set_num_threads(2)
     lockstep("test", *TINY, "--ckpt_path", "last", name="a")
-    assert torch.get_num_threads() == 1 and messages.count("threads: 1, as recorded by the run") == 2
+    assert torch.get_num_threads() == 1
+    assert messages.count("threads: 1, as recorded by the run") == 2
     stated = lockstep("fit", *TINY, "--trainer.max_steps", "4", "--threads", "1", name="b")
     resumed, whole = (torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (run, stated))
     assert resumed["threads"] == whole["threads"] == {"number": 1, "processes": 1}

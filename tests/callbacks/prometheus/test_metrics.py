@@ -42,14 +42,17 @@ def test_every_metric_is_named_and_described(monkeypatch):
     assert set(families) == {PREFIX + name.removesuffix("_total") for name in ("run", *GAUGES, *COUNTERS)}
     assert all(family.documentation for family in families.values())
     values = {family.name: family.samples[0].value for family in families.values()}
-    assert values["lockstep_gpu_memory_used_bytes"] == 70 and values["lockstep_gpu_memory_size_bytes"] == 100
+    assert values["lockstep_gpu_memory_used_bytes"] == 70
+    assert values["lockstep_gpu_memory_size_bytes"] == 100
     assert (values["lockstep_gpu_memory_allocated_bytes"], values["lockstep_gpu_memory_reserved_bytes"]) == (40, 60)
     assert (values["lockstep_checkpoint_size_bytes"], values["lockstep_checkpoint_save_seconds"]) == (1000, 0.5)
     assert abs(values["lockstep_checkpoint_timestamp_seconds"] - time.time()) < 60
-    assert values["lockstep_planned_steps"] == 40 and values["lockstep_data_wait_seconds"] == 1.5
+    assert values["lockstep_planned_steps"] == 40
+    assert values["lockstep_data_wait_seconds"] == 1.5
     for family in families.values():
         for sample in family.samples:
-            assert sample.labels["run"] == "a" and sample.labels["process"] == "1", family.name
+            assert sample.labels["run"] == "a", family.name
+            assert sample.labels["process"] == "1", family.name
     events = {sample.labels["event"]: sample.value for sample in families["lockstep_events"].samples}
     assert events == dict.fromkeys(EVENTS, 0) | {"checkpoint_saved": 1}
 
@@ -59,9 +62,11 @@ def test_a_logged_metric_never_replaces_one_of_the_process(serve):
     run.begin_training()
     run.logged.log_metrics({"step": 1000.0, "run_info": 5.0, "epoch": 3.0, "train/loss": math.nan, "val/a": math.inf})
     found = parsed(get(serve(run), "/metrics")[2])
-    assert found["lockstep_step", None].value == 7 and found["lockstep_epoch", None].value == 2
+    assert found["lockstep_step", None].value == 7
+    assert found["lockstep_epoch", None].value == 2
     assert found["lockstep_run_info", None].value == 1
-    assert math.isnan(found["lockstep_train_loss", None].value) and found["lockstep_val_a", None].value == math.inf
+    assert math.isnan(found["lockstep_train_loss", None].value)
+    assert found["lockstep_val_a", None].value == math.inf
 
 
 def test_other_metrics_stay_after_a_cuda_error(monkeypatch, serve):
@@ -71,7 +76,9 @@ def test_other_metrics_stay_after_a_cuda_error(monkeypatch, serve):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
     monkeypatch.setattr(torch.cuda, "mem_get_info", broken)
     status, _, text = get(serve(a_run("cuda:0")), "/metrics")
-    assert status == 200 and "lockstep_events_total" in text and "lockstep_gpu_memory" not in text
+    assert status == 200
+    assert "lockstep_events_total" in text
+    assert "lockstep_gpu_memory" not in text
 
 
 def test_steps_are_those_of_a_training(serve):
@@ -82,7 +89,8 @@ def test_steps_are_those_of_a_training(serve):
     port = serve(run)
     found = parsed(get(port, "/metrics")[2])
     assert not {PREFIX + name for name in of_a_training} & {name for name, _ in found}
-    assert found["lockstep_processes", None].value == 2 and found["lockstep_steps_total", None].value == 0
+    assert found["lockstep_processes", None].value == 2
+    assert found["lockstep_steps_total", None].value == 0
     run.begin_training()
     found = parsed(get(port, "/metrics")[2])
     assert (found["lockstep_step", None].value, found["lockstep_steps_total", None].value) == (20, 0)

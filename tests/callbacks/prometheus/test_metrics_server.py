@@ -16,9 +16,11 @@ from tests.support.ports import free_ports
 def test_each_path_has_its_status_type_and_text(serve):
     port = serve(health=lambda: (False, "training, step 7, 900.0 s without progress"))
     status, kind, text = get(port, "/metrics")
-    assert (status, kind.split(";")[0]) == (200, "text/plain") and "# HELP lockstep_processes " in text
+    assert (status, kind.split(";")[0]) == (200, "text/plain")
+    assert "# HELP lockstep_processes " in text
     status, kind, text = get(port, "/metrics", Accept="application/openmetrics-text;version=1.0.0")
-    assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text") and text.endswith("# EOF\n")
+    assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text")
+    assert text.endswith("# EOF\n")
     assert get(port, "/healthz?verbose")[::2] == (503, "training, step 7, 900.0 s without progress\n")
     assert get(port, "/")[0] == get(port, "/../etc/passwd")[0] == 404
     with pytest.raises(urllib.error.HTTPError, match="405"):

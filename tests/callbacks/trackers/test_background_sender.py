@@ -35,7 +35,8 @@ def test_the_first_error_ends_the_thread_and_is_reported_once():
     assert sender.close(30)
     sender.put("b")
     assert sender.close(30)
-    assert tried == [["a"]] and [str(error) for error in errors] == ["no route to host"]
+    assert tried == [["a"]]
+    assert [str(error) for error in errors] == ["no route to host"]
 
 
 def test_close_returns_after_its_timeout():

@@ -34,13 +34,15 @@ def test_all_starts_of_a_run_are_one_tracker_run(lockstep, tmp_path):
     config = yaml.safe_load((run.folder / "config.yaml").read_text())
     assert mlflow_run.data.params["model.class_path"] == config["model"]["class_path"]
     assert (mlflow_run.data.params["trainer.max_steps"], mlflow_run.data.tags["later.trainer.max_steps"]) == ("3", "5")
-    assert not (tmp_path / "mlruns").exists() and not (tmp_path / "mlartifacts").exists()
+    assert not (tmp_path / "mlruns").exists()
+    assert not (tmp_path / "mlartifacts").exists()
 
 
 def test_a_refused_start_creates_no_tracker_run(lockstep, tmp_path):
     with pytest.raises(ValueError, match="micro_batch_size"):
         lockstep("fit", *TINY, *OVERLAY, "--data.init_args.micro_batch_size", "3", name="a")
-    assert not (tmp_path / "runs/mlflow.db").exists() and not (tmp_path / "runs/a/mlflow").exists()
+    assert not (tmp_path / "runs/mlflow.db").exists()
+    assert not (tmp_path / "runs/a/mlflow").exists()
 
 
 def test_a_name_without_an_experiment_logs_a_warning(lockstep, messages):
@@ -78,7 +80,8 @@ def test_a_long_config_with_unusual_keys_is_recorded_completely(logger, tmp_path
     tracker.begin()
     tracker.finalize("failed")
     _, (mlflow_run,) = mlflow_runs(tmp_path / "runs", "shops")
-    assert len(mlflow_run.data.params) == 151 and mlflow_run.data.params["layers.block 149 _wide_"] == "149"
+    assert len(mlflow_run.data.params) == 151
+    assert mlflow_run.data.params["layers.block 149 _wide_"] == "149"
     assert mlflow_run.info.status == "FAILED"
 
 
@@ -100,7 +103,8 @@ def test_a_corrupt_database_ends_the_tracker_and_not_the_run(logger, messages, t
         tracker.log_metrics({"train/loss": 1.0}, step)
     tracker.finalize("success")
     (warning,) = [line for line in messages if "WARNING" in line]
-    assert "MLflow stopped recording" in warning and "metrics.jsonl" in warning
+    assert "MLflow stopped recording" in warning
+    assert "metrics.jsonl" in warning
     assert "database" in warning
 
 
@@ -141,7 +145,8 @@ def test_a_resumed_run_continues_without_its_server(logger, no_server, messages)
     second.begin()
     second.log_metrics({"train/loss": 1.0}, 1)
     (warning,) = [line for line in messages if "WARNING" in line]
-    assert "MLflow cannot start a run" in warning and "training continues without it" in warning
+    assert "MLflow cannot start a run" in warning
+    assert "training continues without it" in warning
 
 
 def test_a_run_that_began_without_a_tracker_is_not_refused(logger, no_server, messages, tmp_path):
@@ -150,7 +155,8 @@ def test_a_run_that_began_without_a_tracker_is_not_refused(logger, no_server, me
     (tmp_path / "runs/a/config.yaml").write_text("a: 1\n")
     logger(tracking_uri=no_server).begin()
     (warning,) = [line for line in messages if "WARNING" in line]
-    assert "MLflow cannot start a run" in warning and "training continues without it" in warning
+    assert "MLflow cannot start a run" in warning
+    assert "training continues without it" in warning
 
 
 def test_a_tracker_run_whose_start_failed_is_continued(logger, monkeypatch, messages, tmp_path):
@@ -162,7 +168,8 @@ def test_a_tracker_run_whose_start_failed_is_continued(logger, monkeypatch, mess
         first = logger()
         first.begin()
     (warning,) = [line for line in messages if "WARNING" in line]
-    assert "connection lost" in warning and first.version
+    assert "connection lost" in warning
+    assert first.version
     second = logger()
     second.begin()
     assert second.version == first.version
@@ -230,7 +237,8 @@ def test_a_deleted_tracker_run_is_replaced(logger, tmp_path):
 def test_an_address_with_a_password_is_refused(logger, monkeypatch):
     with pytest.raises(ValueError, match="MLFLOW_TRACKING_PASSWORD") as refused:
         logger(tracking_uri="https://me:secret@mlflow.example.org")
-    assert "secret" not in str(refused.value) and "mlflow.tracking_uri" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert "mlflow.tracking_uri" in str(refused.value)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@mlflow.example.org")
     with pytest.raises(ValueError, match="MLFLOW_TRACKING_URI contains a password") as refused:
         logger()

@@ -10,8 +10,10 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path, messages):
         logger.log_metrics({"train/loss": 0.965}, step)
     logger.save()
     logger.finalize("success")
-    assert len(messages) == 1 and messages[0].startswith(f"WARNING: TensorBoard cannot write into {tmp_path}/file/a")
-    assert "Not a directory" in messages[0] and messages[0].endswith("the run continues without it")
+    assert len(messages) == 1
+    assert messages[0].startswith(f"WARNING: TensorBoard cannot write into {tmp_path}/file/a")
+    assert "Not a directory" in messages[0]
+    assert messages[0].endswith("the run continues without it")
 
 
 def test_nothing_is_left_of_the_probe(tmp_path):

@@ -28,20 +28,23 @@ def test_all_starts_of_a_run_are_one_tracker_run(lockstep, tmp_path):
     assert list(run.folder.glob("events.*")), "TensorBoard stays"
     other = ["--trainer.logger", "CSVLogger", "--trainer.logger.save_dir", str(tmp_path / "csv")]
     lockstep("fit", *options, "--trainer.max_steps", "5", "--ckpt_path", "last", *other, name="a")
-    assert services() == [] and list(tmp_path.glob("csv/**/metrics.csv")), "other loggers stay, too"
+    assert services() == [], "other loggers stay, too"
+    assert list(tmp_path.glob("csv/**/metrics.csv")), "other loggers stay, too"
     first, second = records_of(run.folder)
     assert (first.project, first.name) == ("manuals", "a") == (second.project, second.name)
     assert first.run_id == second.run_id == (run.folder / "wandb/run-id").read_text().strip()
     assert {**first.series("train/loss"), **second.series("train/loss")} == pytest.approx(run.series("train/loss"))
     assert sorted(second.series("train/loss")) == [4, 5]
     config = yaml.safe_load((run.folder / "config.yaml").read_text())
-    assert first.config["model"] == config["model"] and first.config["wandb"]["project"] == "manuals"
+    assert first.config["model"] == config["model"]
+    assert first.config["wandb"]["project"] == "manuals"
 
 
 def test_a_refused_start_creates_no_tracker_run(lockstep, tmp_path):
     with pytest.raises(ValueError, match="micro_batch_size"):
         lockstep("fit", *TINY, *OVERLAY, "--data.init_args.micro_batch_size", "3", name="a")
-    assert list(tmp_path.glob("runs/a/wandb*")) == [] and services() == []
+    assert list(tmp_path.glob("runs/a/wandb*")) == []
+    assert services() == []
 
 
 @pytest.fixture
@@ -68,7 +71,8 @@ def test_an_error_during_training_ends_the_tracker_and_not_the_run(logger, messa
         tracker.log_metrics({"train/loss": 1.0}, 2)
         tracker.log_metrics({"train/loss": 1.0}, 3)
     warnings = [line for line in messages if "W&B stopped recording" in line]
-    assert len(warnings) == 1 and "metrics.jsonl" in warnings[0]
+    assert len(warnings) == 1
+    assert "metrics.jsonl" in warnings[0]
     tracker.finalize("success")
     assert services() == []
 
@@ -86,7 +90,8 @@ def test_a_resumed_run_continues_without_its_account(logger, messages):
     second.begin()
     second.log_metrics({"train/loss": 1.0}, 1)
     (warning,) = [line for line in messages if "WARNING" in line]
-    assert "W&B cannot start a run" in warning and "continues without it" in warning
+    assert "W&B cannot start a run" in warning
+    assert "continues without it" in warning
 
 
 @pytest.mark.parametrize("fails", ["init", "Settings"])
@@ -100,7 +105,8 @@ def test_another_error_at_the_start_does_not_stop_the_run(logger, monkeypatch, m
         tracker.log_metrics({"train/loss": 1.0}, 1)
         tracker.log_metrics({"train/loss": 1.0}, 2)
     (warning,) = [line for line in messages if "W&B" in line]
-    assert "no space left on device" in warning and "continues without it" in warning
+    assert "no space left on device" in warning
+    assert "continues without it" in warning
     tracker.finalize("success")
     assert services() == []
 

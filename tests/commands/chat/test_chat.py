@@ -52,14 +52,17 @@ def test_lines_are_answered_and_commands_change_the_inputs(tmp_path, monkeypatch
     text = printed_by(tmp_path, "first", "/picture a.png", "/history alpha @ 2024-01-01; Alphabet", "/blind", "second",
                 "/save out.jsonl", "/new", "third", "/quit", "never")  # fmt: skip
     assert "never" not in text
-    assert "[] [] no" in text and "turns []" in text
+    assert "[] [] no" in text
+    assert "turns []" in text
     assert "['a.png'] ['id of Alpha at 2024-01-01', 'id of Alphabet at '] yes" in text
     assert "turns [('first', 'first.')]" in text
-    assert "############" in text and "75.0 %" in text
+    assert "############" in text
+    assert "75.0 %" in text
     assert text.count("turns []") == 2  # the first question, and the one after /new
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [answer["question"] for answer in answers] == ["first", "second"]
-    assert answers[1]["picture"] == ["a.png"] and answers[1]["answer"][0]["text"] == "secon."
+    assert answers[1]["picture"] == ["a.png"]
+    assert answers[1]["answer"][0]["text"] == "secon."
 
 
 @pytest.mark.parametrize(
@@ -83,14 +86,16 @@ def test_after_a_wrong_line_the_chat_continues(tmp_path, monkeypatch, line, mess
     (tmp_path / "a.png").write_bytes(b"x")
     (tmp_path / "large.png").write_bytes(b"x" * 11)
     text = printed_by(tmp_path, line, "still")
-    assert message in text and "still." in text
+    assert message in text
+    assert "still." in text
 
 
 def test_commands_are_distinguished_from_questions(tmp_path):
     (tmp_path / "a.png").touch()
     assert parse_command("/save x y") == ChatCommand("save", "x y")
     assert parse_command("/history " + "x" * 300) == ChatCommand("history", "x" * 300), "too long for a path"
-    assert parse_command("what is this?") is None and parse_command(str(tmp_path / "a.png")) is None
+    assert parse_command("what is this?") is None
+    assert parse_command(str(tmp_path / "a.png")) is None
     assert all(f"/{name}" in printed_by(tmp_path, "/help") for name in ("picture", "blind", "history", "save", "new"))
 
 
@@ -101,9 +106,11 @@ def test_a_path_alone_names_the_file(tmp_path, monkeypatch):
     text = printed_by(
         tmp_path, str(tmp_path / "a.png"), "first", f"'{tmp_path}/with space.png'", "second", "a.txt", "none.png"
     )
-    assert "['a.png'] [] no" in text and "['with space.png'] [] no" in text
+    assert "['a.png'] [] no" in text
+    assert "['with space.png'] [] no" in text
     assert "turns [('first', 'first.'), ('secon" in text, "a path is no question"
-    assert "a.txt." in text and "none." in text, "what is no picture is a question"
+    assert "a.txt." in text, "what is no picture is a question"
+    assert "none." in text, "what is no picture is a question"
 
 
 def test_what_a_command_has_set_is_printed(tmp_path, monkeypatch):
@@ -121,4 +128,6 @@ def test_what_a_command_has_set_is_printed(tmp_path, monkeypatch):
 
 def test_the_lines_of_the_help_begin_in_one_column(tmp_path):
     lines = [line for line in printed_by(tmp_path, "/help").splitlines() if line.startswith("  ")]
-    assert len(lines) > 6 and {line[30] for line in lines} == {" "} and all(line[31] != " " for line in lines)
+    assert len(lines) > 6
+    assert {line[30] for line in lines} == {" "}
+    assert all(line[31] != " " for line in lines)

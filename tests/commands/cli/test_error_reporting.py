@@ -22,14 +22,16 @@ def test_a_failure_has_a_traceback(caplog):
 
 def test_ranks_that_do_not_connect_get_a_line(messages):
     assert report_error(DistNetworkError("Failed to recv, got 0 bytes\nC++ stack:\n0 main")) == 1
-    assert len(messages) == 1 and messages[0].startswith("error: the ranks did not connect: rank 0 has ended")
+    assert len(messages) == 1
+    assert messages[0].startswith("error: the ranks did not connect: rank 0 has ended")
     assert messages[0].endswith("(Failed to recv, got 0 bytes)")
 
 
 def test_a_logged_error_is_not_logged_again(messages):
     error = ValueError("row 7 of data.csv")
     error.exit_code = 1
-    assert report_error(error) == 1 and messages == []
+    assert report_error(error) == 1
+    assert messages == []
 
 
 def test_during_training_an_error_is_a_failure(lockstep, monkeypatch, messages):

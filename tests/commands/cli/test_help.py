@@ -20,9 +20,11 @@ def test_every_command_is_in_it(capsys):
 
 
 def test_no_command_is_a_wrong_command_line(capsys):
-    assert is_overview([]) and print_overview([]) == 2
+    assert is_overview([])
+    assert print_overview([]) == 2
     printed = capsys.readouterr()
-    assert printed.out == "" and "commands:" in printed.err
+    assert printed.out == ""
+    assert "commands:" in printed.err
 
 
 @pytest.mark.parametrize("arguments", [["fit", "--help"], ["fit"], ["--config", "x.yaml"], ["fot"]])
@@ -53,4 +55,5 @@ def test_help_imports_nothing_heavy():
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True
     )
-    assert "fit" in done.stdout and done.stdout.splitlines()[-1] == "[]"
+    assert "fit" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

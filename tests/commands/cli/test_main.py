@@ -86,9 +86,8 @@ def test_an_unknown_command_and_one_without_a_config_are_refused(capsys):
     assert "invalid choice: 'train'" in refusal(capsys, "train")
     output = refusal(capsys, "fit")
     assert re.search(r"required: .*; a config gives them: --config configs/", output)
-    assert (
-        output.startswith("usage: python train.py fit --config FILE") and "run: python train.py fit --help\n" in output
-    )
+    assert output.startswith("usage: python train.py fit --config FILE")
+    assert "run: python train.py fit --help\n" in output
 
 
 def test_settings_that_are_a_lone_value(capsys, tmp_path):

@@ -96,7 +96,9 @@ def refused(monkeypatch, tmp_path, capsys):
 
 
 def assert_names(lines: list[str], extra: str) -> None:
-    assert len(lines) <= 3 and lines[-2].startswith("error: ") and "not installed here" in lines[-2]
+    assert len(lines) <= 3
+    assert lines[-2].startswith("error: ")
+    assert "not installed here" in lines[-2]
     assert lines[-1].endswith(f"pip install '{REPOSITORY}[{extra}]'")
 
 
@@ -151,5 +153,6 @@ def test_the_quickstart_needs_no_extra(tmp_path):
         timeout=150,
     )
     assert done.returncode == 0, done.stdout
-    assert (tmp_path / "runs/a/predictions.jsonl").stat().st_size and (tmp_path / "runs/a/report.html").stat().st_size
+    assert (tmp_path / "runs/a/predictions.jsonl").stat().st_size
+    assert (tmp_path / "runs/a/report.html").stat().st_size
     assert "pip install" not in done.stdout

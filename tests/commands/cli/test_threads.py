@@ -41,7 +41,8 @@ def test_the_spin_is_bounded_before_torch_is_imported_unless_the_user_has_set_it
     command = [sys.executable, "-c", ASK_AT_TORCH]
     run = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
     name, _, values = run.stderr.strip().partition(" ")
-    assert name in ("torch", "numpy", "lightning") and values == found, run.stderr
+    assert name in ("torch", "numpy", "lightning"), run.stderr
+    assert values == found, run.stderr
 
 
 def test_processes_that_are_started_inherit_the_bounds():
@@ -70,7 +71,8 @@ def test_an_option_is_for_processes_that_are_started_too():
     environ, before = {"OMP_NUM_THREADS": "1"}, torch.get_num_threads()
     try:
         state_threads(before + 1, environ)
-        assert environ == {"OMP_NUM_THREADS": str(before + 1)} and torch.get_num_threads() == before + 1
+        assert environ == {"OMP_NUM_THREADS": str(before + 1)}
+        assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
 
@@ -91,7 +93,8 @@ def test_the_checkpoint_counts_and_where_it_has_no_record_the_folder_of_the_run(
         (None, tmp_path / "new", (None, None)),
     ):
         known = known_threads("auto", {}, checkpoint, begun)
-        assert known[1:] == recorded and from_text(as_text(known)) == known
+        assert known[1:] == recorded
+        assert from_text(as_text(known)) == known
     for text in ("{", "[]", json.dumps({**facts, "device": "cuda:0"}), '{"device": "cpu", "processes": 1}'):
         (tmp_path / "environment.json").write_text(text)
         assert known_threads("auto", {}, None, tmp_path) == KnownThreads()

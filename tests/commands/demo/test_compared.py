@@ -51,7 +51,8 @@ def compared(*demos):
 def test_each_run_gets_the_question_of_its_own_page():
     old, new = Echo("old"), Echo("new", reads_times=True)
     demo = compared(old, new)
-    assert [field.name for field in demo.fields] == ["text", "items", "at"] and demo.fields[1].times
+    assert [field.name for field in demo.fields] == ["text", "items", "at"]
+    assert demo.fields[1].times
     assert demo.about == [("old: model", "old"), ("new: model", "new"), ("data", "3 (abc)")]
     question = Question(
         {"text": "hello", "at": "2024-01-02"}, {}, {"items": [Picked("a", "2024-01-01")]}, [Turn("x", "one", ("two",))]
@@ -80,7 +81,8 @@ def test_runs_of_other_tasks_and_data_are_refused():
         compared(Echo("old"), Echo("new", task="Draw something."))
     with pytest.raises(ValueError, match=r"found other data than old's: items 2 \(x\), expected 3 \(abc\)"):
         compared(Echo("old"), Echo("new", data="2 (x)"))
-    assert fingerprint(["a", "b"]) != fingerprint(["ab"]) and fingerprint([1, 2]) == fingerprint(["1", "2"])
+    assert fingerprint(["a", "b"]) != fingerprint(["ab"])
+    assert fingerprint([1, 2]) == fingerprint(["1", "2"])
 
 
 def test_every_step_of_a_run_is_in_its_own_context():
@@ -102,7 +104,8 @@ def test_every_step_of_a_run_is_in_its_own_context():
     for _ in demo.answer(Question()):
         assert entered[-1].startswith("-"), "between two steps another visitor's question may be answered"
     assert [name for name in entered if name[0] not in "+-"] == ["a0", "a1", "b0", "b1"]
-    assert entered[:3] == ["+a", "a0", "-a"] and entered[-3:] == ["-b", "+b", "-b"]
+    assert entered[:3] == ["+a", "a0", "-a"]
+    assert entered[-3:] == ["-b", "+b", "-b"]
 
 
 def test_the_command_line_of_the_second_run(tmp_path):
@@ -146,8 +149,10 @@ def test_a_visitor_compares_two_runs(tmp_path):
             page.run(f"document.querySelector('textarea').value = {json.dumps(text)}")
             page_driver.ask(page)
         cards = page.run("[...document.querySelectorAll('.card')].map((card) => card.innerText)")
-        assert "old: hello" in cards[0] and "new: hello" in cards[0]
-        assert "old: new" in cards[2] and "new: not this" in cards[2]
+        assert "old: hello" in cards[0]
+        assert "new: hello" in cards[0]
+        assert "old: new" in cards[2]
+        assert "new: not this" in cards[2]
         last = demo._runs[0].demo.given[-1], demo._runs[1].demo.given[-1]
         assert [[turn.answer for turn in answer.turns] for answer in last] == [
             ["old: hello", "old: again", "old: new"], ["new: hello", "new: again", ""]

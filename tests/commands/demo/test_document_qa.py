@@ -92,10 +92,12 @@ def test_several_documents_are_asked_each(run, monkeypatch):
         [name, found["answer"].text] for name, found in zip(("a.pdf", "b.pdf"), alone, strict=True)
     ]
     best = max(blocks["documents"].rows, key=lambda row: row[2])
-    assert blocks["answer"].text == best[1] and blocks["answer"].title == f"From {best[0]}"
+    assert blocks["answer"].text == best[1]
+    assert blocks["answer"].title == f"From {best[0]}"
     monkeypatch.setattr("commands.answers.families.document_qa.is_abstention", lambda text: text == best[1])
     blocks = served.answered(demo, question._replace(files=given(folder, best[0])))
-    assert blocks["answer"].title == "Not in these documents" and "evidence" not in blocks
+    assert blocks["answer"].title == "Not in these documents"
+    assert "evidence" not in blocks
 
 
 def test_wrong_files_are_refused(run):
@@ -103,7 +105,8 @@ def test_wrong_files_are_refused(run):
     page = served.client(demo)
     assert "pdf" in served.uploaded(page, "documents", "a.md", b"![](/etc/passwd)")[0]["error"]
     last = served.uploaded(page, "documents", "a.pdf", b"%PDF-1.7 torn")[-1]
-    assert last["error"].startswith("a.pdf: ") and "/tmp" not in last["error"]
+    assert last["error"].startswith("a.pdf: ")
+    assert "/tmp" not in last["error"]
     long = write_pdf(folder / "long.pdf", 1, pages=4).read_bytes()
     for settings, seconds, message in (
         (IngestionSettings(max_pages=3), 60, "4 pages"),
@@ -172,8 +175,12 @@ def test_the_chat_reads_documents(run):
     lines = f"/documents {folder}/new/a.pdf; {folder}/new/b.pdf\n/options steel; brass\nwhat is pump 7 ?\n"
     chat(demo, folder, io.StringIO(lines), Console(file=output, width=200))
     text = output.getvalue()
-    assert "2 pages" in text and "From " in text and "Each document" in text and "document 1 of" not in text
-    assert ("steel" in text.split("From ")[1]) and "brass" in text.split("Confidence")[1]
+    assert "2 pages" in text
+    assert "From " in text
+    assert "Each document" in text
+    assert "document 1 of" not in text
+    assert "steel" in text.split("From ")[1]
+    assert "brass" in text.split("Confidence")[1]
 
 
 @pytest.mark.slow

@@ -55,7 +55,8 @@ def test_a_training_image_is_most_alike_itself(run):
         demo, Question(files={"picture": [UploadedFile("x.png", encoded(Image.fromarray(image[0])))]})
     )
     assert blocks["alike"].pictures[0].text == demo._train.name(7)
-    assert blocks["alike"].pictures[0].caption.endswith("1.00") and len(blocks["alike"].pictures) == 6
+    assert blocks["alike"].pictures[0].caption.endswith("1.00")
+    assert len(blocks["alike"].pictures) == 6
 
 
 def test_wrong_files_are_refused_with_a_message(run):
@@ -68,7 +69,8 @@ def test_wrong_files_are_refused_with_a_message(run):
     }
     for name, (content, message) in refused.items():
         (line,) = served.uploaded(page, "picture", name, content)
-        assert message in line["error"] and name in line["error"]
+        assert message in line["error"]
+        assert name in line["error"]
     (line,) = served.asked(page)
     assert "no file is given" in line["error"]
 
@@ -125,7 +127,8 @@ def test_a_visitor_takes_a_picture(run, tmp_path, monkeypatch):
         page_driver.wait(page, "document.querySelector('.given img')")
         page_driver.ask(page)
         bars = served.answered(demo, Question(files={"picture": sent}))["classes"].bars
-        assert [file.name for file in sent] == ["camera.png"] and Image.open(io.BytesIO(sent[0].content)).width >= 320
+        assert [file.name for file in sent] == ["camera.png"]
+        assert Image.open(io.BytesIO(sent[0].content)).width >= 320
         shown = page.run("[...document.querySelectorAll('.bars tbody th')].map((cell) => cell.innerText)")
         assert shown == [bar.label for bar in bars]
         page.run("document.querySelectorAll('.ways button')[1].click()")

@@ -38,12 +38,14 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
     (predictions,) = (tmp_path / "runs/a").glob("predictions*.jsonl")
     lines = [json.loads(line) for line in predictions.read_text().splitlines()]
     demo = served.loaded("a")
-    assert len(lines) == 2 and "lean" not in [field.name for field in demo.fields]
+    assert len(lines) == 2
+    assert "lean" not in [field.name for field in demo.fields]
     for line, record in zip(lines, records, strict=True):
         file = UploadedFile("x.png", (tmp_path / record["image"]).read_bytes())
         question = Question({"question": "which colour?"}, {"picture": [file]})
         blocks = served.answered(demo, question)
-        assert blocks["answer"].text == line["answer"] and "blind" in blocks
+        assert blocks["answer"].text == line["answer"]
+        assert "blind" in blocks
         assert "answer" in served.answered(demo, question._replace(turns=[Turn("first?", "red")]))
     assert len(demo.examples()) == 2
     served.check_export(tmp_path, demo, monkeypatch)

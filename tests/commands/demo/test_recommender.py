@@ -86,13 +86,17 @@ def test_the_slider_has_times_after_the_last_event(run):
     user = {"user": [Picked(str(demo._data.user_ids[0]))]}
     last = served.answered(demo, Question(picked=user))["history"].rows[0][1].replace(" ", "T")
     shown = served.answered(demo, Question({"at": last}, picked=user))["request time"]
-    assert shown.selected == 0 and shown.stops[0].value == last and shown.field == "at"
+    assert shown.selected == 0
+    assert shown.stops[0].value == last
+    assert shown.field == "at"
     assert shown.stops[0].label == f"{last.replace('T', ' ')} UTC, at the last event"
     values = [stop.value for stop in shown.stops]
-    assert values == sorted(values) and len(values) == 17
+    assert values == sorted(values)
+    assert len(values) == 17
     other = f"{values[6][:-1]}{(int(values[6][-1]) + 1) % 10}"  # a second that is no stop
     between = served.answered(demo, Question({"at": other}, picked=user))["request time"]
-    assert len(between.stops) == 18 and between.stops[between.selected].value == other
+    assert len(between.stops) == 18
+    assert between.stops[between.selected].value == other
 
 
 def test_searches_find_users_and_items_by_any_case(run):
@@ -100,7 +104,8 @@ def test_searches_find_users_and_items_by_any_case(run):
     user, history, _ = demo.fields
     assert [choice.value for choice in demo.search(user, "")][0] in demo._data.user_ids
     first = demo.search(history, "")[0]
-    assert demo.search(history, first.label.upper())[0] == first and demo.search(history, "zzz") == []
+    assert demo.search(history, first.label.upper())[0] == first
+    assert demo.search(history, "zzz") == []
     assert len(demo.search(history, "")) == 20
 
 

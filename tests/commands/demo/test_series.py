@@ -43,7 +43,8 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "; ".join(record.get("options", []))}
         blocks = served.answered(demo, Question(texts, given(folder, *(series["file"] for series in record["series"]))))
-        assert blocks["answer"].text == line["answer"] and "blind" in blocks
+        assert blocks["answer"].text == line["answer"]
+        assert "blind" in blocks
         assert "chances" not in blocks or blocks["chances"].bars[0].label == line["answer"]
     assert lines[0]["answer"] in ("load", "flow")
     assert blocks["series 0"].note == "3 steps, from 3 to 5."
@@ -80,7 +81,8 @@ def test_the_chat_reads_series(run):
     output = io.StringIO()
     lines = f"/series {folder}/a.csv\n/options load; flow\nWhich is faster?\n"
     chat(demo, folder, io.StringIO(lines), Console(file=output, width=200))
-    assert "4 steps of 1 min, from -4 to 2.5." in output.getvalue() and "Options" in output.getvalue()
+    assert "4 steps of 1 min, from -4 to 2.5." in output.getvalue()
+    assert "Options" in output.getvalue()
 
 
 @pytest.mark.slow

@@ -45,7 +45,9 @@ def test_questions_are_answered_and_failures_are_messages(caplog):
     assert served.asked(page, text="hello")[0]["text"] == "hello"
     assert served.asked(page, text=" ") == [{"error": "text: it is empty; write something first"}]
     (_, failure) = served.asked(page, text="fail")
-    assert "console" in failure["error"] and "a bug" not in failure["error"] and "a bug" in caplog.text
+    assert "console" in failure["error"]
+    assert "a bug" not in failure["error"]
+    assert "a bug" in caplog.text
     assert page.get("/search", params={"field": "items", "text": "ab"}).json() == [{"value": "ab", "label": "AB"}]
     assert page.get("/search", params={"field": "other"}).status_code == 400
     assert "no such field" in served.uploaded(page, "text", "a.png", b"x")[0]["error"]
@@ -55,10 +57,13 @@ def test_questions_are_answered_and_failures_are_messages(caplog):
 def test_the_page_loads_nothing_from_elsewhere():
     page = served.client(Echo())
     policy = page.get("/").headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "http" not in policy
+    assert "default-src 'none'" in policy
+    assert "http" not in policy
     for path in ("/", "/demo.js", "/demo.css"):
         text = page.get(path).text.replace("http://www.w3.org/2000/svg", "")
-        assert "http:" not in text and "https:" not in text and "@import" not in text
+        assert "http:" not in text
+        assert "https:" not in text
+        assert "@import" not in text
 
 
 @pytest.mark.parametrize(
@@ -96,7 +101,8 @@ def test_files_are_forgotten_at_the_limit():
     with pytest.raises(UserInputError, match="no longer kept"):
         store.get(second)
     assert [store.get(key).name for key in (own, first, third)] == ["example", "a", "c"]
-    assert shorten_name("../../etc/\x00pass\nwd") == "passwd" and len(shorten_name("x" * 999)) == 200
+    assert shorten_name("../../etc/\x00pass\nwd") == "passwd"
+    assert len(shorten_name("x" * 999)) == 200
 
 
 def test_one_model_answers_one_visitor_after_another():
@@ -154,7 +160,8 @@ def test_a_visitor_who_leaves_frees_the_model():
 
 def test_a_login_is_needed(tmp_path):
     page = served.client(Echo(), Login("me", "sécret:x"))
-    assert page.get("/").status_code == 401 and "Basic" in page.get("/").headers["www-authenticate"]
+    assert page.get("/").status_code == 401
+    assert "Basic" in page.get("/").headers["www-authenticate"]
     for wrong in ("me:secret", "me", "", "other:sécret:x"):
         token = base64.b64encode(wrong.encode()).decode()
         assert page.get("/", headers={"Authorization": f"Basic {token}"}).status_code == 401
@@ -164,7 +171,8 @@ def test_a_login_is_needed(tmp_path):
 
     (tmp_path / "login").write_text("me:from a file\n")
     assert read_login(f"@{tmp_path / 'login'}", {}) == Login("me", "from a file")
-    assert read_login(None, {"LOCKSTEP_DEMO_AUTH": "me:x"}) == Login("me", "x") and read_login(None, {}) is None
+    assert read_login(None, {"LOCKSTEP_DEMO_AUTH": "me:x"}) == Login("me", "x")
+    assert read_login(None, {}) is None
     (tmp_path / "binary").write_bytes(b"me:\xff")
     for name in ("absent", "binary", "."):
         with pytest.raises(ValueError, match="^--auth @FILE: .* cannot be read as text in UTF-8"):
@@ -196,8 +204,12 @@ def test_a_used_port_names_a_free_one():
             listen("127.0.0.1", port)
     with pytest.raises(ValueError, match="--host no such host"):
         listen("no such host", 0)
-    assert is_loopback("127.1") and is_loopback("127.0.0.1") and is_loopback("localhost") and is_loopback("::1")
-    assert not is_loopback("0.0.0.0") and not is_loopback("example")
+    assert is_loopback("127.1")
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("localhost")
+    assert is_loopback("::1")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("example")
 
 
 def test_listening_beyond_this_machine_is_a_warning(messages, monkeypatch, caplog):

@@ -35,7 +35,8 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     for record, example in zip(records, examples, strict=True):
         question = Question({"question": record["question"]}, {"timeline": example.values["timeline"]})
         blocks = served.answered(demo, question)
-        assert blocks["answer"].text == record["answer"] and len(blocks["curve"].lines) == 1
+        assert blocks["answer"].text == record["answer"]
+        assert len(blocks["curve"].lines) == 1
 
 
 def test_the_points_of_an_answer_are_marked(run):
@@ -45,16 +46,16 @@ def test_the_points_of_an_answer_are_marked(run):
     sample, question = demo._examples[index], demo.examples()[index].values["question"]
     steps = len(sample.values)
     channel, marks = demo._marks(question, sample.answer, sample.capacities, steps)
-    assert channel == sample.facts.channel and [tuple(mark) for mark in marks] == [
-        (sample.facts.time, sample.facts.value)
-    ]
+    assert channel == sample.facts.channel
+    assert [tuple(mark) for mark in marks] == [(sample.facts.time, sample.facts.value)]
     assert demo._marks("what is this?", sample.answer, sample.capacities, steps) == ("", [])
 
 
 def test_a_trend_is_marked_at_both_ends(run):
     _, demo = run
     channel, marks = demo._marks("trend of cpu?", "cpu is increasing from 52% to 61%.", (1.0,) * 4, 20)
-    assert channel == "cpu_cores" and [tuple(mark) for mark in marks] == [(0, 52), (19, 61)]
+    assert channel == "cpu_cores"
+    assert [tuple(mark) for mark in marks] == [(0, 52), (19, 61)]
 
 
 def test_a_step_after_the_end_is_reported_and_not_drawn(run):
@@ -74,7 +75,8 @@ def test_wrong_files_are_refused(run, content, message):
     question = Question({"question": "?"}, {"timeline": [UploadedFile("b.csv", content)]})
     with pytest.raises(UserInputError, match=message) as error:
         served.answered(run[1], question)
-    assert "/tmp" not in str(error.value) and "questions.jsonl" not in str(error.value)
+    assert "/tmp" not in str(error.value)
+    assert "questions.jsonl" not in str(error.value)
 
 
 @pytest.mark.slow
@@ -111,12 +113,15 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         header, *rows = sent[-1].content.decode().splitlines()
         values = [row.split(",")[1] for row in rows]
         shares = [float(value) / sketch.curves[0].top if value else None for value in values]
-        assert header == f"time_ms,{sketch.curves[0].name}" and len(rows) == sketch.points
-        assert shares[0] == pytest.approx(0.5, abs=0.02) and shares[1] is None, "the keyboard's"
+        assert header == f"time_ms,{sketch.curves[0].name}"
+        assert len(rows) == sketch.points
+        assert shares[0] == pytest.approx(0.5, abs=0.02), "the keyboard's"
+        assert shares[1] is None, "the keyboard's"
         middle = (sketch.points - 1) // 4
         across = middle / (sketch.points - 1)
         assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two positions of the mouse"
-        assert shares[-1] == pytest.approx(0.5, abs=0.02) and None in shares[sketch.points // 2 :], "the finger's"
+        assert shares[-1] == pytest.approx(0.5, abs=0.02), "the finger's"
+        assert None in shares[sketch.points // 2 :], "the finger's"
         blocks = served.answered(demo, Question({"question": asked}, {"timeline": [sent[-1]]}))
         assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text
         assert page.run("document.querySelectorAll('[data-key=curve] path').length") == 1

@@ -51,7 +51,8 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
         assert blocks["answer"].text == record["answer"]
         assert blocks["blind"].faint
         if record["answer"]:
-            assert blocks["lean"].large and " % without the reddest part." in blocks["lean"].note
+            assert blocks["lean"].large
+            assert " % without the reddest part." in blocks["lean"].note
 
 
 def test_tokens_come_one_by_one_and_turns_count(run):
@@ -59,7 +60,8 @@ def test_tokens_come_one_by_one_and_turns_count(run):
     example = demo.examples()[0]
     question = Question({"question": example.values["question"]}, {"picture": example.values["picture"]})
     texts = [block.text for block in demo.answer(question) if block.key == "answer"]
-    assert texts == sorted(texts, key=len) and len(texts) > 2
+    assert texts == sorted(texts, key=len)
+    assert len(texts) > 2
     messages = list(demo._messages(question._replace(turns=[Turn("first?", "yes")])))
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     served.answered(demo, question._replace(turns=[Turn("first?", "yes")]))
@@ -76,7 +78,8 @@ def test_the_chat_reads_a_picture_and_questions(run):
     lines = f"/picture {folder / 'a.png'}\nwhat is it?\n/blind\nand now?\n"
     chat(demo, folder, io.StringIO(lines), Console(file=output, width=200))
     first, second = output.getvalue().split("> what is it?")[1].split("> and now?")
-    assert "Without the picture" in first and "Without the picture" not in second
+    assert "Without the picture" in first
+    assert "Without the picture" not in second
 
 
 def test_the_overlay_marks_the_part_that_matters():
@@ -88,7 +91,8 @@ def test_the_overlay_marks_the_part_that_matters():
     lost[1, 2] = 3.0
     pixels = np.asarray(draw_occlusion_map(image, lost))
     changed = np.argwhere((pixels != (0, 100, 200)).any(2))
-    assert changed.min(0).tolist() == [11, 20] and changed.max(0).tolist() == [21, 29]
+    assert changed.min(0).tolist() == [11, 20]
+    assert changed.max(0).tolist() == [21, 29]
     assert (np.asarray(draw_occlusion_map(image, 0 * lost)) == (0, 100, 200)).all()
     assert describe_part(lost) == "the reddest part: row 2 of 6 from the top, column 3 of 6 from the left"
     assert describe_part(0 * lost) == "no part is red"

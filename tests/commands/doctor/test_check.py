@@ -12,7 +12,8 @@ def test_findings_come_in_the_order_of_the_checks_and_the_checks_are_announced()
     found = run_checks(
         [Check("a", lambda: [FINE, FINE]), Check("b", lambda: [])], lambda check: announced.append(check.name)
     )
-    assert found == [FINE, FINE] and announced == ["a", "b"]
+    assert found == [FINE, FINE]
+    assert announced == ["a", "b"]
 
 
 def test_a_check_that_raises_fails_and_keeps_its_earlier_findings(monkeypatch, capsys):
@@ -37,7 +38,8 @@ def test_a_parser_that_exits_ends_only_its_check():
         yield
 
     (found,) = run_checks([Check("config", refuses)])
-    assert found.status == "fail" and "SystemExit: 2" in found.found
+    assert found.status == "fail"
+    assert "SystemExit: 2" in found.found
 
 
 def test_a_check_that_hangs_keeps_its_earlier_findings():
@@ -67,7 +69,8 @@ def test_a_late_check_has_its_own_finding_and_cleans_up():
     late = Finding("slow", "warn", "not done")
     try:
         slow = Check("slow", lambda: [FINE] * go_on.wait(60), 0.01, late, lambda: given_up.append(1))
-        assert run_checks([slow]) == [late] and given_up == [1]
+        assert run_checks([slow]) == [late]
+        assert given_up == [1]
     finally:
         go_on.set()
     for thread in threading.enumerate():

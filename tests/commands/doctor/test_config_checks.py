@@ -85,10 +85,12 @@ def test_an_error_that_persists_ends_the_search(tmp_path):
 def test_a_batch_that_does_not_divide(doctor):
     found = doctor(*TINY, "--trainer.devices", "3")
     (error,) = found["batch"]
-    assert error.status == "fail" and "does not split evenly over 3 ranks" in error.found
+    assert error.status == "fail"
+    assert "does not split evenly over 3 ranks" in error.found
     assert "micro batch" not in found  # the other checks still run
     (warning,) = found["checkpoint folder"]
-    assert warning.status == "warn" and warning.found.endswith("a checkpoint's size is not known")
+    assert warning.status == "warn"
+    assert warning.found.endswith("a checkpoint's size is not known")
 
 
 def test_a_launcher_that_starts_another_number_than_the_config_wants(doctor):
@@ -101,7 +103,8 @@ def test_a_launcher_that_starts_another_number_than_the_config_wants(doctor):
 
 def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
     (error,) = doctor(*QUICKSTART, "--data.init_args.dataset", "ml-1m")["data"]
-    assert error.status == "fail" and "data/ml-1m does not exist" in error.found
+    assert error.status == "fail"
+    assert "data/ml-1m does not exist" in error.found
     assert error.remedy.startswith("python train.py prepare --config ")
     found = doctor(*QUICKSTART)
     (untried,) = found["micro batch"]
@@ -109,7 +112,8 @@ def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
     assert (untried.status, untried.found) == ("warn", "not run: data are to be prepared first")
     assert status(found)["checkpoint folder"] == ["warn"]
     (warning,) = found["data"]
-    assert warning.status == "warn" and warning.found == "data/synthetic must be converted to a store of sequences"
+    assert warning.status == "warn"
+    assert warning.found == "data/synthetic must be converted to a store of sequences"
     (own,) = doctor(*QUICKSTART, "--data.init_args.dataset", "files", "--data.init_args.root", "mine.csv")["data"]
     assert own.found == "data.init_args.root: mine.csv does not exist; set it to your file or folder"
     assert own.remedy == "correct the path in the config, or make the file"
@@ -124,7 +128,8 @@ def test_data_that_open_and_give_nothing_and_a_step_that_fails(doctor):
     assert "OutOfMemoryError: CUDA out of memory" in error.found
     assert error.remedy == "--data.init_args.micro_batch_size 4  # the global batch stays as it is"
     (error,) = doctor(*TINY, "--model", "tests.commands.doctor.broken_models.NotFinite")["micro batch"]
-    assert error.status == "fail" and "loss nan" in error.found
+    assert error.status == "fail"
+    assert "loss nan" in error.found
 
 
 def test_missing_weights_and_tokenizers_are_reported(doctor, tmp_path, monkeypatch):
@@ -135,7 +140,8 @@ def test_missing_weights_and_tokenizers_are_reported(doctor, tmp_path, monkeypat
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     found = doctor(*config)["weights"]
     assert [finding.status for finding in found] == ["fail", "fail"]
-    assert "Qwen/Qwen2.5-0.5B-Instruct is not in" in found[0].found and "HF_HUB_OFFLINE is set" in found[0].found
+    assert "Qwen/Qwen2.5-0.5B-Instruct is not in" in found[0].found
+    assert "HF_HUB_OFFLINE is set" in found[0].found
     assert found[0].remedy.startswith("hf download Qwen/Qwen2.5-0.5B-Instruct")
 
     shards, tokenizer = tmp_path / "shards", tmp_path / "tokenizer"
@@ -161,7 +167,8 @@ def test_missing_weights_and_tokenizers_are_reported(doctor, tmp_path, monkeypat
 def test_an_earlier_stage_that_is_not_there(doctor):
     config = str(REPOSITORY / "configs/vision_language/quickstart_sft.yaml")
     found = doctor("--config", config, "--trainer.accelerator", "cpu")
-    assert [f.status for f in found["weights"]] == ["fail"] and "no trained run" in found["weights"][0].found
+    assert [f.status for f in found["weights"]] == ["fail"]
+    assert "no trained run" in found["weights"][0].found
     assert status(found)["micro batch"] == ["ok"], found  # with new weights it takes the same
 
 
@@ -176,14 +183,17 @@ def test_a_folder_that_is_read_only_too_small_or_full(doctor, tmp_path):
     wide = ["--model", "tests.commands.doctor.broken_models.Wide"]
     try:
         (error,) = doctor(*TINY, *wide)["checkpoint folder"]
-        assert error.status == "fail" and "64.0 MiB free; 4 checkpoints of 24.0 MiB need 96.0 MiB" in error.found
+        assert error.status == "fail"
+        assert "64.0 MiB free; 4 checkpoints of 24.0 MiB need 96.0 MiB" in error.found
         (small / "others").write_bytes(bytes(64 * 2**20 - 8192))
         (error,) = doctor(*TINY)["checkpoint folder"]
-        assert error.status == "fail" and "No space left on device" in error.found
+        assert error.status == "fail"
+        assert "No space left on device" in error.found
         (small / "others").unlink()
         subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
         (error,) = doctor(*TINY)["checkpoint folder"]
-        assert error.status == "fail" and "Read-only file system" in error.found
+        assert error.status == "fail"
+        assert "Read-only file system" in error.found
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
@@ -194,10 +204,12 @@ def test_one_process_of_a_run_measures_the_disk_and_the_others_try_whether_they_
     (first,) = doctor(*TINY, only=only, RANK="0", LOCAL_RANK="0", **two)["checkpoint folder"]
     (second,) = doctor(*TINY, only=only, RANK="1", LOCAL_RANK="1", **two)["checkpoint folder"]
     assert "/s with fsync" in first.found
-    assert second.status == "ok" and second.found.startswith(f"{tmp_path} can be written to; ")
+    assert second.status == "ok"
+    assert second.found.startswith(f"{tmp_path} can be written to; ")
     (tmp_path / "runs").write_text("no folder\n")
     (error,) = doctor(*TINY, only=only, RANK="1", LOCAL_RANK="1", **two)["checkpoint folder"]
-    assert error.status == "fail" and "cannot be written to: Not a directory" in error.found
+    assert error.status == "fail"
+    assert "cannot be written to: Not a directory" in error.found
 
 
 def test_a_disk_that_is_slower_than_the_training(tmp_path):
@@ -205,5 +217,6 @@ def test_a_disk_that_is_slower_than_the_training(tmp_path):
 
     free = shutil.disk_usage(tmp_path).free
     (warning,) = checkpoint_findings(tmp_path / "runs", free // 8, 4, step=1e-6, steps_between=10)
-    assert warning.status == "warn" and "10 steps between two take 0.0 s" in warning.found
+    assert warning.status == "warn"
+    assert "10 steps between two take 0.0 s" in warning.found
     assert list(Path(tmp_path).iterdir()) == []

@@ -51,13 +51,15 @@ def test_an_occupied_port_is_reported_with_its_process_and_a_free_port(listener)
 @pytest.mark.parametrize("given", ["99999", "0", "29500x"])
 def test_an_invalid_port_is_reported(given):
     (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": given})
-    assert finding.status == "fail" and repr(given) in finding.found
+    assert finding.status == "fail"
+    assert repr(given) in finding.found
 
 
 def test_a_port_on_another_machine_and_one_that_the_launcher_serves_are_not_looked_at(listener):
     _, number = listener
     (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": str(number), "MASTER_ADDR": "192.0.2.77"})
-    assert finding.status == "ok" and "another machine" in finding.found
+    assert finding.status == "ok"
+    assert "another machine" in finding.found
     assert list(check_port(LaunchPlan(), {"MASTER_PORT": str(number), "RANK": "0"})) == []
 
 
@@ -66,7 +68,8 @@ def test_an_ephemeral_port_is_reported_for_several_nodes(tmp_path):
     with socket.create_server(("", 0)) as server:
         number = server.getsockname()[1]
     (finding,) = check_port(TWO_NODES, {"MASTER_PORT": str(number)}, tmp_path / "range")
-    assert finding.status == "warn" and "from 1024 to 65535" in finding.found
+    assert finding.status == "warn"
+    assert "from 1024 to 65535" in finding.found
     (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": str(number)}, tmp_path / "range")
     assert finding.status == "ok"
 
@@ -74,22 +77,26 @@ def test_an_ephemeral_port_is_reported_for_several_nodes(tmp_path):
 def test_a_name_that_does_not_resolve():
     for plan, status in ((LaunchPlan(), "warn"), (TWO_NODES, "fail")):
         (finding,) = check_host_name(plan, {}, "no-such-host.invalid", ALL)
-        assert finding.status == status and "does not resolve" in finding.found
-        assert "GLOO_SOCKET_IFNAME=eth0" in finding.remedy and "10.0.0.5 no-such-host.invalid" in finding.remedy
+        assert finding.status == status
+        assert "does not resolve" in finding.found
+        assert "GLOO_SOCKET_IFNAME=eth0" in finding.remedy
+        assert "10.0.0.5 no-such-host.invalid" in finding.remedy
 
 
 def test_a_name_that_leads_back_here_is_wrong_for_several_nodes_alone():
     (finding,) = check_host_name(LaunchPlan(), {}, "127.0.1.1", ALL)
     assert finding.status == "ok"
     (finding,) = check_host_name(TWO_NODES, {}, "127.0.1.1", ALL)
-    assert finding.status == "fail" and "each node's own" in finding.why
+    assert finding.status == "fail"
+    assert "each node's own" in finding.why
     (finding,) = check_host_name(TWO_NODES, {"GLOO_SOCKET_IFNAME": "eth0"}, "127.0.1.1", ALL)
     assert finding.status == "ok"  # gloo then does not look at the name
 
 
 def test_a_name_that_leads_elsewhere():
     (finding,) = check_host_name(TWO_NODES, {}, "192.0.2.9", ALL)
-    assert finding.status == "fail" and "no interface of this machine has" in finding.why
+    assert finding.status == "fail"
+    assert "no interface of this machine has" in finding.why
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a host name of its own takes root")
@@ -110,9 +117,11 @@ def test_a_machine_whose_own_name_is_unknown():
 def test_a_master_address_that_leads_nowhere_or_back():
     assert list(check_master_address(TWO_NODES, {})) == []
     (finding,) = check_master_address(LaunchPlan(), {"MASTER_ADDR": "no-such-host.invalid"})
-    assert finding.status == "fail" and "does not resolve" in finding.found
+    assert finding.status == "fail"
+    assert "does not resolve" in finding.found
     (finding,) = check_master_address(TWO_NODES, {"MASTER_ADDR": "localhost"})
-    assert finding.status == "fail" and "never find each other" in finding.why
+    assert finding.status == "fail"
+    assert "never find each other" in finding.why
     (finding,) = check_master_address(LaunchPlan(), {"MASTER_ADDR": "127.0.0.1"})
     assert finding.status == "ok"
 
@@ -122,7 +131,8 @@ def test_an_interface_that_this_machine_does_not_have():
     assert "lo" in {interface.name for interface in there} or sys.platform != "linux"
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         (finding,) = check_interfaces(LaunchPlan(), {variable: "nosuch9"}, there)
-        assert finding.status == "fail" and f"{variable}=nosuch9 names none of" in finding.found
+        assert finding.status == "fail"
+        assert f"{variable}=nosuch9 names none of" in finding.found
 
 
 def test_gloo_itself_refuses_an_interface_that_is_not_there():
@@ -130,7 +140,8 @@ def test_gloo_itself_refuses_an_interface_that_is_not_there():
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "nosuch9"}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert result.returncode and "Unable to find address for: nosuch9" in result.stderr  # as the finding reports
+    assert result.returncode
+    assert "Unable to find address for: nosuch9" in result.stderr  # as the finding reports
 
 
 @pytest.mark.parametrize(
@@ -156,14 +167,17 @@ def test_several_interfaces_and_none_is_chosen(tmp_path):
     routes = tmp_path / "route"
     routes.write_text("Iface\tDestination\tGateway\neth0\t0000000A\t0\neth1\t00000000\t0100A8C0\n")
     (finding,) = check_interfaces(TWO_NODES, {}, ALL, routes)
-    assert finding.status == "warn" and "eth0 (10.0.0.5), eth1 (192.168.0.5): several" in finding.found
+    assert finding.status == "warn"
+    assert "eth0 (10.0.0.5), eth1 (192.168.0.5): several" in finding.found
     assert "NCCL_SOCKET_IFNAME=eth1 GLOO_SOCKET_IFNAME=eth1" in finding.remedy  # the way to everywhere
     (finding,) = check_interfaces(LaunchPlan(), {}, ALL, routes)
     assert finding.status == "ok"
     (finding,) = check_interfaces(TWO_NODES, {}, [LO, BRIDGE, DOWN, BARE], routes)
-    assert finding.status == "fail" and "none that leads to other machines" in finding.found
+    assert finding.status == "fail"
+    assert "none that leads to other machines" in finding.found
 
 
 def test_nccl_and_gloo_on_different_networks():
     *_, finding = check_interfaces(TWO_NODES, {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth1"}, ALL)
-    assert finding.status == "warn" and "different interfaces" in finding.found
+    assert finding.status == "warn"
+    assert "different interfaces" in finding.found

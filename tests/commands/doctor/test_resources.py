@@ -40,14 +40,16 @@ def test_cores_that_a_process_may_not_use_are_not_counted():
     imports = "from commands.doctor.machine import cpu as cores\nfrom engine.system.cpu_count import affinity_cores"
     pin = f"{imports}\nos.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
     (finding,) = elsewhere(code, pin)
-    assert finding["status"] == "warn" and "2 processes would share them" in finding["found"]
+    assert finding["status"] == "warn"
+    assert "2 processes would share them" in finding["found"]
     if os.cpu_count() > 1:
         assert finding["found"].startswith(f"1 of {os.cpu_count()} cores may be used")
 
 
 def test_loaders_beyond_the_cores_and_a_quota():
     (finding,) = check_cores(LOADING, 64, 64, 4.0)
-    assert finding.status == "warn" and "quota leaves 4" in finding.found
+    assert finding.status == "warn"
+    assert "quota leaves 4" in finding.found
     assert "--data.init_args.num_workers 1" in finding.remedy
     (finding,) = check_cores(LOADING, 64, 64, 64.0)
     assert (finding.status, finding.found) == ("ok", "64 cores")
@@ -69,7 +71,8 @@ def test_loaders_beyond_the_cores_and_a_quota():
 )
 def test_threads_against_cores_and_processes(plan, variables, status, words):
     (finding,) = check_threads(plan, 8, 8.0, variables)
-    assert finding.status == status and words in finding.found
+    assert finding.status == status
+    assert words in finding.found
     if status == "warn":
         assert finding.remedy == f"export OMP_NUM_THREADS={max(1, 8 // plan.processes())}"
 
@@ -86,7 +89,8 @@ def test_threads_against_cores_and_processes(plan, variables, status, words):
 )
 def test_threads_that_a_training_on_the_cpu_chooses_or_is_given(plan, variables, status, words):
     (finding,) = check_threads(plan, 8, 8.0, variables, on_cpu=True)
-    assert finding.status == status and words in finding.found
+    assert finding.status == status
+    assert words in finding.found
     if plan.threads == 8:
         assert finding.remedy == "--threads 4  # or auto"
 
@@ -98,14 +102,17 @@ def test_lightning_divides_the_cores_by_default():
 
 def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine():
     (finding,) = check_threads(LaunchPlan(), 64, 2.0, {})
-    assert finding.status == "warn" and "64 threads in each of 1 process on 2 cores" in finding.found
+    assert finding.status == "warn"
+    assert "64 threads in each of 1 process on 2 cores" in finding.found
     (finding,) = check_threads(TWO, 64, 8.0, {})
-    assert finding.status == "warn" and finding.remedy == "export OMP_NUM_THREADS=4"
+    assert finding.status == "warn"
+    assert finding.remedy == "export OMP_NUM_THREADS=4"
 
 
 def test_processes_bound_to_the_same_cores():
     *_, finding = check_threads(TWO, 8, 8.0, {"OMP_NUM_THREADS": "4", "OMP_PROC_BIND": "true"})
-    assert finding.status == "warn" and finding.remedy == "unset OMP_PROC_BIND"
+    assert finding.status == "warn"
+    assert finding.remedy == "unset OMP_PROC_BIND"
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -120,10 +127,13 @@ def test_a_control_group_that_allows_too_little_memory(tmp_path, version):
     for name, text in zip(names, (str(3 << 30), str(1 << 30), "oom_kill 0"), strict=True):
         (group / name).write_text(text)
     (finding,) = check_memory(LaunchPlan(), proc, groups)
-    assert finding.status == "ok" and finding.found.startswith("2.0 GiB available of 3.0 GiB, the limit of the")
+    assert finding.status == "ok"
+    assert finding.found.startswith("2.0 GiB available of 3.0 GiB, the limit of the")
     (finding,) = check_memory(LOADING, proc, groups)  # two processes of 1 GiB with four loaders of 0.4 GiB each
-    assert finding.status == "fail" and "need about 5.2 GiB" in finding.found
-    assert "137" in finding.why and "num_workers 0" in finding.remedy
+    assert finding.status == "fail"
+    assert "need about 5.2 GiB" in finding.found
+    assert "137" in finding.why
+    assert "num_workers 0" in finding.remedy
     (finding,) = check_memory(LaunchPlan(devices=3), proc, groups)
     assert finding.status == "warn"
 
@@ -133,20 +143,24 @@ def test_a_tiny_dev_shm():
     shell = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh")
     code = "memory.check_shared_memory(LaunchPlan(workers=4))"
     (finding,) = elsewhere(code, "from commands.doctor.machine import memory", shell)
-    assert finding["status"] == "fail" and finding["found"] == "64.0 MiB free of 64.0 MiB in /dev/shm"
-    assert "Bus error" in finding["why"] and "--shm-size" in finding["remedy"]
+    assert finding["status"] == "fail"
+    assert finding["found"] == "64.0 MiB free of 64.0 MiB in /dev/shm"
+    assert "Bus error" in finding["why"]
+    assert "--shm-size" in finding["remedy"]
 
 
 def test_shared_memory_that_is_not_there_or_not_ours(tmp_path):
     for plan, status in ((LaunchPlan(workers=1), "fail"), (LaunchPlan(workers="auto"), "fail"), (LaunchPlan(), "warn")):
         (finding,) = check_shared_memory(plan, tmp_path / "shm")
-        assert finding.status == status and "does not exist" in finding.found
+        assert finding.status == status
+        assert "does not exist" in finding.found
 
 
 def test_shared_memory_that_is_small_for_so_many_loaders(tmp_path):
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     (finding,) = check_shared_memory(LaunchPlan(workers=free // (256 << 20) + 2), tmp_path)
-    assert finding.status == "warn" and "loaders can need" in finding.found
+    assert finding.status == "warn"
+    assert "loaders can need" in finding.found
 
 
 @pytest.mark.parametrize(
@@ -187,7 +201,8 @@ def test_locked_memory_where_there_is_infiniband(tmp_path):
     before = "from commands.doctor.machine import ulimits\nresource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))"
     code = f"ulimits.check_limits(LaunchPlan(nodes=2), infiniband=Path({str(tmp_path)!r}))"
     (finding,) = [each for each in elsewhere(code, before) if "locked" in each["found"]]
-    assert finding["status"] == "fail" and "64 KiB" in finding["found"]
+    assert finding["status"] == "fail"
+    assert "64 KiB" in finding["found"]
 
 
 def test_a_control_group_that_allows_few_processes(tmp_path):
@@ -197,4 +212,5 @@ def test_a_control_group_that_allows_few_processes(tmp_path):
     (group / "pids.max").write_text("100\n")
     (group / "pids.current").write_text("40\n")
     (finding,) = [f for f in check_limits(LOADING, tmp_path, tmp_path / "groups") if "control group" in f.found]
-    assert finding.status == "warn" and "allows 100 processes and threads, 40 exist" in finding.found
+    assert finding.status == "warn"
+    assert "allows 100 processes and threads, 40 exist" in finding.found

@@ -20,7 +20,8 @@ def test_only_with_triton_the_imports_are_collected_at_the_end(monkeypatch, trit
         monkeypatch.delitem(sys.modules, "triton", raising=False)
     gc.disable()
     freeze_imports()
-    assert gc.isenabled() and gc.get_freeze_count() > 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
     (end,) = at_the_end
     end()
     found = gc.get_freeze_count()

@@ -76,4 +76,5 @@ def test_where_processes_of_srun_meet(monkeypatch):
     assert rendezvous_from_env({**job, "MASTER_PORT": "4", "MASTER_ADDR": "x"}) == Rendezvous(3, 4, "x", 4, False)
     # Lightning's port has the last four digits of the job's number only, and two steps of a job share it.
     ports = [port(), port(SLURM_STEP_ID="1"), port(SLURM_JOB_ID="133456"), port(SLURM_JOB_ID="123457")]
-    assert len(set(ports)) == 4 and all(15000 <= port < 32000 for port in ports)
+    assert len(set(ports)) == 4
+    assert all(15000 <= port < 32000 for port in ports)

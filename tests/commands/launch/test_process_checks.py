@@ -33,8 +33,10 @@ def test_the_start_ends_with_one_line():
     """Lightning converts RANK when it is imported, which ended in a traceback."""
     command = [sys.executable, str(REPOSITORY / "train.py"), "fit", "--config", "x.yaml"]
     ended = subprocess.run(command, env={**os.environ, "RANK": "x"}, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2 and ended.stdout == ""
-    assert ended.stderr.startswith("error: the environment variable RANK is 'x'") and ended.stderr.count("\n") == 1
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("error: the environment variable RANK is 'x'")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_working_directory_that_was_removed(tmp_path, monkeypatch):

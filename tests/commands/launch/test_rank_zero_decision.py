@@ -118,7 +118,8 @@ def test_an_error_of_process_0_ends_all(torchrun):
         lambda: decide_on_rank_zero("checkpoint", never, torchrun(1)),
     )
     assert isinstance(ours, FileNotFoundError)
-    assert isinstance(theirs, ValueError) and "rank 0 ended: no such checkpoint" in str(theirs)
+    assert isinstance(theirs, ValueError)
+    assert "rank 0 ended: no such checkpoint" in str(theirs)
 
 
 def test_processes_started_by_hand_or_by_kubernetes():
@@ -134,7 +135,8 @@ def test_processes_started_by_hand_or_by_kubernetes():
 def test_whether_the_launcher_starts_a_run_again(torchrun):
     assert [is_restart(torchrun(0)) for _ in range(3)] == [False, True, True]
     assert is_restart({**torchrun(0), "TORCHELASTIC_RESTART_COUNT": "1"})
-    assert is_restart({"SLURM_RESTART_COUNT": "2"}) and not is_restart({"SLURM_RESTART_COUNT": "0"})
+    assert is_restart({"SLURM_RESTART_COUNT": "2"})
+    assert not is_restart({"SLURM_RESTART_COUNT": "0"})
     assert not is_restart({})
 
 

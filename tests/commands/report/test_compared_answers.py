@@ -27,7 +27,8 @@ def test_the_exact_test_of_mcnemar(runs, report_lines):
     first, numbers = report_lines("a", "b")
     assert first == "test, 10 answers: b is better than a by accuracy"
     # 8 of 9 discordant answers: p = 2 * (1 + 9) / 2^9.
-    assert numbers.startswith("b minus a: accuracy +0.7000 [") and "p = 0.039 (95 % bootstrap" in numbers
+    assert numbers.startswith("b minus a: accuracy +0.7000 [")
+    assert "p = 0.039 (95 % bootstrap" in numbers
     assert "exact McNemar test" in numbers
     assert "b is better than a by accuracy" in (runs / "report.html").read_text(encoding="utf-8")
     compared = compare_runs([runs / "a", runs / "b"])
@@ -40,7 +41,8 @@ def test_parts_of_points_are_compared_by_permutations(runs, report_lines):
     keep(runs, "b", [0.75] * 20)
     keep(runs, "c", [0.5] * 20)
     lines = report_lines("a", "b", "c")
-    assert lines[0] == "test, 20 answers: b is better than a by accuracy" and "permutation test" in lines[1]
+    assert lines[0] == "test, 20 answers: b is better than a by accuracy"
+    assert "permutation test" in lines[1]
     assert lines[2] == "test, 20 answers: no significant difference between a and c by accuracy"
     assert "accuracy +0.0000 [+0.0000, +0.0000], p = 1.000" in lines[3]
 
@@ -57,7 +59,8 @@ def test_other_tasks_are_not_compared(runs, report_lines, change, message):
     keep(runs, "a", [1, 0])
     keep(runs, "b", **{"points": [1, 0], **change})
     (line,) = report_lines("a", "b")
-    assert line.startswith("no paired test: ") and message in line
+    assert line.startswith("no paired test: ")
+    assert message in line
 
 
 def test_answers_of_another_test_are_not_compared(runs, report_lines):
@@ -91,6 +94,8 @@ def test_the_file_is_the_same_in_any_order(tmp_path):
     text = (tmp_path / "x" / FILE).read_text(encoding="utf-8")
     assert text == (tmp_path / "y" / FILE).read_text(encoding="utf-8")
     header, first, second = map(json.loads, text.splitlines())
-    assert header == {"version": 1, "metric": "test/exact"} and first["question"] == "é"
-    assert len(second["question"]) == 500 and second["possible"] == 2.0
+    assert header == {"version": 1, "metric": "test/exact"}
+    assert first["question"] == "é"
+    assert len(second["question"]) == 500
+    assert second["possible"] == 2.0
     assert write_graded_answers(tmp_path / "z", "test/exact", []) is None

@@ -22,7 +22,8 @@ def test_attempts_and_what_was_lost_between(tmp_path):
         "evaluated": 3, "run_ended": 1, "straggler": 1,
     }  # fmt: skip
     times = [event["time"] for event in found.events]
-    assert times == sorted(times) and len(times) == sum(found.counts.values())
+    assert times == sorted(times)
+    assert len(times) == sum(found.counts.values())
     (straggler,) = [event for event in found.events if event["event"] == "straggler"]
     assert (straggler["rank"], straggler["step"], straggler["fields"]) == (1, 230, {"ratio": "2.5"})
 
@@ -59,7 +60,8 @@ def test_a_log_of_0_1_0_has_the_rank_as_process(run):
     line = {"time": "2026-11-22T06:13:05+00:00", "process": 2, "step": 3, "level": "warning", "message": "slow"}
     run.write("log-2.jsonl", {**line, "fields": {"event": "straggler", "rank": 1, "process": 1}})
     (event,) = read_events(run.folder).events
-    assert event["rank"] == 2 and event["fields"] == {"rank": "1"}
+    assert event["rank"] == 2
+    assert event["fields"] == {"rank": "1"}
 
 
 def test_the_last_event_of_an_attempt_is_its_end(run):
@@ -86,7 +88,8 @@ def test_very_many_are_thinned_and_counted(run):
     found = read_events(run.folder)
     saved = [event["step"] for event in found.events if event["event"] == "checkpoint_saved"]
     assert found.counts["checkpoint_saved"] == 5 * KEPT + 7
-    assert KEPT / 2 <= len(saved) <= KEPT + 1 and (saved[0], saved[-1]) == (0, 5 * KEPT + 6)
+    assert KEPT / 2 <= len(saved) <= KEPT + 1
+    assert (saved[0], saved[-1]) == (0, 5 * KEPT + 6)
     assert len({later - earlier for earlier, later in zip(saved[:-2], saved[1:-1], strict=True)}) == 1, (
         "in even distances"
     )
@@ -98,7 +101,8 @@ def test_long_messages_and_torn_lines(run):
     with (run.folder / "log.jsonl").open("a") as file:
         file.write('{"time": "2026-01-02T03:04:06Z", "fields": {"event": "straggl\n"event"\n')
     (event,) = read_events(run.folder).events
-    assert len(event["message"]) <= 600 and sum(map(len, event["fields"].values())) < 1000
+    assert len(event["message"]) <= 600
+    assert sum(map(len, event["fields"].values())) < 1000
 
 
 def test_lines_that_no_run_writes_are_passed_over(run):

@@ -120,7 +120,8 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
     assert [(attempt["from"], attempt["to"], attempt["began"], attempt["ended"]) for attempt in run["attempts"]] == [
         (0, 170, 0, 170), (150, 400, 300, 551),
     ]  # fmt: skip
-    assert run["results"]["val_step"] == 200 and run["results"]["test"] == {"test/ndcg@10": 0.61}
+    assert run["results"]["val_step"] == 200
+    assert run["results"]["test"] == {"test/ndcg@10": 0.61}
     loss = run["series"]["train/loss"]
     assert run["points"][loss["at"]]["step"] == tuple(range(10, 401, 10))
     assert run["points"][loss["at"]]["time"][14:17] == (150, 310, 320), "the break between the starts"
@@ -133,11 +134,15 @@ def test_the_record_that_training_writes(trained, tmp_path):
     content = page_content([trained / "runs/recommender-quickstart-job1"], tmp_path / "page.html")
     (run,) = content["runs"]
     assert [(attempt["from"], attempt["to"], attempt["end"]) for attempt in run["attempts"]] == [(0, 26, "run_ended")]
-    assert run["counts"]["run_started"] == run["counts"]["run_ended"] == 1 and run["counts"]["checkpoint_saved"] >= 2
+    assert run["counts"]["run_started"] == run["counts"]["run_ended"] == 1
+    assert run["counts"]["checkpoint_saved"] >= 2
     assert [event["step"] for event in run["events"] if event["event"] == "evaluated"] == [13, 26]
-    assert run["monitor"] == {"name": "val/ndcg@10", "mode": "max"} and run["results"]["val_step"] in (13, 26)
-    assert [step["step"] for step in run["examples"]["steps"]] == [13, 26] and run["examples"]["samples"]
-    assert len(run["series"]["train/loss"]["mean"]) == 26 and run["environment"]["packages"]["torch"]
+    assert run["monitor"] == {"name": "val/ndcg@10", "mode": "max"}
+    assert run["results"]["val_step"] in (13, 26)
+    assert [step["step"] for step in run["examples"]["steps"]] == [13, 26]
+    assert run["examples"]["samples"]
+    assert len(run["series"]["train/loss"]["mean"]) == 26
+    assert run["environment"]["packages"]["torch"]
     assert run["settings"]["data.init_args.batch_size"] == "16"
 
 
@@ -208,7 +213,8 @@ def test_what_is_malformed_in_a_record_is_named(runs, capsys, name, content, exp
         file.write(content)
     main(["a"])
     printed = capsys.readouterr()
-    assert (runs / "a/report.html").is_file() and len(printed.err.splitlines()) == 1
+    assert (runs / "a/report.html").is_file()
+    assert len(printed.err.splitlines()) == 1
     assert f"report: runs/a/{expected.format(last=lines + 1)}" in printed.err.replace(str(runs), "runs")
 
 
@@ -243,7 +249,8 @@ def test_values_of_another_type_in_a_summary_are_named(runs, capsys, fields, mes
     if "trials" in fields:
         fields = {"trials": [trial(**changed) for changed in fields["trials"]]}
     error = error_of(capsys, *malformed(runs, **fields))
-    assert re.search(message, error) and error.count("\n") == 1
+    assert re.search(message, error)
+    assert error.count("\n") == 1
 
 
 def trial(**fields):

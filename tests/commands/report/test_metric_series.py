@@ -40,7 +40,8 @@ def test_an_evaluation_afterwards_is_not_of_the_course(run):
     run.metrics(20, 600, **{"test__ndcg_at_10": 0.7})
     run.metrics(20, 700, **{"test__ndcg_at_10": 0.8})
     metrics = read(run)
-    assert len(metrics.series["val/ndcg@10"].points()) == 3 and "test/ndcg@10" not in metrics.series
+    assert len(metrics.series["val/ndcg@10"].points()) == 3
+    assert "test/ndcg@10" not in metrics.series
     assert (metrics.best_step, metrics.best["val/ndcg@10"]) == (30, 0.3)
     assert (metrics.test_step, metrics.test) == (20, {"test/ndcg@10": 0.8})
     assert metrics.last_time == BEGAN.timestamp() + 30, "that was not training"
@@ -74,7 +75,8 @@ def test_torn_and_foreign_lines_are_counted(run):
     with (run.folder / "metrics.jsonl").open("a") as file:
         file.write('[1]\nnull\n{"step": "x", "time": "2026-01-01T00:00:00Z"}\n{"step": 2, "ti')
     metrics = read(run)
-    assert metrics.unreadable == 4 and metrics.last_step == 1
+    assert metrics.unreadable == 4
+    assert metrics.last_step == 1
 
 
 def test_lines_that_no_run_writes_are_counted(run):

@@ -94,8 +94,10 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
         "Time line", "Results", "Cost", "Curves", "Examples", "Events", "Settings", "Environment",
     ]  # fmt: skip
     tiles = dict(zip(texts(page, ".tile dt"), texts(page, ".tile strong"), strict=True))
-    assert tiles["best val/ndcg@10"] == "0.6100" and tiles["steps"] == "400"
-    assert tiles["restarts"] == "1" and tiles["faults and warnings"] == "3", "a bad step, a straggler, and a warning"
+    assert tiles["best val/ndcg@10"] == "0.6100"
+    assert tiles["steps"] == "400"
+    assert tiles["restarts"] == "1", "a bad step, a straggler, and a warning"
+    assert tiles["faults and warnings"] == "3", "a bad step, a straggler, and a warning"
     assert "20 steps done again" in texts(page, ".tile small")
     assert tiles["training time"] == "7 min 1 s", "without the break"
     page.run("[...document.querySelectorAll('.tile strong')].forEach((one) => (one.textContent = '59 min 59 s'))")
@@ -159,7 +161,8 @@ def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     assert {"0", "100", "200", "300"} <= set(page.run(TICKS))
     flat = page.run("ticks(...yRange([{x: [1, 2], y: [0.02, 0.02 + 1e-17]}], 0, 9, false, []), 4)")
-    assert flat[0] == 0 and len(flat) >= 3, "what does not change is a level line, not noise"
+    assert flat[0] == 0, "what does not change is a level line, not noise"
+    assert len(flat) >= 3, "what does not change is a level line, not noise"
     page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Time').click()")
     settle(page)
     assert "5:00" in page.run(TICKS), "minutes since the run began"
@@ -168,7 +171,8 @@ def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
     page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Steps').click()")
     page.run("zoom(100, 150)")
     settle(page)
-    assert {"100", "120", "140"} <= set(page.run(TICKS)) and "200" not in page.run(TICKS)
+    assert {"100", "120", "140"} <= set(page.run(TICKS))
+    assert "200" not in page.run(TICKS)
     page.run("document.querySelector('[name=whole]').click()")
     settle(page)
     assert "300" in page.run(TICKS)
@@ -223,7 +227,8 @@ def test_examples_over_the_evaluations(show, tmp_path):
     assert texts(page, ".said .verdict") == ["✓ right"]
     assert texts(page, ".dots button") == ["✗", "✓", "✓"]
     page.run("document.querySelector('.dots button').click()")
-    assert texts(page, ".said .verdict") == ["✗ wrong"] and texts(page, "#examples output") == ["step 100"]
+    assert texts(page, ".said .verdict") == ["✗ wrong"]
+    assert texts(page, "#examples output") == ["step 100"]
     assert page.run("document.querySelector('.example img').decode().then(() => 'a picture')") == "a picture"
     width = "document.querySelector('.example img').getBoundingClientRect().width"
     small = page.run(width)
@@ -253,7 +258,8 @@ def test_markup_in_files_is_shown_as_text(show, tmp_path):
     page = show(run.folder)
     assert page.run("document.title") == "a – run report"
     assert page.run("document.querySelectorAll('main img[src=x], main script').length") == 0
-    assert ATTACK in texts(page, ".value")[0] and any(ATTACK in text for text in texts(page, ".message"))
+    assert ATTACK in texts(page, ".value")[0]
+    assert any(ATTACK in text for text in texts(page, ".message"))
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -296,7 +302,8 @@ def test_several_runs_are_compared_on_the_same_answers(show, tmp_path):
     page = show(*folders)
     assert {"Results", "Ablations", "Cost"} <= set(texts(page, "section > h2"))
     row = texts(page, "#results > div.scroll tbody tr:first-child td") + texts(page, "#results tr .difference")
-    assert row[0] == "0.0000 [0.0000, 0.0000]" and row[2].startswith("1.000 [1.000, 1.000]+1.000")
+    assert row[0] == "0.0000 [0.0000, 0.0000]"
+    assert row[2].startswith("1.000 [1.000, 1.000]+1.000")
     assert texts(page, "#results .difference.right")[0].endswith("p < 0.001")
     assert page.run("document.querySelectorAll('#results td.said').length") == 14 * 5, "14 of 20 rows, and a button"
     assert texts(page, "#ablations .title") == ["model.dropout"]
@@ -321,11 +328,13 @@ def test_a_study_shows_its_trials(show, tmp_path):
     summary = StudySummary("val/ndcg@10", "maximize", parameters, trials, f"train {ATTACK}")
     write_summary(summary, study)
     page = show(study)
-    assert page.run("document.title") == "study – run report" and texts(page, "h1") == ["study"]
+    assert page.run("document.title") == "study – run report"
+    assert texts(page, "h1") == ["study"]
     assert texts(page, "#study .facts span")[0] == "5 trials: 2 complete, 1 pruned, 1 failed, 1 running"
     assert texts(page, "#study .tile strong")[:2] == ["0.7000", "0.01"]
     states = dict(zip(texts(page, ".runs tbody th"), texts(page, ".runs .state"), strict=True))
-    assert states["trial-0001"] == "pruned" and "preempted" not in states.values(), states
+    assert states["trial-0001"] == "pruned", states
+    assert "preempted" not in states.values(), states
     assert texts(page, "#study pre") == [f"train {ATTACK}"]
     assert page.run("document.querySelectorAll('#study .trial').length") == 3
     assert page.run("document.querySelectorAll('#study .trial.dash').length") == 1
@@ -354,5 +363,6 @@ def test_metrics_by_group_are_a_table_of_the_results(show, tmp_path):
     run.metrics(400, 700, test__ndcg_at_10=0.5)
     page = show(run.folder)
     rows = texts(page, "#results h3 + div tbody th")
-    assert rows[0] == "all users" and rows[-1] == "tail targets: 2 or fewer"
+    assert rows[0] == "all users"
+    assert rows[-1] == "tail targets: 2 or fewer"
     assert texts(page, "#results h3 + div tbody tr:first-child td")[:2] == ["2", "0.5000 [0.0000, 1.0000]"]

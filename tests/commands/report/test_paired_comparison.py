@@ -137,15 +137,19 @@ def test_of_several_runs_each_is_compared_with_the_first(runs, report_lines):
     keep(runs, "other", FAR, users=USERS[:-1])
     lines = report_lines("a", "b", "c", "other")
     assert lines[0] == "test, 200 users: b is better than a by ndcg@10, hr@10 and mrr@10"
-    assert "hr@10 +0.5000 [+0.4300, +0.5700], p < 0.001" in lines[1] and "adjusted by Holm's method" in lines[1]
+    assert "hr@10 +0.5000 [+0.4300, +0.5700], p < 0.001" in lines[1]
+    assert "adjusted by Holm's method" in lines[1]
     # Alone, c has p = 2 / 2^7 = 0.016; the smaller p-value of b counts twice, that of c once.
     assert lines[2] == "test, 200 users: c is better than a by ndcg@10, hr@10 and mrr@10"
-    assert "hr@10 +0.0350" in lines[3] and "p = 0.01" in lines[3]
+    assert "hr@10 +0.0350" in lines[3]
+    assert "p = 0.01" in lines[3]
     assert lines[4].startswith("no paired test: the runs evaluate different users: 1 of a alone")
     compared = compare_runs([runs / name for name in "abc"])
     values = [row["values"][1][0] for row in compared.table["rows"]]
-    assert values == [0.5, 0.5, 0.5] and compared.table["rows"][0]["differences"][0] is None
-    assert compared.differing["count"] == 104 and len(compared.differing["rows"]) == 20
+    assert values == [0.5, 0.5, 0.5]
+    assert compared.table["rows"][0]["differences"][0] is None
+    assert compared.differing["count"] == 104
+    assert len(compared.differing["rows"]) == 20
     assert compared.differing["rows"][0] == ["u001", "item", "5", "50", "1", "10"]
 
 
@@ -174,7 +178,8 @@ def test_a_truncated_file_is_an_error_of_three_lines(runs, capsys):
         main(["a", "b"])
     assert end.value.code == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3 and "runs/b/ranks-test.npz: found File is not a zip file" in lines[0]
+    assert len(lines) == 3
+    assert "runs/b/ranks-test.npz: found File is not a zip file" in lines[0]
     assert lines[2] == "write them again with `python train.py test --run_name b`"
 
 

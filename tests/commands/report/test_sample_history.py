@@ -30,14 +30,17 @@ def test_many_evaluations_are_thinned(run):
         run.example(step, "4", True)
     found = read_examples(run.folder / "examples")
     steps = [step["step"] for step in found["steps"]]
-    assert len(steps) == STEPS and (steps[0], steps[-1]) == (0, 99) and found["evaluations"] == 100
+    assert len(steps) == STEPS
+    assert (steps[0], steps[-1]) == (0, 99)
+    assert found["evaluations"] == 100
 
 
 def test_pictures_have_a_bound(run):
     run.example(1, "4", True, PIXEL + bytes(3000))
     run.example(2, "4", True, PIXEL)
     found = read_examples(run.folder / "examples", largest=1000)
-    assert found["left_out"] == 1 and len(found["pictures"]) == 1
+    assert found["left_out"] == 1
+    assert len(found["pictures"]) == 1
     assert [step["answers"]["user 7"]["picture"] for step in found["steps"]] == [None, "p0"]
 
 
@@ -53,7 +56,8 @@ def test_incomplete_files_are_counted(run):
     (folder / "val-2.json").write_text('{"examples": [{"name"')
     (folder / "val-3.json").write_text(json.dumps({"examples": [{"name": "x"}]}))
     found = read_examples(folder)
-    assert found["unreadable"] == 2 and len(found["steps"]) == 1
+    assert found["unreadable"] == 2
+    assert len(found["steps"]) == 1
 
 
 def test_a_run_without_examples(run):

@@ -32,14 +32,17 @@ def test_metrics_are_those_of_the_step(run):
     assert training.metrics == {"val/accuracy": 0.6, "val/loss": 1.0, "test/accuracy": 0.56}
     assert training.excluded == {}
     assert (training.step, training.epoch) == (20, 3)
-    assert training.config == {"model": {"width": 2}} and training.environment == {"commit": "abc"}
+    assert training.config == {"model": {"width": 2}}
+    assert training.environment == {"commit": "abc"}
 
 
 def test_metrics_with_changed_settings_are_excluded(run):
     training = training_of(run / "hpc_ckpt_1.ckpt", {"global_step": 10})
-    assert training.metrics == {"val/accuracy": 0.5} and training.excluded == {"test": "data.init_args.ablate"}
+    assert training.metrics == {"val/accuracy": 0.5}
+    assert training.excluded == {"test": "data.init_args.ablate"}
     old = training_of(run / "hpc_ckpt_1.ckpt", {"global_step": 30})
-    assert old.metrics == {} and old.excluded == {"val": "unknown: the record is of an older version"}
+    assert old.metrics == {}
+    assert old.excluded == {"val": "unknown: the record is of an older version"}
 
 
 def test_a_checkpoint_without_a_run_is_reported(tmp_path, caplog):

@@ -107,7 +107,8 @@ def test_git_ignores_the_directory_of_runs_that_the_program_creates(tmp_path):
 def test_names_that_are_no_directory_of_runs_are_refused(name, words):
     with pytest.raises(ValueError, match=f"--run_name.*{words}") as error:
         check_run_name(name)
-    assert len(str(error.value)) < 250 and str(error.value).isprintable()
+    assert len(str(error.value)) < 250
+    assert str(error.value).isprintable()
 
 
 @given(st.text(max_size=20))
@@ -117,7 +118,8 @@ def test_a_name_that_passes_is_a_directory_in_runs(name):
     except ValueError:
         return
     assert (Path("runs") / name).resolve().parent == Path("runs").resolve()
-    assert name.isprintable() and not name.startswith("-")
+    assert name.isprintable()
+    assert not name.startswith("-")
 
 
 def test_runs_that_is_a_file_or_a_link_to_nothing_is_refused(tmp_path):

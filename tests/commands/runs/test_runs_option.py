@@ -28,7 +28,8 @@ def test_commands_find_runs_in_the_named_directory(done, tmp_path, monkeypatch, 
     main(["fit", *TINY, "--runs", "other", "--run_name", "b", "--trainer.max_steps", "2"])
     report([NAME, "../other/b"])
     assert "scratch/report.html" in capsys.readouterr().out
-    assert Path("other/.gitignore").read_text() == "*\n" and Path("other/b/.lock").exists()
+    assert Path("other/.gitignore").read_text() == "*\n"
+    assert Path("other/b/.lock").exists()
     assert "runs:" not in Path("other/b/config.yaml").read_text()
     assert os.environ["LOCKSTEP_RUNS"] == str(elsewhere)
     assert not (tmp_path / "runs").exists()

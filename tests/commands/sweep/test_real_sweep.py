@@ -42,8 +42,10 @@ def test_a_killed_study_continues(tmp_path):
     found = read_study(study)
     assert [(trial.state, trial.number) for trial in found.trials] == [("complete", number) for number in range(2)]
     assert f"best: trial {found.best.number}, val/ndcg@10 {found.best.value:.6g}" in output
-    assert found.command.split()[-2:] == ["--run_name", "a-best"] and (study / "report.html").is_file()
+    assert found.command.split()[-2:] == ["--run_name", "a-best"]
+    assert (study / "report.html").is_file()
     for trial in found.trials:
         lines = [json.loads(line) for line in (study / trial.name / "metrics.jsonl").read_text().splitlines()]
         values = [(line["step"], line["val/ndcg@10"]) for line in lines if "val/ndcg@10" in line]
-        assert len(dict(values)) == 2 and trial.value == max(value for _, value in values)
+        assert len(dict(values)) == 2
+        assert trial.value == max(value for _, value in values)

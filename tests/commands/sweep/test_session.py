@@ -128,4 +128,5 @@ def test_a_worker_without_a_training_requeues_its_job(monkeypatch, capsys, numbe
     asked = []
     monkeypatch.setattr("callbacks.health.slurm_requeue.requeue_job", asked.append)
     assert report_stop(SweepStopped(number, in_training)) == code
-    assert len(asked) == requeued and "the same command continues the study" in capsys.readouterr().err
+    assert len(asked) == requeued
+    assert "the same command continues the study" in capsys.readouterr().err

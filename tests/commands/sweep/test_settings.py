@@ -37,7 +37,8 @@ def test_a_file_is_read(tmp_path):
     rate, width, norm = found.parameters
     assert rate == Parameter("model.init_args.learning_rate", "float", 1e-4, 0.1, True, line=7)
     assert width == Parameter("model.init_args.width", "int", 8, 16, step=4, line=8)
-    assert norm.values == ("group", None) and found.best([2.0, 1.0]) == 1.0
+    assert norm.values == ("group", None)
+    assert found.best([2.0, 1.0]) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,8 @@ def test_options_that_the_sweep_sets_are_refused(tmp_path, capsys):
     ):
         with pytest.raises(SystemExit) as end:
             main([*arguments, *more])
-        assert end.value.code == 2 and message in capsys.readouterr().err
+        assert end.value.code == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_missing_file_is_named(tmp_path, capsys):

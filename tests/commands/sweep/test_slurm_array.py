@@ -47,10 +47,12 @@ def test_two_tasks_of_an_array_share_a_study(tmp_path, tmp_path_factory):
         print("\n".join(output.values()))  # shown with a failure
     assert [(task["JobState"], task["ExitCode"]) for task in ended] == [("COMPLETED", "0:0")] * 2
     assert ended[stopped]["Restarts"] == "1"
-    assert len(output) == 2 and [trial.state for trial in read_study(study).trials] == ["complete"] * 3
+    assert len(output) == 2
+    assert [trial.state for trial in read_study(study).trials] == ["complete"] * 3
     lines = [line for text in output.values() for line in text.splitlines()]
     assert [sum(line.startswith(f"trial {number}: 0.") for line in lines) for number in range(3)] == [1] * 3
-    assert "trial 0: continues" in lines and "3 trials: 3 complete" in lines
+    assert "trial 0: continues" in lines
+    assert "3 trials: 3 complete" in lines
     assert "resuming after step" in (study / "trial-0000.log").read_text()
 
 

@@ -36,7 +36,8 @@ def test_parser_model_and_data_refuse_a_value():
         (["--model.init_args.dropout=2"], "model.init_args.dropout must be at least 0 and less than 1, got 2.0"),
     ):
         found = problem_of(["--config", CONFIG, *words])
-        assert found.startswith(message) and bool(found) == bool(message)
+        assert found.startswith(message)
+        assert bool(found) == bool(message)
 
 
 @pytest.mark.slow

@@ -95,7 +95,8 @@ def test_a_bad_trial_is_pruned_between_its_validations(tmp_path):
     assert [state for _, _, state, _ in trials(study)] == ["COMPLETE"] * 3 + ["PRUNED"] * 2
     summary = summarize(study, settings, ["--config", "x.yaml"], tmp_path / "a")
     assert describe_trial(summary.trials[3]).startswith("trial 3: pruned, 3 at step 1 (x ")
-    assert summary.best.number == 0 and summary.command.endswith(f" --runs {tmp_path} --run_name a-best")
+    assert summary.best.number == 0
+    assert summary.command.endswith(f" --runs {tmp_path} --run_name a-best")
     write_summary(summary, tmp_path / "a")
     assert read_study(tmp_path / "a").fields() == json.loads((tmp_path / "a" / "study.json").read_text())
 
@@ -148,8 +149,10 @@ def test_a_signal_leaves_the_trial_to_the_next_start(tmp_path):
     one._command = command
     with pytest.raises(SweepStopped) as stopped:
         one.run(lambda number: None)
-    assert stopped.value.number == signal.SIGTERM and stopped.value.in_training
-    assert trials(study)[0][2] == "RUNNING" and study.claim().is_resumed
+    assert stopped.value.number == signal.SIGTERM
+    assert stopped.value.in_training
+    assert trials(study)[0][2] == "RUNNING"
+    assert study.claim().is_resumed
 
 
 def test_a_training_whose_worker_was_killed_is_waited_for(tmp_path):
@@ -170,7 +173,8 @@ def test_a_training_whose_worker_was_killed_is_waited_for(tmp_path):
     one._report = report
     one.run(lambda number: None)
     waiting = "trial 0: waiting for the training that a killed start has left"
-    assert lines == ["trial 0: continues", waiting] and trials(study)[0][2] == "COMPLETE"
+    assert lines == ["trial 0: continues", waiting]
+    assert trials(study)[0][2] == "COMPLETE"
 
 
 def test_a_run_that_another_training_writes_is_no_failure(tmp_path):

@@ -100,7 +100,8 @@ def test_each_stage_asks_what_it_needs() -> None:
     test = data("test", evidence_questions=2, option_orders=3)
     batch = test.test_set[MicroBatchRequest(0, np.arange(32))]
     explained = set(batch.prompts.samples[batch.variants >= FIRST_CHUNK].tolist())
-    assert explained == {0, 1} and set(batch.variants[batch.variants < FIRST_CHUNK].tolist()) == {-1, 0, 1, 2}
+    assert explained == {0, 1}
+    assert set(batch.variants[batch.variants < FIRST_CHUNK].tolist()) == {-1, 0, 1, 2}
     predict = data("predict").predict_set[MicroBatchRequest(0, np.arange(4))]
     assert set(predict.prompts.samples[predict.variants >= FIRST_CHUNK].tolist()) == set(range(4))
     assert -1 not in predict.variants
@@ -119,11 +120,11 @@ def test_evaluated_questions_can_be_looked_up() -> None:
 
 def test_pages_can_be_searched_instead() -> None:
     tiny_data = data(task="retrieve", hard_negatives=1)
-    assert isinstance(tiny_data.train_set, RetrievalPairDataset) and isinstance(
-        tiny_data.validation_set, RankingDataset
-    )
+    assert isinstance(tiny_data.train_set, RetrievalPairDataset)
+    assert isinstance(tiny_data.validation_set, RankingDataset)
     pairs = tiny_data.train_set[MicroBatchRequest(0, np.arange(3))]
-    assert len(pairs.questions.tokens) == 3 and len(pairs.pages.tokens) == 6
+    assert len(pairs.questions.tokens) == 3
+    assert len(pairs.pages.tokens) == 6
     ranked = data("predict", task="retrieve", rank=["test", "predict"])
     assert [part.split for part in ranked.predict_set.parts] == [2, 3]
 
@@ -159,7 +160,8 @@ def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
     ])  # fmt: skip
     settings = given.data.init_args
     assert (settings.ablate, settings.context.tokens, settings.context.images) == ("figure", 512, "pages")
-    assert settings.augmentation.enabled and settings.retriever.kind == "bm25"
+    assert settings.augmentation.enabled
+    assert settings.retriever.kind == "bm25"
 
 
 @pytest.mark.slow

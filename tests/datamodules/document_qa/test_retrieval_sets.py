@@ -54,17 +54,24 @@ def decoded(reader, rows):
 def test_each_question_comes_with_its_page_and_wrong_ones(reader):
     """Samples 0 to 3: about text (page 1), table (2), figure (3), and a question without an answer."""
     batch = RetrievalPairDataset(TinyQuestions(0, 32), reader, hard_negatives=1)[draw(0, 1, 2, 3)]
-    assert batch.questions.samples.tolist() == [0, 1, 2] and batch.pages.samples.tolist() == [0, 1, 2, 0, 1, 2]
+    assert batch.questions.samples.tolist() == [0, 1, 2]
+    assert batch.pages.samples.tolist() == [0, 1, 2, 0, 1, 2]
     asked, pages = decoded(reader, batch.questions), decoded(reader, batch.pages)
-    assert "made of?" in asked[0] and "A. steel" in asked[0] and "mass" in asked[1]
+    assert "made of?" in asked[0]
+    assert "A. steel" in asked[0]
+    assert "mass" in asked[1]
     assert all(text.endswith("assistant\n") for text in (*asked, *pages)), "up to where the assistant speaks"
     assert [f"Page {number}" in text for number, text in enumerate(pages[:3], 1)] == [True] * 3
-    assert "part | mass" in pages[1] and batch.images.views.tolist()[:3] == [0, 0, 1]
+    assert "part | mass" in pages[1]
+    assert batch.images.views.tolist()[:3] == [0, 0, 1]
     keys = [page_key("device-0", number) for number in (1, 2, 3)]
-    assert batch.keys.tolist()[:3] == keys and batch.evidence.tolist() == [[key] for key in keys]
+    assert batch.keys.tolist()[:3] == keys
+    assert batch.evidence.tolist() == [[key] for key in keys]
     for question, wrong in enumerate(batch.keys.tolist()[3:]):
-        assert wrong in keys and wrong != keys[question], "another page of the same document"
-    assert (batch.questions.labels == -100).all() and len(batch.images.pixels) == int(batch.images.views.sum())
+        assert wrong in keys, "another page of the same document"
+        assert wrong != keys[question], "another page of the same document"
+    assert (batch.questions.labels == -100).all()
+    assert len(batch.images.pixels) == int(batch.images.views.sum())
 
 
 def test_hard_negatives_depend_on_epoch_and_sample_alone(reader):
@@ -94,7 +101,8 @@ def test_of_several_pages_of_evidence_none_is_a_wrong_one(reader):
     assert all(batch.keys.tolist()[1:] == [keys[1]] for batch in batches)
     assert all(sorted(batch.evidence[0].tolist()) == sorted((keys[0], keys[2])) for batch in batches)
     together = RetrievalPairDataset(Mixed(0, 32), reader)[draw(0, 1)]
-    assert together.evidence.shape == (2, 2) and together.evidence[1].tolist() == [keys[1], 0]
+    assert together.evidence.shape == (2, 2)
+    assert together.evidence[1].tolist() == [keys[1], 0]
 
 
 class Mixed(TinyQuestions):
@@ -110,7 +118,8 @@ def test_a_batch_without_a_usable_pair_is_a_row_of_padding(reader, indices):
     batch = RetrievalPairDataset(TinyQuestions(0, 32), reader)[draw(*indices)]
     assert len(batch.questions.samples) == len(batch.pages.samples) == len(batch.keys) == 0
     assert batch.questions.tokens.shape[0] == batch.pages.tokens.shape[0] == 1, "a row of padding"
-    assert batch.evidence.shape == (0, 1) and batch.images.views.tolist() == [0]
+    assert batch.evidence.shape == (0, 1)
+    assert batch.images.views.tolist() == [0]
 
 
 class Beyond(TinyQuestions):
@@ -125,7 +134,8 @@ def test_evidence_that_there_is_not(reader):
     with pytest.raises(BadSampleError, match=message):
         RetrievalPairDataset(Beyond(0, 32), reader)[draw(1)]
     batch = RetrievalPairDataset(Beyond(0, 32), reader, skip_bad=True)[draw(1, 2)]
-    assert [skip.sample for skip in batch.skipped] == [1, 2] and len(batch.keys) == 0
+    assert [skip.sample for skip in batch.skipped] == [1, 2]
+    assert len(batch.keys) == 0
 
 
 def test_pages_are_never_cut(reader):
@@ -161,22 +171,28 @@ def read_through(ranked, size):
 def test_every_question_and_every_page_comes_once(reader, size):
     ranked = RankingDataset([TinyQuestions(1, 10), TinyQuestions(2, 4)], reader)
     questions, pages = read_through(ranked, size)
-    assert len(questions) == 14 and len(pages) == 4 * 3 and len(ranked) == 26, "of three documents, and of one more"
+    assert len(questions) == 14, "of three documents, and of one more"
+    assert len(pages) == 4 * 3, "of three documents, and of one more"
+    assert len(ranked) == 26, "of three documents, and of one more"
     assert [candidate.question for candidate in ranked.candidates] == sorted(questions), "in the order of the sets"
     for candidate in ranked.candidates:
         assert ["Page 1" in pages[candidate.pages[0]], "Page 2" in pages[candidate.pages[1]]] == [True, True]
-        assert "Figure 1" in pages[candidate.pages[2]] and len(candidate.pages) == 3
+        assert "Figure 1" in pages[candidate.pages[2]]
+        assert len(candidate.pages) == 3
     first, fifth = ranked.candidates[0], ranked.candidates[4]
-    assert first.pages == ranked.candidates[3].pages and set(first.pages).isdisjoint(fifth.pages)
+    assert first.pages == ranked.candidates[3].pages
+    assert set(first.pages).isdisjoint(fifth.pages)
 
 
 def test_a_limited_evaluation_has_whole_documents(reader, caplog):
     ranked = RankingDataset([TinyQuestions(1, 12)], reader)  # three documents of 4 questions and 3 pages
     fewer = ranked.first(15)
-    assert len(fewer) == 14 and len(fewer.candidates) == 8
+    assert len(fewer) == 14
+    assert len(fewer.candidates) == 8
     assert not fewer[draw(14)].questions.samples.tolist(), "what lies beyond is nothing"
     assert not caplog.records
-    assert len(ranked.first(5)) == 7 and "of the first document" in caplog.text
+    assert len(ranked.first(5)) == 7
+    assert "of the first document" in caplog.text
 
 
 class Torn(TinyQuestions):
@@ -194,7 +210,8 @@ class Torn(TinyQuestions):
 def test_a_document_that_cannot_be_used(reader):
     ranked = RankingDataset([Torn(1, 12)], reader, skip_bad=True)
     batch = ranked[draw(*range(len(ranked)))]
-    assert len(batch.questions.samples) == 8 and len(batch.pages.samples) == 6
+    assert len(batch.questions.samples) == 8
+    assert len(batch.pages.samples) == 6
     torn = [f"{index} (tiny documents 1): its document is torn" for index in range(4, 8)]
     assert [skip.what for skip in batch.skipped] == torn
     with pytest.raises(BadSampleError, match="is torn"):
@@ -226,8 +243,10 @@ def test_written_rankings_are_read_back(reader, tmp_path):
 def test_metrics_beside_words_and_chance(reader):
     ranked = RankingDataset([TinyQuestions(1, 8)], reader)
     figures = ranked.metrics(rankings(ranked, (3, 2, 1)))
-    assert figures["figure/page_recall@1"] == figures["figure/mrr"] == 1 and figures["text/page_recall@1"] == 0
-    assert figures["table/mrr"] == 0.5 and figures["page_recall@1"] == pytest.approx(1 / 3)
+    assert figures["figure/page_recall@1"] == figures["figure/mrr"] == 1
+    assert figures["text/page_recall@1"] == 0
+    assert figures["table/mrr"] == 0.5
+    assert figures["page_recall@1"] == pytest.approx(1 / 3)
     assert figures["mrr"] == pytest.approx((1 / 3 + 1 / 2 + 1) / 3)
     assert figures["baseline/random/mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     assert not any(name.startswith("none/") for name in figures), "what has no answer has no page"
@@ -253,4 +272,6 @@ def test_chance_is_the_mean_of_all_orders(pages, evidence):
 
 def test_keys_of_pages_differ_and_are_not_0():
     keys = {page_key(name, page) for name in ("a", "b", "a\n1") for page in range(1, 50)}
-    assert len(keys) == 147 and 0 not in keys and torch.tensor(sorted(keys)).dtype == torch.int64
+    assert len(keys) == 147
+    assert 0 not in keys
+    assert torch.tensor(sorted(keys)).dtype == torch.int64

@@ -48,7 +48,9 @@ def test_each_document_is_in_one_split(prepared, messages):
     data = module(folder, train, split=SplitSettings(validation=0.2, test=0.3, seed=1))
     data.prepare()
     assert "11 documents already ingested" in messages[0]
-    assert messages[1].startswith("train: ") and messages[3].endswith(" documents") and len(messages) == 4
+    assert messages[1].startswith("train: ")
+    assert messages[3].endswith(" documents")
+    assert len(messages) == 4
     of = {split: {question.document for question in asked(data, split)} for split in ("train", "validation", "test")}
     assert [len(of[split] - {"again.pdf"}) for split in of] == [5, 2, 3]
     assert Counter(name for names in of.values() for name in names) == dict.fromkeys(
@@ -69,11 +71,14 @@ def test_a_sample_is_a_question_and_its_document(prepared):
     (question,) = questions.questions(3, 7)
     assert (question.id, question.options, question.evidence_pages) == ("7", (), (1,))
     document = questions.document(3, 7)
-    assert document is questions.document(0, 6) and document.name == question.document == "manual-1.pdf"
+    assert document is questions.document(0, 6)
+    assert document.name == question.document == "manual-1.pdf"
     assert question.answer in document.pages[0].chunks[-1].text
     assert questions.name(7) == f"7 ({prepared[1]['questions']}, line 8)"
     other = {questions.another_document(epoch, 13).name for epoch in range(40)}
-    assert "manual-3.pdf" not in other and "again.pdf" not in other and len(other) > 5
+    assert "manual-3.pdf" not in other
+    assert "again.pdf" not in other
+    assert len(other) > 5
     assert questions.another_document(5, 13).name == questions.another_document(5, 13).name
 
 
@@ -84,7 +89,8 @@ def test_a_chat_asks_about_one_document(prepared):
         chats = [questions.questions(epoch, index) for index in range(len(questions))]
         assert all(len({question.document for question in chat}) == 1 for chat in chats)
         assert all(chat[0].document == questions.document(epoch, index).name for index, chat in enumerate(chats))
-        assert {len(chat) for chat in chats} == {3, 1} and len(chats) == 2 * len(data.part("train").documents)
+        assert {len(chat) for chat in chats} == {3, 1}
+        assert len(chats) == 2 * len(data.part("train").documents)
         seen.append([question.id for chat in chats for question in chat])
         assert sorted(seen[-1]) == sorted(question.id for question in data.part("train").questions)
     assert seen[0] != seen[1]
@@ -241,7 +247,8 @@ def test_missing_settings_and_documents_are_reported(prepared):
 def test_the_built_in_tokenizer_knows_the_users_words(prepared):
     data = module(*prepared)
     ids = data.tokenizer.encode("pump steel 3 kg")
-    assert data.tokenizer.decode(ids) == "pump steel 3 kg" and len(ids) < 8
+    assert data.tokenizer.decode(ids) == "pump steel 3 kg"
+    assert len(ids) < 8
     assert all(part in "\n".join(data.texts()) for part in PARTS)
 
 

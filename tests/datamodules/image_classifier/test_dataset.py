@@ -36,7 +36,8 @@ def test_the_digits_are_split_once_and_for_all():
     assert [len(part.labels) for part in parts] == [1294, 144, 359]
     assert sorted(np.concatenate([part.numbers for part in parts])) == list(range(1797))
     assert splits.test.name(0) == f"digit {splits.test.numbers[0]}"
-    assert splits.train.pixels.dtype == np.uint8 and splits.train.pixels.max() == 255
+    assert splits.train.pixels.dtype == np.uint8
+    assert splits.train.pixels.max() == 255
     assert np.bincount(splits.test.labels).min() > 25, "every digit is tested"
 
 
@@ -44,9 +45,12 @@ def test_a_sample_is_the_same_in_any_company():
     samples, whole = twenty(), Augmentation(2, True, 10, 0.1)
     together = images(samples, [3, 7, 11, PADDING_INDEX], number=5, augmentation=whole)
     alone = images(samples, [11], number=5, augmentation=whole)
-    assert torch.equal(together.pixels[2], alone.pixels[0]) and torch.equal(together.targets[2], alone.targets[0])
-    assert together.labels.tolist() == [3, 3, 3, -1] and together.samples.tolist() == [3, 7, 11, PADDING_INDEX]
-    assert together.targets[3].sum() == 0 and (together.pixels[3] == -1).all()
+    assert torch.equal(together.pixels[2], alone.pixels[0])
+    assert torch.equal(together.targets[2], alone.targets[0])
+    assert together.labels.tolist() == [3, 3, 3, -1]
+    assert together.samples.tolist() == [3, 7, 11, PADDING_INDEX]
+    assert together.targets[3].sum() == 0
+    assert (together.pixels[3] == -1).all()
 
 
 def test_augmentation_depends_on_epoch_and_seed(monkeypatch):
@@ -54,7 +58,8 @@ def test_augmentation_depends_on_epoch_and_seed(monkeypatch):
         return images(twenty(), range(20), epoch).pixels
 
     first, second = one(), one(epoch=1)
-    assert torch.equal(first, one()) and not torch.equal(first, second)
+    assert torch.equal(first, one())
+    assert not torch.equal(first, second)
     monkeypatch.setenv("PL_GLOBAL_SEED", "5")
     assert not torch.equal(first, one())
 
@@ -64,7 +69,8 @@ def test_mixup_adds_shares_of_two_images_and_of_their_classes():
     raw = samples[MicroBatchRequest(0, np.arange(20), 3)]
     batch = prepare_batch(raw, 4, Augmentation())
     share, other = raw.shares.tolist()
-    assert 0 < share < 1 and share + other == pytest.approx(1)
+    assert 0 < share < 1
+    assert share + other == pytest.approx(1)
     pixels = samples.source.pixels / 127.5 - 1
     same = (samples.source.pixels == raw.pixels[:, 1, None].numpy()).all((2, 3, 4))  # [sample, image]
     partners = same.argmax(1)
@@ -100,7 +106,8 @@ def test_only_corrupt_images_are_skipped(mixup):
         assert [skip.sample for skip in skipped] == [0, 3]
         assert found.samples.tolist() == [1, 2, *range(4, 20)]
         expected = whole[draw._replace(indices=found.samples.numpy())]
-        assert torch.equal(found.pixels[:, 0], expected.pixels[:, 0]) and torch.equal(found.shares, expected.shares)
+        assert torch.equal(found.pixels[:, 0], expected.pixels[:, 0])
+        assert torch.equal(found.shares, expected.shares)
         if mixup:
             differ = (found.pixels[:, 1] != expected.pixels[:, 1]).flatten(1).any(1)
             assert torch.equal(found.pixels[differ, 1], found.pixels[differ, 0])
@@ -109,15 +116,18 @@ def test_only_corrupt_images_are_skipped(mixup):
             itself += int(differ.sum())
     assert itself > 0 or not mixup
     nothing, skipped = load_batch_skipping_bad(corrupt.__getitem__, MicroBatchRequest(0, np.array([3, 0])))
-    assert [skip.sample for skip in skipped] == [3, 0] and nothing.samples.tolist() == [PADDING_INDEX]
-    assert not nothing.pixels.any() and (nothing.labels == -1).all()
+    assert [skip.sample for skip in skipped] == [3, 0]
+    assert nothing.samples.tolist() == [PADDING_INDEX]
+    assert not nothing.pixels.any()
+    assert (nothing.labels == -1).all()
 
 
 def test_evaluation_reads_the_stored_pixels_and_labels():
     samples = twenty(random=False, mixup=0)
     batch = images(samples, range(20))
     np.testing.assert_allclose(batch.pixels.numpy(), samples.source.pixels / 127.5 - 1, atol=1e-6)
-    assert torch.equal(batch.targets.argmax(1), batch.labels) and torch.equal(batch.targets.sum(1), torch.ones(20))
+    assert torch.equal(batch.targets.argmax(1), batch.labels)
+    assert torch.equal(batch.targets.sum(1), torch.ones(20))
 
 
 def test_crops_and_flips_one_by_one():
@@ -145,7 +155,8 @@ def test_the_largest_random_numbers_are_positions_in_the_frame(monkeypatch):
 def test_held_out_images_are_a_share_and_not_in_the_rest():
     source = twenty().source
     rest, held = hold_out(source, 0.25)
-    assert len(held.labels) == 5 and sorted([*rest.numbers, *held.numbers]) == list(range(20))
+    assert len(held.labels) == 5
+    assert sorted([*rest.numbers, *held.numbers]) == list(range(20))
     np.testing.assert_array_equal(held.read(np.array([2]))[0], source.pixels[held.numbers[2]])
 
 
@@ -170,7 +181,8 @@ def test_a_rotation_keeps_the_shape_of_what_an_oblong_image_shows():
     pixels = torch.randint(0, 256, (1, 1, 4, 8), dtype=torch.uint8)
     found = random_rotation_and_scale(pixels, torch.tensor([[1.0, 0.5]]), 90, 0.0)
     torch.testing.assert_close(found[..., 2:6], pixels[..., 2:6].rot90(1, (2, 3)).float(), atol=1e-2, rtol=0)
-    assert found[..., :2].abs().max() < 1e-2 and found[..., 6:].abs().max() < 1e-2
+    assert found[..., :2].abs().max() < 1e-2
+    assert found[..., 6:].abs().max() < 1e-2
 
 
 def test_an_image_is_enlarged_about_its_centre():

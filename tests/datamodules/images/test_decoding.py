@@ -55,13 +55,16 @@ def test_transparent_pixels_become_white():
     rgba.paste((0, 0, 0, 0), (2, 0, 4, 4))
     rgba.putpixel((0, 0), (0, 0, 0, 128))
     pixels = decoded(encoded(rgba))
-    assert (pixels[1, 1] == RED).all() and (pixels[:, 2:] == WHITE).all() and (pixels[0, 0] == 127).all()
+    assert (pixels[1, 1] == RED).all()
+    assert (pixels[:, 2:] == WHITE).all()
+    assert (pixels[0, 0] == 127).all()
     grey = Image.new("LA", (4, 4), (0, 0))
     assert (decoded(encoded(grey)) == WHITE).all()
     palette = halves().quantize(4)
     hidden = palette.getpixel((0, 0))
     pixels = decoded(encoded(palette, transparency=hidden))
-    assert (pixels[:, :8] == WHITE).all() and (pixels[:, 8:] == BLUE).all()
+    assert (pixels[:, :8] == WHITE).all()
+    assert (pixels[:, 8:] == BLUE).all()
     assert (decoded(encoded(halves(), transparency=RED))[:, :8] == WHITE).all()  # a colour that stands for nothing
 
 
@@ -74,7 +77,9 @@ def test_depths_and_colour_spaces():
     assert (decoded(encoded(Image.new("L", (4, 4), 77))) == 77).all()
     assert (decoded(encoded(halves().quantize(4))) == np.asarray(halves())).all()
     ink = decoded(encoded(halves(left=WHITE).convert("CMYK"), "JPEG", quality=95))
-    assert ink[4, 4].min() > 240 and ink[4, 12].argmax() == 2 and ink[4, 12, 2] > 200
+    assert ink[4, 4].min() > 240
+    assert ink[4, 12].argmax() == 2
+    assert ink[4, 12, 2] > 200
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -88,7 +93,8 @@ def test_the_orientation_of_the_camera_is_applied(orientation):
     exif[0x0112] = orientation
     pixels = decoded(encoded(lying, "JPEG", exif=exif, quality=95)).astype(int)
     assert pixels.shape == (32, 64, 3)
-    assert np.abs(pixels[4:12, 4:28] - RED).max() < 12 and np.abs(pixels[20:28, 36:60] - BLUE).max() < 12
+    assert np.abs(pixels[4:12, 4:28] - RED).max() < 12
+    assert np.abs(pixels[20:28, 36:60] - BLUE).max() < 12
 
 
 def test_a_broken_tag_does_not_take_the_picture_along():
@@ -188,14 +194,16 @@ def test_a_message_is_one_line_whatever_the_file_holds():
     for data in (b"\n" * 50, b"GIF89a\n\n\n\n", encoded(halves())[:40]):
         with pytest.raises(BadSampleError) as error:
             decoded(data)
-        assert "\n" not in str(error.value) and len(str(error.value)) < 300
+        assert "\n" not in str(error.value)
+        assert len(str(error.value)) < 300
 
 
 def test_the_pages_of_a_file_are_those_of_a_tiff_or_one():
     file = io.BytesIO()
     halves().save(file, "TIFF", save_all=True, append_images=[Image.new("RGB", (4, 4), GREEN)])
     pages = list(decode_pages(file.getvalue(), "scan.tif", 1000))
-    assert [page.size for page in pages] == [(16, 8), (4, 4)] and pages[1].getpixel((0, 0)) == GREEN
+    assert [page.size for page in pages] == [(16, 8), (4, 4)]
+    assert pages[1].getpixel((0, 0)) == GREEN
     frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, GREEN)]
     animation = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert [page.getpixel((0, 0)) for page in decode_pages(animation, "a.gif", 1000)] == [RED]

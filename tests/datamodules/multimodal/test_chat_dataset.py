@@ -71,7 +71,8 @@ def test_a_filler_weighs_nothing(encoder, options):
     parts = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
     assert all((rows.labels == IGNORE).all() and not len(rows.samples) for rows, *_ in parts)
     questions = ChatQuestions(Letters(), encoder)[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
-    assert questions.prompts.samples.tolist() == [PADDING_INDEX] and (questions.rows.labels == IGNORE).all()
+    assert questions.prompts.samples.tolist() == [PADDING_INDEX]
+    assert (questions.rows.labels == IGNORE).all()
 
 
 def test_questions_come_from_the_shortest_prompt_to_the_longest(encoder):
@@ -90,7 +91,8 @@ def test_questions_come_from_the_shortest_prompt_to_the_longest(encoder):
 
 def test_some_questions_are_the_first_and_not_the_shortest(encoder):
     some = ChatQuestions(Letters(), encoder).first(3)
-    assert len(some) == 3 and sorted(some[MicroBatchRequest(0, np.arange(3))].prompts.samples.tolist()) == [0, 1, 2]
+    assert len(some) == 3
+    assert sorted(some[MicroBatchRequest(0, np.arange(3))].prompts.samples.tolist()) == [0, 1, 2]
 
 
 def test_predictions_keep_the_order_of_the_samples(encoder):
@@ -103,7 +105,8 @@ def test_predictions_keep_the_order_of_the_samples(encoder):
 
 def test_questions_without_answers_have_prompts_and_no_labels(encoder):
     batch = ChatQuestions(Letters(answered=False), encoder)[MicroBatchRequest(0, np.arange(7))]
-    assert (batch.rows.labels == IGNORE).all() and len(batch.prompts.samples) == 7
+    assert (batch.rows.labels == IGNORE).all()
+    assert len(batch.prompts.samples) == 7
 
 
 def test_too_long_a_chat_is_named(encoder):
@@ -121,7 +124,8 @@ def test_chats_that_are_too_long_are_dropped_whole(encoder, options):
     most = sorted(sizes.values())[3]
     long = [sample for sample, size in sizes.items() if size > most]
     parts = ChatExamples(Letters(), encoder, max_length=most, too_long="drop", **options)[MicroBatchRequest(0, indices)]
-    assert 0 < len(long) < 7 and len(parts) == len(whole)
+    assert 0 < len(long) < 7
+    assert len(parts) == len(whole)
     assert sorted(sample for part in parts for sample in part.rows.samples.tolist()) == sorted(set(sizes) - set(long))
     assert [left.reason for part in parts for left in part.skipped] == ["too_long"] * len(long)
     for sample, left in zip(long, parts[0].skipped, strict=True):
@@ -152,7 +156,8 @@ def test_bad_samples_are_skipped_and_named(encoder, options):
     skipped = [left for part in parts for left in part.skipped]
     assert len(skipped) == 3
     for left, output in zip(skipped, MESSAGES, strict=True):
-        assert left.reason == "bad" and re.search(output, left.what)
+        assert left.reason == "bad"
+        assert re.search(output, left.what)
     for part in parts:
         check(part.rows, part.encoder_input, encoder.tokenizer.placeholder)
     sound = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, np.array([0, 1, 3, 6]))]
@@ -182,7 +187,8 @@ def test_questions_skip_bad_samples(encoder):
         assert [left.reason for left in batch.skipped] == ["bad"] * 3
         check(batch.rows, batch.encoder_input, encoder.tokenizer.placeholder)
     nothing = data[MicroBatchRequest(0, np.array([2]))]
-    assert nothing.prompts.samples.tolist() == [PADDING_INDEX] and len(nothing.skipped) == 1
+    assert nothing.prompts.samples.tolist() == [PADDING_INDEX]
+    assert len(nothing.skipped) == 1
 
 
 def test_questions_are_ordered_by_lengths_that_cost_nothing(encoder):

@@ -79,12 +79,15 @@ def test_a_batch_is_what_a_data_set_makes_of_the_same_samples(encoder, options):
     positions = np.array([7, 0, 3, 6])
     ours = stream(encoder, **options).batch(2, positions, [(2, position) for position in positions.tolist()])
     theirs = ChatExamples(Sized(), encoder, **options)[MicroBatchRequest(2, positions)]
-    assert arrays(ours) == arrays(theirs) and len(ours) == options.get("length_groups", 1)
+    assert arrays(ours) == arrays(theirs)
+    assert len(ours) == options.get("length_groups", 1)
 
 
 def test_somebody_elses_record_weighs_nothing(encoder):
     [part] = stream(encoder).batch(0, np.array([PADDING_INDEX]), [(0, 5)])
-    assert (part.rows.labels == IGNORE).all() and not len(part.rows.samples) and not len(part.encoder_input)
+    assert (part.rows.labels == IGNORE).all()
+    assert not len(part.rows.samples)
+    assert not len(part.encoder_input)
 
 
 def test_bad_samples_are_named_or_skipped(encoder):

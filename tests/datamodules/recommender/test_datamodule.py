@@ -92,7 +92,8 @@ def test_a_small_evaluation_is_named_with_its_numbers_and_with_what_to_change(ma
     error = f"(a metric's standard error is up to {0.5 / number**0.5:.2f})"
     assert validation.startswith(f"WARNING: the validation has only {number} users {error}")
     assert "best.ckpt and EarlyStopping follow them. Try --data.init_args.split leave_one_out" in validation
-    assert test.startswith("WARNING: the test has only ") and "(0.8) and test_from (0.9)" in test
+    assert test.startswith("WARNING: the test has only ")
+    assert "(0.8) and test_from (0.9)" in test
     messages.clear()
     make_data().setup("fit")
     assert "has only 30 users" in messages[0] or "has only 30 users" in messages[1]

@@ -214,7 +214,8 @@ def windows_of(epoch, *indices, max_length=8, seed=7):
     for row, index in enumerate(indices):
         length = int(batch.history.lengths[row])
         items, targets = batch.history.items[row, :length], batch.targets[row, :length]
-        assert torch.equal(targets, items + 1) and not batch.targets[row, length:].any()
+        assert torch.equal(targets, items + 1)
+        assert not batch.targets[row, length:].any()
         times = events.times[events.offsets[EXAMPLES[0][index]] :]
         assert batch.history.times[row, :length].tolist() == times[items.numpy() - 1].tolist()
         assert batch.history.at[row] == times[int(targets[-1]) - 1]
@@ -242,4 +243,5 @@ def test_a_random_window_is_a_function_of_seed_epoch_and_sample():
         assert windows_of(3, index)[index] == together[index]
     longest = {windows_of(epoch, 3)[3][0][0] for epoch in range(30)}
     of_another_seed = [windows_of(epoch, 3, seed=8)[3][0] != windows_of(epoch, 3)[3][0] for epoch in range(30)]
-    assert len(longest) > 8 and any(of_another_seed)
+    assert len(longest) > 8
+    assert any(of_another_seed)

@@ -62,9 +62,8 @@ def test_each_weak_evaluation_has_a_sentence():
     unseen = "the test has 120 of 120 targets (100%) whose items are never trained"
     assert test == f"{unseen}, so its metrics are not reliable"
     validation, _ = weak_evaluations(store, leave_one_out(store)._replace(validation=Examples(*np.array([[0], [2]]))))
-    assert validation.startswith("the validation has only 1 users") and validation.endswith(
-        "so its metrics are not reliable; best.ckpt and EarlyStopping follow them"
-    )
+    assert validation.startswith("the validation has only 1 users")
+    assert validation.endswith("so its metrics are not reliable; best.ckpt and EarlyStopping follow them")
 
 
 def test_without_an_evaluation_there_is_nothing_to_say():

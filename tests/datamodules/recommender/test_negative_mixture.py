@@ -119,9 +119,12 @@ def test_without_correction_only_items_of_the_row_are_excluded():
     options = {"number": 4, "kind": "mixed", "batch_targets": 6}
     corrected, plain = (train_set(**options, log_q=log_q)[everyone()] for log_q in (True, False))
     assert corrected.negatives.tolist() == plain.negatives.tolist()
-    assert not plain.sampled.log_targets.any() and not plain.sampled.log_negatives.any()
+    assert not plain.sampled.log_targets.any()
+    assert not plain.sampled.log_negatives.any()
     infinite = plain.sampled.log_batch_negatives.isinf()
-    assert infinite.any() and not infinite.all() and not plain.sampled.log_batch_negatives[~infinite].any()
+    assert infinite.any()
+    assert not infinite.all()
+    assert not plain.sampled.log_batch_negatives[~infinite].any()
     assert infinite.equal(corrected.sampled.log_batch_negatives.isinf())
     for row, (start, end) in enumerate(zip(EVENTS.offsets[:-1], EVENTS.offsets[1:], strict=True)):
         own = set(EVENTS.items[start:end].tolist())

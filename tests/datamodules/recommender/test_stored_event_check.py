@@ -53,7 +53,8 @@ def test_only_a_corrupt_sequence_is_named_and_skipped(examples, changed, message
     with pytest.raises(BadSampleError, match="sample 1, user row 1, " + messages):
         data[draw]
     batch, skipped = load_batch_skipping_bad(data.__getitem__, draw)
-    assert [skip.sample for skip in skipped] == [1] and batch.users.tolist() == [2, 0]
+    assert [skip.sample for skip in skipped] == [1]
+    assert batch.users.tolist() == [2, 0]
     alone, _ = load_batch_skipping_bad(data.__getitem__, MicroBatchRequest(0, np.array([1])))
     assert alone.users.tolist() == [-1]
 

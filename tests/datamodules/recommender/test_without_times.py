@@ -48,7 +48,8 @@ def test_the_order_of_the_file_is_the_order_of_events(
     caplog.set_level(logging.INFO, "lockstep")
     (tmp_path / name).write_text(text)
     store = prepare_store(tmp_path / name, min_item_interactions=1, time_column=time_column)
-    assert not store.has_times and not InteractionStore.open(store.root).has_times
+    assert not store.has_times
+    assert not InteractionStore.open(store.root).has_times
     assert not np.any(store.times)
     for row, user in enumerate(store.user_ids):
         items = [store.item_ids[item - 1] for item in store.items[store.offsets[row] : store.offsets[row + 1]]]
@@ -59,7 +60,8 @@ def test_the_order_of_the_file_is_the_order_of_events(
 def test_the_ratings_of_tisasrec_have_times(tmp_path: Path) -> None:
     (tmp_path / "ratings.txt").write_text("1\t7\t5.0\t1600000005\n1\t8\t3\t1600000001\n")
     store = prepare_store(tmp_path / "ratings.txt", min_item_interactions=1)
-    assert store.has_times and store.times.tolist() == [1_600_000_001, 1_600_000_005]
+    assert store.has_times
+    assert store.times.tolist() == [1_600_000_001, 1_600_000_005]
     assert store.item_ids == ["8", "7"]
 
 

@@ -20,8 +20,10 @@ FULL = SyntheticTimelines(format="full", missing_probability=0.5)
 
 
 def same(one, other):
-    assert (one.values == other.values).all() and (one.present == other.present).all()
-    assert one.values.dtype == other.values.dtype and one.present.dtype == other.present.dtype
+    assert (one.values == other.values).all()
+    assert (one.present == other.present).all()
+    assert one.values.dtype == other.values.dtype
+    assert one.present.dtype == other.present.dtype
     assert one[2:] == other[2:]
     return True
 
@@ -138,7 +140,8 @@ def test_a_cache_that_is_there_is_not_written_again(folder, monkeypatch):
 def test_files_are_mapped_not_read(folder):
     """Mapped arrays are read-only and no copies: their memory belongs to the file."""
     sample = CachedTimelines(folder, FULL).sample(Split.TRAIN, 0, 0)
-    assert not sample.values.flags.owndata and not sample.values.flags.writeable
+    assert not sample.values.flags.owndata
+    assert not sample.values.flags.writeable
 
 
 def test_a_cache_that_is_too_small_for_the_training_is_refused_before_it(folder):

@@ -50,7 +50,8 @@ def test_near_is_distinguished_from_far():
 def test_an_unreadable_answer_is_wrong(text):
     outcomes = grade(TREND, text, TINY)
     assert all(reached == 0 for reached, _ in outcomes.values())
-    assert outcomes["value_within_5_percent"] == (0, 2) and outcomes["class_right"] == (0, 1)
+    assert outcomes["value_within_5_percent"] == (0, 2)
+    assert outcomes["class_right"] == (0, 1)
     assert "unreadable" in errors(TREND, text, TINY)
 
 
@@ -59,7 +60,8 @@ def test_copying_the_question_earns_nothing():
     assert all(reached == 0 for reached, _ in outcomes.values())
     # The question states the times of a read-out; only values at these times count.
     outcomes = grade(READ, "sm at step 3 is 39%, at step 10 is 10%.", TINY)
-    assert outcomes["value_within_5_percent"] == (1, 2) and outcomes["parsed"] == (0, 1)
+    assert outcomes["value_within_5_percent"] == (1, 2)
+    assert outcomes["parsed"] == (0, 1)
     assert set(outcomes) & {"time_within_1_step"} == set()
 
 
@@ -91,7 +93,8 @@ def test_the_range_is_the_capacity():
 )
 def test_an_answer_with_additional_content_is_not_exact(facts, text):
     outcomes = grade(facts, text, TINY)
-    assert outcomes["parsed"] == (1, 1) and outcomes["exact"] == (0, 1)
+    assert outcomes["parsed"] == (1, 1)
+    assert outcomes["exact"] == (0, 1)
 
 
 def test_numbers_near_zero_are_close_or_not():
@@ -104,4 +107,5 @@ def test_answers_about_another_channel_score_nothing():
     output = "sm is decreasing from 42% to 4%."
     assert grade(TREND, output, TINY)["exact"] == (1, 1)
     other = grade(replace(TREND, channel="cpu_cores"), output, TINY)
-    assert other["parsed"][1] and all(reached == 0 for reached, _ in other.values())
+    assert other["parsed"][1]
+    assert all(reached == 0 for reached, _ in other.values())

@@ -22,5 +22,6 @@ from datamodules.vision_language.grading import grade
 )
 def test_an_answer_gets_its_exact_match_and_token_f1(right, text, exact, f1):
     points = grade(right, text)
-    assert points["exact"] == (exact, 1) and points["token_f1"][1] == 1
+    assert points["exact"] == (exact, 1)
+    assert points["token_f1"][1] == 1
     assert points["token_f1"][0] == pytest.approx(f1)

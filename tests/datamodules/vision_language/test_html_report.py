@@ -41,9 +41,11 @@ def picture(uri):
 def test_small_pictures_are_kept_to_the_pixel_and_large_ones_small():
     small, large = Image.effect_noise((64, 20), 90), Image.effect_noise((2000, 1000), 90)
     form, same = picture(data_uri(small))
-    assert form == "png" and np.array_equal(np.asarray(same)[..., 0], np.asarray(small))
+    assert form == "png"
+    assert np.array_equal(np.asarray(same)[..., 0], np.asarray(small))
     form, thumbnail = picture(data_uri(large))
-    assert (form, thumbnail.size) == ("jpeg", (320, 160)) and large.size == (2000, 1000)
+    assert (form, thumbnail.size) == ("jpeg", (320, 160))
+    assert large.size == (2000, 1000)
 
 
 def test_an_answer_is_right_by_its_exact_match():
@@ -63,10 +65,13 @@ def test_files_hold_what_was_given(tmp_path):
     content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     records = content["records"]
     assert [len(record["pictures"]) for record in records[:4]] == [0, 1, 2, 0]
-    assert records[9]["answer"] == ATTACK and records[9]["errors"] == ["answer"] and records[2]["errors"] == []
+    assert records[9]["answer"] == ATTACK
+    assert records[9]["errors"] == ["answer"]
+    assert records[2]["errors"] == []
     assert records[0]["outcomes"] == {"exact": [1.0, 1.0]}
     text = page.read_text(encoding="utf-8")
-    assert text.count("</script>") == 2 and "<img src=x" not in text
+    assert text.count("</script>") == 2
+    assert "<img src=x" not in text
     assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
 
 
@@ -88,10 +93,14 @@ def test_answers_are_found_by_kind_and_by_right_or_wrong(page, tmp_path):
     page.run(choose("text", "number 199?"))
     assert page.run(CARDS) == ["Sample 199"]
     card = page.run("document.querySelector('.card').textContent")
-    assert ATTACK in card and "wrong" in card and "blue" in card and "(wrong)" in card
+    assert ATTACK in card
+    assert "wrong" in card
+    assert "blue" in card
+    assert "(wrong)" in card
     assert page.run("document.querySelectorAll('.card script, .card img[src=x]').length") == 0
     heads = page.run("[...document.querySelectorAll('thead th')].map((head) => head.textContent)")
-    assert heads[:5] == ["kind", "metric", "model", "blind", "model − blind"] and "rules" not in heads
+    assert heads[:5] == ["kind", "metric", "model", "blind", "model − blind"]
+    assert "rules" not in heads
     assert page.run("document.querySelector('[name=error]')") is None, "one kind of error is none to choose"
     assert page.complaints == []
     assert {address for address in page.requests if "://" in address and not address.startswith("file:")} == set()

@@ -63,10 +63,12 @@ def test_a_sample_has_the_views_of_its_images():
         [png(RED, 16), png(BLUE, 40)],
     )
     item = ImageProcessor(LAYOUT, 10_000).item(chat)
-    assert item.messages == chat.messages and item.counts == (4, 4)
+    assert item.messages == chat.messages
+    assert item.counts == (4, 4)
     assert item.encoder_input.pixels[:, :, 8, 8].tolist() == [list(RED), list(BLUE)]
     split = ImageProcessor(LAYOUT._replace(max_tiles=2), 10_000).item(chat)
-    assert split.counts == (5, 25) and split.encoder_input.tile_positions.tolist() == [0, 0, 1, 2, 3, 4]
+    assert split.counts == (5, 25)
+    assert split.encoder_input.tile_positions.tolist() == [0, 0, 1, 2, 3, 4]
     assert ImageProcessor(LAYOUT, 1).item(chat._replace(images=[])).counts == ()
 
 
@@ -82,11 +84,14 @@ def test_training_and_validation_never_share_a_row(chats):
     data = module(chats, validation_share=0.2, validation_size=None)
     data.setup("fit")
     trained, validated = numbers_of(data.train_set.source), numbers_of(data.validation_set.source)
-    assert sorted(trained + validated) == list(range(40)) and 0 < len(validated) < 20
+    assert sorted(trained + validated) == list(range(40))
+    assert 0 < len(validated) < 20
     again = module(chats, validation_share=0.2, validation_size=3)
     again.setup("validate")
     some = numbers_of(again.validation_set.source)
-    assert len(some) == 3 and set(some) < set(validated) and some == sorted(some)
+    assert len(some) == 3
+    assert set(some) < set(validated)
+    assert some == sorted(some)
     smaller = module(chats, validation_share=1e-9)
     smaller.setup("validate")
     assert len(smaller.validation_set) == 1
@@ -115,8 +120,10 @@ def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
 @pytest.mark.parametrize(("samples", "size"), [(40, 3), (100_000, 1000), (1000, 999), (5, 5), (5, 50)])
 def test_an_evaluation_takes_short_stretches_from_everywhere(samples, size):
     indices = select_samples(samples, size)
-    assert len(np.unique(indices)) == min(samples, size) and (np.diff(indices) > 0).all()
-    assert indices.min() >= 0 and indices.max() < samples
+    assert len(np.unique(indices)) == min(samples, size)
+    assert (np.diff(indices) > 0).all()
+    assert indices.min() >= 0
+    assert indices.max() < samples
     if samples == 100_000:
         assert 32 <= (np.diff(indices) > 1).sum() + 1 <= 64
         assert (np.histogram(indices, 4, (0, samples))[0] > 100).all()
@@ -160,16 +167,21 @@ def test_a_part_of_a_file_keeps_its_blocks():
             return row
 
     part = RowSubset(File(), np.array([1, 3, 8, 9]))
-    assert part.blocks.starts.tolist() == [0, 2] and part.blocks.sizes.tolist() == [40, 42]
+    assert part.blocks.starts.tolist() == [0, 2]
+    assert part.blocks.sizes.tolist() == [40, 42]
     assert part.blocks.window == 100
-    assert [part.read(row) for row in range(len(part))] == [1, 3, 8, 9] and part.name(2) == "row 8"
+    assert [part.read(row) for row in range(len(part))] == [1, 3, 8, 9]
+    assert part.name(2) == "row 8"
     last = RowSubset(File(), np.array([8, 9])).blocks
-    assert last.starts.tolist() == [0] and last.sizes.tolist() == [42]
+    assert last.starts.tolist() == [0]
+    assert last.sizes.tolist() == [42]
     long = type("Long", (File,), {"__len__": lambda self: 100_000})()
     held = np.flatnonzero(validation_mask(long, 0.01))
-    assert 400 < len(held) < 1600 and len(np.unique(held // 64)) == -(-len(held) // 64)  # neighbours, read at once
+    assert 400 < len(held) < 1600
+    assert len(np.unique(held // 64)) == -(-len(held) // 64)  # neighbours, read at once
     held = validation_mask(File(), 0.3)
-    assert 0 < held.sum() < 10 and (held == validation_mask(File(), 0.3)).all()
+    assert 0 < held.sum() < 10
+    assert (held == validation_mask(File(), 0.3)).all()
     File.__len__ = lambda self: 1
     with pytest.raises(ValueError, match=r"1 samples \(row 0\).*set data.init_args.validation"):
         validation_mask(File(), 0.3)
@@ -216,8 +228,10 @@ def test_a_batch_has_its_samples_pixels_and_placeholders(chats):
     data = module(chats, system=None)
     data.setup("fit")
     (batch,) = data.train_set[MicroBatchRequest(0, np.array([3, 0, PADDING_INDEX]))]
-    assert sorted(batch.rows.samples.tolist()) == [0, 3] and batch.encoder_input.pixels.shape == (2, 3, 16, 16)
-    assert (batch.rows.tokens == data.tokenizer.placeholder).sum() == 8 and batch.skipped == ()
+    assert sorted(batch.rows.samples.tolist()) == [0, 3]
+    assert batch.encoder_input.pixels.shape == (2, 3, 16, 16)
+    assert (batch.rows.tokens == data.tokenizer.placeholder).sum() == 8
+    assert batch.skipped == ()
 
 
 def test_bad_rows_are_named_by_file_and_row(chats, tmp_path):
@@ -236,9 +250,11 @@ def test_bad_rows_are_named_by_file_and_row(chats, tmp_path):
     lenient = module(chats, validation=[chats], on_bad_sample="skip", max_bad_samples=2)
     lenient.setup("fit")
     (batch,) = lenient.train_set[MicroBatchRequest(0, np.arange(8))]
-    assert [left.sample for left in batch.skipped] == [3, 5] and len(batch.rows.samples) == 6
+    assert [left.sample for left in batch.skipped] == [3, 5]
+    assert len(batch.rows.samples) == 6
     questions = lenient.validation_set[MicroBatchRequest(0, np.arange(40))]
-    assert sorted(left.sample for left in questions.skipped) == [3, 5] and len(questions.rows.samples) == 38
+    assert sorted(left.sample for left in questions.skipped) == [3, 5]
+    assert len(questions.rows.samples) == 38
 
 
 def test_max_unusable_is_on_bad_sample_skip(chats, messages):
@@ -257,7 +273,8 @@ def test_too_long_a_sample_is_named_or_dropped(chats):
     data = module(chats, max_length=shortest, too_long="drop")
     data.setup("fit")
     (batch,) = data.train_set[MicroBatchRequest(0, np.array([0]))]
-    assert batch.skipped[0].reason == "too_long" and "chats.json, record" in batch.skipped[0].what
+    assert batch.skipped[0].reason == "too_long"
+    assert "chats.json, record" in batch.skipped[0].what
 
 
 # -- texts, settings -------------------------------------------------------------------------------------------
@@ -273,10 +290,14 @@ def test_the_last_answer_of_several_is_asked_for(tmp_path):
     data.validation_set.in_order = True
     batch = data.validation_set[MicroBatchRequest(0, np.arange(2))]
     text = data.tokenizer.tokenizer.decode(batch.prompts.tokens[0])
-    assert text.endswith("Shape?<|im_end|>\n<|im_start|>assistant\n") and "red<|im_end|>" in text
-    assert data.grade(0, "Square")["exact"] == (1, 1) and data.grade(0, "red")["exact"] == (0, 1)
-    assert data.question(0) == "Colour?\nShape?" and data.right_answer(0) == "square"
-    assert data.grade(1, "small") == {} and data.right_answer(1) == ""  # the reference is unknown
+    assert text.endswith("Shape?<|im_end|>\n<|im_start|>assistant\n")
+    assert "red<|im_end|>" in text
+    assert data.grade(0, "Square")["exact"] == (1, 1)
+    assert data.grade(0, "red")["exact"] == (0, 1)
+    assert data.question(0) == "Colour?\nShape?"
+    assert data.right_answer(0) == "square"
+    assert data.grade(1, "small") == {}
+    assert data.right_answer(1) == ""  # the reference is unknown
     assert data.images(0)[0].getpixel((0, 0)) == RED
     data.trainer = None
 
@@ -288,7 +309,8 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
     data.setup("validate")
     held = {f"It is {number}." for number in range(40)} - set(texts)
     assert {data.validation_set.source.messages(i)[-1]["content"] for i in range(len(data.validation_set))} == held
-    assert len(texts) == 2 * (40 - len(held)) and texts == list(module(chats, validation_share=0.2).texts())
+    assert len(texts) == 2 * (40 - len(held))
+    assert texts == list(module(chats, validation_share=0.2).texts())
     (tmp_path / "images/000000-0.png").unlink()
     assert len(list(module(chats, validation=[chats]).texts())) == 2 * 39
 
@@ -361,7 +383,8 @@ def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
     for name in sources:
         for metric in ("train/loss", "val/loss", "val/token_f1", "val/baseline/blind/loss"):
             expected, found = runs["llava"].series(metric), runs[name].series(metric)
-            assert expected and expected.keys() == found.keys()
+            assert expected
+            assert expected.keys() == found.keys()
             assert max(abs(expected[step] - found[step]) for step in expected) < 1e-6, (name, metric)
 
 

@@ -76,7 +76,8 @@ def trained(data, processes=1, workers=0, resume=(0, 0)):
 def test_each_sample_once_in_the_same_batches_on_any_number_of_processes_and_workers(shards):
     data = module(shards)
     whole = trained(data)
-    assert sorted(sum(whole, [])) == list(range(31)) and list(map(len, whole)) == [6, 6, 6, 6, 6, 1]
+    assert sorted(sum(whole, [])) == list(range(31))
+    assert list(map(len, whole)) == [6, 6, 6, 6, 6, 1]
     for processes in (1, 2, 3):
         for workers in (0, 2):
             assert trained(data, processes, workers) == whole
@@ -102,9 +103,11 @@ def test_shards_before_a_position_are_not_looked_at_and_no_shard_is_opened_for_o
     asked, begins = [], shard.Shard.begins
     monkeypatch.setattr(shard.Shard, "begins", lambda self: (asked.append(self.name), begins(self))[1])
     monkeypatch.setattr(shard, "open_shard", None)  # the index has the positions of their samples
-    assert len(list(data.train_set.records_from(0, 0))) == 31 and len(asked) == 4  # and not of the empty one
+    assert len(list(data.train_set.records_from(0, 0))) == 31
+    assert len(asked) == 4  # and not of the empty one
     asked.clear()
-    assert len(list(data.train_set.records_from(0, 24))) == 7 and len(asked) < 4
+    assert len(list(data.train_set.records_from(0, 24))) == 7
+    assert len(asked) < 4
 
 
 def test_contents_are_read_by_the_process_that_trains_on_them_alone(shards, monkeypatch):
@@ -115,7 +118,8 @@ def test_contents_are_read_by_the_process_that_trains_on_them_alone(shards, monk
     )
     batches = StreamBatches(data.train_set, 6, slice(1, None, 3))
     batch = batches[next(iter(TrainSampler(None, 6, seed=3, rank=1, world_size=3)))].batch
-    assert sorted(set(map(int, read))) == sorted(numbers(batch)) and len(numbers(batch)) == 2
+    assert sorted(set(map(int, read))) == sorted(numbers(batch))
+    assert len(numbers(batch)) == 2
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -131,7 +135,8 @@ def test_shards_that_are_no_files_are_read_on(shards, known):
     remote.setup("fit")
     assert (remote.train_set.identity == local.train_set.identity) == known
     whole = trained(local)
-    assert trained(remote) == whole and trained(remote, processes=2, workers=2, resume=(0, 4)) == whole[4:]
+    assert trained(remote) == whole
+    assert trained(remote, processes=2, workers=2, resume=(0, 4)) == whole[4:]
     [part] = remote.train_set.batch(0, np.array([0]), [next(remote.train_set.records(0))])
     assert "Be brief." in remote.tokenizer.decode(part.rows.tokens[0].tolist())
 
@@ -160,7 +165,8 @@ def test_the_validation_set_and_the_texts_come_from_the_shards(shards):
         f"It is {number}." for number in range(100, 105)
     ]
     texts = list(data.texts())
-    assert len(texts) == 2 * 31 and "It is 30." in texts
+    assert len(texts) == 2 * 31
+    assert "It is 30." in texts
 
 
 def test_a_broken_image_is_named_or_skipped(shards):
@@ -173,7 +179,8 @@ def test_a_broken_image_is_named_or_skipped(shards):
         data.train_set.batch(0, np.arange(3), records)
     lenient = module(shards, "broken.tar", on_bad_sample="skip", max_bad_samples=1)
     [part] = lenient.train_set.batch(0, np.arange(3), records)
-    assert [left.sample for left in part.skipped] == [index] and len(part.rows.samples) == 2
+    assert [left.sample for left in part.skipped] == [index]
+    assert len(part.rows.samples) == 2
 
     cut = shards / "train-002.tar"
     data = module(shards)
@@ -262,11 +269,13 @@ def test_a_run_resumes_bit_identically_in_an_epoch_and_not_on_other_shards(locks
     assert resumed.series("train/loss") == through.series("train/loss")
     expected = through.series("val/loss")
     assert {step: value for step, value in resumed.series("val/loss").items() if step in expected} == expected
-    assert sorted(through.series("train/loss")) == list(range(1, 15)) and sorted(expected) == [6, 12, 14]
+    assert sorted(through.series("train/loss")) == list(range(1, 15))
+    assert sorted(expected) == [6, 12, 14]
     lockstep("test", *arguments, "--ckpt_path", "last", name="stopped")
     assert {"test/loss", "test/exact", "test/baseline/blind/exact"} <= set(last_metrics(resumed))
 
 
 def test_prepare_prints_what_the_shards_hold(lockstep, shards, messages):
     lockstep("prepare", *options(shards), name="a")
-    assert (shards / "root/shards/index.json").is_file() and "tar shards: indexed 5 of 5" in messages
+    assert (shards / "root/shards/index.json").is_file()
+    assert "tar shards: indexed 5 of 5" in messages

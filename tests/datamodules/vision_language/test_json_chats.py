@@ -36,7 +36,8 @@ def as_sample(chat):
 def test_written_chats_are_read_back(tmp_path, monkeypatch, write, lines, chunk):
     monkeypatch.setattr(json_index, "_CHUNK", chunk)
     chats = JsonChats(write(tmp_path / "chats", SAMPLES), lines)
-    assert len(chats) == len(SAMPLES) and chats.blocks is None
+    assert len(chats) == len(SAMPLES)
+    assert chats.blocks is None
     for copy in (chats, pickle.loads(pickle.dumps(chats))):
         assert [as_sample(copy.read(row)) for row in (2, 0, 3, 1)] == [SAMPLES[row] for row in (2, 0, 3, 1)]
     for row in range(len(chats)):
@@ -136,8 +137,10 @@ def test_a_field_without_a_value_gives_way_to_the_next(tmp_path, nothing):
     fields = {"messages": nothing, "conversations": ask, "images": nothing, "image": "a.png"}
     (tmp_path / "chats.jsonl").write_text(json.dumps(fields) + "\n" + json.dumps({**fields, "image": nothing}))
     chats = JsonChats(tmp_path / "chats.jsonl", True)
-    assert chats.read(0).images == [png((1, 2, 3))] and chats.read(0).messages[0]["content"] == "<image>\nWhy?"
-    assert chats.read(1).images == [] and chats.read(1).messages == ask
+    assert chats.read(0).images == [png((1, 2, 3))]
+    assert chats.read(0).messages[0]["content"] == "<image>\nWhy?"
+    assert chats.read(1).images == []
+    assert chats.read(1).messages == ask
 
 
 @pytest.mark.parametrize(
@@ -204,7 +207,8 @@ def test_a_line_that_is_no_chat_is_named(tmp_path, line, messages):
     good = json.dumps({"messages": [USER], "image": "a.png"})
     (tmp_path / "chats.jsonl").write_bytes(f"{good}\n\n{line}\n{good}".encode(errors="surrogateescape"))
     chats = JsonChats(tmp_path / "chats.jsonl", True, tmp_path / "images")
-    assert len(chats) == 3 and chats.read(0).images == chats.read(2).images
+    assert len(chats) == 3
+    assert chats.read(0).images == chats.read(2).images
     with pytest.raises(BadSampleError, match=f"chats.jsonl, line 3: (?s:.*){messages}"):
         chats.read(1)
 
@@ -272,7 +276,8 @@ def test_a_line_that_is_too_long_is_named_and_not_read(tmp_path, monkeypatch):
     good = json.dumps({"messages": [{"role": "user", "content": "Why?"}]})
     (tmp_path / "chats.jsonl").write_text(f"{good}\n{' ' * 1000}{good}\n{good}")
     chats = JsonChats(tmp_path / "chats.jsonl", True)
-    assert chats.read(0) and chats.read(2)
+    assert chats.read(0)
+    assert chats.read(2)
     with pytest.raises(BadSampleError, match="chats.jsonl, line 2: .* found 1,0.. bytes, expected at most 1,000"):
         chats.read(1)
 
@@ -341,7 +346,8 @@ def test_one_bad_line_at_the_beginning_is_one_bad_sample(tmp_path):
         chats = JsonChats(tmp_path / "chats", True)
         with pytest.raises(BadSampleError, match="chats, line 1: "):
             chats.read(0)
-        assert len(chats) == 3 and chats.read(2)
+        assert len(chats) == 3
+        assert chats.read(2)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +367,8 @@ def test_a_bad_sample_has_one_short_message(tmp_path, line, messages):
     (tmp_path / "chats").write_text(line)
     with pytest.raises(BadSampleError, match=f"chats, line 1: .*{messages}") as error:
         JsonChats(tmp_path / "chats", True).read(0)
-    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 1000
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.tsv"])

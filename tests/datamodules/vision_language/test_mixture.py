@@ -80,7 +80,8 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
         assert blocks is None
         return
     assert blocks.window == min(windows)
-    assert blocks.starts[0] == 0 and (np.diff(blocks.starts, append=len(mix)) > 0).all()
+    assert blocks.starts[0] == 0
+    assert (np.diff(blocks.starts, append=len(mix)) > 0).all()
     for start, end, size in zip(blocks.starts, [*blocks.starts[1:], len(mix)], blocks.sizes, strict=True):
         locations = [mix.locate(epoch, index) for index in range(start, end)]
         assert len({source for source, _ in locations}) == 1
@@ -91,7 +92,8 @@ def test_blocks_of_a_mixture_are_those_of_its_files(found, epoch, seed):
             assert size == 0
         else:
             of = {int(np.searchsorted(file.blocks.starts, row, side="right")) - 1 for _, row in locations}
-            assert len(of) == 1 and size == file.blocks.sizes[of.pop()]
+            assert len(of) == 1
+            assert size == file.blocks.sizes[of.pop()]
     assert sorted(np.concatenate(global_batches(len(mix), 7, seed, epoch, blocks))) == list(range(len(mix)))
 
 
@@ -114,7 +116,8 @@ def test_a_part_of_a_file_is_a_sample_of_it():
     mix = mixed([(Numbered(1000), 0.25, None)])
     assert len(mix) == 250
     first, second = ({mix.locate(epoch, index)[1] for index in range(250)} for epoch in (0, 1))
-    assert len(first) == len(second) == 250 and not first & second
+    assert len(first) == len(second) == 250
+    assert not first & second
     assert all(max(rows) > 200 and min(rows) < 800 and np.std(list(rows)) > 200 for rows in (first, second))
     other = mixed([(Numbered(1000), 0.25, None)], seed=1)
     assert {other.locate(0, index)[1] for index in range(250)} != first

@@ -60,7 +60,8 @@ def test_written_chats_are_read_back(tmp_path, write, others):
     samples = [*map(coloured, range(7)), TEXT, *others]
     path = write(tmp_path / "train.parquet", samples, row_group_size=3)
     chats = ParquetChats(path, tmp_path)
-    assert len(chats) == len(samples) and chats.blocks.starts.tolist() == [0, 3, 6]
+    assert len(chats) == len(samples)
+    assert chats.blocks.starts.tolist() == [0, 3, 6]
     for copy in (chats, pickle.loads(pickle.dumps(chats))):
         for row in np.random.default_rng(0).permutation(len(samples)).tolist():
             assert as_sample(copy.read(row)) == same(samples[row])
@@ -270,7 +271,8 @@ def test_a_file_with_large_row_groups_is_written_again_once(tmp_path, large):
     chats = ParquetChats(path, root)
     assert [as_sample(chats.read(row)) for row in range(77)] == [same(sample) for sample in samples]
     assert chats.name(76) == f"{path}, row 77"
-    assert np.diff(chats.blocks.starts, append=77).max() <= 64 and len(chats.blocks.starts) > 1
+    assert np.diff(chats.blocks.starts, append=77).max() <= 64
+    assert len(chats.blocks.starts) > 1
     assert not list(root.rglob("*.new"))
 
 
@@ -347,7 +349,8 @@ def test_files_of_an_interrupted_writer_are_replaced(tmp_path, large):
     left = temp_path(name)
     left = folder / left.name.replace(f".{os.getpid()}.", f".{writer.pid}.")
     name.rename(left)
-    assert prepare_parquet(path, tmp_path / "root") == [name] and not left.exists()
+    assert prepare_parquet(path, tmp_path / "root") == [name]
+    assert not left.exists()
     assert len(ParquetChats(path, tmp_path / "root")) == len(samples)
 
 
@@ -419,7 +422,8 @@ def test_sizes_are_those_of_what_is_kept(tmp_path, kept):
     chats = ParquetChats(path, tmp_path)
     footer = read_footer(path)
     assert sum(footer.row_group(0).column(leaf).total_uncompressed_size for leaf in range(2)) < kept.used / 10
-    assert chats.blocks.sizes[0] == kept.used and chats.blocks.window == parquet_rows.WINDOW
+    assert chats.blocks.sizes[0] == kept.used
+    assert chats.blocks.window == parquet_rows.WINDOW
 
 
 def noise():

@@ -55,7 +55,8 @@ def test_rows_of_mmbench_become_questions_with_images(tmp_path):
     prompt = f'<image>\nHint: é\nWhich "colour"?\nLook.\nA. red\nB. blue\n{INSTRUCTION}'
     assert texts(first) == [("user", prompt), ("assistant", "A")]
     assert first.reference == Reference("colour_hue", ("A",), "AB", ("red", "blue"))
-    assert texts(second)[1] == ("assistant", "B") and second.images == first.images == [RED]
+    assert texts(second)[1] == ("assistant", "B")
+    assert second.images == first.images == [RED]
     assert [table.name(0), table.name(1)] == [f"{table.path}, line 2", f"{table.path}, line 4"]
 
 
@@ -65,7 +66,9 @@ def test_rows_of_a_csv_file_with_paths(tmp_path):
     rows = [["Which?", "red|blue", "blue", "red.png"], ["Which?", '["a|b", "c"]', "B", ""], [""] * 4]
     table = QuestionText(write_tsv(tmp_path / "own.csv", header, rows, ","))
     assert [chat.reference.options for chat in map(table.read, range(2))] == [("red", "blue"), ("a|b", "c")]
-    assert table.read(0).images == [RED] and texts(table.read(1))[1] == ("assistant", "B") and len(table) == 2
+    assert table.read(0).images == [RED]
+    assert texts(table.read(1))[1] == ("assistant", "B")
+    assert len(table) == 2
 
 
 def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
@@ -151,7 +154,9 @@ def test_the_best_of_several_references_counts():
         "exact": (1.0, 1.0), "token_f1": (1.0, 1.0), "anls": (pytest.approx(5 / 6), 1.0), "form/exact": (1.0, 1.0)
     }  # fmt: skip
     near = grade_reference(dates, "May 6")
-    assert near["exact"] == (0.0, 1.0) and near["anls"] == (0.8, 1.0) and near["token_f1"] == (0.5, 1.0)
+    assert near["exact"] == (0.0, 1.0)
+    assert near["anls"] == (0.8, 1.0)
+    assert near["token_f1"] == (0.5, 1.0)
     assert grade_reference(Reference("", ("x",)), "x") == {"exact": (1.0, 1.0), "token_f1": (1.0, 1.0)}
 
 
@@ -213,4 +218,5 @@ def test_train_and_test_on_tables(lockstep, tmp_path):
     run = lockstep("test", name="a")
     metrics = {name: next(iter(run.series(name).values())) for name in METRICS}
     assert metrics["test/exact"] == pytest.approx((metrics["test/kind_0/exact"] + metrics["test/kind_1/exact"]) / 2)
-    assert not run.series("test/anls") and not run.series("test/token_f1")  # all questions have options
+    assert not run.series("test/anls")
+    assert not run.series("test/token_f1")  # all questions have options

@@ -84,7 +84,8 @@ def test_a_killed_run_resumes_bit_identically(team, lockstep, options, base, tmp
     assert killed.end(120)[-1] == -signal.SIGKILL, killed.output
     resumed = team("fit", *options, "--ckpt_path", "last", name="killed", processes=processes)
     assert resumed.end(120) == [0] * processes, resumed.output
-    assert "resuming after step 4" in resumed.output and resumed.survivors == []
+    assert "resuming after step 4" in resumed.output
+    assert resumed.survivors == []
 
     undisturbed, again = last(through), last(resumed)
     assert undisturbed["global_step"] == again["global_step"] == 6
@@ -92,9 +93,11 @@ def test_a_killed_run_resumes_bit_identically(team, lockstep, options, base, tmp
         assert differing(undisturbed[part], again[part]) == [], part
     assert through.series("train/loss") == resumed.series("train/loss")
     states = [tensor.dtype for tensor in tensors(again["optimizer_states"])]
-    assert states.count(torch.uint8) >= 20 and torch.float32 in states
+    assert states.count(torch.uint8) >= 20
+    assert torch.float32 in states
     adapted = [name for name in again["state_dict"] if name.startswith("language_model.")]
-    assert adapted and all("lora_" in name for name in adapted), "the frozen base is not in the file"
+    assert adapted, "the frozen base is not in the file"
+    assert all("lora_" in name for name in adapted), "the frozen base is not in the file"
     if processes == 2:
         check_exports(lockstep, resumed, options, base, tmp_path)
 
@@ -107,9 +110,11 @@ def test_two_ranks_train_adapters_beside_quantized_weights_as_one(team, options)
     assert [run.end(120) for run in runs] == [[0], [0, 0]], runs[1].output
     for metric, tolerance in {"train/loss": 1e-5, "train/gradient_norm": 1e-4}.items():
         values = [run.series(metric) for run in runs]
-        assert len(values[0]) == 3 and values[1] == pytest.approx(values[0], rel=tolerance)
+        assert len(values[0]) == 3
+        assert values[1] == pytest.approx(values[0], rel=tolerance)
     one, two = (last(run)["frozen"] for run in runs)
-    assert one == two and any(name.endswith(".codes") for name in one)
+    assert one == two
+    assert any(name.endswith(".codes") for name in one)
 
 
 @pytest.mark.slow

@@ -220,7 +220,8 @@ def test_evaluation_sees_every_sample_once(lockstep, team, processes, samples, s
     one, other = map(json.loads, (run.folder / "evaluations.jsonl").read_text().splitlines())
     assert one["samples"] == other["samples"] == samples
     assert abs(one["loss"] - other["loss"]) <= 1e-9
-    assert (run.folder / "predictions.jsonl").read_text() == alone and len(alone.splitlines()) == samples
+    assert (run.folder / "predictions.jsonl").read_text() == alone
+    assert len(alone.splitlines()) == samples
 
 
 @pytest.mark.slow
@@ -239,5 +240,6 @@ def test_a_limited_evaluation_takes_the_same_samples(lockstep, team, limit, stre
         evaluations = [json.loads(line) for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
         assert [evaluation["samples"] for evaluation in evaluations] == [6, 6]
         seen.append(sorted(sample for record in read(run.folder, "evaluated") for sample in record["samples"]))
-    assert seen[0] == seen[1] and len(set(seen[0])) == 6
+    assert seen[0] == seen[1]
+    assert len(set(seen[0])) == 6
     assert_same_series(several, alone, ["val/loss"])

@@ -80,4 +80,5 @@ def test_one_process_has_nothing_to_round(lockstep):
 
 def test_fp16_without_a_loss_scale_is_refused(team):
     run = team("fit", *OPTIONS, "--ddp.compression", "fp16", name="a", processes=2)
-    assert run.end() != [0, 0] and "needs the loss scale of trainer.precision 16-mixed" in run.output
+    assert run.end() != [0, 0]
+    assert "needs the loss scale of trainer.precision 16-mixed" in run.output

@@ -16,7 +16,8 @@ MIXED = [
 def test_one_and_two_processes_train_the_same(lockstep, team):
     alone = lockstep("fit", *MIXED, name="alone")
     losses = list(alone.series("train/loss").values())
-    assert len(losses) == 15 and sum(losses[-3:]) < sum(losses[:3])
+    assert len(losses) == 15
+    assert sum(losses[-3:]) < sum(losses[:3])
     assert_same_series(lockstep("fit", *MIXED, "--data.init_args.micro_batch_size", "4", name="accumulated"), alone)
     pair = team("fit", *MIXED, name="pair", processes=2)
     assert pair.end() == [0, 0], pair.output

@@ -51,7 +51,8 @@ def shards(tmp_path):
 def test_any_number_of_ranks_trains_as_one_process_does(lockstep, team, shards, training):
     options = [*TRAININGS[training], *CLIPPED, *steps(8)]
     alone = lockstep("fit", *options, name="alone")
-    assert len(alone.series("train/loss")) == 8 and "val/ndcg@10" in (alone.folder / "metrics.jsonl").read_text()
+    assert len(alone.series("train/loss")) == 8
+    assert "val/ndcg@10" in (alone.folder / "metrics.jsonl").read_text()
     if training == "bf16":  # FSDP rounds weights, which autocast also does
         pair = ended(team("fit", *options, *shards(), name="2", processes=2))
         assert_same_series(pair, alone, tolerance=0.02)
@@ -127,6 +128,7 @@ def test_ranks_and_predictions_are_those_of_one_process(lockstep, team, shards):
         found.append([(run.folder / name).read_bytes() for name in ("ranks-test.npz", "predictions.jsonl")])
     assert found[0] == found[1]
     metrics = (run.folder / "metrics.jsonl").read_text()
-    assert "test/sampled_100/ndcg@10" in metrics and "test/coverage@10" in metrics
+    assert "test/sampled_100/ndcg@10" in metrics
+    assert "test/coverage@10" in metrics
     values = [set(run.series(f"test/{name}").values()) for name in ("ndcg@10", "sampled_100/ndcg@10", "coverage@10")]
     assert all(len(value) == 1 for value in values), values

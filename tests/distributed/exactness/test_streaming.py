@@ -83,7 +83,8 @@ def test_a_stream_resumes_with_another_accumulation(lockstep, stream):
 def test_overfit_batches_repeats_the_same_batches(lockstep):
     run = lockstep("fit", *OPTIONS, *trainer(overfit_batches=2, max_epochs=3), name="a")
     seen = [samples for _, samples in sample_log(run.folder).values()]
-    assert len(seen) == 6 and seen[:2] == seen[2:4] == seen[4:]
+    assert len(seen) == 6
+    assert seen[:2] == seen[2:4] == seen[4:]
 
 
 def test_validation_within_an_epoch(lockstep):

@@ -31,7 +31,8 @@ def test_reports_are_the_same_on_any_number_of_processes(lockstep, team, tmp_pat
         adds_up(folder, logged)
         written.append((logged, {name: (folder / name).read_bytes() for name in REPORTS}))
     assert written[0] == written[1]
-    assert "test/loss" in written[0][0] and written[0][1]["predictions.jsonl"].count(b"\n") == 10
+    assert "test/loss" in written[0][0]
+    assert written[0][1]["predictions.jsonl"].count(b"\n") == 10
 
 
 def metrics_of_test(folder):

@@ -36,7 +36,8 @@ def test_two_processes_and_a_stop_change_nothing(lockstep, team, options):
     lockstep("fit", *FEATURES, *steps(6), name="stopped")
     stopped = lockstep("fit", *FEATURES, *steps(10), "--ckpt_path", "last", name="stopped")
     ours, theirs = (torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (stopped, alone))
-    assert ours["item_features"] == theirs["item_features"] and "number shelf" in ours["item_features"]["columns"]
+    assert ours["item_features"] == theirs["item_features"]
+    assert "number shelf" in ours["item_features"]["columns"]
     assert any(name.startswith("item_features.") for name in ours["state_dict"])
     for name, weight in theirs["state_dict"].items():
         assert torch.equal(ours["state_dict"][name], weight), name

@@ -48,7 +48,8 @@ def test_trains_as_one_process_does(lockstep, team, options, processes):
     run = team("fit", *options, name="team", processes=processes)
     assert run.end(150) == [0] * processes, run.output
     assert_same_series(alone, run, LOSSES, 1e-4)
-    assert difference(alone, run) < 1e-5 and run.survivors == []
+    assert difference(alone, run) < 1e-5
+    assert run.survivors == []
 
 
 @pytest.mark.slow
@@ -89,4 +90,5 @@ def test_shards_train_as_one_process_does(lockstep, team, options, sharded):
 @pytest.mark.slow
 def test_encode_at_once_is_refused_with_shards(team, sharded):
     refused = team("fit", *sharded, "--model.init_args.encode_at_once", "2", name="refused", processes=2)
-    assert all(refused.end(120)) and "with sharded weights (FSDP)" in refused.output
+    assert all(refused.end(120))
+    assert "with sharded weights (FSDP)" in refused.output

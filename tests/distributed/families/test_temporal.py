@@ -59,7 +59,8 @@ def test_one_and_two_processes_answer_the_users_series_the_same(lockstep, team, 
     pair = team("test", *options, name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     alone, both = pair.test_metrics
-    assert alone.keys() == both.keys() and "test/baseline/chance/accuracy" in alone
+    assert alone.keys() == both.keys()
+    assert "test/baseline/chance/accuracy" in alone
     for name, value in alone.items():
         assert abs(value - both[name]) < 1e-4 * max(1, abs(value)), name
     assert pair.survivors == []

@@ -62,7 +62,8 @@ def test_images_on_one_process_and_text_on_the_other(lockstep, team, options):
     pair = team("fit", *options, name="pair", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     views = [(record["samples"][0] % 2, record["views"]) for record in read(pair.folder)]
-    assert sorted(set(views)) == [(0, 4), (1, 0)] and len(views) == 16
+    assert sorted(set(views)) == [(0, 4), (1, 0)]
+    assert len(views) == 16
     assert_same_series(alone, pair, LOSSES)
     assert sample_log(pair.folder) == sample_log(alone.folder)
     assert pair.survivors == []
@@ -120,5 +121,6 @@ def test_a_killed_run_on_shards_resumes_bit_identically_and_on_three_ranks(team,
     assert_same_series(resumed, through, ("train/loss", "val/loss"), tolerance=0)
     assert_same_series(three, through, ("train/loss", "val/loss"))
     for run in (resumed, three):
-        assert "resuming after step 8" in run.output and run.survivors == []
+        assert "resuming after step 8" in run.output
+        assert run.survivors == []
         assert differences(sample_log(run.folder), sample_log(through.folder)) == []

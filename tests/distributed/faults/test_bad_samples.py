@@ -35,7 +35,8 @@ def test_a_bad_sample_is_skipped_on_all_ranks(lockstep, team):
     for run in (alone, pair):
         (line,) = map(json.loads, (run.folder / "bad_samples.jsonl").read_text().splitlines())  # once, drawn twice
         assert (line["stage"], line["sample"], line["epoch"]) == ("train", SAMPLE, 0)
-        assert line["what"] == f"sample {SAMPLE}: injected" and line["step"] == first - 1
+        assert line["what"] == f"sample {SAMPLE}: injected"
+        assert line["step"] == first - 1
     assert any(f"skipped: sample {SAMPLE}: injected" in printed for printed in pair.logs)
     assert pair.survivors == []
 

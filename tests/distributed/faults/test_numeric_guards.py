@@ -63,11 +63,14 @@ def test_stop_names_rank_and_samples_and_the_next_start_resumes(team):
     """Plain Lightning: see above, NaN on both processes and exit code 0."""
     through = team("fit", *OPTIONS, *steps(8), name="through")
     run = team("fit", *OPTIONS, *steps(8), *fault("NonFiniteLoss", steps="[5]", process=1), name="a")
-    assert run.end() == [1, 1] and run.survivors == [], run.output
+    assert run.end() == [1, 1], run.output
+    assert run.survivors == [], run.output
     assert "step 6 (epoch 0, global batch 5 of it): the gradient is not finite, its norm is nan" in run.logs[0]
     named = run.logs[0].split("the loss on rank 1 is not finite; its samples: ")[1].splitlines()[0].split(", ")
-    assert len(named) == 8 and set(map(int, named)) < set(samples_of(5))
-    assert "rank 0 is not finite" not in run.logs[0] and "error:" not in run.logs[1]
+    assert len(named) == 8
+    assert set(map(int, named)) < set(samples_of(5))
+    assert "rank 0 is not finite" not in run.logs[0]
+    assert "error:" not in run.logs[1]
     assert saved(run)["global_step"] == 4
     on = team("fit", *OPTIONS, *steps(8), "--ckpt_path", "last", name="a")
     assert on.end() == [0, 0], on.output
@@ -85,7 +88,8 @@ def test_a_skipped_sample_has_the_same_effect_on_any_number_of_processes(team):
     accumulated = team("fit", *options, "--data.init_args.micro_batch_size", "4", name="accumulated")
     assert accumulated.end() == [0, 0], accumulated.output
     skipped = [step for step, loss in alone.series("train/loss").items() if math.isnan(loss)]
-    assert len(skipped) == 2 and skipped[0] == 6
+    assert len(skipped) == 2
+    assert skipped[0] == 6
     losses = alone.series("train/loss")
     for run in (alone, pair, accumulated):
         counts = run.series("train/skipped_steps")
@@ -93,10 +97,12 @@ def test_a_skipped_sample_has_the_same_effect_on_any_number_of_processes(team):
         assert all(weight.isfinite().all() for weight in weights(run).values())
         # Not the weights: the gradient of a key's bias is zero but for rounding, which Adam makes a step of full size.
         assert run.series("train/loss") == pytest.approx(losses, abs=1e-5, nan_ok=True)
-    assert saved(pair)["global_step"] == 26 and saved(pair)["lr_schedulers"][0]["last_epoch"] == 26
+    assert saved(pair)["global_step"] == 26
+    assert saved(pair)["lr_schedulers"][0]["last_epoch"] == 26
     text = (accumulated.folder / "train.log").read_text()
     named = text.split("not finite; its samples: ")[1].splitlines()[0].split(", ")
-    assert len(named) == 4 and str(bad) in named, "the one micro-batch that was bad"
+    assert len(named) == 4, "the one micro-batch that was bad"
+    assert str(bad) in named, "the one micro-batch that was bad"
 
 
 @pytest.mark.slow
@@ -121,7 +127,8 @@ def test_skipping_stops_when_the_training_has_diverged(team):
     run = team("fit", *OPTIONS, *steps(12), *SKIP, *limit, *nan, name="a")
     assert run.end() == [1, 1], run.output
     (failed,) = fields_of(log_lines(run.folder / "log.jsonl"), "run_failed")
-    assert "step 7 " in failed["error"] and "The 2 steps before it were skipped as well" in failed["error"]
+    assert "step 7 " in failed["error"]
+    assert "The 2 steps before it were skipped as well" in failed["error"]
     assert not (run.folder / "log-1.jsonl").exists(), "a failure is reported once, however many ranks agree on it"
     assert sum("(finite_guard.max_skips)" in line for line in run.logs[0].splitlines()) == 1, "nor twice by the first"
     assert "finite_guard" not in run.logs[1]
@@ -131,7 +138,8 @@ def test_skipping_stops_when_the_training_has_diverged(team):
 def test_an_overflow_in_the_backward_pass_is_traced_to_its_parameter(team):
     run = team("fit", *OPTIONS, *steps(8), *fault("InfiniteGradientAt", step=3, process=1), name="a")
     assert run.end() == [1, 1], run.output
-    assert "its norm is inf" in run.logs[0] and "every rank has a finite loss" in run.logs[0]
+    assert "its norm is inf" in run.logs[0]
+    assert "every rank has a finite loss" in run.logs[0]
     assert f"gradients that are not finite: {list_of_parameters(run)[-1]} (of" in run.logs[0]
 
 
@@ -151,7 +159,8 @@ def test_rollback_loads_the_last_checkpoint_and_continues_with_the_next_batch(te
     moments, before = (saved(trained)["optimizer_states"][0]["state"] for trained in (run, good))
     for index in before:
         equal(moments[index], before[index])
-    assert saved(run)["global_step"] == 7 and run.series("train/rollbacks") == {7: 1.0}
+    assert saved(run)["global_step"] == 7
+    assert run.series("train/rollbacks") == {7: 1.0}
     on = team("fit", *OPTIONS, *steps(10), *ROLLBACK, "--ckpt_path", "last", name="a")
     assert on.end() == [0, 0], on.output
     assert sorted(on.series("train/loss")) == list(range(1, 11))
@@ -173,24 +182,25 @@ def test_rollback_stays_on_the_trajectory_that_the_run_goes_on_from(team):
 def test_rollback_without_a_checkpoint_stops(team):
     run = team("fit", *OPTIONS, *steps(7), *ROLLBACK, *fault("NonFiniteLoss", steps="[1]", process=1), name="a")
     assert run.end() == [1, 1], run.output
-    assert (
-        "There is no checkpoint to roll back to: " in run.logs[0]
-        and "has no checkpoint of this start yet" in run.logs[0]
-    )
+    assert "There is no checkpoint to roll back to: " in run.logs[0]
+    assert "has no checkpoint of this start yet" in run.logs[0]
 
 
 def test_a_dead_branch_is_named_at_the_first_step(team):
     """Plain Lightning trains a step, then fails on each process with PyTorch's own words and without names."""
     run = team("fit", *OPTIONS, *steps(5), *fault("SideBranch"), name="a")
-    assert run.end() == [1, 1] and run.survivors == [], run.output
-    assert "  branch.weight (1, 4)\n  branch.bias (1,)\n" in run.logs[0] and "step" not in run.logs[1]
+    assert run.end() == [1, 1], run.output
+    assert run.survivors == [], run.output
+    assert "  branch.weight (1, 4)\n  branch.bias (1,)\n" in run.logs[0]
+    assert "step" not in run.logs[1]
     assert not (run.folder / "checkpoints/last.ckpt").exists()
 
 
 def test_a_branch_that_one_rank_does_not_use_is_named_with_the_rank(team):
     """Plain Lightning: the reducers of the two wait for different buckets."""
     run = team("fit", *OPTIONS, *steps(5), *fault("SideBranch", unused_on=1), name="a")
-    assert run.end() == [1, 1] and run.survivors == [], run.output
+    assert run.end() == [1, 1], run.output
+    assert run.survivors == [], run.output
     assert "  branch.weight (1, 4) on rank 1\n" in run.logs[0]
 
 
@@ -218,6 +228,7 @@ def test_the_first_step_outside_of_the_reducer_of_ddp_is_bit_identical(team, mic
 def test_a_bit_that_differs_on_one_replica_is_detected(team):
     """Plain Lightning trains the two models on, each on the mean of both gradients."""
     run = team("fit", *OPTIONS, *steps(8), *fault("UlpAt", step=5, process=1), name="a")
-    assert run.end() == [1, 1] and run.survivors == [], run.output
+    assert run.end() == [1, 1], run.output
+    assert run.survivors == [], run.output
     assert "the replicas are no longer equal after step 6" in run.logs[0]
     assert "(one value on rank 0; another on rank 1)" in run.logs[0]

@@ -72,7 +72,8 @@ def test_the_first_unusable_sample_stops_all_and_is_named(options, team, workers
     pair = team("fit", *options, *data(num_workers=workers), name="a", processes=2)
     assert pair.end(120) == [2, 2], pair.output
     first = [number for number in ORDER[0][1][[1, 3]].tolist() if named(number) in pair.logs[1]]
-    assert first and re.search(rf"loading global batch 1 .* failed: .*{named(first[0])}\b", pair.logs[1]), pair.output
+    assert first, pair.output
+    assert re.search(rf"loading global batch 1 .* failed: .*{named(first[0])}\b", pair.logs[1]), pair.output
     assert pair.survivors == []
 
 
@@ -146,7 +147,8 @@ def test_long_samples_are_dropped_and_counted(options, lockstep, team, tmp_path)
     losses, others = alone.series("train/loss"), pair.series("train/loss")
     assert max(abs(losses[step] - others[step]) for step in losses) < 1e-5
     log = (alone.folder / "train.log").read_text()
-    assert all(f"{named(number)}): " in log for number in long) and "max_length is 64" in log
+    assert all(f"{named(number)}): " in log for number in long)
+    assert "max_length is 64" in log
     assert pair.survivors == []
 
 
@@ -158,7 +160,8 @@ def test_an_evaluation_skips_unusable_samples(options, lockstep, team):
     assert pair.end(120) == [0, 0], pair.output
     for metric in ("val/bad_samples", "val/loss", "val/baseline/blind/loss"):
         ours, theirs = alone.series(metric), pair.series(metric)
-        assert list(ours) == list(theirs) == [5] and abs(ours[5] - theirs[5]) < 1e-5, metric
+        assert list(ours) == list(theirs) == [5], metric
+        assert abs(ours[5] - theirs[5]) < 1e-5, metric
     assert alone.series("val/bad_samples") == {5: 1.0}
     assert sum("validation/chats.json, record 7" in printed for printed in pair.logs) == 1, pair.output
     assert pair.survivors == []
@@ -189,9 +192,13 @@ def test_a_question_that_cannot_be_used_keeps_its_line(options, lockstep, team, 
     assert pair.end(120) == [0, 0], pair.output
     answers = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
     assert [answer["id"] for answer in answers] == [0, 1, 2]
-    assert answers[1]["answer"] is None and "line 2, image 1 of 1" in answers[1]["why"]
-    assert isinstance(answers[0]["answer"], str) and "why" not in answers[0]
+    assert answers[1]["answer"] is None
+    assert "line 2, image 1 of 1" in answers[1]["why"]
+    assert isinstance(answers[0]["answer"], str)
+    assert "why" not in answers[0]
     strict = team("predict", *options, *asked, "--ckpt_path", "last", name="a", processes=2)
     codes = strict.end(120)
-    assert None not in codes and 0 not in codes and "questions.jsonl, line 2" in strict.output, strict.output
+    assert None not in codes, strict.output
+    assert 0 not in codes, strict.output
+    assert "questions.jsonl, line 2" in strict.output, strict.output
     assert strict.survivors == []

@@ -87,15 +87,17 @@ def test_ranks_with_other_versions_files_and_clocks_are_reported(doctors, tmp_pa
     found = findings(first[1])
     assert [finding["status"] for finding in found["rendezvous"]] == ["ok"]
     (code,) = found["same code"]
-    assert code["status"] == "fail" and code["found"].endswith(
-        "(no git checkout): engine/distributed/step_counters.py"
-    ), code
+    assert code["status"] == "fail", code
+    assert code["found"].endswith("(no git checkout): engine/distributed/step_counters.py"), code
     (packages,) = found["same packages"]
-    assert packages["status"] == "fail" and "2.0.1 on rank 1 on" in packages["found"], packages
+    assert packages["status"] == "fail", packages
+    assert "2.0.1 on rank 1 on" in packages["found"], packages
     (clocks,) = found["clocks"]
-    assert clocks["status"] == "warn" and " is 90.0 s ahead of that of rank 0 on " in clocks["found"], clocks
+    assert clocks["status"] == "warn", clocks
+    assert " is 90.0 s ahead of that of rank 0 on " in clocks["found"], clocks
     (batch,) = found["batch"]
-    assert batch["status"] == "fail" and "does not split evenly over 2 ranks" in batch["found"], batch
+    assert batch["status"] == "fail", batch
+    assert "does not split evenly over 2 ranks" in batch["found"], batch
     assert [finding["status"] for check in ("reachable", "all-reduce") for finding in found[check]] == ["ok", "ok"]
     assert "MB/s" in found["bandwidth"][0]["found"]
     assert not (tmp_path / "runs").exists()
@@ -107,9 +109,11 @@ def test_a_rank_that_never_connects_is_reported(doctors):
     assert code == 2, errors
     found = findings(output)
     (missing,) = found["rendezvous"]
-    assert missing["status"] == "fail" and "rank 1 of 2 did not connect to 127.0.0.1:" in missing["found"], missing
+    assert missing["status"] == "fail", missing
+    assert "rank 1 of 2 did not connect to 127.0.0.1:" in missing["found"], missing
     (sums,) = found["all-reduce"]
-    assert sums["status"] == "warn" and sums["found"].startswith("not run")
+    assert sums["status"] == "warn"
+    assert sums["found"].startswith("not run")
 
 
 @pytest.fixture
@@ -149,14 +153,17 @@ def test_two_hosts_with_a_wrong_no_and_the_right_interface(machines, doctors_of_
     found = findings(first[1])
     assert [finding["status"] for finding in found["rendezvous"]] == ["ok"]
     (wrong,) = found["reachable"]
-    assert "rank 0 on " in wrong["found"] and "cannot reach rank 1 on " in wrong["found"], wrong
-    assert "at 127.0.0.1" in wrong["found"] and "eth0 10.233.77.2" in wrong["remedy"], wrong
+    assert "rank 0 on " in wrong["found"], wrong
+    assert "cannot reach rank 1 on " in wrong["found"], wrong
+    assert "at 127.0.0.1" in wrong["found"], wrong
+    assert "eth0 10.233.77.2" in wrong["remedy"], wrong
 
     first, second = doctors_of_machines(interfaces=["eth0", "eth0"])
     found = findings(first[1])
     checks = ("reachable", "all-reduce", "bandwidth", "clocks")
     assert {finding["status"] for check in checks for finding in found[check]} == {"ok"}, found
-    assert first[0] == second[0] and second[1] == ""
+    assert first[0] == second[0]
+    assert second[1] == ""
 
     machines.link("down")
     first, second = doctors_of_machines("--wait", "4", interfaces=["eth0", "eth0"])

@@ -41,5 +41,6 @@ def test_a_job_reports_once_what_slurm_started(tmp_path, tmp_path_factory):
         found[name] = {(each["check"], each["status"]): each["found"] for each in findings}
     assert found["fits"]["slurm", "ok"].endswith("2 task(s) on 2 node(s), within srun")
     assert "srun: 2 processes on 2 node(s)" in found["fits"]["rendezvous", "ok"]
-    assert ("all-reduce", "ok") in found["fits"] and ("slurm", "fail") not in found["fits"]
+    assert ("all-reduce", "ok") in found["fits"]
+    assert ("slurm", "fail") not in found["fits"]
     assert "a job of 2 tasks, and this process was started without srun" in found["no_srun"]["slurm", "fail"]

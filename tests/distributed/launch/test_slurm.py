@@ -161,7 +161,8 @@ def test_a_killed_process_ends_the_job(ended):
     """It fails within a minute. Without a new checkpoint it is not requeued: it would be killed again."""
     job = ended("kill")
     state, code, restarts = job.outcome
-    assert (state, restarts) == ("FAILED", "0") and code != "0:0"
+    assert (state, restarts) == ("FAILED", "0")
+    assert code != "0:0"
     assert max(job.run.series("train/loss"), default=0) <= 5
     killed = (job.run.folder / "command-was-run").stat().st_mtime
     assert datetime.fromisoformat(job.facts["EndTime"]).timestamp() - killed < 60
@@ -177,7 +178,8 @@ def test_a_job_that_loses_ranks_resumes_from_its_checkpoints(ended):
     print(f"processes {VICTIMS} were killed after steps {KILLS}")  # shown with a failure
     assert job.outcome == ("COMPLETED", "0:0", "2")
     first, *again = job.run.starts
-    assert first == 0 and len(again) == 2
+    assert first == 0
+    assert len(again) == 2
     assert all(kill - 2 <= start <= kill for start, kill in zip(again, KILLS, strict=True)), (again, KILLS)
     assert job.run.series("train/loss") == undisturbed.run.series("train/loss")
     assert job.run.series("val/ndcg@10") == undisturbed.run.series("val/ndcg@10")

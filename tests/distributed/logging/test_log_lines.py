@@ -28,7 +28,8 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     assert not other.exists(), "rank 0 logs what all ranks observed"
     printed = log_lines(run.logs[0])
     assert [line for line in printed if line in first] == first, "the console has Lightning's besides"
-    assert [line for line in log_lines(run.logs[1]) if line["run"]] == [] and "━" not in run.output
+    assert [line for line in log_lines(run.logs[1]) if line["run"]] == []
+    assert "━" not in run.output
 
     last = run.folder / "checkpoints/last.ckpt"
     last.write_bytes(last.read_bytes()[:-1000])
@@ -43,7 +44,8 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     assert {(line["run"], line["rank"]) for line in others} == {("a", 1)}
 
     steps_of = {name: [line["step"] for line in lines if line["fields"].get("event") == name] for name in events(lines)}
-    assert steps_of["run_started"] == [0] and fields_of(lines, "run_started")[0]["processes"] == 2
+    assert steps_of["run_started"] == [0]
+    assert fields_of(lines, "run_started")[0]["processes"] == 2
     assert steps_of["gradients_not_finite"] == [2], "of the third step, two are finished"
     assert fields_of(lines, "straggler")[0]["rank"] == 1
     stopped = steps_of["run_preempted"][0]
@@ -52,14 +54,20 @@ def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     ]
     assert steps_of["run_restarted"] == steps_of["checkpoint_skipped"] == [None], "before there is a step"
     (passed,) = fields_of(lines, "checkpoint_skipped")
-    assert passed["path"].endswith("last.ckpt") and "corrupt" in passed["reason"]
+    assert passed["path"].endswith("last.ckpt")
+    assert "corrupt" in passed["reason"]
     assert steps_of["run_resumed"][0] < stopped
-    assert steps_of["process_lost"] == [7] and fields_of(lines, "process_lost")[0]["rank"] == 1
-    assert "RaiseAt" not in events(others) and events(others) == ["run_failed"]
-    assert "injected on process 1" in others[0]["fields"]["traceback"] and others[0]["level"] == "error"
-    assert steps_of["run_ended"] == [12] and events(lines)[-1] == "run_ended"
+    assert steps_of["process_lost"] == [7]
+    assert fields_of(lines, "process_lost")[0]["rank"] == 1
+    assert "RaiseAt" not in events(others)
+    assert events(others) == ["run_failed"]
+    assert "injected on process 1" in others[0]["fields"]["traceback"]
+    assert others[0]["level"] == "error"
+    assert steps_of["run_ended"] == [12]
+    assert events(lines)[-1] == "run_ended"
     saved = fields_of(lines, "checkpoint_saved")
-    assert all(event["seconds"] > 0 and event["bytes"] > 1000 for event in saved) and len(saved) >= 5
+    assert all(event["seconds"] > 0 and event["bytes"] > 1000 for event in saved)
+    assert len(saved) >= 5
 
     records = run.records
     assert {(record["run"], record["rank"]) for record in records} == {("a", 0)}
@@ -117,10 +125,13 @@ def test_the_progress_bar_is_on_rank_0_with_the_time_left(forge, tmp_path):
     codes = [forge.codes.get(pid) for pid in pids]
     first, second = (screen.decode(errors="replace") for screen in screens)
     assert codes == [0, 0], f"{first}\n---\n{second}"
-    assert "Epoch 0" in first and "━" in first and "loss:" in first, first
+    assert "Epoch 0" in first, first
+    assert "━" in first, first
+    assert "loss:" in first, first
     assert "run left 0:00:" in first, "of the whole training, beside what is left of the epoch"
     assert "step 3, epoch 0:" not in first, "the bar shows the metrics"
-    assert "━" not in second and "Epoch" not in second, second
+    assert "━" not in second, second
+    assert "Epoch" not in second, second
 
 
 def _free_port() -> int:

@@ -52,7 +52,8 @@ def test_prometheus_alerts_when_a_run_stalls(team, tmp_path):
         prometheus.wait_until(lambda: prometheus.value(stands), "both stand where they were to", 90)
         fires = prometheus.wait_until(lambda: prometheus.firing().get("LockstepNoProgress"), "the alert fires")
         assert fires["annotations"]["summary"].startswith("a: rank ")
-        assert fires["labels"]["run"] == "a" and fires["labels"]["severity"] == "critical"
+        assert fires["labels"]["run"] == "a"
+        assert fires["labels"]["severity"] == "critical"
 
         # Rank 0 has the checkpoint; both ranks count their steps and are at the same step.
         assert set(prometheus.value("lockstep_step").values()) == {9}
@@ -81,7 +82,8 @@ def test_prometheus_alerts_when_a_run_stalls(team, tmp_path):
         codes = prometheus.wait_until(
             lambda: [answer for answer in map(health, (port, port + 1)) if answer[0] == 503], "/healthz notices"
         )
-        assert "training, step 9" in codes[0][1] and "(limit 4 s)" in codes[0][1]
+        assert "training, step 9" in codes[0][1]
+        assert "(limit 4 s)" in codes[0][1]
     assert run.end(0, of=[]) == [None, None], "the watchdog has more patience"
 
 

@@ -26,7 +26,8 @@ def test_previews_are_the_same_on_one_and_two_ranks(lockstep, team, tmp_path, fa
     pair = team("fit", *options, *UNTRAINED, name="pair", processes=2)
     alone = previews_of(lockstep("fit", *options, *UNTRAINED, name="alone"))
     assert pair.end(120) == [0, 0], pair.output
-    assert list(alone) == [2] and len(alone[2]) == 8
+    assert list(alone) == [2]
+    assert len(alone[2]) == 8
     assert previews_of(pair) == alone
     assert len({preview["name"] for preview in alone[2]}) == 8
     assert all(preview["picture"] for preview in alone[2]) == (family != "recommender")

@@ -32,8 +32,10 @@ def test_a_new_run_without_a_reachable_tracker_is_refused(team, processes):
         run = team("fit", *options, name="a", processes=processes)
         assert run.end(120) == [2] * processes, run.output
     (line,) = [line for line in run.output.splitlines() if "error: " in line]
-    assert "error: MLflow cannot start a run: " in line and "change it with --mlflow.tracking_uri" in line
-    assert "Traceback" not in run.output and run.survivors == []
+    assert "error: MLflow cannot start a run: " in line
+    assert "change it with --mlflow.tracking_uri" in line
+    assert "Traceback" not in run.output
+    assert run.survivors == []
     assert not run.folder.exists()
 
 
@@ -49,7 +51,8 @@ def test_trackers_continue_after_rank_0_is_killed(team):
     # W&B may not have written anything of the killed start yet; only rank 0 ever writes.
     *_, second = records_of(resumed.folder)
     starts = [path.name.rpartition("-")[2] for path in resumed.folder.glob("wandb/offline-run-*")]
-    assert starts == [second.run_id] * 2 and second.name == "pair"
+    assert starts == [second.run_id] * 2
+    assert second.name == "pair"
     losses = resumed.series("train/loss")
     assert sorted(losses) == list(range(1, 11))
     assert second.series("train/loss") == pytest.approx({step: losses[step] for step in range(5, 11)})

@@ -67,7 +67,8 @@ def test_namespaces_of_a_killed_process_are_removed(machines):
     subprocess.run(["ip", "netns", "add", left.name], check=True, timeout=30)
     machines.close()
     assert machines.connect() is None
-    assert not left.exists() and all(Path("/run/netns", name).exists() for name in machines.names)
+    assert not left.exists()
+    assert all(Path("/run/netns", name).exists() for name in machines.names)
 
 
 def test_a_delayed_cable_takes_its_time_both_ways():

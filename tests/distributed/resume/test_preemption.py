@@ -107,7 +107,8 @@ def test_stopped_in_the_last_validation(team, stopped, steps, interval, where):
     assert_resumes(team, whole, steps, *short)
     for name in ("best.ckpt", "last.ckpt"):
         ours, theirs = (load_lazily(run.folder / "checkpoints" / name) for run in (one, whole))
-        assert ours["global_step"] == theirs["global_step"] and ours["loops"] == theirs["loops"], name
+        assert ours["global_step"] == theirs["global_step"], name
+        assert ours["loops"] == theirs["loops"], name
 
 
 @pytest.mark.slow

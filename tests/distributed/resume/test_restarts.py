@@ -35,7 +35,8 @@ def ended(uninterrupted, tmp_path):
 def test_a_killed_run_resumes(team, uninterrupted, process, restart):
     dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=17, process=process), name="a")
     codes = dead.end()
-    assert codes[process] == -signal.SIGKILL and codes[1 - process] > 0, dead.output
+    assert codes[process] == -signal.SIGKILL, dead.output
+    assert codes[1 - process] > 0, dead.output
     assert dead.survivors == []
     again = team("fit", *OPTIONS, name="a", restart=restart, store=dead.store)
     assert again.end() == [0, 0], again.output
@@ -73,7 +74,8 @@ def test_a_run_killed_after_a_return_to_an_older_checkpoint_returns_again(team, 
     assert dead.end()[1] == -signal.SIGKILL, dead.output
     again = team("fit", *back, name="a", restart=1, store=dead.store)
     assert again.end() == [0, 0], again.output
-    assert "resuming after step 26" in again.output and "started again by the launcher: going on" not in again.output
+    assert "resuming after step 26" in again.output
+    assert "started again by the launcher: going on" not in again.output
     assert_same_series(again, uninterrupted, ("train/loss", "val/ndcg@10"), 0)
 
 
@@ -118,7 +120,8 @@ def test_a_team_that_is_refused_leaves_no_folder(team):
         store = refused.store
         assert refused.end() == [2, 2], refused.output
         assert "the training set is empty" in refused.output
-        assert not refused.folder.exists() and refused.survivors == []
+        assert not refused.folder.exists()
+        assert refused.survivors == []
     right = team("fit", *options, name="a", restart=2, store=store)
     assert right.end() == [0, 0], right.output
     assert (right.folder / "config.yaml").exists()

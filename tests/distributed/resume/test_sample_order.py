@@ -59,7 +59,8 @@ def trains(lockstep, team):
 def test_an_interrupted_run_trains_on_the_same_samples(trains, kind, before, after):
     through = trains(*OPTIONS, *kind, *steps(STEPS), name="through", processes=1)
     expected = sample_log(through.folder)
-    assert len(expected) == STEPS and {epoch for epoch, _ in expected.values()} == {0, 1, 2, 3}
+    assert len(expected) == STEPS
+    assert {epoch for epoch, _ in expected.values()} == {0, 1, 2, 3}
     trains(*OPTIONS, *kind, *workers(before[1]), *steps(11), name="stopped", processes=before[0])
     on = [*OPTIONS, *kind, *workers(after[1]), *steps(STEPS), "--ckpt_path", "last"]
     stopped = trains(*on, name="stopped", processes=after[0])

@@ -16,5 +16,6 @@ def test_a_run_killed_three_times_ends_as_an_undisturbed_run(forge, tmp_path, na
     (training,) = (candidate for candidate in trainings() if candidate.name == name)
     result = Campaign(forge, training, tmp_path).run("disturbed", 3, random.Random(seed))
     print(f"seed {seed}: {result.kills}")  # shown with a failure
-    assert result.kills and not result.faults, "\n".join(result.faults)
+    assert result.kills, "\n".join(result.faults)
+    assert not result.faults, "\n".join(result.faults)
     assert (result.hangs, result.differing) == (0, 0)

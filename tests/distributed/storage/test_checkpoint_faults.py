@@ -48,7 +48,8 @@ def uninterrupted(forge, tmp_path_factory):
 
     run = Team(forge, RUN, tmp_path_factory.mktemp("through"), "through", processes=1)
     assert run.end() == [0], run.output
-    assert set(whole(run.folder)) == {"best.ckpt", "last.ckpt", "last-1.ckpt"} and not hidden(run.folder)
+    assert set(whole(run.folder)) == {"best.ckpt", "last.ckpt", "last-1.ckpt"}
+    assert not hidden(run.folder)
     return run.series("train/loss")
 
 
@@ -60,7 +61,8 @@ def assert_resumes(team, uninterrupted, step, processes=1, *options):
     losses = again.series("train/loss")
     assert losses.keys() == uninterrupted.keys()
     assert max(abs(losses[at] - uninterrupted[at]) for at in losses) <= (0 if processes == 1 else 1e-6)
-    assert whole(again.folder)["last.ckpt"] == 14 and not hidden(again.folder)
+    assert whole(again.folder)["last.ckpt"] == 14
+    assert not hidden(again.folder)
     return again
 
 
@@ -94,7 +96,8 @@ def test_a_corrupt_checkpoint_is_skipped(team, uninterrupted, corruption):
     again = assert_resumes(team, uninterrupted, 6, processes=2)
     reason = "truncated" if corruption == "truncated" else r"data/\d+ has changed since it was saved"
     assert re.search(rf"skipping last.ckpt: .* is corrupt: .*{reason}", again.logs[0]), again.output
-    assert "using last-1.ckpt instead" in again.logs[0] and "skipping" not in again.logs[1]
+    assert "using last-1.ckpt instead" in again.logs[0]
+    assert "skipping" not in again.logs[1]
     assert set(whole(again.folder)) == {"best.ckpt", "last.ckpt", "last-1.ckpt"}, "corrupt ones are replaced"
 
 
@@ -106,8 +109,10 @@ def test_a_run_without_an_intact_checkpoint_is_refused(team):
     losses = stopped.series("train/loss")
     again = team(*RUN, *RESUME, name="a", processes=2)
     assert again.end() == [2, 2], again.output
-    assert again.seconds < 60 and again.survivors == []
-    assert "none of them is intact: " in again.logs[0] and "start from scratch with another --run_name" in again.logs[0]
+    assert again.seconds < 60
+    assert again.survivors == []
+    assert "none of them is intact: " in again.logs[0]
+    assert "start from scratch with another --run_name" in again.logs[0]
     assert again.series("train/loss") == losses, "not touched"
 
 
@@ -121,7 +126,9 @@ def test_a_full_disk_keeps_older_checkpoints_and_stops_after_two_failures(team, 
     assert re.search(r"error: .*last.ckpt could not be saved 2 times in a row: \[Errno 27\] File too", full.logs[0])
     assert full.output.count("2 times in a row") == 1, "logged once"
     found = whole(full.folder)
-    assert found["last.ckpt"] == 6 and found["last-1.ckpt"] == 5 and not hidden(full.folder)
+    assert found["last.ckpt"] == 6
+    assert found["last-1.ckpt"] == 5
+    assert not hidden(full.folder)
     assert max(full.series("train/loss")) >= 9, "it went on after the first failure"
     assert_resumes(team, uninterrupted, 6, 2, *how)
 
@@ -131,7 +138,8 @@ def test_a_disk_that_is_full_for_a_while(team, uninterrupted):
     run = team(*RUN, *disk_fault("DiskFull", octets=100_000, step=7, until=9), name="a", processes=2)
     assert run.end() == [0, 0], run.output
     # Step 9's save fails if it comes before the limit is lifted, at the beginning of the tenth step.
-    assert run.output.count("could not be saved") == 1 and whole(run.folder)["last.ckpt"] == 14
+    assert run.output.count("could not be saved") == 1
+    assert whole(run.folder)["last.ckpt"] == 14
     losses = run.series("train/loss")
     assert max(abs(losses[step] - uninterrupted[step]) for step in uninterrupted) <= 1e-6
 
@@ -140,7 +148,9 @@ def test_a_disk_that_is_full_for_a_while(team, uninterrupted):
 def test_the_very_last_save_fails(team):
     run = team(*RUN, *disk_fault("DiskFull", octets=100_000, step=13), name="a", processes=2)
     assert run.end() == [1, 1], run.output
-    assert "error: " in run.logs[0] and "could not be saved" in run.logs[0] and run.survivors == []
+    assert "error: " in run.logs[0]
+    assert "could not be saved" in run.logs[0]
+    assert run.survivors == []
     assert whole(run.folder)["last.ckpt"] == 12
 
 
@@ -152,7 +162,8 @@ def test_a_folder_that_may_not_be_written(team, uninterrupted):
     assert run.survivors == []
     assert re.search(r"last.ckpt could not be saved 2 times in a row: \[Errno 13\] Permission denied", run.logs[0])
     (run.folder / "checkpoints").chmod(0o755)
-    assert whole(run.folder)["last.ckpt"] == 6 and not hidden(run.folder)
+    assert whole(run.folder)["last.ckpt"] == 6
+    assert not hidden(run.folder)
     assert_resumes(team, uninterrupted, 6, 2)
 
 
@@ -163,17 +174,20 @@ def test_frozen_weights_stay_out_and_must_be_the_same(team, uninterrupted):
     assert stopped.end() == [0, 0], stopped.output
     checkpoint = torch.load(stopped.folder / "checkpoints/last.ckpt", weights_only=True)
     assert set(checkpoint["frozen"]) == {"language.weight", "language.bias"}
-    assert not set(checkpoint["frozen"]) & set(checkpoint["state_dict"]) and "ballast" in checkpoint["state_dict"]
+    assert not set(checkpoint["frozen"]) & set(checkpoint["state_dict"])
+    assert "ballast" in checkpoint["state_dict"]
     other = team(*RUN, *RESUME, "--model.init_args.pretraining", "1", name="a", processes=2)
     assert other.end() == [2, 2], other.output
-    assert "They differ here: language.weight, language.bias" in other.output and other.survivors == []
+    assert "They differ here: language.weight, language.bias" in other.output
+    assert other.survivors == []
     assert_resumes(team, uninterrupted, 9, processes=2)
     tested = team("test", *READER, name="a", processes=1)
     assert tested.end() == [0], tested.output
     everything = team(*RUN, "--checkpoints.trainable_only", "false", name="all", processes=1)
     assert everything.end() == [0], everything.output
     checkpoint = torch.load(everything.folder / "checkpoints/last.ckpt", weights_only=True)
-    assert "language.weight" in checkpoint["state_dict"] and "frozen" not in checkpoint
+    assert "language.weight" in checkpoint["state_dict"]
+    assert "frozen" not in checkpoint
 
 
 @pytest.mark.slow
@@ -201,7 +215,9 @@ def test_a_checkpoint_saved_on_a_signal_is_complete(team, uninterrupted, how):
     stopped = team(*RUN, *how, *fault("SignalAt", name="SIGTERM", step=7, process=1), name="a", processes=2)
     assert stopped.end() == [143, 143], stopped.output
     found = whole(stopped.folder)
-    assert found["last.ckpt"] >= 7 and not hidden(stopped.folder) and stopped.survivors == []
+    assert found["last.ckpt"] >= 7
+    assert not hidden(stopped.folder)
+    assert stopped.survivors == []
     assert_resumes(team, uninterrupted, found["last.ckpt"], 2, *how)
 
 
@@ -226,7 +242,8 @@ def test_a_run_that_early_stopping_ends_inside_an_epoch(team, uninterrupted):
     assert whole(ended.folder)["last.ckpt"] == 4 == max(ended.series("train/loss"))
     again = team(*RUN, *early, *RESUME, name="a", processes=2)
     assert again.end() == [0, 0], again.output
-    assert "resuming after step 4 " in again.output and max(again.series("train/loss")) == 4, "it stays ended"
+    assert "resuming after step 4 " in again.output, "it stays ended"
+    assert max(again.series("train/loss")) == 4, "it stays ended"
 
 
 def test_a_checkpoint_of_another_model(team):
@@ -234,17 +251,23 @@ def test_a_checkpoint_of_another_model(team):
     other = team("fit", *TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "3", name="b")
     assert other.end() == [0, 0], other.output
     run = team(*RUN, "--ckpt_path", "runs/b/checkpoints/last.ckpt", name="a", processes=2)
-    assert run.end() == [2, 2] and run.survivors == [], run.output
+    assert run.end() == [2, 2], run.output
+    assert run.survivors == [], run.output
     printed = "another model or config: missing in the checkpoint: ballast, language.weight, language.bias. Use the"
-    assert printed in run.output and "Traceback" not in run.output
+    assert printed in run.output
+    assert "Traceback" not in run.output
 
 
 def test_a_monitor_that_is_not_there_is_noticed_before_training(team):
     """Plain Lightning: after the first epoch, with a traceback on every process."""
     run = team(*RUN, "--best_checkpoint.monitor", "val/foo", name="a", processes=2)
-    assert run.end() == [2, 2] and run.survivors == [], run.output
+    assert run.end() == [2, 2], run.output
+    assert run.survivors == [], run.output
     assert "'val/foo', which is not logged. Use one of the validation metrics: ['val/loss']" in run.output
-    assert "Traceback" not in run.output and not (run.folder / "seen").exists()
+    assert "Traceback" not in run.output
+    assert not (run.folder / "seen").exists()
     late = team(*RUN, "--best_checkpoint.monitor", "val/foo", "--trainer.num_sanity_val_steps", "0", name="b")
-    assert late.end() == [1, 1] and late.survivors == [], late.output
-    assert late.output.count("best_checkpoint.monitor is 'val/foo'") == 1 and "Traceback" not in late.output
+    assert late.end() == [1, 1], late.output
+    assert late.survivors == [], late.output
+    assert late.output.count("best_checkpoint.monitor is 'val/foo'") == 1
+    assert "Traceback" not in late.output

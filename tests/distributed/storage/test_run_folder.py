@@ -10,5 +10,7 @@ from tests.support.faults.disk_faults import folder_gone
 def test_all_ranks_end_with_one_message(team):
     run = team("fit", *TINY, "--trainer.max_steps", "40", *folder_gone(step=4), name="a", processes=2)
     assert run.end() == [1, 1], run.output
-    assert run.survivors == [] and run.output.count("error: runs/a was deleted, renamed or moved") == 1
-    assert "Traceback" not in run.output and not run.folder.exists()
+    assert run.survivors == []
+    assert run.output.count("error: runs/a was deleted, renamed or moved") == 1
+    assert "Traceback" not in run.output
+    assert not run.folder.exists()

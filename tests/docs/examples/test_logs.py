@@ -39,7 +39,8 @@ def test_a_run_is_logged_from_its_start_to_its_end(trained):
 def test_an_evaluation_logs_its_step(lockstep, done):
     lockstep("test", "--config", str(done.folder / "config.yaml"), name=done.folder.name)
     last = [line for line in log_lines(done.folder / "log.jsonl") if line["fields"].get("stage") == "test"]
-    assert [line["step"] for line in last] in ([13], [26]) and last[0]["fields"]["test/ndcg@10"] > 0
+    assert [line["step"] for line in last] in ([13], [26])
+    assert last[0]["fields"]["test/ndcg@10"] > 0
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq (tests/system_packages.sh installs it)")
@@ -52,12 +53,15 @@ def test_the_guides_jq_lines_answer(trained):
         run = subprocess.run(
             ["sh", "-c", command], cwd=trained / "runs/recommender-quickstart-job1", capture_output=True, text=True
         )
-        assert run.returncode == 0 and not run.stderr, f"{command}: {run.stderr}"
+        assert run.returncode == 0, f"{command}: {run.stderr}"
+        assert not run.stderr, f"{command}: {run.stderr}"
         output.append(run.stdout.splitlines())
     happened, trouble, seconds, losses, ends = output
-    assert "run_started" in happened[0] and "run_ended" in happened[-1]
+    assert "run_started" in happened[0]
+    assert "run_ended" in happened[-1]
     assert all("this model is worse than last-item-transition" in line for line in trouble), trouble
-    assert all(float(value) > 0 for value in seconds) and len(seconds) >= 4
+    assert all(float(value) > 0 for value in seconds)
+    assert len(seconds) >= 4
     assert [line.split("\t")[0] for line in losses] == [str(step) for step in range(1, 27)]
     assert ends[-1].endswith("run_ended 26")
 
@@ -65,15 +69,18 @@ def test_the_guides_jq_lines_answer(trained):
 def test_log_collectors_use_existing_keys():
     """Neither program can be installed here; this compares their keys and files with those of a run."""
     alloy = (MONITORING / "logs.alloy").read_text(encoding="utf-8")
-    assert alloy.count("{") == alloy.count("}") and alloy.count("(") == alloy.count(")")
+    assert alloy.count("{") == alloy.count("}")
+    assert alloy.count("(") == alloy.count(")")
     (expressions,) = re.findall(r"expressions = \{(.*?)\}", alloy, re.S)
     keys = dict(re.findall(r'(\w+) = "([\w.]*)"', expressions))
-    assert set(keys) - {"event"} <= set(SCHEMA["properties"]) and keys["event"] == "fields.event"
+    assert set(keys) - {"event"} <= set(SCHEMA["properties"])
+    assert keys["event"] == "fields.event"
     for stage in re.findall(r"values = \{(.*?)\}", alloy):
         assert set(re.findall(r"(\w+) =", stage)) <= set(keys)
     named = set(re.findall(r"\[((?:loki|local)\.\w+\.\w+)\.receiver\]|= ((?:local)\.\w+\.\w+)\.targets", alloy))
     there = {f"{kind}.{name}" for kind, name in re.findall(r'^([a-z._]+) "(\w+)" \{', alloy, re.M)}
-    assert {one or other for one, other in named} <= there and named
+    assert {one or other for one, other in named} <= there
+    assert named
 
     vector = yaml.safe_load((MONITORING / "logs.vector.yaml").read_text(encoding="utf-8"))
     parts = {**vector["sources"], **vector["transforms"], **vector["sinks"]}

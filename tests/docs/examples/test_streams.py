@@ -30,7 +30,8 @@ def lines(tmp_path, monkeypatch):
 
 def test_the_order_is_that_of_the_epoch_from_any_position(lines):
     orders = {tuple(lines.records(epoch)) for epoch in range(8)}
-    assert len(orders) > 1 and len({tuple(sorted(order)) for order in orders}) == 1
+    assert len(orders) > 1
+    assert len({tuple(sorted(order)) for order in orders}) == 1
     assert list(lines.records_from(3, 4)) == list(lines.records(3))[4:]
     assert lines.identity == "0.txt:15 1.txt:23 2.txt:141"
 

@@ -155,10 +155,12 @@ def test_one_failure_is_a_warning_two_are_the_end(plugin, tmp_path, full, messag
     path = tmp_path / "last.ckpt"
     save(plugin, path, 1)
     assert messages[-1].startswith(f"WARNING: {path} could not be saved: [Errno 28] No space left on device. Training")
-    assert plugin.has_failed(path) and not plugin.has_failed(tmp_path / "best.ckpt")
+    assert plugin.has_failed(path)
+    assert not plugin.has_failed(tmp_path / "best.ckpt")
     full.on = False
     save(plugin, path, 2)
-    assert step_of(path) == 2 and not plugin.has_failed(path)
+    assert step_of(path) == 2
+    assert not plugin.has_failed(path)
     full.on = True
     save(plugin, path, 3)
     save(plugin, tmp_path / "best.ckpt", 3)  # failures are counted per file
@@ -196,7 +198,8 @@ def test_all_processes_hear_of_it(tmp_path, full):
                 plugin.sync_outcomes(strategy)
             except CollectiveError as failure:
                 ended.append(str(failure))
-        assert len(ended) == (0 if step == 1 else 2) and len(set(ended)) <= 1
+        assert len(ended) == (0 if step == 1 else 2)
+        assert len(set(ended)) <= 1
 
 
 def test_content_that_cannot_be_loaded_is_not_saved(plugin, tmp_path):
@@ -247,7 +250,8 @@ def test_training_continues_while_a_checkpoint_is_written(tmp_path, monkeypatch)
     checkpoint = content(1)
     checkpoint["callbacks"] = {"a": {"seen": [1]}}
     plugin.save_checkpoint(checkpoint, tmp_path / "last.ckpt")
-    assert gate.writing.wait(30) and not (tmp_path / "last.ckpt").exists()
+    assert gate.writing.wait(30)
+    assert not (tmp_path / "last.ckpt").exists()
     checkpoint["state_dict"]["weight"].fill_(-1)
     checkpoint["callbacks"]["a"]["seen"].append(2)
     plugin.sync_outcomes(ALONE)  # the write is still pending
@@ -267,7 +271,8 @@ def test_a_removal_waits_for_the_save(tmp_path, monkeypatch):
     remover = threading.Thread(target=plugin.remove_checkpoint, args=[tmp_path / "old.ckpt"])
     remover.start()
     assert gate.writing.wait(30)
-    assert (tmp_path / "old.ckpt").exists() and remover.is_alive()
+    assert (tmp_path / "old.ckpt").exists()
+    assert remover.is_alive()
     gate.open.set()
     remover.join(30)
     assert {path.name for path in tmp_path.iterdir()} == {"new.ckpt"}
@@ -279,7 +284,8 @@ def test_a_snapshot_is_a_copy():
     module.add_module("tied", module[0])
     shared = {"state_dict": module.state_dict(), "views": [torch.arange(12.0).view(3, 4).t()], "step": 3}
     taken = snapshot.copy_to_cpu(shared)
-    assert taken["state_dict"].keys() == shared["state_dict"].keys() and taken["step"] == 3
+    assert taken["state_dict"].keys() == shared["state_dict"].keys()
+    assert taken["step"] == 3
     assert taken["state_dict"]._metadata == shared["state_dict"]._metadata, "versions of the modules"
     for name, tensor in shared["state_dict"].items():
         assert torch.equal(taken["state_dict"][name], tensor)

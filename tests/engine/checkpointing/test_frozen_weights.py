@@ -87,7 +87,8 @@ def test_trained_and_frozen_afterwards_is_saved():
 def test_nothing_frozen_and_older_checkpoints():
     module = nn.Linear(2, 2)
     checkpoint = saved(module, frozen_fingerprints(module))
-    assert checkpoint[KEY] == {} and set(checkpoint["state_dict"]) == {"weight", "bias"}
+    assert checkpoint[KEY] == {}
+    assert set(checkpoint["state_dict"]) == {"weight", "bias"}
     del checkpoint[KEY]
     restore_frozen(module, checkpoint)
     module.load_state_dict(checkpoint["state_dict"], strict=True)

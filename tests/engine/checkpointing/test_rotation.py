@@ -90,7 +90,8 @@ def test_a_kill_at_any_point_loses_no_newest_checkpoint(tmp_path_factory, keep, 
             done = False
     newest = newest_verified(folder)
     if saves:
-        assert newest is not None and torch.load(newest, weights_only=True)["step"] >= saves, "the newest is lost"
+        assert newest is not None, "the newest is lost"
+        assert torch.load(newest, weights_only=True)["step"] >= saves, "the newest is lost"
     if done:
         assert steps(row)[0] == saves + 1
     for path in folder.rglob("*.ckpt"):
@@ -115,7 +116,8 @@ def test_a_kill_at_any_point_keeps_the_newest_folder(tmp_path, monkeypatch, kill
         with suppress(Killed):
             rotate_in(new, row)
     found = [(path / "step").read_text() for path in row if path.exists()]
-    assert found and max(found) >= "2"
+    assert found
+    assert max(found) >= "2"
 
 
 @settings(max_examples=50, deadline=None)

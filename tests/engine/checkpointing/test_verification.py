@@ -38,7 +38,8 @@ def test_every_byte_that_counts(path):
             assert str(path) in str(error)
             continue
         loaded = torch.load(path, weights_only=True)
-        assert torch.equal(loaded["weight"], CONTENT["weight"]) and loaded["steps"] == [1, 2, 3], offset
+        assert torch.equal(loaded["weight"], CONTENT["weight"]), offset
+        assert loaded["steps"] == [1, 2, 3], offset
         unnoticed += 1
     assert unnoticed < len(whole) / 2
 
@@ -117,7 +118,8 @@ def test_checkpoints_to_resume_from_are_listed_by_age(tmp_path):
     torch.save({"saved_at": 50.0}, tmp_path / "hpc_ckpt_3.ckpt")
     names = [path.name for path in list_checkpoints(tmp_path)]
     assert names == ["last.ckpt", "last-1.ckpt", "best.ckpt", "best-2.ckpt", "hpc_ckpt_3.ckpt"]
-    assert list_checkpoints(tmp_path / "other") == [] and newest_verified(tmp_path / "other") is None
+    assert list_checkpoints(tmp_path / "other") == []
+    assert newest_verified(tmp_path / "other") is None
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")

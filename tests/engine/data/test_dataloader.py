@@ -57,7 +57,8 @@ def test_a_bad_sample_is_an_error_of_the_input(workers):
     batches = iter(loader(EvaluationSampler(4, 2), broken=1, workers=workers, kind="batch", error=BadSampleError))
     with pytest.raises(BadBatchError, match=r"batch 0 of epoch 0 \(samples 0, 1\) failed: .*file 1") as error:
         next(batches)
-    assert is_user_error(error.value) and str(error.value).count("\n") == 0
+    assert is_user_error(error.value)
+    assert str(error.value).count("\n") == 0
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -66,7 +67,8 @@ def test_batches_are_those_of_torchs_loader(workers):
     sampler, reference = TrainSampler(50, 8, seed=1), DataLoader(Fragile(-5), None, sampler=TrainSampler(50, 8, seed=1))
     for _ in range(2):
         ours, expected = list(loader(sampler, workers=workers)), list(reference)
-        assert len(ours) == 7 and all(map(torch.equal, ours, expected))
+        assert len(ours) == 7
+        assert all(map(torch.equal, ours, expected))
 
 
 def test_a_large_batch_is_named_by_its_first_samples():
@@ -85,4 +87,5 @@ def test_epochs_follow_each_other_after_one_that_was_cut_short(workers):
     epochs = [[draw.indices for draw in reference] for _ in range(2)]
     assert all(np.array_equal(batch, indices) for batch, indices in zip(first, epochs[0][:3], strict=True))
     assert all(np.array_equal(batch, indices) for batch, indices in zip(second, epochs[1], strict=True))
-    assert data_loader.waited > 0 and len(data_loader) == 13
+    assert data_loader.waited > 0
+    assert len(data_loader) == 13

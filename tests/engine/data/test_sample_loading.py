@@ -18,7 +18,8 @@ def loader(bad, names=True):
     """Return a loader of requests. `names`: its errors name the bad sample."""
 
     def load(draw):
-        assert draw.epoch == 3 and draw.number == 5
+        assert draw.epoch == 3
+        assert draw.number == 5
         for index in draw.indices.tolist():
             if index in bad:
                 raise BadSampleError(f"file {index}.png is cut off", index if names else None)
@@ -59,7 +60,8 @@ def test_samples_are_loaded_one_by_one():
         return SkippedSample("too_long", "two", 2) if index == 2 else index * 10
 
     made, kept, skipped = load_samples(DRAW.indices, make, skip_bad=True)
-    assert made == [40, 90] and kept.tolist() == [4, 9]
+    assert made == [40, 90]
+    assert kept.tolist() == [4, 9]
     assert skipped == (SkippedSample("bad", "seven", 7), SkippedSample("too_long", "two", 2))
     with pytest.raises(BadSampleError, match="seven"):
         load_samples(DRAW.indices, make, skip_bad=False)
@@ -81,13 +83,17 @@ class Records(StreamDataset):
 def test_a_bad_record_of_a_stream_is_skipped(positions, kept):
     batches = StreamBatches(Records(), 4, slice(0, 4))
     streamed, skipped = load_batch_skipping_bad(batches.__getitem__, MicroBatchRequest(0, np.array(positions), 1))
-    assert streamed.batch == kept and streamed.records == 4 and skipped == (SkippedSample("bad", "record 5", 5),)
+    assert streamed.batch == kept
+    assert streamed.records == 4
+    assert skipped == (SkippedSample("bad", "record 5", 5),)
 
 
 def test_batches_list_their_skipped_samples():
     first, second = (SkippedSample("bad", str(number), number) for number in (1, 2))
     part = type("Part", (), {"skipped": [first]}), type("Part", (), {"skipped": (second,)}), torch.zeros(2)
-    assert skipped_in(part) == [first, second] and skipped_in(part[0]) == [first] and skipped_in(torch.zeros(3)) == []
+    assert skipped_in(part) == [first, second]
+    assert skipped_in(part[0]) == [first]
+    assert skipped_in(torch.zeros(3)) == []
 
 
 def test_the_limit_is_inclusive():

@@ -17,12 +17,15 @@ from tests.conftest import REPOSITORY
 def test_tensors_move_to_shared_memory():
     batch = ({"a": torch.ones(3, 4), "b": ["text", 7]}, torch.arange(2), torch.zeros(0), torch.ones(2, 2).T)
     assert move_to_shared_memory(batch) == 3 * 4 * 4 + 2 * 8 + 2 * 2 * 4
-    assert batch[0]["a"].is_shared() and batch[1].is_shared() and batch[0]["a"].sum() == 12
+    assert batch[0]["a"].is_shared()
+    assert batch[1].is_shared()
+    assert batch[0]["a"].sum() == 12
     assert move_to_shared_memory(batch) == 0  # all are shared already
 
 
 def test_without_a_shared_memory_folder(tmp_path):
-    assert free_bytes(tmp_path) > 0 and free_bytes(tmp_path / "nowhere") is None
+    assert free_bytes(tmp_path) > 0
+    assert free_bytes(tmp_path / "nowhere") is None
     assert move_to_shared_memory(torch.ones(4), folder=tmp_path / "nowhere") == 16  # torch uses another folder
 
 
@@ -31,7 +34,8 @@ def test_the_warning_counts_all_batches_in_flight():
     assert shortage_message(mib, workers=4, processes=8, free=72 * mib) is None  # 8 x (2 x 4 + 1)
     assert shortage_message(mib, workers=4, processes=8, free=72 * mib, prefetch_factor=3) is not None
     message = shortage_message(mib, workers=4, processes=8, free=64 * mib)
-    assert "64.0 MiB free, but up to 72.0 MiB may be needed" in message and "medium: Memory" in message
+    assert "64.0 MiB free, but up to 72.0 MiB may be needed" in message
+    assert "medium: Memory" in message
     assert (format_bytes(512), format_bytes(1536), format_bytes(5 << 30)) == ("512 bytes", "1.5 KiB", "5.0 GiB")
 
 
@@ -84,5 +88,6 @@ def test_a_container_with_a_small_shared_memory(tmp_path):
     assert "/dev/shm had 1020.0 KiB free, but up to 1.1 MiB may be needed (390.6 KiB a batch, 2 ahead for" in warning
     assert batches == "8 batches"
     assert failure.startswith("loading batch 0 of epoch 0 (samples 0) failed: ")
-    assert "a batch has 2.9 MiB, but /dev/shm has" in failure and "free of 1.0 MiB" in failure
+    assert "a batch has 2.9 MiB, but /dev/shm has" in failure
+    assert "free of 1.0 MiB" in failure
     assert "--shm-size" in failure

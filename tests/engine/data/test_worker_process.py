@@ -92,7 +92,8 @@ def test_a_worker_has_one_thread_whatever_the_training_has():
     torch.set_num_threads(2)
     try:
         batches = list(Data(ThreadsOfWorker(), num_workers=1, worker_start="fork").val_dataloader())
-        assert torch.get_num_threads() == 2 and {int(number) for batch in batches for number in batch} == {1}
+        assert torch.get_num_threads() == 2
+        assert {int(number) for batch in batches for number in batch} == {1}
     finally:
         torch.set_num_threads(before)
 
@@ -144,7 +145,8 @@ class ProcessOfWorker(OneByOne):
 def test_workers_last_for_several_epochs_unless_they_are_not_to(given, lasting):
     loader = Data(ProcessOfWorker(), num_workers=1, worker_start="fork", **given).val_dataloader()
     first, second = ({int(number) for batch in loader for number in batch} for _ in range(2))
-    assert len(first) == len(second) == 1 and (first == second) == lasting
+    assert len(first) == len(second) == 1
+    assert (first == second) == lasting
     assert os.getpid() not in first | second
 
 

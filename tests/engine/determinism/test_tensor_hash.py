@@ -51,7 +51,8 @@ def mix(number):
 def test_the_hash_equals_the_reference(dtype, numel):
     tensor = tensor_of(dtype, numel)
     found = hash_tensor(tensor)
-    assert found.dtype == torch.int64 and found.shape == ()
+    assert found.dtype == torch.int64
+    assert found.shape == ()
     assert int(found) == reference_hash(tensor) == int(hash_tensor(tensor.clone()))
 
 

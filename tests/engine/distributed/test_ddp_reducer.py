@@ -41,7 +41,9 @@ def test_the_first_step_adds_in_the_order_of_later_ones(tmp_path, forge, compres
     assert [forge.codes.get(pid) for pid in pids] == [0] * RANKS, [output.read_text() for output in outputs]
     for rank in range(RANKS):
         first, second, third, *usual = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        assert len(first) == 12 and all(map(torch.equal, first, second)) and all(map(torch.equal, first, third))
+        assert len(first) == 12
+        assert all(map(torch.equal, first, second))
+        assert all(map(torch.equal, first, third))
         assert not all(map(torch.equal, usual[0], usual[2])), "DDP itself adds in another order in its first step"
         tolerance = 1e-5 if compression == "none" else 0.05
         torch.testing.assert_close(first, usual[2], rtol=tolerance, atol=tolerance)
@@ -56,7 +58,8 @@ def test_a_missing_gradient_counts_as_zeros(tmp_path):
         expected = weight.grad.clone()
         model.require_backward_grad_sync = False
         reduce_local_gradients(model)
-        assert torch.equal(weight.grad, expected) and torch.equal(bias.grad, torch.zeros_like(bias))
+        assert torch.equal(weight.grad, expected)
+        assert torch.equal(bias.grad, torch.zeros_like(bias))
         assert model.require_backward_grad_sync
     finally:
         torch.distributed.destroy_process_group()

@@ -20,7 +20,8 @@ UPDATES = {"rowwise_adagrad": {"row_sum": 1}, "lazy_adamw": {"exp_avg": C, "exp_
 
 def test_a_whole_table_is_looked_up_without_a_process_group():
     table = torch.randn(V, C)
-    assert not is_sharded(table) and own_rows(table).first == 0
+    assert not is_sharded(table)
+    assert own_rows(table).first == 0
     assert own_rows(table).rows.data_ptr() == table.data_ptr()
     assert look_up(table, torch.tensor([3, 0])).equal(table[[3, 0]])
     assert new_rows(table, [V]).equal(torch.zeros(V))
@@ -65,13 +66,16 @@ def in_shards(rank, rendezvous):
     table[5] = math.nan
     divided = shard_rows(table, mesh)
     first, rows = own_rows(divided)
-    assert is_sharded(divided) and first == sum(SHARES[:rank]) and len(rows) == SHARES[rank]
+    assert is_sharded(divided)
+    assert first == sum(SHARES[:rank])
+    assert len(rows) == SHARES[rank]
     assert rows.untyped_storage().nbytes() == SHARES[rank] * C * 4, "the rest of the table is free"
     for indices in ([[0, 5, 10], [3], []], [[], [], []], [[10, 4], [4, 5], [4]]):
         wanted = torch.tensor(indices[rank], dtype=torch.int64)
         torch.testing.assert_close(look_up(divided, wanted), table[wanted], rtol=0, atol=0, equal_nan=True)
     few = shard_rows(torch.ones(2, C), mesh)  # fewer rows than ranks
-    assert len(own_rows(few).rows) == (rank < 2) and look_up(few, torch.tensor([1])).equal(torch.ones(1, C))
+    assert len(own_rows(few).rows) == (rank < 2)
+    assert look_up(few, torch.tensor([1])).equal(torch.ones(1, C))
     sizes = [tuple(part.shape) for part in all_gather_matrices(torch.ones(rank + 1, 2 - rank))]
     assert sizes == [(1, 2), (2, 1), (3, 0)]
     cpu = torch.device("cpu")
@@ -81,7 +85,8 @@ def in_shards(rank, rendezvous):
         network = Network()
         replica, optimizer, norms = train(Network(), update)
         shards, of_shards, own_norms = train(network, update, mesh)
-        assert network.items.weight is shards.weight and is_trained(shards.weight)
+        assert network.items.weight is shards.weight
+        assert is_trained(shards.weight)
         assert own_norms.equal(norms), "the norm has each row once"
         assert shards.weight.to_local().numel() == SHARES[rank] * C
         assert gather_shards(shards.weight.detach()).equal(replica.weight)

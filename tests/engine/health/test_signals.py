@@ -24,10 +24,12 @@ def test_a_loader_worker_ignores_what_is_meant_for_the_training_process(name):
     worker = multiprocessing.get_context("fork").Process(target=work, args=(theirs,), daemon=True)
     worker.start()
     try:
-        assert ours.poll(20) and ours.recv() == "started"
+        assert ours.poll(20)
+        assert ours.recv() == "started"
         os.kill(worker.pid, getattr(signal, name))
         ours.send("a batch")
-        assert ours.poll(20) and ours.recv() == "a batch"
+        assert ours.poll(20)
+        assert ours.recv() == "a batch"
     finally:
         worker.kill()
         worker.join(20)

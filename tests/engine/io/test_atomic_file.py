@@ -90,7 +90,8 @@ def test_a_failed_delete_is_a_warning(tmp_path, messages, monkeypatch):
 
 def test_a_directory_gets_its_name_when_it_is_complete(tmp_path):
     with atomic_directory(tmp_path / "out" / "model") as folder:
-        assert folder.parent == tmp_path / "out" and not (tmp_path / "out" / "model").exists()
+        assert folder.parent == tmp_path / "out"
+        assert not (tmp_path / "out" / "model").exists()
         (folder / "inner").mkdir()
         (folder / "inner" / "file").write_text("text")
     assert (tmp_path / "out" / "model" / "inner" / "file").read_text() == "text"
@@ -133,7 +134,8 @@ def test_a_file_is_flushed_renamed_and_its_folder_flushed(tmp_path, monkeypatch)
     path = tmp_path / "new folder" / "file"
     for content in (b"first", b"second"):
         atomic_file.write_atomically(path, content)
-        assert path.read_bytes() == content and list(path.parent.iterdir()) == [path]
+        assert path.read_bytes() == content
+        assert list(path.parent.iterdir()) == [path]
     assert order == ["fsync", "replace", "fsync"] * 2, "the file, and then the entry of its folder"
 
 
@@ -143,4 +145,5 @@ def test_an_error_leaves_the_earlier_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("no space")))
     with pytest.raises(OSError, match="no space"):
         atomic_file.write_atomically(path, b"second")
-    assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]

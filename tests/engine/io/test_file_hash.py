@@ -30,7 +30,8 @@ def test_samples_find_a_change_of_their_blocks(
     last = max(0, size - block)
     sampled = {start + offset for number in range(blocks) for start in [last * number // (blocks - 1)]
                for offset in range(block) if start + offset < size}  # fmt: skip
-    assert {0, size - 1} <= sampled and (size > blocks * block or len(sampled) == size)
+    assert {0, size - 1} <= sampled
+    assert size > blocks * block or len(sampled) == size
     changed = data.draw(st.integers(0, size - 1))
     path.write_bytes(bytes(changed) + b"\1" + bytes(size - changed - 1))
     assert (hash_samples(path, blocks, block) != before) == (changed in sampled)

@@ -46,7 +46,9 @@ list(walk_visible(Path(".")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     os.chmod(tmp_path / "a", 0o755)
-    assert done.stdout == "listed\n" and "PermissionError" in done.stderr and "'a'" in done.stderr
+    assert done.stdout == "listed\n"
+    assert "PermissionError" in done.stderr
+    assert "'a'" in done.stderr
 
 
 def test_a_pipe_and_a_lost_link_are_named_in_place_of_left_out(tmp_path):

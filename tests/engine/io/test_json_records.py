@@ -37,7 +37,8 @@ MAX_DEPTH = json_records.MAX_DEPTH
 def test_ambiguous_json_is_refused(text, messages):
     with pytest.raises(ValueError, match=messages) as error:
         parse_json(text)
-    assert len(str(error.value)) < 400 and "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    assert "\n" not in str(error.value)
 
 
 def test_valid_json_is_read():
@@ -46,7 +47,8 @@ def test_valid_json_is_read():
     flat = {"a": [[1, 2.5e300, -3, None, True, "é["]] * 100, "b": {"c": {}}}
     assert parse_json(json.dumps(flat)) == flat
     assert parse_json('"\\ud83d\\ude00"') == "😀"
-    assert parse_json(b"\xef\xbb\xbf{}") == {} and parse_json("1" * 300) == int("1" * 300)
+    assert parse_json(b"\xef\xbb\xbf{}") == {}
+    assert parse_json("1" * 300) == int("1" * 300)
 
 
 @settings(max_examples=60, deadline=None)
@@ -120,13 +122,15 @@ def test_questions_of_another_form_are_refused_with_their_line(tmp_path, text, m
     path.write_text(text)
     with pytest.raises(ValueError, match=f"questions.jsonl, {messages}") as error:
         list(read_questions(path, {"question"}))
-    assert str(error.value).count("\n") < 3 and len(str(error.value)) < 1000
+    assert str(error.value).count("\n") < 3
+    assert len(str(error.value)) < 1000
 
 
 def test_words_of_a_file_are_short_and_printable_in_messages():
     assert describe_names(["b", "a"]) == "b, a"
     assert describe_names(["\x1b[2J"]) == repr("\x1b[2J")
-    assert len(describe_names(["x" * 1000])) < 130 and len(describe_value(["x" * 1000])) < 130
+    assert len(describe_names(["x" * 1000])) < 130
+    assert len(describe_value(["x" * 1000])) < 130
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link to a pipe"])

@@ -35,7 +35,8 @@ def test_the_file_of_a_summary_writer_is_replaced(tmp_path):
     internals.replace_event_file(writer, lambda path: opened.append(File(path)) or opened[-1])
     writer.add_scalar("loss", 1.0, 1)
     writer.close()
-    assert opened[0].path.startswith(str(tmp_path)) and b"loss" in opened[0].written, INSTALLED
+    assert opened[0].path.startswith(str(tmp_path)), INSTALLED
+    assert b"loss" in opened[0].written, INSTALLED
 
 
 def test_the_arguments_of_wandb_can_be_changed(tmp_path):

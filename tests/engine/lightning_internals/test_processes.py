@@ -58,7 +58,8 @@ def test_lightning_handles_no_signals():
     before = signal.getsignal(signal.SIGTERM)
     internals.disable_signal_handlers(run)
     run._signal_connector.register_signal_handlers()
-    assert signal.getsignal(signal.SIGTERM) is before and not run.received_sigterm, INSTALLED
+    assert signal.getsignal(signal.SIGTERM) is before, INSTALLED
+    assert not run.received_sigterm, INSTALLED
     assert loop._broadcast_sigterm_tensor() is None, INSTALLED
 
 
@@ -90,7 +91,8 @@ def test_the_observer_of_children_does_not_kill():
 def test_a_strategys_time_limit_is_set_unless_the_user_gave_one(kind):
     limit, given = timedelta(minutes=10), timedelta(minutes=7)
     strategy = kind()
-    assert internals.set_strategy_timeout(strategy, limit) and internals.strategy_timeout(strategy) == limit, INSTALLED
+    assert internals.set_strategy_timeout(strategy, limit), INSTALLED
+    assert internals.strategy_timeout(strategy) == limit, INSTALLED
     strategy = kind(timeout=given)
     assert not internals.set_strategy_timeout(strategy, limit), INSTALLED
     assert internals.strategy_timeout(strategy) == given, INSTALLED
@@ -124,7 +126,8 @@ def test_ddp_broadcasts_no_ignored_buffers():
         ddp = torch.nn.parallel.DistributedDataParallel(module)
         assert "running_mean" in ddp.parameters_to_ignore, INSTALLED
         broadcast = {id(buffer) for buffer in ddp.modules_buffers}
-        assert id(module.running_mean) not in broadcast and id(module.running_var) in broadcast, INSTALLED
+        assert id(module.running_mean) not in broadcast, INSTALLED
+        assert id(module.running_var) in broadcast, INSTALLED
     finally:
         torch.distributed.destroy_process_group()
 

@@ -25,7 +25,8 @@ def test_log_steps_are_those_of_lightning(interval):
         return [*found, (internals.is_log_step(run), run._logger_connector.should_update_logs)]
 
     pairs = sum(answers(ask, log_every_n_steps=interval), [])
-    assert len(pairs) >= 8 and all(ours == theirs for ours, theirs in pairs), INSTALLED
+    assert len(pairs) >= 8, INSTALLED
+    assert all(ours == theirs for ours, theirs in pairs), INSTALLED
 
 
 def test_log_steps_are_counted_from_the_number_that_is_set():
@@ -126,7 +127,8 @@ def test_empty_hooks_of_a_step_are_skipped_and_others_run():
     internals.skip_empty_hooks([empty, overriding])
     trainer([empty, overriding]).fit(Model(), loader(2), loader(1))
     assert overriding.answers == [0, 1, 1, 2], INSTALLED
-    assert empty.on_train_batch_end is None and empty.on_train_start is not None
+    assert empty.on_train_batch_end is None
+    assert empty.on_train_start is not None
 
 
 def test_the_name_of_the_hook_is_set_as_lightning_sets_it():
@@ -136,7 +138,8 @@ def test_the_name_of_the_hook_is_set_as_lightning_sets_it():
 
     names, model = [], Fast()
     trainer().fit(model, loader(1), loader(1))
-    assert names == [("on_train_batch_start", True)] and model._current_fx_name is None, INSTALLED
+    assert names == [("on_train_batch_start", True)], INSTALLED
+    assert model._current_fx_name is None, INSTALLED
     assert [name for name, _ in model.named_parameters()] == ["linear.weight", "linear.bias"]
 
 
@@ -144,7 +147,8 @@ def test_the_next_epoch_starts_with_its_first_batch():
     run = trainer(max_epochs=-1, max_steps=3)
     loop = run.fit_loop.epoch_loop
     run.fit_loop.restarting = True
-    assert loop.restarting and loop.val_loop.restarting, INSTALLED
+    assert loop.restarting, INSTALLED
+    assert loop.val_loop.restarting, INSTALLED
     internals.start_next_epoch(run)
     assert not (loop.restarting or loop.val_loop.restarting), INSTALLED
     loop.batch_progress.current.ready = 5

@@ -132,7 +132,8 @@ def test_whatever_count_is_expected_the_mean_is_exact(splits, expected):
     torch.testing.assert_close(found, torch.tensor(4.0 * exact), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(weight.grad, torch.tensor(4.0 * exact), rtol=1e-5, atol=1e-6)
     if loss is not None:
-        assert torch.equal(found, loss) and torch.equal(weight.grad, gradient), "a power of two changes no digit"
+        assert torch.equal(found, loss), "a power of two changes no digit"
+        assert torch.equal(weight.grad, gradient), "a power of two changes no digit"
 
 
 @pytest.mark.parametrize("off", [0.01, 1, 100])
@@ -172,4 +173,5 @@ def test_gradients_that_a_strategy_has_offloaded_are_multiplied_where_they_are(m
     weight.grad = torch.ones(2, device="meta")
     mean = GlobalLossMean(2)
     mean.add(LossSum(torch.tensor(4.5), 3))  # with 2 terms the factor would be 1, and nothing multiplied
-    assert mean.normalize_gradients([weight]) == 1.5 and factors == ["meta"]
+    assert mean.normalize_gradients([weight]) == 1.5
+    assert factors == ["meta"]

@@ -31,10 +31,13 @@ def test_the_rate_follows_the_batch():
 
 def test_stable_decay_warms_up_stays_and_falls():
     factor = lr_lambda("stable_decay", warmup_steps=10, total_steps=100, final_fraction=0.1, decay_share=0.2)
-    assert factor(0) == 0.1 and [factor(step) for step in (9, 10, 50, 80)] == [1.0] * 4
-    assert factor(90) == pytest.approx(0.1 + 0.9 * 0.5) and factor(100) == factor(120) == pytest.approx(0.1)
+    assert factor(0) == 0.1
+    assert [factor(step) for step in (9, 10, 50, 80)] == [1.0] * 4
+    assert factor(90) == pytest.approx(0.1 + 0.9 * 0.5)
+    assert factor(100) == factor(120) == pytest.approx(0.1)
     falling = [factor(step) for step in range(80, 101)]
-    assert falling == sorted(falling, reverse=True) and len(set(falling)) == 21
+    assert falling == sorted(falling, reverse=True)
+    assert len(set(falling)) == 21
 
 
 def test_stable_decay_needs_an_end():

@@ -22,7 +22,8 @@ def test_singular_values_become_about_1_and_directions_stay(rows, columns, scale
     values = torch.linspace(1, 0.1, min(rows, columns)) * scale
     turned = newton_schulz((left * values) @ right)
     found = left.T @ turned @ right.T
-    assert found.diagonal().min() > 0.6 and found.diagonal().max() < 1.3
+    assert found.diagonal().min() > 0.6
+    assert found.diagonal().max() < 1.3
     torch.testing.assert_close(found, torch.diag(found.diagonal()), atol=2e-3, rtol=0)
 
 
@@ -58,7 +59,8 @@ def test_the_rest_is_adamws():
     assert torch.equal(ours, theirs)
     assert not torch.equal(turned, theirs)
     assert torch.equal(idle, torch.ones(4, 4))
-    assert set(mine.state[turned]) == {"step", "momentum_buffer"} and not mine.state[idle]
+    assert set(mine.state[turned]) == {"step", "momentum_buffer"}
+    assert not mine.state[idle]
 
 
 def test_a_closure_is_called_with_gradients():

@@ -98,7 +98,9 @@ def test_the_mean_is_that_of_a_dense_gradient():
 
 def test_the_parameter_is_trained_though_it_needs_no_gradient():
     table, frozen = make_table(), nn.Parameter(torch.ones(1), requires_grad=False)
-    assert is_trained(table.weight) and is_trained(table.touched) and not is_trained(frozen)
+    assert is_trained(table.weight)
+    assert is_trained(table.touched)
+    assert not is_trained(frozen)
 
 
 @pytest.mark.parametrize("update", ["rowwise_adagrad", "lazy_adamw"])

@@ -82,7 +82,8 @@ def test_as_the_dense_definition(update, decay):
     gradients = dense_gradients()
     ours = Trained(update, decay).train(gradients)
     torch.testing.assert_close(ours.weight, nn.Parameter(reference(update, gradients, decay)), rtol=1e-5, atol=1e-6)
-    assert ours.weight.grad is None and not ours.weight.requires_grad
+    assert ours.weight.grad is None
+    assert not ours.weight.requires_grad
 
 
 def test_rows_that_no_step_touches_stay_to_the_bit():
@@ -141,7 +142,8 @@ def test_a_saved_state_resumes_bit_identically(update, tmp_path):
         resumed.bias.copy_(saved["bias"])
     resumed.optimizer.load_state_dict(saved["state"])
     resumed.train(gradients[3:], begin=3)
-    assert torch.equal(resumed.weight, through.weight) and torch.equal(resumed.bias, through.bias)
+    assert torch.equal(resumed.weight, through.weight)
+    assert torch.equal(resumed.bias, through.bias)
 
 
 @pytest.mark.parametrize("update", UPDATES)

@@ -65,7 +65,8 @@ def test_folders_in_a_row(strategy, tmp_path):
     assert strategy.load_checkpoint(row[0])["saved_at"] == 3.0
     assert (strategy.lightning_module.weight == 3).all()
     whole = strategy.checkpoint_io.load_checkpoint(row[1])
-    assert (whole["state_dict"]["weight"] == 2).all() and whole["saved_at"] == 2.0
+    assert (whole["state_dict"]["weight"] == 2).all()
+    assert whole["saved_at"] == 2.0
     (row[0] / ".metadata").unlink()
     with pytest.raises(CorruptCheckpointError, match="last.ckpt is incomplete: .metadata.*--ckpt_path last"):
         strategy.load_checkpoint(row[0])
@@ -143,7 +144,8 @@ def test_a_full_disk_keeps_the_older_checkpoint_and_raises_the_second_time(strat
         strategy.save_checkpoint(content(step), path)
     with pytest.raises(CollectiveError, match="2 times in a row: .*No space left"):
         strategy.checkpoint_io.sync_outcomes(strategy)
-    assert saved_at(path) == 1.0 and [found.name for found in tmp_path.iterdir()] == ["last.ckpt"]
+    assert saved_at(path) == 1.0
+    assert [found.name for found in tmp_path.iterdir()] == ["last.ckpt"]
 
 
 def test_a_folder_that_is_not_whole_gets_no_name(strategy, tmp_path, monkeypatch):
@@ -266,5 +268,6 @@ def test_an_earlier_stage_in_shards(strategy, tmp_path):
     strategy.save_checkpoint(content(3) | {"global_step": 7}, path)
     strategy.checkpoint_io.finish()
     stage, model = read_stage(path), nn.Linear(1000, 1, bias=False)
-    assert load_stage_weights(model, stage, {}).taken == ["weight"] and stage["global_step"] == 7
+    assert load_stage_weights(model, stage, {}).taken == ["weight"]
+    assert stage["global_step"] == 7
     assert (model.weight == 3).all()

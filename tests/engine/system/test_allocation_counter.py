@@ -32,7 +32,8 @@ def test_the_peak_of_each_interval():
         other = torch.zeros(500)
         del kept, other
         counter.mark()
-    assert counter.peaks == [3 * KB, KB, 3 * KB] and counter.now == 0
+    assert counter.peaks == [3 * KB, KB, 3 * KB]
+    assert counter.now == 0
 
 
 def test_results_in_tuples_and_lists():
@@ -53,7 +54,8 @@ def test_what_a_backward_pass_keeps():
         loss.backward()
         assert counter.now == KB + KB + 4 or counter.now == KB + 4
         del loss
-        assert weight.grad is not None and counter.now == KB
+        assert weight.grad is not None
+        assert counter.now == KB
 
 
 def test_storages_that_change_their_size():
@@ -65,7 +67,8 @@ def test_storages_that_change_their_size():
         counter.mark()
         torch.zeros(1)
         counter.mark()
-    assert counter.now == 4 * KB and counter.peaks[1] == 4 * KB + 4
+    assert counter.now == 4 * KB
+    assert counter.peaks[1] == 4 * KB + 4
 
 
 def test_tensors_without_values_count_and_take_no_memory():

@@ -33,7 +33,8 @@ def test_each_joule_is_counted_once(tmp_path):
     assert meter.read() == (0, 0), "from the creation of the counters on"
     for zone, name in zones.items():
         plant(tmp_path, zone, name, 3_000_000)
-    assert meter.read() == (pytest.approx(3 * 2), 0) and meter.read() == (0, 0)
+    assert meter.read() == (pytest.approx(3 * 2), 0)
+    assert meter.read() == (0, 0)
 
 
 def test_a_counter_that_has_returned_to_zero(tmp_path):
@@ -71,7 +72,8 @@ def test_a_file_without_a_number_is_no_counter(tmp_path, content):
 
 def test_a_machine_without_counters_reads_no_energy(tmp_path):
     meter = EnergyMeter(cpu_counters(tmp_path / "powercap"), gpu_counters(torch.device("cpu")))
-    assert not meter.has_counters and meter.read() == (0, 0)
+    assert not meter.has_counters
+    assert meter.read() == (0, 0)
 
 
 def test_a_counter_that_disappears_keeps_what_it_has_counted(tmp_path):
@@ -82,7 +84,8 @@ def test_a_counter_that_disappears_keeps_what_it_has_counted(tmp_path):
     assert meter.read() == (4, 0)
     (folders[0] / "energy_uj").unlink()
     plant(tmp_path, folders[1].name, "package", 3_000_000)
-    assert meter.read() == (1, 0) and meter.has_counters
+    assert meter.read() == (1, 0)
+    assert meter.has_counters
 
 
 class PlantedNvml:
@@ -118,7 +121,8 @@ def test_a_gpus_counter_may_restart_or_fail(monkeypatch):
     nvml.millijoules = 600
     assert meter.read() == (0, 0.5)
     nvml.fails = True
-    assert meter.read() == (0, 0) and not meter.has_counters
+    assert meter.read() == (0, 0)
+    assert not meter.has_counters
 
 
 @pytest.mark.parametrize(("uuid", "fails"), [("GPU-2", False), ("GPU-1", True)])

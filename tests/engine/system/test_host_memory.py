@@ -61,14 +61,16 @@ def test_a_container_sees_its_own_group_as_the_root(machine):
 def test_without_control_groups_the_machine_is_the_limit(tmp_path):
     assert host_memory.memory_limit(tmp_path, tmp_path).size > 0
     assert host_memory.available_memory(tmp_path, tmp_path) > 0
-    assert host_memory.oom_kills(tmp_path, tmp_path) == 0 and host_memory.read_proc_status(tmp_path) == {}
+    assert host_memory.oom_kills(tmp_path, tmp_path) == 0
+    assert host_memory.read_proc_status(tmp_path) == {}
 
 
 def test_memory_of_this_process():
     before = host_memory.resident_memory()
     ballast = bytearray(b"x" * (64 << 20))
     assert host_memory.resident_memory() - before > 32 << 20
-    assert host_memory.peak_resident_memory() >= before and len(ballast)
+    assert host_memory.peak_resident_memory() >= before
+    assert len(ballast)
 
 
 def test_out_of_memory_errors():

@@ -13,7 +13,8 @@ RED, BLUE = (220, 30, 30), (30, 30, 220)
 
 def opened(file):
     picture = Image.open(io.BytesIO(file))
-    assert picture.format == "PNG" and picture.mode == "RGB"
+    assert picture.format == "PNG"
+    assert picture.mode == "RGB"
     return picture
 
 
@@ -36,7 +37,8 @@ def test_a_small_image_is_enlarged_without_interpolation():
 
 def test_several_images_form_a_grid():
     found = np.asarray(opened(encode_png_grid(Image.new("RGB", (64, 64), RED), Image.new("RGBA", (500, 900), BLUE))))
-    assert (found == RED).all(2).sum() == 128 * 128 and (found == BLUE).all(2).any()
+    assert (found == RED).all(2).sum() == 128 * 128
+    assert (found == BLUE).all(2).any()
     assert max(found.shape) <= MAX_EDGE
     five = encode_png_grid(*[Image.new("RGB", (2000, 20), RED)] * 5)
     assert max(opened(five).size) <= MAX_EDGE

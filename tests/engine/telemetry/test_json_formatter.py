@@ -54,13 +54,16 @@ def test_any_message_is_one_line_of_strict_json():
     assert line["message"] == message
     found = line["fields"]
     assert (found["train/loss"], found["train/gradient_norm"], found["scale"], found["count"]) == (None, None, 0.5, 3)
-    assert found["many"] == [1, {"2": None}] and found["none"] is None and found["right"] is True
+    assert found["many"] == [1, {"2": None}]
+    assert found["none"] is None
+    assert found["right"] is True
     assert written(record("x", fields={"device": torch.device("cpu")}))["fields"] == {"device": "cpu"}
 
 
 def test_a_long_text_is_cut():
     line = written(record("x" * 1_000_000))
-    assert len(line["message"]) < MAX_TEXT_LENGTH + 50 and line["message"].endswith("... (1,000,000 characters)")
+    assert len(line["message"]) < MAX_TEXT_LENGTH + 50
+    assert line["message"].endswith("... (1,000,000 characters)")
 
 
 def test_an_errors_traceback_is_a_field():
@@ -68,7 +71,8 @@ def test_an_errors_traceback_is_a_field():
         raise ValueError("no such row")
     except ValueError:
         line = written(record("failed", level=logging.ERROR, exc_info=sys.exc_info()))
-    assert line["fields"]["traceback"].startswith("Traceback") and "no such row" in line["fields"]["traceback"]
+    assert line["fields"]["traceback"].startswith("Traceback")
+    assert "no such row" in line["fields"]["traceback"]
 
 
 def test_the_schema_has_every_event_and_refuses_other_keys():

@@ -8,13 +8,14 @@ from engine.telemetry.sample_previews import PreviewReservoir, select_preview_id
 
 def test_previews_are_spread_over_the_whole_set():
     found = select_preview_ids(range(1000), 8)
-    assert len(found) == 8 and found == sorted(found)
-    assert found[0] < 300 and found[-1] > 700 and max(found) - min(found) > 500
-    assert (
-        select_preview_ids(range(3), 8) == [0, 1, 2]
-        and select_preview_ids([], 8) == []
-        and select_preview_ids(range(9), 0) == []
-    )
+    assert len(found) == 8
+    assert found == sorted(found)
+    assert found[0] < 300
+    assert found[-1] > 700
+    assert max(found) - min(found) > 500
+    assert select_preview_ids(range(3), 8) == [0, 1, 2]
+    assert select_preview_ids([], 8) == []
+    assert select_preview_ids(range(9), 0) == []
     assert set(found[:4]) <= set(select_preview_ids(found[:4] + [5], 4)) | {5}
 
 
@@ -41,7 +42,8 @@ def test_nothing_is_kept_without_previews_or_after_a_reset():
     reservoir = PreviewReservoir()
     assert reservoir.rows_to_keep([1, 2, 3]) == []
     reservoir.number = 2
-    assert reservoir.rows_to_keep([-1, -1]) == [] and reservoir.rows_to_keep([-1, 5]) == [1]
+    assert reservoir.rows_to_keep([-1, -1]) == []
+    assert reservoir.rows_to_keep([-1, 5]) == [1]
     reservoir.keep(5, "old")
     reservoir.reset()
     assert reservoir.gather() == []

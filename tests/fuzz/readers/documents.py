@@ -62,8 +62,11 @@ class Documents(Reader):
             picture = found.picture(number)
             assert 0 < picture.width * picture.height <= _SETTINGS["max_page_pixels"], picture.size
             for chunk in page.chunks:
-                assert chunk.page == number and chunk.kind and chunk.text.encode() is not None, chunk
-                assert 0 <= chunk.box[0] <= chunk.box[2] <= 1 and 0 <= chunk.box[1] <= chunk.box[3] <= 1, chunk
+                assert chunk.page == number, chunk
+                assert chunk.kind, chunk
+                assert chunk.text.encode() is not None, chunk
+                assert 0 <= chunk.box[0] <= chunk.box[2] <= 1, chunk
+                assert 0 <= chunk.box[1] <= chunk.box[3] <= 1, chunk
         return [[chunk.text for chunk in page.chunks] for page in found.pages]
 
     def names_location(self, message: str, data: bytes) -> bool:

@@ -59,7 +59,8 @@ class QuestionTables(Reader):
         rows = []
         for row in range(len(table)):
             chat = table.read(row)
-            assert chat.reference is not None and chat.messages[-1]["content"] == chat.reference.accepted[0]
+            assert chat.reference is not None
+            assert chat.messages[-1]["content"] == chat.reference.accepted[0]
             prompt = chat.messages[0]["content"].replace("<image>", " ").split()
             rows.append((prompt, *chat.reference[1:], chat.reference.kind, chat.images))
         return rows

@@ -109,7 +109,9 @@ class Report(Reader):
                 record = plain_json.parse(line)
                 step = record["step"]
                 datetime.fromisoformat(record["time"].replace("Z", "+00:00"))
-                assert type(step) is int and type(record.get("epoch") or 0) is int and record == dict(record)
+                assert type(step) is int
+                assert type(record.get("epoch") or 0) is int
+                assert record == dict(record)
                 loss = record.get("train/loss")
                 _refuse_lenient(line)
             except (InvalidInput, LookupError, TypeError, ValueError, AttributeError, AssertionError):

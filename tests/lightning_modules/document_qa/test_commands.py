@@ -50,27 +50,35 @@ def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
     run = lockstep("fit", *options, name="a")
     (_, picture), (_, text) = shown_in(run.folder)  # of each of two epochs
     table = text.tensor_proto.string_val[0].decode()
-    assert picture.step == text.step == 2 and picture.width >= 128
-    assert table.count("\n") == 4 and "What is the mass of the" in table
+    assert picture.step == text.step == 2
+    assert picture.width >= 128
+    assert table.count("\n") == 4
+    assert "What is the mass of the" in table
     (_, file) = sorted((run.folder / "examples").iterdir())
     for shown in json.loads(file.read_text(encoding="utf-8"))["examples"]:
         sample = int(shown["name"].split()[0])
         question = TinyQuestions(1, 12).questions(0, sample)[0]
-        assert shown["question"].startswith(question.question) and shown["expected"] == question.answer
-        assert shown["right"] == (shown["answer"] == question.answer) and shown["picture"] and shown["blind"]
+        assert shown["question"].startswith(question.question)
+        assert shown["expected"] == question.answer
+        assert shown["right"] == (shown["answer"] == question.answer)
+        assert shown["picture"]
+        assert shown["blind"]
 
     lockstep("test", *options, name="a")
     found = (run.folder / "metrics.jsonl").read_text().splitlines()[-1]
     assert {"test/accuracy", "test/evidence_page_accuracy"} <= json.loads(found).keys()
-    assert (run.folder / "test_report.html").is_file() and (run.folder / "ablation/none.json").is_file()
+    assert (run.folder / "test_report.html").is_file()
+    assert (run.folder / "ablation/none.json").is_file()
 
     lockstep("predict", *options, name="a")
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     assert [line["id"] for line in lines] == [f"3-{sample}-{sample}" for sample in range(12)]
     for line in lines:
-        assert 0 <= line["confidence"] <= 1 and line["page"] in line["pages"]
+        assert 0 <= line["confidence"] <= 1
+        assert line["page"] in line["pages"]
         evidence = line["evidence"]
-        assert evidence["page"] == line["page"] and all(0 <= edge <= 1 for edge in evidence["box"])
+        assert evidence["page"] == line["page"]
+        assert all(0 <= edge <= 1 for edge in evidence["box"])
         if "text" in line:
             assert sum(line["options"].values()) == pytest.approx(1, abs=1e-5)
             assert line["options"][line["answer"]] == line["confidence"] == max(line["options"].values())
@@ -102,8 +110,10 @@ def test_bad_samples_are_named_and_counted(lockstep, tmp_path):
     assert found["test/bad_samples"] == 1
     lockstep("predict", *allowed, name="a")
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
-    assert len(lines) == 12 and lines[6]["id"] == "3-6-6"
-    assert lines[6]["answer"] is None and "manual.pdf is torn" in lines[6]["why"]
+    assert len(lines) == 12
+    assert lines[6]["id"] == "3-6-6"
+    assert lines[6]["answer"] is None
+    assert "manual.pdf is torn" in lines[6]["why"]
     assert all(line["answer"] is not None for line in [*lines[:6], *lines[7:]])
 
 
@@ -140,7 +150,8 @@ def test_a_training_on_all_documents_validates_nothing(lockstep, tmp_path):
     options = write_config(tmp_path, language_model={"config": {**LANGUAGE_MODEL, "max_position_embeddings": 512}})
     (tmp_path / "data.yaml").write_text(yaml.safe_dump({"class_path": "DocumentQuestions", "init_args": settings}))
     run = lockstep("fit", *options, "--data", str(tmp_path / "data.yaml"), name="a")
-    assert len(run.series("train/loss")) == 2 and not run.series("val/accuracy")
+    assert len(run.series("train/loss")) == 2
+    assert not run.series("val/accuracy")
     assert [path.name for path in run.folder.rglob("*.ckpt")] == ["last.ckpt"]
 
 
@@ -156,7 +167,8 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     lockstep("export", *options, "--output", "llava", name="a")
     card = read_card(tmp_path / "llava")
-    assert card.data.pipeline_tag == "image-text-to-text" and "a LlavaForConditionalGeneration" in card.text
+    assert card.data.pipeline_tag == "image-text-to-text"
+    assert "a LlavaForConditionalGeneration" in card.text
     model, processor = (
         kind.from_pretrained(tmp_path / "llava") for kind in (LlavaForConditionalGeneration, AutoProcessor)
     )
@@ -167,7 +179,8 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
         model_inputs = processor(images=pictures, text=chat, return_tensors="pt")
         tokens = model.generate(**model_inputs)[0, model_inputs["input_ids"].shape[1] :]
         written.append((lines[sample]["answer"], processor.decode(tokens, skip_special_tokens=True)))
-    assert len(written) == 6 and all(ours == theirs for ours, theirs in written)
+    assert len(written) == 6
+    assert all(ours == theirs for ours, theirs in written)
     assert len({ours for ours, _ in written}) > 1
     next(picture for _, pictures in asked.values() for picture in pictures).save(tmp_path / "llava" / "picture.png")
     run_code(tmp_path / "llava")

@@ -63,7 +63,8 @@ def test_a_rank_without_a_question_has_zero_gradients(symmetric):
     no_keys = torch.zeros(0, dtype=torch.int64)
     loss = info_nce(vectors, vectors, torch.zeros(0, MOST, dtype=torch.int64), no_keys, SCALE, symmetric)
     loss.backward()
-    assert loss == 0 and not network.weight.grad.any()
+    assert loss == 0
+    assert not network.weight.grad.any()
 
 
 def test_the_temperature_is_bounded_and_trains():
@@ -82,7 +83,8 @@ def test_vectors_have_length_one_in_any_format():
     head = ProjectionHead(8, SIZE)
     with torch.autocast("cpu", torch.bfloat16):
         vectors = head(torch.randn(5, 8).bfloat16())
-    assert vectors.dtype == torch.float32 and vectors.shape == (5, SIZE)
+    assert vectors.dtype == torch.float32
+    assert vectors.shape == (5, SIZE)
     assert torch.allclose(vectors.norm(dim=1), torch.ones(5))
 
 

@@ -106,14 +106,16 @@ def test_an_open_question_has_nothing_to_choose_from():
     alone = torch.tensor([-7.0], requires_grad=True)
     total = contrastive_options(alone, torch.tensor([2]), torch.tensor([0]), torch.tensor([True]), 5.0)
     total.backward()
-    assert total.item() == 7 and alone.grad.item() == -1
+    assert total.item() == 7
+    assert alone.grad.item() == -1
 
 
 def test_improbable_options_do_not_overflow():
     scores = torch.tensor([-4000.0, -9000.0], requires_grad=True)
     total = contrastive_options(scores, torch.tensor([1, 1]), torch.tensor([0, 0]), torch.tensor([False, True]), 1.0)
     total.backward()
-    assert total.item() == 9000 + 5000 and torch.equal(scores.grad, torch.tensor([1.0, -2.0]))
+    assert total.item() == 9000 + 5000
+    assert torch.equal(scores.grad, torch.tensor([1.0, -2.0]))
 
 
 def test_no_question_at_all_weighs_nothing(build):  # noqa: F811
@@ -122,7 +124,8 @@ def test_no_question_at_all_weighs_nothing(build):  # noqa: F811
     rows, _, _ = batch_of(questions=[])
     nothing = torch.zeros(0, dtype=torch.int64)
     total, count = contrasted(model, rows, nothing, nothing.bool())
-    assert total.item() == 0 and count.item() == 0
+    assert total.item() == 0
+    assert count.item() == 0
     assert all(gradient.abs().max() == 0 for gradient in gradients(model, total))
 
 
@@ -156,7 +159,8 @@ def test_focal_equals_its_definition(scored, gamma):
 def test_focal_has_a_gradient_where_a_token_is_certain(gamma):
     scores = torch.tensor([[60.0, -60.0], [-40.0, 40.0]], requires_grad=True)
     focal(gamma)(scores, torch.tensor([0, 0])).sum().backward()
-    assert scores.grad.isfinite().all() and scores.grad[1].abs().max() > 0.9
+    assert scores.grad.isfinite().all()
+    assert scores.grad[1].abs().max() > 0.9
 
 
 @pytest.mark.parametrize("criterion", [cross_entropy, label_smoothing(0.2), focal(2.0)])

@@ -45,7 +45,9 @@ def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     (tmp_path / "new/red/2.png").write_bytes(b"no image")
     lockstep("predict", "--data.init_args.predict_folder", "new", "--trainer.accelerator", "cpu", name="a")
     *found, bad = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
-    assert bad["image"] == "new/red/2.png" and bad["answer"] is None and "found 8 bytes" in bad["why"]
+    assert bad["image"] == "new/red/2.png"
+    assert bad["answer"] is None
+    assert "found 8 bytes" in bad["why"]
     assert [(item["image"], item["class"]) for item in found] == [
         (f"new/{colour}/{number}.png", colour) for colour in sorted(set(COLOURS) - {"green"}) for number in range(2)
     ]
@@ -88,7 +90,8 @@ def test_weights_of_16_bits(lockstep):
     assert weights["network.head.weight"].dtype == torch.bfloat16
     lockstep("test", "--trainer.accelerator", "cpu", name="a")
     kept = read_answers(run.folder)  # refuses answers whose points are not the metric
-    assert len(kept.answers) == len(digits(0.1).test.labels) and kept.answers[0].expected in map(str, range(10))
+    assert len(kept.answers) == len(digits(0.1).test.labels)
+    assert kept.answers[0].expected in map(str, range(10))
     for name, part in {"val": digits(0.1).validation, "test": digits(0.1).test}.items():
         loss = run.series(f"{name}/loss")[6]
         assert loss == pytest.approx(evaluated(weights, "network.", part), rel=0.02)
@@ -111,7 +114,8 @@ def test_the_configs_of_cifar_run(lockstep, tmp_path, monkeypatch, dataset):
     some = ["--data.init_args.validation_share", "0.1", "--trainer.limit_train_batches", "2"]
     run = lockstep("fit", "--config", str(config), *SMALL, *small, *some, name="a")
     losses = run.series("train/loss")
-    assert sorted(losses) == [1, 2] and all(map(math.isfinite, losses.values()))
+    assert sorted(losses) == [1, 2]
+    assert all(map(math.isfinite, losses.values()))
     assert 0 <= run.series(yaml.safe_load(config.read_text())["best_checkpoint"]["monitor"])[2] <= 1
 
 

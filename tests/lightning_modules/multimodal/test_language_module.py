@@ -15,4 +15,5 @@ def test_a_trial_keeps_the_reports_of_a_test(fast_dev_run, written):
         evaluation=SimpleNamespace(report=reports.append),
     )  # fmt: skip
     LanguageModule.on_test_epoch_end(module)
-    assert stages == ["test"] and len(reports) == written
+    assert stages == ["test"]
+    assert len(reports) == written

@@ -45,7 +45,8 @@ def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, 
     settings = json.loads((tmp_path / "out/config.json").read_text())
     assert settings["inputs"] == ["items", "event_codes", "event_numbers", "seen"]
     coding = settings["event_features"]
-    assert coding["categories"] == {"device": ["phone", "web"]} and coding["largest_number"] == 5
+    assert coding["categories"] == {"device": ["phone", "web"]}
+    assert coding["largest_number"] == 5
     loaded = load_recommender(tmp_path / "out")
     for one, expected, alone in zip(HISTORIES[:9], whole, hidden, strict=False):
         for features, line in (({"device": one["device"], "stars": one["stars"]}, expected), (None, alone)):
@@ -70,4 +71,5 @@ def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, 
         with pytest.raises(ValueError, match=message):
             loaded.recommend(HISTORIES[0]["items"], HISTORIES[0]["times"], features=features)
     card = (tmp_path / "out/README.md").read_text()
-    assert "reads features of the events: device, stars" in card and "- `event_codes`: int64" in card
+    assert "reads features of the events: device, stars" in card
+    assert "- `event_codes`: int64" in card

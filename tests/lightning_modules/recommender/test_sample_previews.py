@@ -30,13 +30,16 @@ def test_ranks_and_recommendations_are_those_of_the_metrics(remove_seen):
     for row in range(B):
         shown = user_preview(scores, given, row, remove_seen)
         items = given.history.items[row, : given.history.lengths[row]].tolist()
-        assert shown.rank == expected[row] and shown.target == given.target[row]
-        assert list(shown.last) == items[::-1][:LAST] and shown.events == len(items)
+        assert shown.rank == expected[row]
+        assert shown.target == given.target[row]
+        assert list(shown.last) == items[::-1][:LAST]
+        assert shown.events == len(items)
         free = [item for item in range(1, V + 1) if not (remove_seen and item in items)]
         assert list(shown.best) == sorted(free, key=lambda item: -scores[row, item])[:BEST]
         reported = render_preview("7", shown, "item {}".format)
         assert reported.right == (shown.rank <= BEST) == (shown.target in shown.best)
-        assert reported.expected == f"item {shown.target}" and reported.name == "user 7"
+        assert reported.expected == f"item {shown.target}"
+        assert reported.name == "user 7"
         assert ("all events" in reported.question) == (len(items) <= LAST)
         assert reported.answer.endswith(f"\n...\n{shown.rank}. item {shown.target}") == (not reported.right)
     assert torch.equal(scores, before)

@@ -60,7 +60,8 @@ def answers(rows):
 def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_path, messages):
     run = lockstep("fit", *OPTIONS, name="final")
     checkpoints = {path.name for path in (run.folder / "checkpoints").iterdir()}
-    assert checkpoints == {"last.ckpt", "last-1.ckpt"} and not run.series("val/ndcg@10")
+    assert checkpoints == {"last.ckpt", "last-1.ckpt"}
+    assert not run.series("val/ndcg@10")
     assert any("no validation and no best.ckpt" in line for line in messages)
 
     table = predictions(lockstep("predict", name="final"))
@@ -89,7 +90,8 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
             assert [score for _, score in found] == pytest.approx([score for _, score in line], abs=1e-4)
     assert all(recommendation.fallback is None for recommendation in recommended[0])
 
-    assert stranger["user"] == "stranger" and stranger["fallback"] == "popularity"
+    assert stranger["user"] == "stranger"
+    assert stranger["fallback"] == "popularity"
     popular = loaded.recommend(["no-such-sku"], [5])
     assert [(recommendation.item, recommendation.score) for recommendation in popular] == answers([stranger])[0]
     assert {recommendation.fallback for recommendation in popular} == {"popularity"}

@@ -26,7 +26,8 @@ def test_loss_and_gradients_are_those_of_the_whole_table(loss, negatives, option
     )
     expected, terms, _ = loss_and_gradients(dense, batch)
     found, count, _ = loss_and_gradients(by_rows, batch)
-    assert torch.equal(found, expected) and count == terms
+    assert torch.equal(found, expected)
+    assert count == terms
     (table,) = by_rows.row_tables
     table.collect_gradients()
     gradients = {name: parameter.grad for name, parameter in trained(by_rows).items()}
@@ -47,9 +48,11 @@ def test_padding_is_never_touched():
     )
     for batch, number in (([part], 8), ([nothing], 0)):
         total, _, gradients = loss_and_gradients(module, batch)
-        assert total.isfinite() and all(gradient.isfinite().all() for gradient in gradients if gradient is not None)
+        assert total.isfinite()
+        assert all(gradient.isfinite().all() for gradient in gradients if gradient is not None)
         module.row_tables[0].collect_gradients()
-        assert 0 not in module.row_tables[0].indices and len(module.row_tables[0].indices) >= number
+        assert 0 not in module.row_tables[0].indices
+        assert len(module.row_tables[0].indices) >= number
     assert len(module.row_tables[0].indices) == 0
 
 

@@ -33,12 +33,15 @@ def test_test_reports_what_it_measures(lockstep):
         assert metric["rules"] == 1
     assert compared > 30
     kept = read_answers(run.folder)  # refuses answers whose points are not the metric
-    assert kept.metric in measured and len(kept.answers) <= 10 and all(answer.expected for answer in kept.answers)
+    assert kept.metric in measured
+    assert len(kept.answers) <= 10
+    assert all(answer.expected for answer in kept.answers)
     reported = {
         key: value for key, value in measured.items() if key.startswith("test/") and key.endswith("/perplexity")
     }
     own = [value for key, value in reported.items() if key.count("/") == 2]
-    assert 2 <= len(own) <= 4 and len(reported) == 2 * len(own) + 2, "of each task, and blind"
+    assert 2 <= len(own) <= 4, "of each task, and blind"
+    assert len(reported) == 2 * len(own) + 2, "of each task, and blind"
     assert min(own) < measured["test/perplexity"] < max(own)
 
 
@@ -85,7 +88,8 @@ def test_training_from_a_cache_is_the_same_training(lockstep):
     cached = ["--data.init_args.cached_epochs", "2"]
     main(["prepare", *options, *cached])
     made = lockstep("fit", *options, name="made").series("train/loss")
-    assert lockstep("fit", *options, *cached, name="kept").series("train/loss") == made and len(made) == 8
+    assert lockstep("fit", *options, *cached, name="kept").series("train/loss") == made
+    assert len(made) == 8
     with pytest.raises(ValueError, match="found 2 epochs of 64 samples for TRAIN, expected 3 of 64"):
         lockstep("fit", *options, *cached, "--trainer.max_epochs", "3", name="longer")
     with pytest.raises(ValueError, match="for VALIDATION, expected 1 of 11"):

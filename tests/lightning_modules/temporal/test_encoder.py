@@ -80,14 +80,16 @@ def test_features_come_channel_after_channel():
     changed.values[0, 1, 20] += 0.01  # patch 5 of channel 1, within its range; the convolutions reach 6 steps
     assert batch.values[0, 1].min() < batch.values[0, 1, 20] < changed.values[0, 1, 20] < batch.values[0, 1].max()
     differs = (network(batch) != network(changed)).any(-1).nonzero().flatten().tolist()
-    assert set(differs) <= {10 + patch for patch in range(3, 8)} and 15 in differs
+    assert set(differs) <= {10 + patch for patch in range(3, 8)}
+    assert 15 in differs
 
 
 def test_a_chat_without_a_series_has_no_features():
     batch = Series(torch.zeros(2, CHANNELS, 5), torch.zeros(2, CHANNELS, 5, dtype=torch.bool), torch.tensor([0, 5]))
     for tokens in KINDS:
         features = encoder(tokens)(batch)
-        assert len(features) == encoder(tokens).layout.feature_count(5) and features.isfinite().all()
+        assert len(features) == encoder(tokens).layout.feature_count(5)
+        assert features.isfinite().all()
 
 
 @pytest.mark.parametrize("tokens", ["patch", "channel_patch"])
@@ -147,7 +149,9 @@ def test_a_channel_without_a_measurement_and_a_flat_one():
     values, present = torch.full((1, 2, 5), 0.4), torch.ones(1, 2, 5, dtype=torch.bool)
     present[0, 0] = False
     features = value_features(values, present)
-    assert features.isfinite().all() and not features[0, 0].any() and (features[0, 1, :, 4] == 0).all()
+    assert features.isfinite().all()
+    assert not features[0, 0].any()
+    assert (features[0, 1, :, 4] == 0).all()
 
 
 @pytest.mark.parametrize("tokens", KINDS)

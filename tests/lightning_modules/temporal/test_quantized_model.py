@@ -35,7 +35,8 @@ def test_a_resumed_run_has_the_same_bits(lockstep, options, kind):
     assert resumed.series("train/loss") == through.series("train/loss")
     checkpoints = [torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (through, resumed)]
     weights, again = (checkpoint["state_dict"] for checkpoint in checkpoints)
-    assert weights.keys() == again.keys() and all(torch.equal(weights[name], again[name]) for name in weights)
+    assert weights.keys() == again.keys()
+    assert all(torch.equal(weights[name], again[name]) for name in weights)
     assert all("lora_" in name for name in weights if name.startswith("language_model."))
     assert sum(name.endswith(".codes") for name in checkpoints[0]["frozen"]) == 2 * 7
 

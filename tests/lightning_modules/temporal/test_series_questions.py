@@ -85,31 +85,40 @@ def plain_score(module, sample, option, vectors):
 def test_five_foreign_shapes_are_trained_tested_and_reported(finished):
     folder, *_ = finished
     found = {key: value for line in lines(folder / "metrics.jsonl") for key, value in line.items()}
-    assert math.isfinite(found["train/loss"]) and math.isfinite(found["val/loss"])
+    assert math.isfinite(found["train/loss"])
+    assert math.isfinite(found["val/loss"])
     for name in ("right", "accuracy", "number_within_tolerance", "text_exact", "gaps/right", "rates/right"):
-        assert 0 <= found[f"test/{name}"] <= 1 and 0 <= found[f"test/baseline/blind/{name}"] <= 1, name
+        assert 0 <= found[f"test/{name}"] <= 1, name
+        assert 0 <= found[f"test/baseline/blind/{name}"] <= 1, name
     assert found["test/baseline/chance/accuracy"] == 0.5
     assert found["test/baseline/chance/right"] == pytest.approx(0.2), "open questions cannot be guessed"
     report = json.loads((folder / "prediction_report.json").read_text(encoding="utf-8"))
-    assert len(report["records"]) == 10 and {len(record["curves"]) for record in report["records"]} == {1, 2}
+    assert len(report["records"]) == 10
+    assert {len(record["curves"]) for record in report["records"]} == {1, 2}
     by_kind = {record["task"]: record for record in report["records"]}
     assert by_kind["gaps"]["curves"][0]["values"].count(None) == 15
-    assert by_kind["text"]["curves"][0]["length"] == 5000 and len(by_kind["text"]["curves"][0]["values"]) <= 1200
+    assert by_kind["text"]["curves"][0]["length"] == 5000
+    assert len(by_kind["text"]["curves"][0]["values"]) <= 1200
     right = [not record["errors"] for record in report["records"]]
     assert found["test/right"] == pytest.approx(sum(right) / 10)
     kept = read_answers(folder)  # refuses answers whose points are not the metric
-    assert kept.metric == "test/right" and [answer.points == 1 for answer in kept.answers] == right
+    assert kept.metric == "test/right"
+    assert [answer.points == 1 for answer in kept.answers] == right
     assert (folder / "prediction_report.html").stat().st_size > 20_000
 
 
 def test_predictions_have_the_scores_of_the_options(finished):
     folder, messages, _ = finished
     first, second = lines(folder / "predictions-asked.jsonl")
-    assert first["options"] == ["yes", "no", "never"] and len(first["log_likelihoods"]) == 3
+    assert first["options"] == ["yes", "no", "never"]
+    assert len(first["log_likelihoods"]) == 3
     assert first["answer"] == first["options"][int(np.argmax(first["log_likelihoods"]))]
-    assert second["key"] == "b" and isinstance(second["answer"], str) and "log_likelihoods" not in second
+    assert second["key"] == "b"
+    assert isinstance(second["answer"], str)
+    assert "log_likelihoods" not in second
     longer = [message for message in messages if "6,000 steps" in message]
-    assert len(longer) == 1 and "longest training series 5,000" in longer[0]
+    assert len(longer) == 1
+    assert "longest training series 5,000" in longer[0]
 
 
 def test_options_score_the_sum_of_their_tokens_log_probabilities(finished):
@@ -131,7 +140,8 @@ def test_a_series_features_do_not_depend_on_its_batch():
     assert together.counts.tolist() == [1 + 5 + 10, 3]
     torch.testing.assert_close(together.vectors, torch.cat([part.vectors for part in alone]))
     empty = collate([])
-    assert isinstance(empty, Series) and features.compute(networks, empty).counts.tolist() == [0]
+    assert isinstance(empty, Series)
+    assert features.compute(networks, empty).counts.tolist() == [0]
 
 
 def test_wrong_files_are_refused_before_the_training(lockstep, tmp_path):

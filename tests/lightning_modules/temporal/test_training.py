@@ -53,9 +53,11 @@ def test_a_pretrained_model_trains_and_resumes_to_the_bit(lockstep, qwen2, train
     of_the_model = [name for name in weights if name.startswith("language_model.")]
     kinds = {"none": lambda name: False, "lora": lambda name: "lora_" in name}
     if trainable in kinds:
-        assert all(map(kinds[trainable], of_the_model)) and bool(of_the_model) == (trainable == "lora")
+        assert all(map(kinds[trainable], of_the_model))
+        assert bool(of_the_model) == (trainable == "lora")
     if trainable == "last_n_layers":
-        assert of_the_model and all(".layers.1." in name or ".norm." in name for name in of_the_model)
+        assert of_the_model
+        assert all(".layers.1." in name or ".norm." in name for name in of_the_model)
 
 
 def test_a_frozen_models_checkpoint_holds_what_was_trained(lockstep, qwen2):
@@ -96,7 +98,9 @@ def test_the_table_has_the_learning_rate_of_each_part(lockstep, qwen2, caplog):
         for part in ("encoder", "projector", "language_model"):
             if part in line:
                 rate_of[part] = line
-    assert "0.004" in rate_of["encoder"] and "0.002" in rate_of["projector"] and "0.001" in rate_of["language_model"]
+    assert "0.004" in rate_of["encoder"]
+    assert "0.002" in rate_of["projector"]
+    assert "0.001" in rate_of["language_model"]
     groups = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["optimizer_states"][0]["param_groups"]
     assert {group["initial_lr"] for group in groups} == {0.004, 0.002, 0.001}
 
@@ -107,7 +111,8 @@ def test_unpacked_it_trains_the_same(lockstep):
     packed = lockstep("fit", *options, name="packed").series("train/loss")
     rows = lockstep("fit", *options, "--data.init_args.row_tokens", "null", "--data.init_args.length_groups", "3",
                     name="rows").series("train/loss")  # fmt: skip
-    assert packed.keys() == rows.keys() and len(rows) == 4
+    assert packed.keys() == rows.keys()
+    assert len(rows) == 4
     for step, loss in rows.items():
         assert packed[step] == pytest.approx(loss, rel=1e-5), step
 

@@ -53,12 +53,15 @@ def test_only_weights_are_loaded(lockstep, aligned, messages):
     second = begun(lockstep, model_options, "--model.init_args.vision_tower.trainable", "none")
     before, after = weights(run), weights(second)
     projector = {name for name in before["state_dict"] if name.startswith("projector.")}
-    assert projector == set(before["state_dict"]) and projector  # the rest was frozen
+    assert projector == set(before["state_dict"])
+    assert projector  # the rest was frozen
     for name in projector:
         assert torch.equal(before["state_dict"][name], after["state_dict"][name]), name
-    assert after["global_step"] == 1 and before["global_step"] == 2
+    assert after["global_step"] == 1
+    assert before["global_step"] == 2
     states = after["optimizer_states"][0]["state"]
-    assert {int(state["step"]) for state in states.values()} == {1} and len(states) > len(projector)
+    assert {int(state["step"]) for state in states.values()} == {1}
+    assert len(states) > len(projector)
     assert f"initialized {len(projector)} weights from runs/aligned/checkpoints/" in "\n".join(messages)
     assert yaml.safe_load((second.folder / "config.yaml").read_text())["model"]["init_args"]["init_from"] == "aligned"
 
@@ -71,7 +74,8 @@ def test_a_stage_resumes_without_the_earlier_stage(lockstep, aligned):
     shutil.rmtree(run.folder)
     rest = ["--trainer.max_steps", "4", "--model.init_args.init_from", "aligned", "--ckpt_path", "last"]
     resumed = lockstep("fit", *model_options, *rest, name="stopped")
-    assert resumed.series("train/loss") == through.series("train/loss") and len(through.series("train/loss")) == 4
+    assert resumed.series("train/loss") == through.series("train/loss")
+    assert len(through.series("train/loss")) == 4
     assert resumed.series("val/loss")[4] == through.series("val/loss")[4]
     lockstep("test", "--run_name", "stopped", name="stopped")
 

@@ -40,7 +40,8 @@ def check_two_visitors(page: Browser, seconds: float = 20.0) -> None:
     once = "own(...sent).then((answer) => answer.text())"
     expected = _final(page.run(f"fetch = own; {once}"))
     both = page.run(f"Promise.all([{once}, {once}])")
-    assert expected and [_final(text) for text in both] == [expected] * 2
+    assert expected
+    assert [_final(text) for text in both] == [expected] * 2
 
 
 def _final(text: str) -> dict[str, dict[str, object]]:
@@ -58,4 +59,5 @@ def check_quality(page: Browser, address: str) -> None:
         assert paper == ("rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)")
     own = (address, "data:", "blob:")
     others = [request for request in page.requests if not request.startswith(own)]
-    assert page.complaints == [] and others == []
+    assert page.complaints == []
+    assert others == []

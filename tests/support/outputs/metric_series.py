@@ -11,4 +11,5 @@ def assert_same_series(run: Run, other: Run, metrics: Iterable[str] = ("train/lo
     """Assert that both runs logged each metric at the same steps, with values that differ by at most `tolerance`."""
     for metric in metrics:
         expected = other.series(metric)
-        assert expected and run.series(metric) == pytest.approx(expected, abs=tolerance), metric
+        assert expected, metric
+        assert run.series(metric) == pytest.approx(expected, abs=tolerance), metric

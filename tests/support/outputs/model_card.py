@@ -12,7 +12,8 @@ def read_card(folder: Path) -> ModelCard:
     """Read a model card as the hub does. Raises an error where the hub would complain."""
     card = ModelCard((folder / "README.md").read_text(encoding="utf-8"))
     data = card.data.to_dict()
-    assert data["license"] == "unknown" and "lockstep" in data["tags"]
+    assert data["license"] == "unknown"
+    assert "lockstep" in data["tags"]
     return card
 
 

@@ -50,7 +50,8 @@ class ForkServer:
             stdout=subprocess.PIPE,
         )
         tiers.preloaded.append(psutil.Process(self._process.pid))
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._requests, self._messages = self._process.stdin, self._process.stdout
         os.set_blocking(self._messages.fileno(), False)
         self._heard = b""
@@ -73,7 +74,8 @@ class ForkServer:
         deadline = time.monotonic() + 170
         while not happened():
             self.listen()
-            assert self._process.poll() is None and time.monotonic() < deadline, "the fork server does not answer"
+            assert self._process.poll() is None, "the fork server does not answer"
+            assert time.monotonic() < deadline, "the fork server does not answer"
             time.sleep(0.01)
 
     def listen(self) -> None:

@@ -118,7 +118,9 @@ def test_the_wrong_values_of_every_option(parser, capsys, messages, tmp_path, mo
 def test_numbers_without_a_meaning_are_refused(parser, capsys, messages, tmp_path, monkeypatch, key, value):
     monkeypatch.chdir(tmp_path)
     code, lines = answer(parser, [*config_of("recommender"), f"--{key}={value}"], capsys, messages)
-    assert code == 2 and len(lines) <= 3 and key.rpartition(".")[2] in lines[-1]
+    assert code == 2
+    assert len(lines) <= 3
+    assert key.rpartition(".")[2] in lines[-1]
 
 
 NULL = ["model.init_args.hidden_size", "data.init_args.marketplace.num_items", "log.level", "threads"]
@@ -128,12 +130,17 @@ NULL = ["model.init_args.hidden_size", "data.init_args.marketplace.num_items", "
 def test_null_is_refused_where_the_type_does_not_have_it(parser, capsys, messages, tmp_path, key):
     """The command line and a file are checked; an empty value in a file is null."""
     code, lines = answer(parser, [*config_of("recommender"), f"--{key}=null"], capsys, messages)
-    assert code == 2 and len(lines) == 3 and f"error: --{key}: " in lines[-1] and lines[-1].endswith("found None")
+    assert code == 2
+    assert len(lines) == 3
+    assert f"error: --{key}: " in lines[-1]
+    assert lines[-1].endswith("found None")
     *sections, name = key.split(".")
     text = "".join(f"{'  ' * depth}{section}:\n" for depth, section in enumerate(sections))
     (tmp_path / "x.yaml").write_text(f"{text}{'  ' * len(sections)}{name}:\n")
     code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
-    assert code == 2 and f"x.yaml:{len(sections) + 1}: {key}: " in lines[-1] and lines[-1].endswith("found None")
+    assert code == 2
+    assert f"x.yaml:{len(sections) + 1}: {key}: " in lines[-1]
+    assert lines[-1].endswith("found None")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,8 @@ def test_the_location_is_that_of_the_value_in_force(parser, capsys, messages, tm
     (tmp_path / "y.yaml").write_text("# nothing\nmodel: {init_args: {num_blocks: many}}\n")
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
     location, advice = "x.yaml:3: model.init_args.hiden_size: there is no such setting", "did you mean hidden_size?"
-    assert location in lines[-1] and lines[-1].endswith(advice)
+    assert location in lines[-1]
+    assert lines[-1].endswith(advice)
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "y.yaml")], capsys, messages)
     assert lines[-1].endswith("y.yaml:2: model.init_args.num_blocks: Expected an int, found many")
 
@@ -177,7 +185,8 @@ def test_a_file_is_named_where_settings_are_a_text_or_a_key_is_no_name(
 ):
     (tmp_path / "x.yaml").write_text(text)
     code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
-    assert code == 2 and expected in lines[-1]
+    assert code == 2
+    assert expected in lines[-1]
 
 
 def test_the_reason_of_a_class_is_reported_where_a_name_is_possible_too(parser, capsys, messages):
@@ -211,7 +220,9 @@ def test_a_class_path_that_is_a_number(parser, capsys, messages, tmp_path):
 def test_an_option_inside_a_class_is_named_with_its_value(parser, capsys, messages, option, value, reason):
     """The config has the class, too; the option on the command line is in force."""
     code, lines = answer(parser, [*config_of("recommender"), f"{option}={value}"], capsys, messages)
-    assert code == 2 and f"error: {option}: {reason}" in lines[-1] and "NestedArg" not in lines[-1]
+    assert code == 2
+    assert f"error: {option}: {reason}" in lines[-1]
+    assert "NestedArg" not in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +263,8 @@ def test_files_and_values_are_checked_before_they_are_parsed(messages, tmp_path,
     with pytest.raises(SystemExit) as end:
         main(["fit", option, value])
     assert end.value.code == 2
-    assert messages[0].startswith(f"error: {message}") and len(messages) == 2
+    assert messages[0].startswith(f"error: {message}")
+    assert len(messages) == 2
 
 
 def test_a_seed_that_numpy_does_not_take(messages, monkeypatch):
@@ -274,12 +286,17 @@ AMBIGUOUS = [
 def test_a_number_is_decimal(parser, capsys, messages, tmp_path, text, key):
     """The text is accepted on the command line and quoted in a file; unquoted, the file is refused."""
     code, lines = answer(parser, [*config_of("recommender"), f"--{key}={text}"], capsys, messages)
-    assert code == 2 and len(lines) == 3 and f"error: --{key}: " in lines[-1] and f"found {text}" in lines[-1]
+    assert code == 2
+    assert len(lines) == 3
+    assert f"error: --{key}: " in lines[-1]
+    assert f"found {text}" in lines[-1]
     *sections, name = key.split(".")
     lead = "".join(f"{'  ' * depth}{section}:\n" for depth, section in enumerate(sections)) + "  " * len(sections)
     (tmp_path / "x.yaml").write_text(f'{lead}{name}: "{text}"\n')
     code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
-    assert code == 2 and f"x.yaml:{len(sections) + 1}: {key}: " in lines[-1] and f"found {text}" in lines[-1]
+    assert code == 2
+    assert f"x.yaml:{len(sections) + 1}: {key}: " in lines[-1]
+    assert f"found {text}" in lines[-1]
 
 
 @pytest.mark.parametrize("texts", [("1:30", "0777", "2024-01-01"), ("1_000", "on", "0x10")])
@@ -298,7 +315,8 @@ def test_other_texts_for_a_number(parser, capsys, messages, text, expected):
         assert parser.parse_args(arguments).data.init_args.batch_size == expected
         return
     code, lines = answer(parser, arguments, capsys, messages)
-    assert code == 2 and "--data.init_args.batch_size: Expected an int" in lines[-1]
+    assert code == 2
+    assert "--data.init_args.batch_size: Expected an int" in lines[-1]
 
 
 def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatch):
@@ -310,7 +328,8 @@ def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatc
     assert end.value.code == 2
     assert "error: trainer.max_time must be more than 0, got '00:00:00:00'" in messages
     error = end.value.__cause__
-    assert error is not None and error.__cause__ is not error
+    assert error is not None
+    assert error.__cause__ is not error
 
 
 @pytest.mark.parametrize(
@@ -328,7 +347,8 @@ def test_an_error_of_the_trainer_ends_the_command(messages, tmp_path, monkeypatc
 )
 def test_the_values_of_a_choice_are_listed(parser, capsys, messages, option, message):
     code, lines = answer(parser, [*config_of("recommender"), option], capsys, messages)
-    assert code == 2 and lines[-1] == f"error: {message}"
+    assert code == 2
+    assert lines[-1] == f"error: {message}"
 
 
 @pytest.mark.parametrize(
@@ -346,5 +366,7 @@ def test_a_misspelt_config_names_the_closest_file(parser, capsys, messages, tmp_
     Path("mine").mkdir()
     Path("mine/first.yaml").write_text("seed_everything: 1\n")
     code, lines = answer(parser, ["--config", given], capsys, messages)
-    assert code == 2 and "File does not exist" in lines[-1]
-    assert meant in lines[-1] and bool(meant) == ("did you mean" in lines[-1])
+    assert code == 2
+    assert "File does not exist" in lines[-1]
+    assert meant in lines[-1]
+    assert bool(meant) == ("did you mean" in lines[-1])

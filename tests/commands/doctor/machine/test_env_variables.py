@@ -62,7 +62,8 @@ def test_pytorch_refuses_the_reported_value():
     code = "import os, torch.distributed as dist; os.environ['TORCH_DISTRIBUTED_DEBUG'] = 'VERBOSE'; "
     code += "dist.set_debug_level_from_env()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert result.returncode and "must be OFF, INFO, or DETAIL" in result.stderr
+    assert result.returncode
+    assert "must be OFF, INFO, or DETAIL" in result.stderr
 
 
 def test_a_misspelt_allocator_option_is_corrected_in_place():
@@ -72,12 +73,14 @@ def test_a_misspelt_allocator_option_is_corrected_in_place():
 
 def test_two_allocator_variables_that_differ():
     (finding,) = found(PYTORCH_ALLOC_CONF="backend:native", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
-    assert finding.status == "warn" and "PYTORCH_CUDA_ALLOC_CONF takes precedence" in finding.why
+    assert finding.status == "warn"
+    assert "PYTORCH_CUDA_ALLOC_CONF takes precedence" in finding.why
 
 
 def test_more_sockets_than_nccl_takes_are_refused():
     (finding,) = found(NCCL_SOCKET_NTHREADS="16", NCCL_NSOCKS_PERTHREAD="8")
-    assert finding.status == "fail" and "64" in finding.why
+    assert finding.status == "fail"
+    assert "64" in finding.why
 
 
 def test_unused_infiniband_is_reported():

@@ -57,13 +57,15 @@ def test_a_machine_without_one(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert the_worst(LaunchPlan(), query_driver()).status == "ok"
     finding = the_worst(LaunchPlan(accelerator="gpu"), query_driver())
-    assert finding.status == "fail" and "has trainer.accelerator gpu" in finding.why
+    assert finding.status == "fail"
+    assert "has trainer.accelerator gpu" in finding.why
 
 
 def test_a_driver_that_does_not_answer(nvidia_smi):
     words = "Failed to initialize NVML: Driver/library version mismatch"
     finding = the_worst(LaunchPlan(), nvidia_smi([], head=words, fails=18))
-    assert finding.status == "fail" and finding.found == words
+    assert finding.status == "fail"
+    assert finding.found == words
 
 
 def test_other_processes_on_a_gpu_are_named(nvidia_smi):
@@ -75,17 +77,21 @@ def test_other_processes_on_a_gpu_are_named(nvidia_smi):
     assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1").status == "ok"
     exclusive = [card(0, used=30000, mode="Exclusive_Process")]
     finding = the_worst(LaunchPlan(), nvidia_smi(exclusive, ["GPU-0000, 4711, python, 29800"]))
-    assert finding.status == "fail" and "are busy" in finding.why
+    assert finding.status == "fail"
+    assert "are busy" in finding.why
 
 
 def test_more_processes_than_gpus_and_gpus_that_are_not_there(nvidia_smi):
     found = nvidia_smi([card(0), card(1)])
     finding = the_worst(LaunchPlan(devices=4), found)
-    assert finding.status == "fail" and "--trainer.devices 2" in finding.remedy
+    assert finding.status == "fail"
+    assert "--trainer.devices 2" in finding.remedy
     finding = the_worst(LaunchPlan(devices=2), found, CUDA_VISIBLE_DEVICES="0,2")
-    assert finding.status == "fail" and "there is no GPU 2, only 0, 1" in finding.found
+    assert finding.status == "fail"
+    assert "there is no GPU 2, only 0, 1" in finding.found
     finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="")
-    assert finding.status == "warn" and "hidden by CUDA_VISIBLE_DEVICES=''" in finding.found
+    assert finding.status == "warn"
+    assert "hidden by CUDA_VISIBLE_DEVICES=''" in finding.found
     assert the_worst(LaunchPlan(devices=4, accelerator="cpu"), found).status == "ok"
 
 
@@ -97,12 +103,15 @@ def test_gpus_without_peer_access_are_named(nvidia_smi):
 
 def test_gpus_of_different_kinds_broken_memory_and_parts(nvidia_smi):
     finding = the_worst(LaunchPlan(), nvidia_smi([card(0), card(1).replace("A100", "V100")]))
-    assert finding.status == "warn" and "different kinds" in finding.found
+    assert finding.status == "warn"
+    assert "different kinds" in finding.found
     finding = the_worst(LaunchPlan(), nvidia_smi([card(0, broken="3")]))
-    assert finding.status == "fail" and "3 uncorrectable ECC errors" in finding.found
+    assert finding.status == "fail"
+    assert "3 uncorrectable ECC errors" in finding.found
     assert the_worst(LaunchPlan(), nvidia_smi([card(0, broken="[N/A]")])).status == "ok"
     finding = the_worst(LaunchPlan(), nvidia_smi([card(0).replace("Disabled", "Enabled")]))
-    assert finding.status == "warn" and "MIG" in finding.found
+    assert finding.status == "warn"
+    assert "MIG" in finding.found
 
 
 def test_auto_starts_a_rank_for_each_gpu(nvidia_smi, tmp_path):
@@ -115,7 +124,8 @@ def test_auto_starts_a_rank_for_each_gpu(nvidia_smi, tmp_path):
         return next(iter(check.examine()))
 
     finding = cores(plan, {})
-    assert finding.status == "warn" and f"{os.cpu_count() + 1} processes would share them" in finding.found
+    assert finding.status == "warn"
+    assert f"{os.cpu_count() + 1} processes would share them" in finding.found
     assert cores(plan, {"CUDA_VISIBLE_DEVICES": "0"}).status == "ok"
     assert cores(plan._replace(accelerator="cpu"), {}).status == "ok"
 
@@ -135,9 +145,11 @@ def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
     assert (there.status, there.found) == ("ok", "1 x NVIDIA A100-SXM4-40GB (MIG 3g.20gb)")
     assert visible_gpus(found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"}) == 1
     finding = the_worst(LaunchPlan(devices=2), found, CUDA_VISIBLE_DEVICES="MIG-bbbb-2,MIG-aaaa-1")
-    assert finding.status == "fail" and "--trainer.devices 1" in finding.remedy
+    assert finding.status == "fail"
+    assert "--trainer.devices 1" in finding.remedy
     finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="MIG-cccc-3")
-    assert finding.status == "fail" and "nvidia-smi -L names MIG-aaaa-1, MIG-bbbb-2" in finding.found
+    assert finding.status == "fail"
+    assert "nvidia-smi -L names MIG-aaaa-1, MIG-bbbb-2" in finding.found
     old = LISTED.replace("MIG-bbbb-2", "MIG-GPU-1111/2/0")
     (there,) = check_gpus(LaunchPlan(), nvidia_smi(cards, listed=old), {"CUDA_VISIBLE_DEVICES": "MIG-GPU-1111/2/0"})
     assert there.status == "ok"
@@ -146,7 +158,8 @@ def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
 def test_numbers_of_different_gpus_need_not_be_those_of_nvidia_smi(nvidia_smi):
     found = nvidia_smi([card(0), card(1).replace("A100", "V100")])
     finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1")
-    assert finding.status == "warn" and finding.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    assert finding.status == "warn"
+    assert finding.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
     assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID").status == "ok"
     assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="GPU-1111").status == "ok"
     both = the_worst(LaunchPlan(), found)  # the one kind is chosen by number

@@ -56,6 +56,7 @@ def test_a_mismatch_is_reported(plan, changed, status, words, remedy):
 def test_srun_does_not_take_over_the_cores_by_itself():
     environ = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_CPUS_PER_TASK": "8"}
     finding, _ = check_slurm(LaunchPlan(), environ)
-    assert finding.status == "warn" and "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in finding.remedy
+    assert finding.status == "warn"
+    assert "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in finding.remedy
     (finding,) = check_slurm(LaunchPlan(), {**environ, "SRUN_CPUS_PER_TASK": "8"})
     assert finding.status == "ok"

@@ -30,7 +30,8 @@ def test_this_installation_is_right():
 
 def test_an_old_python_is_reported_with_the_required_version(tmp_path):
     (finding,) = check_python(setup_that_needs(tmp_path, "torch"), "3.9.2")
-    assert finding.status == "fail" and ">=3.10 is required" in finding.found
+    assert finding.status == "fail"
+    assert ">=3.10 is required" in finding.found
 
 
 def test_packages_that_are_missing_too_old_or_compromised(tmp_path):
@@ -52,7 +53,8 @@ def test_another_nccl_beside_pytorch(tmp_path):
     pinned, package = packaged_nccl([str(tmp_path)])
     assert (pinned, package) == ("2.27.5", "2.21.5")
     (finding,) = check_nccl("2.21.5", pinned, package, gpus=2)
-    assert finding.status == "warn" and finding.found == "2.21.5 is installed, PyTorch requires 2.27.5"
+    assert finding.status == "warn"
+    assert finding.found == "2.21.5 is installed, PyTorch requires 2.27.5"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,8 @@ def test_another_nccl_beside_pytorch(tmp_path):
 )
 def test_the_nccl_that_answers(loaded, pinned, package, gpus, status, words):
     (finding,) = check_nccl(loaded, pinned, package, gpus)
-    assert finding.status == status and words in finding.found
+    assert finding.status == status
+    assert words in finding.found
 
 
 def test_nccl_is_not_checked_without_gpus():

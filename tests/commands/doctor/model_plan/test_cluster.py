@@ -8,7 +8,8 @@ from commands.doctor.model_plan.cluster import Cluster, parse_cluster
 
 def test_parts_in_any_order_and_their_defaults():
     assert parse_cluster("nodes=2,gpus=8,gb=80") == Cluster(2, 8, 80)
-    assert parse_cluster("gb=24, gpus=4") == Cluster(1, 4, 24) and parse_cluster("gb=40").ranks == 1
+    assert parse_cluster("gb=24, gpus=4") == Cluster(1, 4, 24)
+    assert parse_cluster("gb=40").ranks == 1
 
 
 @pytest.mark.parametrize(
@@ -28,4 +29,6 @@ def test_wrong_values_are_refused_with_a_message(text, message, capsys):
     with pytest.raises(SystemExit) as end:
         main([f"--plan={text}"])
     error = capsys.readouterr().err
-    assert end.value.code == 2 and message in error and error.count("error:") == 1
+    assert end.value.code == 2
+    assert message in error
+    assert error.count("error:") == 1

@@ -75,12 +75,15 @@ def test_the_tables_and_the_json_object(ten_billion):
     file = io.StringIO()
     output.print_plan(cluster, 2048, plans, file)
     text = file.getvalue()
-    assert "1 node with 8 GPUs of 80 GB" in text and "(205.0)" in text and "25.0 *" in text
+    assert "1 node with 8 GPUs of 80 GB" in text
+    assert "(205.0)" in text
+    assert "25.0 *" in text
     assert "FSDP2, all weights: --config configs/overlays/fsdp.yaml" in text
     assert "and, behind each: --trainer.precision bf16-mixed" in text
     assert "--trainer.num_nodes 1 --trainer.devices 8" in text
     report = json.loads(output.as_json(cluster, 2048, plans))
-    assert report["cluster"] == {"nodes": 1, "gpus": 8, "gb": 80} and len(report["rows"]) == len(RECIPES)
+    assert report["cluster"] == {"nodes": 1, "gpus": 8, "gb": 80}
+    assert len(report["rows"]) == len(RECIPES)
     assert [row["training"] for row in report["rows"] if row["recommended"]] == ["FSDP2, all weights"]
 
 
@@ -105,7 +108,8 @@ def test_the_model_of_a_config(tmp_path, capsys):
         main(["--plan", "gpus=2,gb=24", "--json", *config])
     assert end.value.code == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert len(rows) == len(RECIPES) and all(row["fits"] for row in rows)
+    assert len(rows) == len(RECIPES)
+    assert all(row["fits"] for row in rows)
     with pytest.raises(SystemExit) as end:
         main(["--plan", "gb=24", "--config", "configs/recommender/quickstart.yaml"])
     assert end.value.code == 2

@@ -76,7 +76,8 @@ def test_no_process_group_is_left_where_computing_together_fails():
             raise RuntimeError("connection reset by peer")
 
     (finding,) = CollectiveChecks(Lost(), {0: NAMES[0]}, 1).findings()
-    assert finding.status == "fail" and finding.found.endswith(": connection reset by peer")
+    assert finding.status == "fail"
+    assert finding.found.endswith(": connection reset by peer")
     assert not dist.is_initialized()
 
 
@@ -87,7 +88,8 @@ def test_one_changed_file_of_a_copy_is_named(tmp_path):
     copied = ("engine", "train.py", "configs")
     here = {name: digest for name, digest in source_files().items() if name.startswith(copied)}
     there = source_files(tmp_path)
-    assert there == here and combined_hash(there) == combined_hash(here)
+    assert there == here
+    assert combined_hash(there) == combined_hash(here)
     (tmp_path / "engine/distributed/step_counters.py").write_text("# changed\n")
     there = source_files(tmp_path)
     hashes = {"rank 0 on a": combined_hash(here), "rank 1 on b": combined_hash(there)}
@@ -162,7 +164,8 @@ def test_absent_and_stopped_ranks_are_missing_and_no_rank_waits_for_ever(monkeyp
         assert store.gather("second", 0) == {0: 0, 1: 1}  # it is not waited for again
         began = time.monotonic()
         assert store.gather("third", 0) == {0: 0}
-        assert store.present == [0] and time.monotonic() - began < 20
+        assert store.present == [0]
+        assert time.monotonic() - began < 20
         store.leave()
     finally:
         peer.kill()
@@ -173,7 +176,8 @@ def test_no_listener_and_incomplete_launcher_variables():
     with pytest.raises(StoreError, match="rank 1 of 2 on .* has tried for 1 s to reach rank 0 at 127.0.0.1:9: "):
         HeartbeatStore(Rendezvous(1, 2, "127.0.0.1", 9, False), "a", 1)
     ranks = MultiProcessDoctor({"RANK": "0", "WORLD_SIZE": "2"})
-    assert ranks.is_launched and ranks.reports  # so that its first check reports what is missing
+    assert ranks.is_launched
+    assert ranks.reports  # so that its first check reports what is missing
     with pytest.raises(ValueError, match="MASTER_ADDR and MASTER_PORT are not set"):
         list(ranks.checks()[0].examine())
     assert not MultiProcessDoctor({}).is_launched

@@ -34,14 +34,17 @@ def test_the_kernel_does_not_kill_the_doctor_for_its_memory(tmp_path, small_grou
     result = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=tmp_path, env=environment)
     assert result.returncode in (0, 1, 2), (result.returncode, result.stderr)
     (reported,) = [line for line in result.stdout.splitlines() if re.match(r"(OK|WARN|FAIL) +micro batch ", line)]
-    assert reported.startswith("FAIL") and "16 samples: RuntimeError: " in reported and "allocate memory" in reported
+    assert reported.startswith("FAIL")
+    assert "16 samples: RuntimeError: " in reported
+    assert "allocate memory" in reported
     assert "0.39 GiB (the limit of the container or job, " in reported
     assert not list(tmp_path.glob("doctor-*"))
 
 
 def test_on_a_cpu_the_doctor_refuses_auto_micro_batch_as_fit_does(doctor):
     (error,) = doctor(*TINY, *AUTO)["micro batch"]
-    assert error.status == "fail" and "not possible on a CPU" in error.found
+    assert error.status == "fail"
+    assert "not possible on a CPU" in error.found
     assert error.remedy == "--trainer.auto_micro_batch if_possible"
 
 
@@ -50,33 +53,44 @@ def test_where_fit_would_find_a_smaller_micro_batch_so_does_the_doctor(doctor, m
     """The broken models raise the errors that a GPU's allocator would."""
     monkeypatch.setattr(first_step, "reports_oom", lambda device: True)
     (fits,) = doctor(*TINY, *broken("Hungry"), *AUTO)["micro batch"]
-    assert fits.status == "ok" and fits.found.startswith("2 samples on cpu: loss")
+    assert fits.status == "ok"
+    assert fits.found.startswith("2 samples on cpu: loss")
     assert fits.found.endswith("8 do not fit: trainer.auto_micro_batch chooses about this size")
     (error,) = doctor(*TINY, *broken("Hungry"))["micro batch"]
-    assert error.status == "fail" and error.remedy.startswith("--data.init_args.micro_batch_size 4")
+    assert error.status == "fail"
+    assert error.remedy.startswith("--data.init_args.micro_batch_size 4")
     (error,) = doctor(*TINY, *broken("Hungry"), "--model.init_args.most", "0", *AUTO)["micro batch"]
-    assert error.status == "fail" and error.found.startswith("1 samples: RuntimeError") and error.remedy
+    assert error.status == "fail"
+    assert error.found.startswith("1 samples: RuntimeError")
+    assert error.remedy
     (error,) = doctor(*TINY, *broken("HungryWhole"), *AUTO)["micro batch"]
-    assert error.status == "fail" and error.remedy == "--trainer.auto_micro_batch if_possible"
+    assert error.status == "fail"
+    assert error.remedy == "--trainer.auto_micro_batch if_possible"
     (error,) = doctor(*TINY, *broken("HungryWhole"), AUTO[0], "if_possible")["micro batch"]
-    assert error.found.startswith("8 samples: RuntimeError") and error.remedy == "--model.init_args.most 1000"
+    assert error.found.startswith("8 samples: RuntimeError")
+    assert error.remedy == "--model.init_args.most 1000"
 
 
 @pytest.mark.slow
 def test_an_error_before_the_first_step_names_its_part(doctor):
     found = doctor(*TINY, "--trainer.accelerator", "gpuu")
     (error,) = found["config"]
-    assert error.status == "fail" and error.found.startswith("trainer: ") and "gpuu" in error.found
-    assert "data" not in found and "prepare" not in error.remedy
+    assert error.status == "fail"
+    assert error.found.startswith("trainer: ")
+    assert "gpuu" in error.found
+    assert "data" not in found
+    assert "prepare" not in error.remedy
     (untried,) = found["micro batch"]
     assert (untried.status, untried.found) == ("warn", "not run: Lightning refuses the settings of the trainer")
     (error,) = doctor(*TINY, *broken("Unmade"))["micro batch"]
     assert error.found == "the model cannot be created: 64 channels do not split over 3 heads"
     (error,) = doctor(*TINY, "--data", "tests.commands.doctor.broken_models.Gone")["data"]
-    assert error.found == "shard 3 is gone" and error.remedy.startswith("python train.py prepare --config ")
+    assert error.found == "shard 3 is gone"
+    assert error.remedy.startswith("python train.py prepare --config ")
     injected = ["--data.init_args.length", "8", "--data.init_args.fault", "raise"]
     (error,) = doctor(*TINY, *injected)["data"]
-    assert "injected at sample 0" in error.found and error.remedy.startswith("LOCKSTEP_DEBUG=1 ")
+    assert "injected at sample 0" in error.found
+    assert error.remedy.startswith("LOCKSTEP_DEBUG=1 ")
 
 
 def test_a_wrong_value_is_reported_with_its_line(doctor, tmp_path):
@@ -96,7 +110,8 @@ def test_a_wrong_value_is_reported_with_its_line(doctor, tmp_path):
 def test_sharded_weights_are_reported_as_not_run(doctor):
     found = doctor(*TINY, "--trainer.devices", "2", "--trainer.strategy", "fsdp")
     (untried,) = found["micro batch"]
-    assert untried.status == "warn" and untried.found.startswith("not run: the weights are to be sharded over 2")
+    assert untried.status == "warn"
+    assert untried.found.startswith("not run: the weights are to be sharded over 2")
     assert "--trainer.strategy auto --trainer.devices 1" in untried.remedy
     assert found["checkpoint folder"][0].status == "warn"
 
@@ -118,4 +133,5 @@ def test_nothing_is_left_of_a_step_that_is_not_waited_for(tmp_path, monkeypatch)
         broken_models.Endless.go_on.set()
     thread.join(120)
     assert not thread.is_alive()
-    assert trial.late.status == "warn" and trial.late.found == f"the first steps were not done within {trial.seconds} s"
+    assert trial.late.status == "warn"
+    assert trial.late.found == f"the first steps were not done within {trial.seconds} s"

@@ -28,13 +28,15 @@ from engine.data.samplers import TrainSampler
 )
 def test_the_pace_of_loading_tells_workers_and_waits(sample, step, workers, needed, waits):
     pace = predict_throughput(sample, 640, step, workers)
-    assert pace.needed == needed and pace.waiting_share == pytest.approx(waits)
+    assert pace.needed == needed
+    assert pace.waiting_share == pytest.approx(waits)
 
 
 def test_a_gpu_that_would_wait_is_a_warning_with_the_number_of_workers(monkeypatch):
     monkeypatch.setattr(loader_throughput, "available_cpus", lambda: 8.0)
     slow = throughput_finding(0.004, 64, 0.05, torch.device("cuda"), 2, ranks_per_node=1)
-    assert slow.status == "warn" and slow.why == "the device would wait 61% of the time for its data"
+    assert slow.status == "warn"
+    assert slow.why == "the device would wait 61% of the time for its data"
     assert slow.found == (
         "a sample takes 4 ms of a core (250 a second), a step of 64 50 ms on cuda: 6 workers feed it; 2 workers are set"
     )
@@ -43,7 +45,8 @@ def test_a_gpu_that_would_wait_is_a_warning_with_the_number_of_workers(monkeypat
     assert two.remedy == "--data.init_args.num_workers 6  # needs 14 cores, of 8 here"
     assert throughput_finding(0.004, 64, 0.05, torch.device("cuda"), 6, ranks_per_node=2).status == "ok"
     fed = throughput_finding(0.004, 64, 0.5, torch.device("cpu"), 0, ranks_per_node=1)
-    assert fed.status == "ok" and fed.found.endswith(" on cpu: 1 worker feeds it; 0 workers are set")
+    assert fed.status == "ok"
+    assert fed.found.endswith(" on cpu: 1 worker feeds it; 0 workers are set")
     assert "the training process feeds it" in throughput_finding(1e-6, 8, 0.1, torch.device("cuda"), 0, 1).found
 
 

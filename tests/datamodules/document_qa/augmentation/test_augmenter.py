@@ -25,7 +25,8 @@ def test_augmentation_keeps_the_right_answer() -> None:
     for index in range(64):
         questions, document, ranked = altered(0, index)
         for question, before in zip(questions, TinyQuestions(0, 64, together=3).questions(0, index), strict=True):
-            assert question.answer == before.answer and sorted(question.options) == sorted(before.options)
+            assert question.answer == before.answer
+            assert sorted(question.options) == sorted(before.options)
             assert question.right is None or question.options[question.right] == before.answer
         assert ranked[:2] == (1, 2)
         assert tuple(document.pages)[:3] == TinyDocument(index // 4).pages
@@ -48,4 +49,5 @@ def test_nothing_happens_where_all_is_off() -> None:
     for index in range(8):
         questions, document, ranked = altered(0, index, settings=off)
         assert questions == TinyQuestions(0, 64, together=3).questions(0, index)
-        assert isinstance(document, TinyDocument) and ranked == (1, 2)
+        assert isinstance(document, TinyDocument)
+        assert ranked == (1, 2)

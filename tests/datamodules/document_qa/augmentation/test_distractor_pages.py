@@ -41,7 +41,9 @@ def drawn(ranked: list[int], most: int = 2, tries: int = 60, question: Question 
 
 def test_distractors_are_ranked_last_and_limited_in_number() -> None:
     for document, ranked in drawn([2]):
-        assert ranked[0] == 2 and len(ranked) <= 3 and len(set(ranked)) == len(ranked)
+        assert ranked[0] == 2
+        assert len(ranked) <= 3
+        assert len(set(ranked)) == len(ranked)
         assert all(1 <= page <= len(document.pages) for page in ranked)
     assert {len(ranked) for _, ranked in drawn([2])} == {1, 2, 3}
     assert all(ranked == (2,) for _, ranked in drawn([2], most=0))
@@ -52,7 +54,8 @@ def test_of_another_document_only_what_does_not_speak_of_the_question() -> None:
     assert lengthened
     for document in lengthened:
         (page,) = document.pages[3:]
-        assert page.number == 4 and [chunk.page for chunk in page.chunks] == [4, 4]
+        assert page.number == 4
+        assert [chunk.page for chunk in page.chunks] == [4, 4]
         assert page.chunks[0].text == "Store dry. Never wash with petrol."
         assert document.picture(4) == "other page 2"
         assert document.figure(page.chunks[1]) == "other figure on 2"

@@ -67,7 +67,8 @@ def test_directions_are_what_they_are_in_the_mirror(text: str, horizontal: str, 
 def test_question_options_and_answer_turn_with_the_figure(direction: Direction) -> None:
     question = asked("Where is the valve?", "top left", "bottom right", "top right", "bottom left")
     (other,), document = mirror_figures([question], Drawing(), direction, [1])
-    assert other.right == 0 and other.options[0] == other.answer
+    assert other.right == 0
+    assert other.options[0] == other.answer
     assert sorted(other.options) == sorted(question.options)
     assert other.answer == {"horizontal": "top right", "vertical": "bottom left"}[direction]
     # The mirrored figure has the content of the left side on the right.
@@ -76,7 +77,8 @@ def test_question_options_and_answer_turn_with_the_figure(direction: Direction) 
     assert np.array_equal(figure, np.flip(np.asarray(Drawing().figure(FIGURE)), axis))
     picture, was = np.asarray(document.picture(1)), np.asarray(Drawing().picture(1))
     assert np.array_equal(picture[20:, 10:30], figure)
-    assert np.array_equal(picture[:20], was[:20]) and np.array_equal(picture[:, :10], was[:, :10])
+    assert np.array_equal(picture[:20], was[:20])
+    assert np.array_equal(picture[:, :10], was[:, :10])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ def test_the_right_text_stays_the_right_one(options: list[str], data: st.DataObj
     question = Question("1", "?", "pump", tuple(options), options[right], right)
     assume(not refers_to_others(question))
     other = shuffle_options(question, np.random.Generator(np.random.Philox(key=key)))
-    assert other.right is not None and other.options[other.right] == options[right] == other.answer
+    assert other.right is not None
+    assert other.options[other.right] == options[right] == other.answer
     assert sorted(other.options) == sorted(options)
     assert other._replace(options=question.options, right=right) == question
 

@@ -21,7 +21,8 @@ def test_a_picture_is_altered_a_little_and_the_same_each_time(scan: Scan) -> Non
     picture = TinyDocument(3).picture(3)
     seen, again = (np.asarray(add_artefacts(picture, scan, 7), np.int64) for _ in range(2))
     was = np.asarray(picture, np.int64)
-    assert np.array_equal(seen, again) and seen.shape == was.shape
+    assert np.array_equal(seen, again)
+    assert seen.shape == was.shape
     assert 0 < np.abs(seen - was).mean() < 30
     assert np.corrcoef(seen.ravel(), was.ravel())[0, 1] > 0.9
     if scan.noise:
@@ -31,7 +32,8 @@ def test_a_picture_is_altered_a_little_and_the_same_each_time(scan: Scan) -> Non
 def test_pages_and_figures_of_a_document_are_scanned_each_for_itself() -> None:
     document = TinyDocument(3)
     seen = ScannedDocument(document, Scan(noise=8), 5)
-    assert seen.pages == document.pages and seen.name == document.name
+    assert seen.pages == document.pages
+    assert seen.name == document.name
     first, second = (np.asarray(seen.picture(page), np.int64) - np.asarray(document.picture(page)) for page in (1, 2))
     assert not np.array_equal(first, second)
     figure = document.pages[2].chunks[1]
@@ -45,7 +47,10 @@ def test_each_thing_happens_to_its_share_of_the_documents() -> None:
     assert all(scan is None or scan == Scan(quality=scan.quality) for scan in some)
     turned = [sample_scan(replace(NONE, skew=1.5), generator(key)) for key in range(200)]
     angles = [scan.skew for scan in turned if scan is not None]
-    assert len(angles) == 200 and min(angles) < -1 and max(angles) > 1 and max(map(abs, angles)) <= 1.5
+    assert len(angles) == 200
+    assert min(angles) < -1
+    assert max(angles) > 1
+    assert max(map(abs, angles)) <= 1.5
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def test_right_answers_that_sound_like_none(answer):
     ],
 )  # fmt: skip
 def test_right_answers_that_are_none(answer):
-    assert says_unanswerable(answer) and is_abstention(answer) and infer_answer_type(answer) == "unanswerable"
+    assert says_unanswerable(answer)
+    assert is_abstention(answer)
+    assert infer_answer_type(answer) == "unanswerable"
 
 
 def test_abstention_f1_equals_that_by_hand():

@@ -34,7 +34,8 @@ def test_the_interval_of_a_difference_is_the_published_one():
 @given(st.integers(0, 50), st.integers(1, 50))
 def test_an_interval_holds_its_share(right, wrong):
     figure = mean([1.0] * right + [0.0] * wrong)
-    assert 0 <= figure.low <= figure.value <= figure.high <= 1 and figure.low < figure.high
+    assert 0 <= figure.low <= figure.value <= figure.high <= 1
+    assert figure.low < figure.high
 
 
 def test_points_between_have_their_standard_error():
@@ -61,10 +62,13 @@ def test_a_preference_for_a_letter_does_not_help():
 
 
 def test_recall_and_reciprocal_rank_of_pages_equal_those_by_hand():
-    assert page_recall([3, 1, 2], [1, 2], 1) == 0.0 and page_recall([3, 1, 2], [1, 2], 2) == 0.5
+    assert page_recall([3, 1, 2], [1, 2], 1) == 0.0
+    assert page_recall([3, 1, 2], [1, 2], 2) == 0.5
     assert page_recall([3, 1, 2], [1, 2], 4) == 1.0
-    assert reciprocal_rank([3, 1, 2], [2, 1]) == 0.5 and reciprocal_rank([3], [1]) == 0.0
-    assert is_evidence_page(2, (1, 2)) == 1.0 and is_evidence_page(3, (1, 2)) == 0.0
+    assert reciprocal_rank([3, 1, 2], [2, 1]) == 0.5
+    assert reciprocal_rank([3], [1]) == 0.0
+    assert is_evidence_page(2, (1, 2)) == 1.0
+    assert is_evidence_page(3, (1, 2)) == 0.0
     with pytest.raises(ValueError, match="without evidence pages has no recall"):
         page_recall([1], [], 1)
 

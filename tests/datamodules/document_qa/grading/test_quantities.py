@@ -58,12 +58,15 @@ def test_numbers_with_units_are_quantities():
 
 
 def test_rare_words_are_no_units():
-    assert parse_unit("at") is None and parse_unit("screws") is None and parse_unit("") is None
+    assert parse_unit("at") is None
+    assert parse_unit("screws") is None
+    assert parse_unit("") is None
 
 
 def test_units_made_of_others():
     one, other = parse_unit(normal_form("N/mm²")), parse_unit("MPa")
-    assert one.bases == other.bases and one.factor == pytest.approx(other.factor)
+    assert one.bases == other.bases
+    assert one.factor == pytest.approx(other.factor)
 
 
 @given(st.integers(1, 10**6), st.integers(0, 3), st.sampled_from(["m", "V", "Ω", "Hz", "g", "W"]))

@@ -46,14 +46,17 @@ RECORDS = [
 
 def test_a_summary_equals_that_by_hand():
     found = summary(ASKED.__getitem__, RECORDS, MostFrequentAnswers(1, "3.5 A"))
-    assert found["accuracy"] == 1.0 and found["text/accuracy"] == 1.0 and found["choice_accuracy"] == 1.0
+    assert found["accuracy"] == 1.0
+    assert found["text/accuracy"] == 1.0
+    assert found["choice_accuracy"] == 1.0
     assert found["baseline/question_only/accuracy"] == 0.0
     assert found["baseline/random/accuracy"] == pytest.approx(1 / 15)
     assert found["baseline/random/table/accuracy"] == pytest.approx(1 / 3)
     assert found["baseline/majority/accuracy"] == pytest.approx(2 / 5)
     assert found["exact_match"] == 0.5, "the quantity and the relation are right in other words"
     assert found["numeric_accuracy"] == found["relation_accuracy"] == found["abstention_f1"] == 1.0
-    assert found["loss"] == pytest.approx(6 / 12) and found["perplexity"] == pytest.approx(math.exp(0.5))
+    assert found["loss"] == pytest.approx(6 / 12)
+    assert found["perplexity"] == pytest.approx(math.exp(0.5))
     assert found["page_recall@1"] == pytest.approx((1 + 0 + 0 + 1) / 4)
     assert found["page_recall@4"] == pytest.approx((1 + 1 + 0 + 1) / 4)
     assert found["context_recall"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
@@ -91,12 +94,14 @@ def test_an_answer_without_a_number_for_its_confidence_is_named():
 def test_a_right_answer_in_the_same_words_is_right():
     for question in ASKED[1:]:
         found = grade(question, words(question.answer))
-        assert found.right == 1.0 and set(found.measures.values()) == {1.0}
+        assert found.right == 1.0
+        assert set(found.measures.values()) == {1.0}
 
 
 def test_a_choice_of_no_answer_abstains():
     question = Question("c", "?", "d", ("a", UNANSWERABLE), UNANSWERABLE, 1, "choice")
-    assert grade(question, choice(1, 2)).abstained and not grade(question, choice(0, 2)).abstained
+    assert grade(question, choice(1, 2)).abstained
+    assert not grade(question, choice(0, 2)).abstained
 
 
 def test_the_tolerance_is_for_numbers():
@@ -116,23 +121,23 @@ def test_the_most_frequent_option_and_answer_are_found():
 
 def test_custom_does_not_know_which_questions_have_no_answer():
     most_frequent = most_frequent_answers([NUMBER, NUMBER, STRING, NOTHING])
-    assert (
-        majority_score(NUMBER, most_frequent) == 1.0
-        and majority_score(NOTHING, most_frequent) == majority_score(STRING, most_frequent) == 0.0
-    )
+    assert majority_score(NUMBER, most_frequent) == 1.0
+    assert majority_score(NOTHING, most_frequent) == majority_score(STRING, most_frequent) == 0.0
 
 
 def test_the_right_words_are_right_by_whatever_letter():
     twice = CHOICE._replace(options=("y", "y", "z"))
     assert [grade(twice, choice(index)).right for index in range(3)] == [1.0, 1.0, 0.0]
-    assert random_score(twice) == pytest.approx(2 / 3) and majority_score(twice, MostFrequentAnswers(0)) == 1.0
+    assert random_score(twice) == pytest.approx(2 / 3)
+    assert majority_score(twice, MostFrequentAnswers(0)) == 1.0
     assert [majority_score(twice, MostFrequentAnswers(index)) for index in (2, 5, None)] == [0.0, 0.0, 0.0]
     assert summary([twice].__getitem__, [AnswerRecord(0, choice(0))])["balanced_accuracy"] == 1.0
 
 
 def test_a_right_answer_is_never_an_abstention():
     link = STRING._replace(answer="No data link")
-    assert grade(link, words("no data link")).right == 1.0 and not grade(link, words("no data link")).abstained
+    assert grade(link, words("no data link")).right == 1.0
+    assert not grade(link, words("no data link")).abstained
     assert grade(link, words("no information")).abstained
     none = CHOICE._replace(options=("None", "One"), answer="None", right=0)
     assert not grade(none, choice(0, 2)).abstained

@@ -63,13 +63,15 @@ def test_the_second_time_nothing_is_done_nor_read(documents, tmp_path, none_star
     cache = tmp_path / "cache"
     found = ingest(documents, cache, SETTINGS)
     assert [len(document.pages) for document in found.documents.values()] == [2, 3, 1]
-    assert list(found.documents) == ["a.pdf", "deadly.pdf", "z.pdf"] and found.broken == {}
+    assert list(found.documents) == ["a.pdf", "deadly.pdf", "z.pdf"]
+    assert found.broken == {}
     assert any("3 documents ingested into" in line and "6 pages" in line for line in logged())
     none_started()
     opened, opens = [], Path.open
     monkeypatch.setattr(Path, "open", lambda self, *args, **keys: opened.append(self) or opens(self, *args, **keys))
     again = ingest(documents, cache, SETTINGS)
-    assert "3 documents already ingested" in logged()[-1] and "nothing to do" in logged()[-1]
+    assert "3 documents already ingested" in logged()[-1]
+    assert "nothing to do" in logged()[-1]
     assert [path.name for path in opened] == ["known.json"]
     assert [document.folder for document in again.documents.values()] == [
         document.folder for document in found.documents.values()
@@ -85,8 +87,10 @@ def test_new_and_changed_documents_are_ingested(documents, tmp_path, logged):
     manual(documents[0], 4)
     os.utime(documents[0], ns=(1, 1))
     after = ingest(documents, cache, SETTINGS).documents
-    assert "2 documents ingested" in logged()[-1] and "5 pages" in logged()[-1]
-    assert len(after["a.pdf"].pages) == 4 and len(after["z.pdf"].pages) == 1
+    assert "2 documents ingested" in logged()[-1]
+    assert "5 pages" in logged()[-1]
+    assert len(after["a.pdf"].pages) == 4
+    assert len(after["z.pdf"].pages) == 1
     assert after["deadly.pdf"].folder == before["deadly.pdf"].folder
 
 
@@ -95,7 +99,8 @@ def test_a_document_that_moved_is_looked_at_but_not_made_again(documents, tmp_pa
     before = ingest(documents, cache, SETTINGS).documents
     moved = shutil.copy(documents[0], tmp_path / "moved.pdf")
     after = ingest([moved], cache, SETTINGS).documents
-    assert "0 pages" in logged()[-1] and after["moved.pdf"].folder == before["a.pdf"].folder
+    assert "0 pages" in logged()[-1]
+    assert after["moved.pdf"].folder == before["a.pdf"].folder
     assert after["moved.pdf"].name == "moved.pdf"
 
 
@@ -116,7 +121,8 @@ def test_corrupt_documents_stop_or_are_skipped(documents, tmp_path, none_started
     ):
         ingest(paths, cache, SETTINGS)
     found = ingest(paths, cache, SKIP)
-    assert len(found.documents) == 3 and found.broken == {"broken.pdf": "not a PDF, or corrupt"}
+    assert len(found.documents) == 3
+    assert found.broken == {"broken.pdf": "not a PDF, or corrupt"}
     none_started()
     assert ingest(paths, cache, SKIP).broken == found.broken == open_ingested(paths, cache, SKIP).broken
     assert any("broken.pdf is skipped: not a PDF" in line for line in logged())
@@ -132,7 +138,8 @@ def test_a_process_that_dies_takes_its_document_alone(documents, tmp_path, conve
     cache = tmp_path / "cache"
     converting(do)
     found = ingest(documents, cache, SKIP)
-    assert set(found.documents) == {"a.pdf", "z.pdf"} and reason in found.broken["deadly.pdf"]
+    assert set(found.documents) == {"a.pdf", "z.pdf"}
+    assert reason in found.broken["deadly.pdf"]
     assert (
         open_ingested(documents, cache, SKIP).broken == found.broken == open_ingested(documents, cache, SETTINGS).broken
     )
@@ -193,7 +200,8 @@ def test_another_document_with_the_old_time_is_ingested(documents, tmp_path):
     with pytest.raises(ValueError, match="not ingested .* or changed since"):
         open_ingested([first], cache, SETTINGS)
     after = ingest([first], cache, SETTINGS).documents["m.pdf"]
-    assert "manual 2" in after.pages[0].chunks[0].text and "manual 1" in before.pages[0].chunks[0].text
+    assert "manual 2" in after.pages[0].chunks[0].text
+    assert "manual 1" in before.pages[0].chunks[0].text
 
 
 def test_other_permissions_and_links_are_no_change(documents, tmp_path, none_started):
@@ -240,10 +248,13 @@ def test_a_killed_ingestion_resumes(documents, tmp_path, logged):
     process.join(150)
     assert process.exitcode == -9
     left = sorted(path.name for path in (cache / "documents").iterdir())
-    assert len(left) == 2 and left[0].startswith(".") and left[0].endswith(".new"), "one whole, one half"
+    assert len(left) == 2, "one whole, one half"
+    assert left[0].startswith("."), "one whole, one half"
+    assert left[0].endswith(".new"), "one whole, one half"
     found = ingest(documents, cache, SETTINGS)
     assert "4 pages" in logged()[-1], "what was done was not done again"
-    assert len(found.documents) == 3 and not list((cache / "documents").glob(".*"))
+    assert len(found.documents) == 3
+    assert not list((cache / "documents").glob(".*"))
     ingest(documents, tmp_path / "whole", SETTINGS)
     assert cached_files(cache) == cached_files(tmp_path / "whole")
 
@@ -266,7 +277,9 @@ def test_two_processes_at_once(tmp_path):
     found = [own.recv() if own.poll(150) else None for own, _ in pipes]
     for process in both:
         process.join(150)
-    assert found[0] == found[1] and len(found[0]) == 6 and [process.exitcode for process in both] == [0, 0]
+    assert found[0] == found[1]
+    assert len(found[0]) == 6
+    assert [process.exitcode for process in both] == [0, 0]
     ingest(documents, tmp_path / "alone", SETTINGS)
     assert cached_files(cache) == cached_files(tmp_path / "alone")
 
@@ -287,7 +300,8 @@ def test_few_decoded_pages_are_kept_however_many_documents_are_open(tmp_path):
     found, decoded = ingest(paths, tmp_path / "cache", SETTINGS).documents.values(), ingested_document._decode
     decoded.cache_clear()
     pictures = [item.picture(1) for item in found for _ in range(3)]
-    assert decoded.cache_info()[:2] == (12, 6) and decoded.cache_info().currsize == 4
+    assert decoded.cache_info()[:2] == (12, 6)
+    assert decoded.cache_info().currsize == 4
     pictures[-1].paste("red", (0, 0, 9, 9))
     assert list(found)[-1].picture(1).tobytes() == pictures[-2].tobytes(), "a copy was painted on"
 

@@ -78,13 +78,15 @@ def test_both_engines_write_the_same_bytes(documents, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(module, "convert_with_ray", partial(convert_with_ray, conversion=pdf_files.killed))
         found = ingest(documents, tmp_path / "ray", RAY)
-    assert set(found.documents) == {"a.pdf", "z.pdf"} and found.broken["broken.pdf"] == expected.broken["broken.pdf"]
+    assert set(found.documents) == {"a.pdf", "z.pdf"}
+    assert found.broken["broken.pdf"] == expected.broken["broken.pdf"]
     assert "its worker process died" in found.broken["deadly.pdf"]
     assert ingest(documents, tmp_path / "ray", PROCESSES).broken == expected.broken, "the death of a process is no fact"
     assert (tmp_path / "ray/known.json").read_bytes() == (tmp_path / "processes/known.json").read_bytes()
     mark = {name for name, content in cached_files(tmp_path / "ray").items() if b"worker process died" in content}
     written = {name: content for name, content in cached_files(tmp_path / "ray").items() if name not in mark}
-    assert written == cached_files(tmp_path / "processes") and len(mark) == 1
+    assert written == cached_files(tmp_path / "processes")
+    assert len(mark) == 1
 
 
 @pytest.mark.slow
@@ -98,7 +100,8 @@ def test_a_stopped_ingestion_leaves_no_process_and_resumes(documents, tmp_path, 
         run = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300)
         names, listening = json.loads(run.stdout)
         assert run.returncode == (-9 if stop == "SIGKILL" else -2), run.stderr
-        assert len(names) > 2 and all(ip_address(host.removeprefix("::ffff:")).is_loopback for host in listening)
+        assert len(names) > 2
+        assert all(ip_address(host.removeprefix("::ffff:")).is_loopback for host in listening)
         # After a SIGKILL, Ray's agents try to reach the dead Ray for a minute, and then end.
         agents = {pid for pid, name in names.items() if stop == "SIGKILL" and name.endswith("Agent")}
         assert psutil.wait_procs(running(names.keys() - agents), timeout=60)[1] == []

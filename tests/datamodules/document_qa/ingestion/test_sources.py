@@ -148,15 +148,18 @@ def test_markdown_becomes_pages_of_texts_tables_and_figures(markdown, read):
     figure = document.pages[1].chunks[2]
     assert document.figure(figure).getcolors() == [(1600, COLOURS[0])]
     tops = [chunk.box[1] for chunk in document.pages[1].chunks]
-    assert tops == sorted(tops) and document.picture(2).width == round(8.27 * 36)
+    assert tops == sorted(tops)
+    assert document.picture(2).width == round(8.27 * 36)
 
 
 def test_markdown_is_divided_at_headings_and_at_the_largest_page(markdown, read):
     path = markdown("# One\n## A\ntext\n### deeper\nmore\n## B\ntext\n")
     assert [len(page.chunks) for page in read(path).pages] == [5, 2], "a title alone is no page"
-    assert len(read(path, heading_level=0).pages) == 1 and len(read(path, heading_level=3).pages) == 3
+    assert len(read(path, heading_level=0).pages) == 1
+    assert len(read(path, heading_level=3).pages) == 3
     long = read(markdown("\n\n".join(["A paragraph of this file."] * 200)), max_page_pixels=50_000)
-    assert 5 < len(long.pages) < 100 and sum(len(page.chunks) for page in long.pages) == 200
+    assert 5 < len(long.pages) < 100
+    assert sum(len(page.chunks) for page in long.pages) == 200
     sizes = [long.picture(page.number).size for page in long.pages]
     assert all(width * height <= 50_000 for width, height in sizes)
     table = "| a | b |\n|--|--|\n" + "| 1 | 2 |\n" * 2000
@@ -211,7 +214,8 @@ def test_a_document_that_is_being_written_does_not_look_forgotten(tmp_path):
     with PageWriter(folder, IngestionSettings()) as writer:
         os.utime(folder, (1, 1))
         writer.add(Image.new("RGB", (9, 9)), [])
-        assert remove_leftovers(tmp_path, "") == [] and (folder / "pages/001.png").is_file()
+        assert remove_leftovers(tmp_path, "") == []
+        assert (folder / "pages/001.png").is_file()
         os.utime(folder, (1, 1))
         assert remove_leftovers(tmp_path, "") == [folder.name]
 
@@ -262,5 +266,7 @@ def test_an_empty_document_of_each_kind_has_its_own_reason(tmp_path, read):
     for name in ("a.png", "b.png", "a.pdf", "a.md"):
         (tmp_path / name).touch()
         reasons[name] = read(tmp_path / name)
-    assert reasons["a.png"] == reasons["b.png"] and reasons["a.png"].startswith("found no bytes, expected an image")
-    assert reasons["a.pdf"] == "not a PDF, or corrupt" and reasons["a.md"] == "it has no pages"
+    assert reasons["a.png"] == reasons["b.png"]
+    assert reasons["a.png"].startswith("found no bytes, expected an image")
+    assert reasons["a.pdf"] == "not a PDF, or corrupt"
+    assert reasons["a.md"] == "it has no pages"

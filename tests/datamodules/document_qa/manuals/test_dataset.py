@@ -71,14 +71,16 @@ def test_drawings_are_described_at_first():
     asked = [[training.sample_questions(epoch, index) for index in range(60)] for epoch in range(3)]
     for epoch in (0, 1):
         about = [chat for chat in asked[epoch] if any(question.source == "figure" for question in chat)]
-        assert about and all([question.kind for question in chat] == ["drawing"] for chat in about)
+        assert about
+        assert all([question.kind for question in chat] == ["drawing"] for chat in about)
         assert all(len(one.answer.split(", ")) == 4 and len(one.pages) == 1 for (one,) in about)
     plain = [
         [questions(Split.TRAIN, one_page=True).sample_questions(epoch, index) for index in range(60)]
         for epoch in range(3)
     ]
     others = [(one, two) for one, two in zip(asked[0], plain[0], strict=True) if two[0].source != "figure"]
-    assert others and all(one == two for one, two in others), "the other chats are as without"
+    assert others, "the other chats are as without"
+    assert all(one == two for one, two in others), "the other chats are as without"
     assert asked[2] == plain[2]
     assert questions(describing=2).sample_questions(0, 5) == questions().sample_questions(0, 5), "in training alone"
     drawn = next(index for index in range(60) if asked[0][index][0].kind == "drawing")

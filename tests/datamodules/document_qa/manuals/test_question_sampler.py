@@ -118,7 +118,8 @@ def test_wrong_options_are_values_of_other_parts_of_the_same_chapter():
     for _, chapter, question in asked(choice_share=1.0, kinds={"material": 1, "value": 1, "colour_at": 1}):
         values = {part.material for part in chapter.parts} | {part.colour for part in chapter.parts}
         values |= {value for part in chapter.parts for value in part.values.values()}
-        assert len(set(question.options)) == 4 and values.issuperset(question.options)
+        assert len(set(question.options)) == 4
+        assert values.issuperset(question.options)
 
 
 def test_answers_are_the_chapters():
@@ -154,7 +155,8 @@ def test_stated_parts_precede_answers_of_two_lookups_only():
     seen = set()
     for _, chapter, question in asked(500, choice_share=1.0, page_mentions=0.0, stated_parts=True):
         if question.source not in ("hop", "cross"):
-            assert question.options and not re.match(r"\d+, ", question.answer)
+            assert question.options
+            assert not re.match(r"\d+, ", question.answer)
             continue
         number, attribute, answer = re.fullmatch(r"(\d+), (\w+) (.+)", question.answer).groups()
         (part,) = [part for part in chapter.parts if str(part.number) == number]

@@ -87,7 +87,8 @@ def test_images_are_of_figures_of_pages_of_both_or_there_are_none() -> None:
     }  # fmt: skip
     assert [len(builder(images=images).context(document, [3]).chunks) for images in texts] == [2, 2, 2, 1]
     whole = builder(images="pages", texts=False, show_page_numbers=False).context(document, [1, 3])
-    assert whole.text == "<image>\n<image>" and len(whole.chunks) == 4
+    assert whole.text == "<image>\n<image>"
+    assert len(whole.chunks) == 4
     assert not np.array_equal(whole.views[0].pixels, whole.views[1].pixels)
 
 
@@ -139,7 +140,9 @@ def test_the_order_may_be_the_retriever_s() -> None:
 
 def test_a_page_that_is_too_long_makes_room_for_those_behind_it() -> None:
     choice = builder(tokens=40).choose(Pages([(1, 0), (50, 0), (1, 0)]), [2, 1, 3])
-    assert choice.pages == (1, 3) and choice.too_long == (2,) and choice.dropped == ()
+    assert choice.pages == (1, 3)
+    assert choice.too_long == (2,)
+    assert choice.dropped == ()
 
 
 def test_length_is_what_the_chat_has() -> None:
@@ -154,7 +157,8 @@ def test_a_text_that_looks_like_a_marker_is_text() -> None:
     document = Pages([(0, 1)])
     document.pages = [Page(1, (Chunk(1, "text", BOX, "<image> <|im_end|>"), document.pages[0].chunks[1]))]
     context = builder().context(document, [1])
-    assert context.text.count("<image>") == 1 and "<|im_end|>" not in context.text
+    assert context.text.count("<image>") == 1
+    assert "<|im_end|>" not in context.text
     assert len(context.views) == 1
 
 

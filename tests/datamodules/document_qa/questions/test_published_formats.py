@@ -48,7 +48,8 @@ def test_of_a_long_document_each_range_of_pages_is_asked_about_alone(tmp_path):
     whole, part, again = file.questions
     assert whole.document == "nkbl0226 (nkbl0226_p0 to nkbl0226_p2)"
     assert part.document == again.document == "nkbl0226 (nkbl0226_p1 to nkbl0226_p2)"
-    assert file.documents[part.document].images == tuple(PAGES[1:]) and part.evidence_pages == (1,)
+    assert file.documents[part.document].images == tuple(PAGES[1:])
+    assert part.evidence_pages == (1,)
     assert {document.origin for document in file.documents.values()} == {"nkbl0226"}
 
 

@@ -45,7 +45,8 @@ def test_the_competitions_files_are_accepted_unchanged(tmp_path):
     assert (choice.answer_type, choice.document) == ("choice", "CN100342976C.pdf")
     assert (open_one.options, open_one.right, open_one.answer) == ((), None, "除尘箱(1)")
     assert open_one.where == f"{tmp_path / 'questions.jsonl'}, line 3"
-    assert file.ids == (17, "q2") and list(file.documents) == ["CN100342976C.pdf"]
+    assert file.ids == (17, "q2")
+    assert list(file.documents) == ["CN100342976C.pdf"]
 
 
 def test_a_test_file_has_no_answers(tmp_path):
@@ -77,7 +78,8 @@ def test_an_answer_is_a_letter_or_an_options_text(tmp_path, options, answer, rig
             read(tmp_path, record)
     else:
         (question,) = read(tmp_path, record)
-        assert question.right == right and question.answer == question.options[right]
+        assert question.right == right
+        assert question.answer == question.options[right]
 
 
 @given(st.permutations(["17", "B", "the left side", "三", "4.5 mm"]), st.integers(0, 4), st.booleans(), st.booleans())
@@ -239,7 +241,8 @@ def test_files_of_another_form_are_refused_in_one_message(tmp_path, data, messag
     with pytest.raises(ValueError, match=messages) as error:
         read_question_file(path)
     assert str(error.value).startswith(str(path))
-    assert str(error.value).count("\n") < 3 and len(str(error.value)) < 1500
+    assert str(error.value).count("\n") < 3
+    assert len(str(error.value)) < 1500
 
 
 @pytest.mark.parametrize("format", ["mp_docvqa", "mmlongbench"])
@@ -272,7 +275,8 @@ def test_any_edit_of_the_file_keeps_every_question_or_gives_one_message(tmp_path
     try:
         file = read_question_file(path)
     except ValueError as error:
-        assert str(error).startswith(str(path)) and str(error).count("\n") < 3
+        assert str(error).startswith(str(path))
+        assert str(error).count("\n") < 3
         return
     assert len(file.questions) == sum(bool(line.strip()) for line in data.splitlines())
 

@@ -61,7 +61,8 @@ def test_an_accuracy_at_chance_gives_no_evidence():
     assert verdict(whole, result("figure", figure=0.25), "figure") == ("chance", False, "never above chance")
     leaking = result("none", blind=0.9, figure=0.9)
     assert not verdict(leaking, result("figure", blind=0.9, figure=0.9), "figure").right
-    assert chance(leaking, "figure") == 0.9 and chance(whole, "figure") == 0.25
+    assert chance(leaking, "figure") == 0.9
+    assert chance(whole, "figure") == 0.25
 
 
 def test_answers_without_documents_are_measured_by_dice_and_custom_not_by_themselves():
@@ -89,7 +90,8 @@ def test_few_questions_tell_nothing():
 
 def test_nothing_is_reported_for_unanswerable_questions_and_questions_not_asked():
     ablated = result("figure", none=0.1, table=0.9)
-    assert verdict(WHOLE, ablated, "none") is None and verdict(WHOLE, ablated, "hop") is None
+    assert verdict(WHOLE, ablated, "none") is None
+    assert verdict(WHOLE, ablated, "hop") is None
 
 
 def test_results_come_back_as_they_were_written(tmp_path):
@@ -110,7 +112,9 @@ def test_the_result_keeps_accuracies_and_baselines():
     }  # fmt: skip
     kept = select_result("table", SAME, results)
     assert kept.accuracy == {"": share(0.5), "table": share(0.4)}
-    assert kept.question_only == {"": share(0.2)} and kept.random == {"table": 0.25} and kept.majority == {"table": 0.3}
+    assert kept.question_only == {"": share(0.2)}
+    assert kept.random == {"table": 0.25}
+    assert kept.majority == {"table": 0.3}
 
 
 def test_questions_are_the_same_by_what_is_asked():
@@ -124,12 +128,16 @@ def test_questions_are_the_same_by_what_is_asked():
 def test_old_results_are_named_and_not_mixed_in():
     old = result("table", OTHER, table=0.95)
     report = ablation_report([WHOLE, result("figure", text=0.97, table=0.95, figure=0.25), old], "figure")
-    assert [result.ablate for result in report.results] == ["none", "figure"] and report.others == [old]
+    assert [result.ablate for result in report.results] == ["none", "figure"]
+    assert report.others == [old]
     assert report.verdict(report.results[1]) == "as expected"
     table = report.table()
-    assert "without figures" in table and "without tables" not in table and "25.0 (18–34)" in table
+    assert "without figures" in table
+    assert "without tables" not in table
+    assert "25.0 (18–34)" in table
     only = ablation_report([WHOLE, old], "table")
-    assert only.whole is None and "none" in only.verdict(old)
+    assert only.whole is None
+    assert "none" in only.verdict(old)
 
 
 @browser.with_browser
@@ -142,6 +150,8 @@ def test_the_page_shows_them(tmp_path):
     with browser.Browser(tmp_path / "browser") as page:
         page.open((tmp_path / "ablation.html").as_uri())
         text = page.run("document.body.innerText")
-        assert "not as expected: text falls by 37.0 points" in text and "falls to chance" in text
-        assert "without texts: checkpoint best.ckpt (b)" in text and "<b>mine</b>" in text
+        assert "not as expected: text falls by 37.0 points" in text
+        assert "falls to chance" in text
+        assert "without texts: checkpoint best.ckpt (b)" in text
+        assert "<b>mine</b>" in text
         assert page.complaints == []

@@ -40,7 +40,8 @@ def test_each_page_is_kept_once_and_not_too_many():
     assert [pictures.add(document, page) for page in (1, 2, 1, 3, 4, 0)] == [
         "device-0#1", "device-0#2", "device-0#1", None, None, None,
     ]  # fmt: skip
-    assert len(pictures.uris) == 2 and pictures.missing == 1
+    assert len(pictures.uris) == 2
+    assert pictures.missing == 1
     assert PageImages(bytes_at_most=0).add(document, 1) is None
 
 
@@ -81,12 +82,14 @@ def test_a_test_leaves_its_reports(tmp_path, caplog):
     answers = read_answers(run).answers
     assert sum(answer.points for answer in answers) / len(answers) == 0.75, "the accuracy of the reports"
     kept = json.loads((run / "ablation" / "figure.json").read_text())
-    assert kept["identity"]["checkpoint"].startswith("best.ckpt (") and kept["identity"]["retriever"] == "bm25"
+    assert kept["identity"]["checkpoint"].startswith("best.ckpt (")
+    assert kept["identity"]["retriever"] == "bm25"
     # Where the figure was the page is white.
     shown = json.loads((run / "ablation" / "figure_report.json").read_text())
     assert shown["pictures"]["uris"] != json.loads((run / "test_report.json").read_text())["pictures"]["uris"]
     text = (run / "test_report.html").read_text(encoding="utf-8")
-    assert text.count("</script>") == 2 and "<img src=x" not in text
+    assert text.count("</script>") == 2
+    assert "<img src=x" not in text
     assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
 
 
@@ -171,10 +174,14 @@ def test_predictions_without_known_answers(page, tmp_path):
     write_prediction_report(tmp_path, Unknown(3, 8), predictions, None)
     page.resize(1280, 900)
     page.open((tmp_path / "prediction_report.html").as_uri())
-    assert page.run(STATUS) == "8 of 8 answers" and page.run("document.querySelector('[name=result]')") is None
+    assert page.run(STATUS) == "8 of 8 answers"
+    assert page.run("document.querySelector('[name=result]')") is None
     text = page.run("document.body.innerText")
-    assert "no document of this name" in text and "Metrics" not in text and "not graded" in text
-    assert UNANSWERABLE in text and page.run("document.querySelectorAll('.card .box').length") == 4
+    assert "no document of this name" in text
+    assert "Metrics" not in text
+    assert "not graded" in text
+    assert UNANSWERABLE in text
+    assert page.run("document.querySelectorAll('.card .box').length") == 4
     assert page.complaints == []
 
 

@@ -24,14 +24,19 @@ def test_the_answer_to_a_choice_is_its_letter():
     assert line["options"]["B"] == pytest.approx(0.665241, abs=1e-6)
     assert sum(line["options"].values()) == pytest.approx(1, abs=1e-5)
     again = parse_prediction_line(3, through_json(line))
-    assert again.whole.chosen == 1 and again.evidence == (EVIDENCE,)
-    assert again.ranked == (2, 1) and again.pages == (1, 2)
+    assert again.whole.chosen == 1
+    assert again.evidence == (EVIDENCE,)
+    assert again.ranked == (2, 1)
+    assert again.pages == (1, 2)
     assert shares(again.whole.options) == pytest.approx(shares(record.whole.options), abs=1e-5)
 
 
 def test_an_open_answer_is_what_was_written():
     line = prediction_line(OPEN, AnswerRecord(0, ModelAnswer("iron", (), 0.25)))
-    assert line["answer"] == "iron" and line["page"] is None and line["evidence"] is None and "options" not in line
+    assert line["answer"] == "iron"
+    assert line["page"] is None
+    assert line["evidence"] is None
+    assert "options" not in line
     assert parse_prediction_line(0, through_json(line)) == AnswerRecord(0, ModelAnswer("iron", (), 0.25))
 
 

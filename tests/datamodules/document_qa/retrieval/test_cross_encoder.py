@@ -90,7 +90,8 @@ def test_the_order_is_that_of_a_plain_loop(tmp_path, candidates):
     if candidates == 10:
         assert expected != searched, "the model is random"
     again = pickle.loads(pickle.dumps(retriever))
-    assert "_model" not in vars(again) and again.rank(Manual(), QUESTION) == expected + searched[candidates:]
+    assert "_model" not in vars(again)
+    assert again.rank(Manual(), QUESTION) == expected + searched[candidates:]
 
 
 @pytest.mark.parametrize("words", [20, 25, 29, 40])
@@ -104,7 +105,8 @@ def test_a_long_question_leaves_room_for_pages(tmp_path, words):
 def test_pages_that_a_question_mentions_stay_first(tmp_path):
     settings = RetrieverSettings("page_mention_bm25", 3, reranker=str(write_model(tmp_path)))
     ranked = make_retriever(settings).rank(Manual(), QUESTION._replace(question="What is on page 2?"))
-    assert ranked[0] == 2 and len(ranked) == 3
+    assert ranked[0] == 2
+    assert len(ranked) == 3
 
 
 def test_other_folders_are_refused(tmp_path):

@@ -128,7 +128,8 @@ def test_an_index_is_made_once(monkeypatch):
     monkeypatch.setattr(module, "_build_index", lambda document: made.append(document) or indexed(document))
     retriever, other = BM25(), document("relay", "motor")
     for _ in range(3):
-        assert retriever.rank(MANUAL, asks("relay"))[0] == 4 and retriever.rank(other, asks("relay"))[0] == 1
+        assert retriever.rank(MANUAL, asks("relay"))[0] == 4
+        assert retriever.rank(other, asks("relay"))[0] == 1
     assert made == [MANUAL, other]
     monkeypatch.setattr(module, "_KEPT", 1)
     retriever.rank(document("a"), asks("a"))
@@ -148,8 +149,10 @@ def test_each_kind_of_retriever_ranks_its_pages(rankings):
     assert ranked("oracle", pages=1) == [2, 4]
     for pages in (1, 4, None):
         assert ranked("oracle", asks("the relay"), pages=pages) == [4], "without evidence it looks as others do"
-    assert ranked("bm25", pages=1) == ranked("bm25")[:1] and len(ranked("bm25", pages=None)) == 5
-    assert ranked("page_mention_bm25", pages=2)[0] == 3 and len(ranked("page_mention_bm25", pages=2)) == 2
+    assert ranked("bm25", pages=1) == ranked("bm25")[:1]
+    assert len(ranked("bm25", pages=None)) == 5
+    assert ranked("page_mention_bm25", pages=2)[0] == 3
+    assert len(ranked("page_mention_bm25", pages=2)) == 2
     assert ranked("dense", rankings=path, pages=2) == [5, 3]
     assert ranked("hybrid", asks("the relay"), rankings=path, pages=None)[0] in (1, 3, 4, 5)
 
@@ -162,7 +165,8 @@ def test_hybrid_is_reciprocal_rank_fusion(rankings):
         page: 1 / (61 + words.index(page)) + (1 / (61 + [2, 5, 4].index(page)) if page in (2, 5, 4) else 0)
         for page in range(1, 6)
     }
-    assert ranked == sorted(scores, key=lambda page: (-scores[page], page)) and ranked[0] in (2, 4)
+    assert ranked == sorted(scores, key=lambda page: (-scores[page], page))
+    assert ranked[0] in (2, 4)
 
 
 def test_missing_or_impossible_rankings_are_refused(rankings):
@@ -245,7 +249,8 @@ def test_a_line_of_rankings_that_is_not_json_is_named(rankings, line, message):
     path.write_bytes(path.read_bytes().rstrip() + b"\n" + line)
     with pytest.raises(ValueError, match=message) as error:
         read_rankings(path)
-    assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+    assert str(error.value).startswith(str(path))
+    assert "\n" not in str(error.value)
 
 
 def test_rankings_of_another_editor_are_read(rankings):

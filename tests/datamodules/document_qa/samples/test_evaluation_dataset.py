@@ -84,7 +84,8 @@ def test_options_that_refer_to_others_are_asked_in_one_order() -> None:
         MicroBatchRequest(0, np.arange(8))
     ]
     assert batch.prompts.samples.tolist() == list(dict.fromkeys(batch.prompts.samples.tolist()))
-    assert (batch.variants == WHOLE).all() and len(batch.variants) == 8
+    assert (batch.variants == WHOLE).all()
+    assert len(batch.variants) == 8
 
 
 class Attacked(TinyQuestions):
@@ -108,7 +109,8 @@ def test_an_answer_that_cannot_be_encoded_is_the_error_of_its_sample(monkeypatch
     with pytest.raises(BadSampleError, match=r"question 1-1-1 \(q.jsonl, line 2\): .*special token"):
         asked(source)[MicroBatchRequest(0, np.arange(4))]
     left = asked(source, skip_bad=True)[MicroBatchRequest(0, np.arange(4))]
-    assert [skip.sample for skip in left.skipped] == [1] and sorted(context.sample for context in left.contexts) == [
+    assert [skip.sample for skip in left.skipped] == [1]
+    assert sorted(context.sample for context in left.contexts) == [
         0,
         2,
         3,
@@ -170,14 +172,16 @@ def test_each_chunk_is_removed_once_for_the_evidence_test() -> None:
         assert (batch.continuations.prompts == row).sum() == 4
     every = asked(sample_builder(), evidence=None, in_order=True)[MicroBatchRequest(0, np.array([1]))]
     # Of an open question what the model has written is looked at, which is not known here.
-    assert (every.variants >= FIRST_CHUNK).sum() == 6 and every.continuations.prompts.tolist() == [0, 1]
+    assert (every.variants >= FIRST_CHUNK).sum() == 6
+    assert every.continuations.prompts.tolist() == [0, 1]
 
 
 def test_the_shortest_come_first_but_in_a_prediction() -> None:
     source = sample_builder(32, "bm25", pages=1)
     batches = [asked(source)[MicroBatchRequest(0, np.arange(start, start + 8))] for start in range(0, 32, 8)]
     samples = [context.sample for batch in batches for context in batch.contexts]
-    assert sorted(samples) == list(range(32)) and samples != list(range(32))
+    assert sorted(samples) == list(range(32))
+    assert samples != list(range(32))
     lengths = [source.length(sample)[0] for sample in samples]
     assert lengths == sorted(lengths)
     # The length covers the context in the prompt: the rest is the question and the turns' frame.
@@ -202,9 +206,12 @@ def test_a_limited_evaluation_is_of_the_first_samples() -> None:
 
 def test_a_filler_has_one_prompt_without_a_question() -> None:
     batch = asked(sample_builder())[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
-    assert batch.prompts.samples.tolist() == [PADDING_INDEX] and batch.variants.tolist() == [WHOLE]
-    assert batch.images.pixels.shape == (0, 3, 16, 16) and batch.images.views.tolist() == [0]
-    assert batch.continuations.tokens.shape == (0, 1) and batch.contexts == ()
+    assert batch.prompts.samples.tolist() == [PADDING_INDEX]
+    assert batch.variants.tolist() == [WHOLE]
+    assert batch.images.pixels.shape == (0, 3, 16, 16)
+    assert batch.images.views.tolist() == [0]
+    assert batch.continuations.tokens.shape == (0, 1)
+    assert batch.contexts == ()
 
 
 class Faulty(TinyQuestions):
@@ -221,7 +228,8 @@ def test_bad_samples_are_skipped_if_configured() -> None:
     batch = asked(source, skip_bad=True)[MicroBatchRequest(0, np.arange(4))]
     assert sorted(context.sample for context in batch.contexts) == [0, 2, 3]
     (skipped,) = batch.skipped
-    assert skipped.sample == 1 and "page 2: corrupt" in skipped.what
+    assert skipped.sample == 1
+    assert "page 2: corrupt" in skipped.what
     with pytest.raises(BadSampleError, match="corrupt"):
         asked(source)[MicroBatchRequest(0, np.arange(4))]
 
@@ -251,7 +259,8 @@ def test_an_ablation_shows_the_same_pages(ablate: Any) -> None:
     plain, without = (sample_builder(ablate=kind, kind="bm25", pages=2, tokens=60) for kind in ("none", ablate))
     for sample in range(8):
         reading, other = plain.build(0, sample), without.build(0, sample)
-        assert other.choice.pages == reading.choice.pages and other.ranked == reading.ranked
+        assert other.choice.pages == reading.choice.pages
+        assert other.ranked == reading.ranked
         context, rest = plain.context(reading), without.context(other)
         if ablate == "shuffled_figure":
             assert rest.text == context.text
@@ -272,7 +281,8 @@ def test_no_more_chunks_are_removed_than_fit_the_memory(most: int | None, remove
     batch = asked(source, evidence=None)[MicroBatchRequest(0, np.array([0]))]
     pages = [chunk.page for chunk in batch.contexts[0].chunks]
     skipped = [variant - FIRST_CHUNK for variant in batch.variants.tolist() if variant >= FIRST_CHUNK]
-    assert pages == [1, 1, 2, 2, 3, 3] and skipped == removed
+    assert pages == [1, 1, 2, 2, 3, 3]
+    assert skipped == removed
 
 
 def test_evidence_is_shown_in_training_whatever_the_retriever_ranks() -> None:
@@ -287,7 +297,8 @@ def test_evidence_adds_no_page(pages: int) -> None:
     for sample in range(8):
         (question,) = TinyQuestions(1, 8).questions(0, sample)
         ranked = sample_builder(kind="bm25", pages=pages, evidence_first=True).build(0, sample).ranked
-        assert len(ranked) == pages and ranked[: len(question.evidence_pages)] == question.evidence_pages
+        assert len(ranked) == pages
+        assert ranked[: len(question.evidence_pages)] == question.evidence_pages
 
 
 def test_several_questions_share_the_pages_of_all() -> None:
@@ -333,4 +344,5 @@ def test_an_evaluation_reports_how_many_pages_its_contexts_lack(caplog: pytest.L
 def test_labels_are_never_scored_beyond_the_answer() -> None:
     batch = asked(sample_builder())[MicroBatchRequest(0, np.arange(4))]
     ends = batch.continuations.tokens[torch.arange(len(batch.continuations.lengths)), batch.continuations.lengths - 1]
-    assert (ends == tokenizer().end_of_turn).all() and IGNORE not in batch.continuations.tokens
+    assert (ends == tokenizer().end_of_turn).all()
+    assert IGNORE not in batch.continuations.tokens

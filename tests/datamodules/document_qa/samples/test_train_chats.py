@@ -48,8 +48,10 @@ def test_a_chat_has_its_context_once_and_learns_each_answer(together: int) -> No
         assert [text.count(f"Page {page}\n") for page in (1, 2, 3)] == [1, 1, 1]
         assert text.count("<|im_start|>user") == together
         positions = [text.index(question.question, text.index(asked[0].question)) for question in asked]
-        assert positions == sorted(positions) and positions[0] > text.index("Page 3")
-    assert batch.encoder_input.views.tolist() == [1] * 8 and batch.rows.counts.features == 8 * 4
+        assert positions == sorted(positions)
+        assert positions[0] > text.index("Page 3")
+    assert batch.encoder_input.views.tolist() == [1] * 8
+    assert batch.rows.counts.features == 8 * 4
 
 
 @pytest.mark.parametrize("sample", [1, 2])
@@ -89,7 +91,8 @@ def test_a_filler_is_a_batch_that_weighs_nothing() -> None:
     (batch,) = OptionDataset(DocumentChats(sample_builder()), encoder())[
         MicroBatchRequest(0, np.array([PADDING_INDEX]))
     ]
-    assert (batch.rows.labels == IGNORE).all() and len(batch.questions) == len(batch.right) == 0
+    assert (batch.rows.labels == IGNORE).all()
+    assert len(batch.questions) == len(batch.right) == 0
     assert batch.encoder_input.pixels.shape == (0, 3, 16, 16)
 
 
@@ -99,5 +102,6 @@ def test_a_longer_sample_is_an_error_or_skipped_completely() -> None:
         OptionDataset(source, encoder(), max_length=100)[MicroBatchRequest(0, np.array([0]))]
     (batch,) = OptionDataset(source, encoder(), max_length=100, too_long="drop")[MicroBatchRequest(0, np.arange(4))]
     reasons = {skip.sample: skip.reason for skip in batch.skipped}
-    assert reasons and set(reasons.values()) == {"too_long"}
+    assert reasons
+    assert set(reasons.values()) == {"too_long"}
     assert set(batch.rows.samples.tolist()) == set(range(4)) - set(reasons)

@@ -36,7 +36,8 @@ def offer(folder: Path, monkeypatch, dataset: str, content: bytes, md5: str) -> 
 def test_downloaded_once_and_read(served, tmp_path, dataset, train, classes):
     root = tmp_path / "data" / dataset
     download_cifar(dataset, root, base_url=served)
-    assert not list(root.parent.glob("*.tar.gz")) and not list(root.parent.glob(".*")), "nothing else is left"
+    assert not list(root.parent.glob("*.tar.gz")), "nothing else is left"
+    assert not list(root.parent.glob(".*")), "nothing else is left"
     download_cifar(dataset, root, base_url="http://127.0.0.1:1")  # not asked
     splits = read_cifar(dataset, root, 0.1)
     assert [len(part.labels) for part in splits[1:]] == [train * 9 // 10, train // 10, 20]

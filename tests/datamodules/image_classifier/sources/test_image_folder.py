@@ -25,7 +25,8 @@ def test_classes_are_folders_and_images_have_one_size(tmp_path):
     assert [len(part.labels) for part in splits[1:]] == [6, 2, 4]
     for part in splits[1:]:
         pixels = part.read(np.arange(len(part.labels)))
-        assert pixels.shape[1:] == SHAPE and pixels.dtype == np.uint8
+        assert pixels.shape[1:] == SHAPE
+        assert pixels.dtype == np.uint8
         # Red is channel 0 and blue channel 2.
         np.testing.assert_array_equal(pixels.mean((2, 3)).argmax(1), np.where(part.labels == 1, 0, 2))
     assert splits.test.name(0) == str(tmp_path / "test/blue/0.png")
@@ -50,7 +51,8 @@ def test_a_picture_is_scaled_and_cropped_at_its_middle(tmp_path):
     wide[:, 16:32] = 200
     Image.fromarray(wide).save(tmp_path / "wide.png")
     pixels = read_unlabelled(tmp_path, (1, 8, 8)).read(np.array([0]))
-    assert pixels.shape == (1, 1, 8, 8) and (pixels > 150).all()
+    assert pixels.shape == (1, 1, 8, 8)
+    assert (pixels > 150).all()
 
 
 def test_a_wrong_folder_layout_is_named(tmp_path):
@@ -85,7 +87,8 @@ def test_predict_reads_a_folder(tmp_path):
     write_colours(tmp_path / "train", 10)
     data = LabelledImages("folder", str(tmp_path), 8, predict_folder=str(tmp_path / "train/red"), batch_size=4)
     data.setup("predict")
-    assert len(data.predict_set) == 10 and data.image_name(3) == str(tmp_path / "train/red/3.png")
+    assert len(data.predict_set) == 10
+    assert data.image_name(3) == str(tmp_path / "train/red/3.png")
     assert data.predict_set[MicroBatchRequest(0, np.array([3]))].labels.tolist() == [[-1]]
 
 
@@ -123,7 +126,8 @@ def test_a_file_that_is_no_image_is_a_bad_sample(tmp_path, kind):
         if kind == "large":
             os.truncate(path, 2**28 + 1)  # sparse
     images = read_unlabelled(tmp_path, SHAPE)
-    assert len(images.labels) == 2 and images.read(np.array([0])).shape == (1, *SHAPE)
+    assert len(images.labels) == 2
+    assert images.read(np.array([0])).shape == (1, *SHAPE)
     with pytest.raises(BadSampleError, match=r"red/bad.png(:| )") as error:
         images.read(np.array([1]))
     assert "\n" not in str(error.value)

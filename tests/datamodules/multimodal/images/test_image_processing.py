@@ -21,7 +21,8 @@ def halves(height, width):
 
 def test_llava_next_joins_the_lines_of_tiles_without_black_edges():
     counts, views = prepare_images([halves(16, 8)], NEXT)
-    assert views.tile_positions.tolist() == [0, 1, 3] and views.pixels.shape == (3, 3, 8, 8)
+    assert views.tile_positions.tolist() == [0, 1, 3]
+    assert views.pixels.shape == (3, 3, 8, 8)
     assert [view[0].max() > 100 for view in views.pixels] == [True, True, False], (
         "the whole, the red tile, the blue tile"
     )
@@ -33,7 +34,8 @@ def test_llava_next_joins_the_lines_of_tiles_without_black_edges():
     counts, views = prepare_images([halves(4, 16)], NEXT)  # a sheet of 8 x 16, a quarter of it black on both sides
     assert views.order[4:].tolist() == [5, 6, 9, 10, 0, 7, 8, 11, 12, 0]
     counts, views = prepare_images([halves(2, 16)], NEXT)
-    assert not views.pixels[1:, :, :3].any() and not views.pixels[1:, :, 5:].any(), "an image on a black sheet"
+    assert not views.pixels[1:, :, :3].any(), "an image on a black sheet"
+    assert not views.pixels[1:, :, 5:].any(), "an image on a black sheet"
     assert counts == (4,), "an image thinner than a feature has no line of tiles"
 
 
@@ -49,7 +51,8 @@ def test_idefics3_frames_and_names_each_view():
     assert views.order.tolist() == [*expected[0], *expected[1], *last]
     assert counts == ((6, "\n", 6, "\n\n", 7),)
     counts, views = prepare_images([halves(16, 8)], IDEFICS._replace(max_tiles=1))
-    assert counts == ((7,),) and views.order.tolist() == [0, 1, 2, 3, 4, 5, 0]
+    assert counts == ((7,),)
+    assert views.order.tolist() == [0, 1, 2, 3, 4, 5, 0]
 
 
 @pytest.mark.parametrize("layout", [NEXT, IDEFICS])
@@ -60,9 +63,11 @@ def test_features_of_a_batch_are_numbered_through(layout):
     assert images.order.indices.tolist() == both.order.tolist()
     assert images.order.counts.tolist() == [len(first.order), 0, len(second.order)]
     features = both.order[both.order >= layout.num_learned] - layout.num_learned
-    assert len(set(features.tolist())) == len(features) and features.max() < 4 * len(images.pixels)
+    assert len(set(features.tolist())) == len(features)
+    assert features.max() < 4 * len(images.pixels)
     nothing = collate_views([], layout)
-    assert nothing.order.indices.tolist() == [] and nothing.order.counts.tolist() == [0]
+    assert nothing.order.indices.tolist() == []
+    assert nothing.order.counts.tolist() == [0]
 
 
 @pytest.mark.parametrize("layout", [NEXT, IDEFICS, ImageLayout(8, 4, 3), ImageLayout(8, 4)])

@@ -28,10 +28,11 @@ def colour(row, column):
 
 def test_an_image_is_one_view_where_nothing_is_split():
     views = make_views(checkered(1, 2, 20), ImageLayout(8, 4))
-    assert (
-        views.pixels.shape == (1, 3, 8, 8) and views.pixels.dtype == np.uint8 and views.tile_positions.tolist() == [0]
-    )
-    assert (views.pixels[0, :, 4, 0] == colour(0, 0)).all() and (views.pixels[0, :, 4, 7] == colour(0, 1)).all()
+    assert views.pixels.shape == (1, 3, 8, 8)
+    assert views.pixels.dtype == np.uint8
+    assert views.tile_positions.tolist() == [0]
+    assert (views.pixels[0, :, 4, 0] == colour(0, 0)).all()
+    assert (views.pixels[0, :, 4, 7] == colour(0, 1)).all()
 
 
 def test_tiles_come_in_reading_order_after_the_whole():
@@ -75,7 +76,8 @@ def test_fits_stretch_pad_or_crop_an_image():
     stretched, padded, cropped = (
         make_views(wide, layout, fit).pixels[0].transpose(1, 2, 0) for fit in ("stretch", "pad", "crop")
     )
-    assert (stretched[:, 0] == BLUE).all() and (stretched[:, 3:] == RED).all()
+    assert (stretched[:, 0] == BLUE).all()
+    assert (stretched[:, 3:] == RED).all()
     for part, colour in ((padded[[0, 7]], GREY), (padded[3:5, 0], BLUE), (padded[3:5, 4:], RED)):
         assert np.abs(part.astype(int) - colour).max() < 30  # bicubic filters reach over the edge
     assert (cropped[:, 2:] == RED).all()  # the middle half
@@ -84,7 +86,8 @@ def test_fits_stretch_pad_or_crop_an_image():
 def test_a_view_is_the_same_for_every_fit_of_a_square():
     layout, image = ImageLayout(8, 4), checkered(2, 2, 20)
     stretched, padded, cropped = (make_views(image, layout, fit).pixels for fit in ("stretch", "pad", "crop"))
-    assert (stretched == padded).all() and (stretched == cropped).all()
+    assert (stretched == padded).all()
+    assert (stretched == cropped).all()
 
 
 def test_tiles_do_not_depend_on_the_fit():
@@ -101,11 +104,14 @@ def test_samples_side_by_side():
         for size, colour in (((8, 8), RED), ((16, 8), BLUE), ((8, 8), GREY))
     )
     images = collate_views([concat_views([red, blue], layout), empty_views(layout), grey], layout)
-    assert images.pixels.shape == (5, 3, 8, 8) and images.pixels.dtype == torch.uint8
-    assert images.tile_positions.tolist() == [0, 0, 1, 2, 0] and images.views.tolist() == [4, 0, 1]
+    assert images.pixels.shape == (5, 3, 8, 8)
+    assert images.pixels.dtype == torch.uint8
+    assert images.tile_positions.tolist() == [0, 0, 1, 2, 0]
+    assert images.views.tolist() == [4, 0, 1]
     assert images.pixels[:, :, 0, 0].tolist() == [list(RED), *[list(BLUE)] * 3, list(GREY)]
     nothing = collate_views([], layout)
-    assert nothing.pixels.shape == (0, 3, 8, 8) and nothing.views.tolist() == [0]
+    assert nothing.pixels.shape == (0, 3, 8, 8)
+    assert nothing.views.tolist() == [0]
 
 
 @pytest.mark.parametrize("strip", [1 << 22, 200])

@@ -139,7 +139,8 @@ def test_the_prompt_is_how_the_chat_begins(request, way):
     messages = [user(f"Look: {MARKER} what is it?"), assistant("A cat."), user("Sure?"), assistant("Yes, 100 %.")]
     chat, prompt = encoder.chat(messages, [3]), encoder.prompt(messages, [3])
     assert chat.tokens[: len(prompt.tokens)].tolist() == prompt.tokens.tolist()
-    assert prompt.placeholders == 3 and not prompt.supervised.any()
+    assert prompt.placeholders == 3
+    assert not prompt.supervised.any()
     assert chat.supervised[len(prompt.tokens)]
     assert encoder.prompt(messages[:-1], [3]).tokens.tolist() == prompt.tokens.tolist()
 
@@ -219,7 +220,8 @@ def test_texts_stand_between_placeholders(encoder, marked, tokenizer):
         start = plain.tokens.tolist().index(one)
         expected = [one, one, *line, one, *gap, one, one]
         assert texts.tokens.tolist() == [*plain.tokens[:start], *expected, *plain.tokens[start + 5 :]]
-        assert texts.placeholders == 5 and texts.supervised.sum() == plain.supervised.sum()
+        assert texts.placeholders == 5
+        assert texts.supervised.sum() == plain.supervised.sum()
         assert not texts.supervised[: start + len(expected)].any()
 
 

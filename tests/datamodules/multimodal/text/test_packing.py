@@ -103,40 +103,47 @@ def test_a_long_mixture_is_nearly_all_real_when_packed():
 def test_without_a_chat_there_is_a_row_that_weighs_nothing():
     none = np.array([], np.int64)
     parts = pad_rows([], none, 4, PAD)
-    assert len(parts) == 4 and not any(len(order) for _, order in parts)
+    assert len(parts) == 4
+    assert not any(len(order) for _, order in parts)
     for rows in (*(padded for padded, _ in parts), pack([], none, 64, PAD)[0], one_per_row([], none, PAD)):
-        assert rows.tokens.shape == (1, 2) and (rows.labels == IGNORE).all() and rows.positions.tolist() == [[0, 1]]
-        assert len(rows.samples) == len(rows.placeholders) == 0 and rows.samples.dtype == torch.int64
+        assert rows.tokens.shape == (1, 2)
+        assert (rows.labels == IGNORE).all()
+        assert rows.positions.tolist() == [[0, 1]]
+        assert len(rows.samples) == len(rows.placeholders) == 0
+        assert rows.samples.dtype == torch.int64
         assert rows.counts == (0, 0, 0, 0)
     padded_prompts = prompts([], none, PAD)
-    assert (
-        padded_prompts.tokens.tolist() == [[PAD]]
-        and padded_prompts.mask.all()
-        and padded_prompts.samples.tolist() == [PADDING_INDEX]
-    )
+    assert padded_prompts.tokens.tolist() == [[PAD]]
+    assert padded_prompts.mask.all()
+    assert padded_prompts.samples.tolist() == [PADDING_INDEX]
 
 
 @given(sizes=st.lists(st.integers(1, 20), min_size=1, max_size=9))
 def test_prompts_are_padded_on_the_left(sizes):
     chats, samples = batch(sizes)
     padded_prompts = prompts(chats, samples, PAD)
-    assert padded_prompts.samples.tolist() == samples.tolist() and padded_prompts.tokens.shape == (
+    assert padded_prompts.samples.tolist() == samples.tolist()
+    assert padded_prompts.tokens.shape == (
         len(sizes),
         max(sizes),
     )
     for tokens, mask, chat, placeholders in zip(
         padded_prompts.tokens, padded_prompts.mask, chats, padded_prompts.placeholders, strict=True
     ):
-        assert tokens[mask].tolist() == chat.tokens.tolist() and (tokens[~mask] == PAD).all()
-        assert mask.tolist() == sorted(mask.tolist()) and mask[-1]
+        assert tokens[mask].tolist() == chat.tokens.tolist()
+        assert (tokens[~mask] == PAD).all()
+        assert mask.tolist() == sorted(mask.tolist())
+        assert mask[-1]
         assert placeholders == chat.placeholders
 
 
 def test_chats_without_an_answer_keep_their_order():
     chats = [Chat(np.arange(size), np.zeros(size, np.bool_), 1) for size in (3, 5)]
     rows = one_per_row(chats, np.array([8, 9]), PAD)
-    assert rows.tokens.tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 4]] and rows.samples.tolist() == [8, 9]
-    assert rows.positions.tolist() == [[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]] and (rows.labels == IGNORE).all()
+    assert rows.tokens.tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 4]]
+    assert rows.samples.tolist() == [8, 9]
+    assert rows.positions.tolist() == [[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]]
+    assert (rows.labels == IGNORE).all()
 
 
 def test_the_first_token_of_a_chat_is_never_supervised():

@@ -71,9 +71,11 @@ def test_a_saved_tokenizer_is_the_same_when_loaded_from_its_directory(tokenizer,
 
 
 def test_a_tokenizer_can_be_pickled(tokenizer):
-    assert tokenizer.control and tokenizer.identity  # kept from now on
+    assert tokenizer.control
+    assert tokenizer.identity  # kept from now on
     copy = pickle.loads(pickle.dumps(tokenizer))
-    assert copy.identity == tokenizer.identity and copy.encode("a\n7") == tokenizer.encode("a\n7")
+    assert copy.identity == tokenizer.identity
+    assert copy.encode("a\n7") == tokenizer.encode("a\n7")
 
 
 def foreign(template=CHATML, special=("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|image_pad|>"), **more):
@@ -91,7 +93,8 @@ def test_a_tokenizer_without_placeholder_and_padding_gets_them():
     bare = foreign()
     before = dict(bare.get_vocab())
     chats = ChatTokenizer(bare, "foreign")
-    assert chats.placeholder == len(before) and chats.vocabulary_size == len(before) + 1
+    assert chats.placeholder == len(before)
+    assert chats.vocabulary_size == len(before) + 1
     assert {**before, PLACEHOLDER: chats.placeholder} == bare.get_vocab()
     special = ["<|image_pad|>", PLACEHOLDER, "<|im_end|>"]
     assert chats.control.findall("".join(special)) == special

@@ -32,7 +32,8 @@ def test_every_way_of_use_gives_the_tokens_of_training(tmp_path, kind, template)
     for load in (AutoTokenizer, PreTrainedTokenizerFast, type(published)):
         loaded = load.from_pretrained(tmp_path)
         text = loaded.apply_chat_template(CHAT, add_generation_prompt=True, tokenize=False)
-        assert text.count("<s>") == template.count("true") and text.count(PLACEHOLDER) == 2
+        assert text.count("<s>") == template.count("true")
+        assert text.count(PLACEHOLDER) == 2
         one_step = loaded.apply_chat_template(CHAT, add_generation_prompt=True, return_dict=True)["input_ids"]
         assert one_step == expected
         for options in ({}, {"add_special_tokens": False}, {"add_special_tokens": True}):

@@ -44,7 +44,8 @@ def test_against_a_plain_computation():
         {2: 1, 4: 1, 7: 1},  # z is dropped beside x, and r is unknown
         {3: 1, 4: 1},
     ]
-    assert (arrays.codes[arrays.shares == 0] == 0).all() and arrays.codes[0].max() == 0
+    assert (arrays.codes[arrays.shares == 0] == 0).all()
+    assert arrays.codes[0].max() == 0
     mean, deviation = 2.0, 1.0  # of the training items 1.0 and 3.0; the other number of theirs is constant
     expected = [0, (1 - mean) / deviation, (3 - mean) / deviation, 0, LIMIT, 3.0, 0.0]
     np.testing.assert_allclose(arrays.dense[:, 0], expected)
@@ -77,7 +78,8 @@ def load(tmp_path, content=CONTENT, settings=SETTINGS, trained=(False, True, Tru
 
 def test_items_of_the_data_and_cold_items(tmp_path):
     features = load(tmp_path)
-    assert features.cold_ids == ["new"] and len(features.arrays.trained) == 6
+    assert features.cold_ids == ["new"]
+    assert len(features.arrays.trained) == 6
     assert features.report.endswith("features of 3 of 4 items of the data, and of 1 items without an interaction")
     assert features.trained_items.items.tolist() == [1, 2, 4]
     assert load(tmp_path, trained=[False] + [True] * 4).trained_items is None
@@ -86,7 +88,8 @@ def test_items_of_the_data_and_cold_items(tmp_path):
     assert with_cold_items(catalog._replace(titles=None), features).titles is None
     assert with_cold_items(catalog, None) is catalog
     without = load(tmp_path, settings=ItemFeatures(categories=["genre"], numbers=["price"], cold_items=False))
-    assert without.cold_ids == [] and "cold_items false skips" in without.report
+    assert without.cold_ids == []
+    assert "cold_items false skips" in without.report
     assert without.identity == features.identity
     np.testing.assert_array_equal(without.arrays.dense, features.arrays.dense[:5])
 

@@ -65,8 +65,10 @@ def expected_rows(rows=ROWS):
 
 def test_a_store_has_the_features_of_each_event(tmp_path):
     store = store_of(table(tmp_path))
-    assert as_rows(store) == expected_rows() and store.find_corrupt_file() is None
-    assert store.features.numbers.dtype == np.float64 and isinstance(store.features.codes, np.memmap)
+    assert as_rows(store) == expected_rows()
+    assert store.find_corrupt_file() is None
+    assert store.features.numbers.dtype == np.float64
+    assert isinstance(store.features.codes, np.memmap)
     recbole = table(tmp_path, name="shop.inter", header="user_id:token,item_id:token,timestamp:float,stars:float,"
                     "device:token,paid:float")  # fmt: skip
     recbole.write_text(recbole.read_text().replace(",", "\t"))
@@ -93,7 +95,8 @@ def test_filters_drop_the_features_of_their_rows(tmp_path):
 def test_a_store_belongs_to_its_columns(tmp_path):
     path = table(tmp_path)
     plain = prepare_store(path, min_item_interactions=1)
-    assert plain.features is None and "event_features" not in json.loads((plain.root / "meta.json").read_text())
+    assert plain.features is None
+    assert "event_features" not in json.loads((plain.root / "meta.json").read_text())
     roots = {store_of(path, settings).root for settings in (
         SETTINGS, EventFeatures(numbers=["stars"]), EventFeatures(categories=["stars"]),
     )} | {plain.root}  # fmt: skip
@@ -155,12 +158,14 @@ def test_the_coding_is_that_of_inputs_of_training_rows(tmp_path):
     coding = event_coding(SETTINGS, store, leave_one_out(store).train, chunk=3)
     # Inputs of b: the event at 10 alone, as that at 20 is a target; of a: that at 10.
     assert coding.categories == {"device": ["phone"]}
-    assert coding.numbers["stars"] == (3.5, 1.5) and coding.numbers["paid"] == (98.5, 101.5)
+    assert coding.numbers["stars"] == (3.5, 1.5)
+    assert coding.numbers["paid"] == (98.5, 101.5)
     coded = CodedEvents(coding, store)
     codes, numbers = coded.gather(np.array([0, 4]), np.array([2, 4]), 4)
     assert codes[..., 0].tolist() == [[0, 0, 0, 0], [1, 0, 0, 0]], "an unknown category is as a missing one"
     np.testing.assert_allclose(numbers[0, :2], [[-1, 1], [-2.5 / 1.5, -98.5 / 101.5]], rtol=1e-6)
-    assert np.isnan(numbers[0, 2:]).all() and np.isnan(numbers[1, 1]).all(), "padding, and empty cells"
+    assert np.isnan(numbers[0, 2:]).all(), "padding, and empty cells"
+    assert np.isnan(numbers[1, 1]).all(), "padding, and empty cells"
     assert coded.gather(np.array([3]), np.array([1]), 1)[1][0, 0, 1] == 5, "a million is limited"
     identity = coding_identity(coding)
     assert identity.columns == "categories device, number stars, number paid"
@@ -235,8 +240,10 @@ def test_the_features_of_a_target_are_in_no_batch(tmp_path):
     """A history has the features of its events; the predicted event has none, in training and evaluation."""
     data = module_of(tmp_path / "a")
     train, validation, test = batches(data)
-    assert train.history.event_codes.tolist() == [[[0]], [[1]]] and train.history.event_numbers.shape == (2, 1, 2)
-    assert test.history.event_codes.shape == (2, 3, 1) and validation.history.event_codes.shape == (2, 2, 1)
+    assert train.history.event_codes.tolist() == [[[0]], [[1]]]
+    assert train.history.event_numbers.shape == (2, 1, 2)
+    assert test.history.event_codes.shape == (2, 3, 1)
+    assert validation.history.event_codes.shape == (2, 2, 1)
     # The third event of a user is the target of the validation, the fourth event is the target of the test.
     for index, same in ((2, (train, validation)), (3, (train, validation, test))):
         rows = [list(row) for row in ROWS]

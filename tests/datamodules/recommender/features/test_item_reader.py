@@ -64,7 +64,8 @@ def test_text_files_of_every_form_have_the_same_items(tmp_path, form):
 def test_invalid_text_is_refused(tmp_path, content, message):
     with pytest.raises(InteractionError, match=message) as error:
         read(tmp_path, content)
-    assert str(error.value).startswith(str(tmp_path / "items.csv")) and str(error.value).count("\n") < 3
+    assert str(error.value).startswith(str(tmp_path / "items.csv"))
+    assert str(error.value).count("\n") < 3
 
 
 def test_a_line_cut_in_a_column_that_is_not_read(tmp_path):
@@ -114,7 +115,8 @@ def read_frame(tmp_path, columns):
 )
 def test_parquet_columns_become_categories_numbers_and_vectors(tmp_path, columns):
     table = read_frame(tmp_path, GOOD | columns)
-    assert table.ids == ["7", "8", "9"] and table.categories == {"genres": [("a", "b"), (), ()]}
+    assert table.ids == ["7", "8", "9"]
+    assert table.categories == {"genres": [("a", "b"), (), ()]}
     np.testing.assert_array_equal(table.numbers, [[1.5], [np.nan], [np.nan]])
     np.testing.assert_array_equal(table.vectors, np.array([[1, 2], [np.nan, np.nan], [3, 4]], np.float32))
 

@@ -63,7 +63,8 @@ def test_another_content_type_is_named_with_a_remedy(
     path.write_bytes(data)
     with pytest.raises(InteractionError, match=expected) as caught:
         read(path)
-    assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value).splitlines()) <= 3
+    assert str(caught.value).startswith(f"{path}: ")
+    assert len(str(caught.value).splitlines()) <= 3
 
 
 def test_parquet_that_is_cut_or_corrupt_ends_with_a_message(tmp_path: Path) -> None:
@@ -78,5 +79,6 @@ def test_parquet_that_is_cut_or_corrupt_ends_with_a_message(tmp_path: Path) -> N
             assert len(read_interactions(detect(path)).users) == 100, "no row is missing"
         except InteractionError as error:
             refused += 1
-            assert str(error).startswith(f"{path}: ") and len(str(error).splitlines()) == 1
+            assert str(error).startswith(f"{path}: ")
+            assert len(str(error).splitlines()) == 1
     assert refused > len(cut)

@@ -85,7 +85,8 @@ def test_the_filters_keep_what_a_plain_loop_keeps(rows: list[Row], filters: Filt
     assert [row for row, kept in zip(rows, found.kept, strict=True) if kept] == expected
     head, _, parts = found.report.partition(" rows = ")
     counts = [int(part.split()[0]) for part in parts.split(" + ")]
-    assert int(head) == len(rows) == sum(counts) and counts[0] == len(expected)
+    assert int(head) == len(rows) == sum(counts)
+    assert counts[0] == len(expected)
 
 
 def test_the_report_names_each_filter() -> None:

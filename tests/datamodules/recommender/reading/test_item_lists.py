@@ -31,7 +31,9 @@ def excluded(folder: Path, allow: str | None, deny: str | None) -> tuple[list[st
             (folder / f"{name}.txt").write_text(text)
             paths[name] = str(folder / f"{name}.txt")
     mask, reports = ItemLists(**paths).read_excluded(IDS)
-    assert mask is not None and len(mask) == len(IDS) + 1 and mask[0]
+    assert mask is not None
+    assert len(mask) == len(IDS) + 1
+    assert mask[0]
     return [item for number, item in enumerate(IDS, 1) if not mask[number]], reports
 
 
@@ -47,7 +49,8 @@ def test_unknown_ids_are_named_with_their_count(tmp_path: Path) -> None:
     assert items == ["3"]
     assert report == f"{tmp_path}/allow.txt: 2 of 3 ids are not items of the model and are ignored: 'x', '03'"
     _, (report,) = excluded(tmp_path, None, "".join(f"new-{number}\n" for number in range(30)))
-    assert "30 of 30 ids" in report and report.endswith("'new-9', ...")
+    assert "30 of 30 ids" in report
+    assert report.endswith("'new-9', ...")
 
 
 @pytest.mark.parametrize(

@@ -88,4 +88,5 @@ def test_a_missing_quote_does_not_read_the_file_into_memory(tmp_path: Path) -> N
     path.write_bytes(b'a,"b,5\n' + (b"c" * 999 + b",d,6\n") * 20_000)
     assert count_rows(layout(path)) is None
     first = next(iter(records(layout(path))))
-    assert first.number == 1 and "are not closed" in str(first.fault)
+    assert first.number == 1
+    assert "are not closed" in str(first.fault)

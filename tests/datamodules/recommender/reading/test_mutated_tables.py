@@ -34,7 +34,8 @@ def read(path: Path, data: bytes) -> list[Row] | None:
     try:
         found = read_interactions(detect(path))
     except InteractionError as error:
-        assert str(error).startswith(str(path)) and len(str(error).splitlines()) <= 3
+        assert str(error).startswith(str(path))
+        assert len(str(error).splitlines()) <= 3
         return None
     return [
         (found.user_ids[user], found.item_ids[item], time)

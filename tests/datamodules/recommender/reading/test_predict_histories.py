@@ -63,12 +63,14 @@ def test_times_of_requests_belong_to_all_lines_or_to_none(tmp_path):
         {"items": [8], "times": ["2014-07-23"], "at": "2014-07-24T01:00:00Z"},
     ]
     histories = read_histories(write(tmp_path, *dated), ITEM_IDS)
-    assert histories.at.tolist() == [20, 0, 1_406_163_600] and histories.undated is None
+    assert histories.at.tolist() == [20, 0, 1_406_163_600]
+    assert histories.undated is None
     for missing in range(3):
         rows = [{key: value for key, value in row.items() if key != "at" or number != missing}
                 for number, row in enumerate(dated)]  # fmt: skip
         histories = read_histories(write(tmp_path, *rows), ITEM_IDS)
-        assert histories.at is None and histories.undated == missing + 1
+        assert histories.at is None
+        assert histories.undated == missing + 1
 
 
 def test_a_file_of_strangers_still_gives_rows(tmp_path):

@@ -98,7 +98,8 @@ def test_a_table_without_times_and_dates(tmp_path: Path) -> None:
     expected = prepare_store(source, cache=tmp_path / "memory", min_item_interactions=1)
     found = on_disk(source, tmp_path / "disk", min_item_interactions=1)
     assert_same(found, expected)
-    assert not found.has_times and found.user_ids == ["b", "a"]
+    assert not found.has_times
+    assert found.user_ids == ["b", "a"]
 
 
 ROWS_OF_FOUR_PARTS = [(number % 5, number % 7, number % 3, 1) for number in range(48)]
@@ -180,4 +181,5 @@ def test_without_duckdb_the_command_that_installs_it_is_named(tmp_path: Path, mo
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "duckdb" else object())
     with pytest.raises(extras.MissingPackages) as found:
         on_disk(source, tmp_path / "disk")
-    assert "duckdb" in str(found.value) and "large" in str(found.value)
+    assert "duckdb" in str(found.value)
+    assert "large" in str(found.value)

@@ -138,7 +138,8 @@ def test_each_filter_has_its_own_store_and_logs_the_rows(tmp_path: Path, caplog:
     twice: Conversion = {"min_item_interactions": 2, "min_user_interactions": 2}
     stores = [prepare_store(source, **(twice | filters)) for filters in every]
     assert [store.num_interactions for store in stores] == [6, 6, 4, 4]
-    assert len({store.root for store in stores}) == 3 and stores[0].root == stores[1].root
+    assert len({store.root for store in stores}) == 3
+    assert stores[0].root == stores[1].root
     assert not {"k_core", "min_rating"} & stores[0].source.keys(), "stores from before these filters are found again"
     reports = [line.partition(": ")[2] for line in caplog.messages if " rows = " in line]
     rare = "2 of items with fewer than 2 rows + 2 of users with fewer than 2 rows"

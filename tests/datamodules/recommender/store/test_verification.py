@@ -119,7 +119,8 @@ def test_a_store_that_is_not_whole_is_converted_again(
         InteractionStore.open(store.root)
     again = prepare_store(source, verify=True, min_item_interactions=1)
     assert (again.root, again.items.tolist(), again.num_items) == (store.root, before, 6)
-    assert message in messages[-1] and messages[-1].endswith("; converting the source again")
+    assert message in messages[-1]
+    assert messages[-1].endswith("; converting the source again")
     assert again.find_corrupt_file() is None
 
 

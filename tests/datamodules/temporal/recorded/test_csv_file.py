@@ -23,7 +23,9 @@ def refused(path, data):
     with pytest.raises(ValueError) as error:
         read_csv(path)
     message = str(error.value)
-    assert message.startswith(str(path)) and message.count("\n") < 3 and len(message) < 1000
+    assert message.startswith(str(path))
+    assert message.count("\n") < 3
+    assert len(message) < 1000
     return message.removeprefix(str(path))
 
 
@@ -137,7 +139,8 @@ def test_any_edit_gives_the_rows_of_the_file_or_one_message(tmp_path_factory, ed
     try:
         recording = read_csv(path)
     except ValueError as error:
-        assert str(error).startswith(str(path)) and str(error).count("\n") < 3
+        assert str(error).startswith(str(path))
+        assert str(error).count("\n") < 3
         return
     rows, number = reference(data)
     assert len(rows) == number, "two rows of one time"
@@ -156,7 +159,8 @@ def test_irregular_times_are_resampled_on_request(tmp_path):
         read_csv(tmp_path / "node.csv")
     found = read_csv(tmp_path / "node.csv", step_ms=300_000)
     column = found.shares[:, 2] * found.capacities[2]
-    assert found.step_ms == 300_000 and len(column) == 37
+    assert found.step_ms == 300_000
+    assert len(column) == 37
     np.testing.assert_allclose(column, [10 + k % 5 for k in range(37)])
     assert np.isnan(found.shares[:, 0]).all()
     with pytest.raises(ValueError, match="node.csv, from line 2, time_ms in seconds: .*expected at most"):

@@ -43,7 +43,8 @@ def test_a_sample_is_a_window_of_the_recording(tmp_path):
         outcomes = grade(sample.facts, sample.answer, source.notation)
         assert all(reached == possible for reached, possible in outcomes.values())
         again = RecordedTimelines(source.path).sample(Split.TEST, 0, index)
-        assert (again.values == sample.values).all() and again[2:] == sample[2:]
+        assert (again.values == sample.values).all()
+        assert again[2:] == sample[2:]
 
 
 def test_only_channels_that_are_there_are_asked_about(tmp_path):
@@ -60,7 +61,8 @@ def test_classes_come_in_equal_parts_where_windows_of_each_are_there(tmp_path):
         facts = [source.sample(Split.TEST, 0, index).facts for index in range(300)]
         counts = Counter(fact.direction or fact.verdict for fact in facts)
         # A small requirement is never refused for long here, so "never" is a little rarer.
-        assert min(counts.values()) > 60 and len(counts) == 3
+        assert min(counts.values()) > 60
+        assert len(counts) == 3
 
 
 def test_without_balance_windows_come_as_they_are(tmp_path):
@@ -96,7 +98,8 @@ def test_real_pods_are_asked_about_what_was_measured(format):
     tasks = Counter()
     for index in range(200):
         sample = source.sample(Split.TEST, 0, index)
-        assert sample.facts.channel != "cpu_cores" and not sample.present[:, 0].any()
+        assert sample.facts.channel != "cpu_cores"
+        assert not sample.present[:, 0].any()
         assert sample.present[:, KEYS.index(sample.facts.channel)].mean() >= 0.6
         assert sample.step_ms == 57_000
         outcomes = grade(sample.facts, sample.answer, source.notation)

@@ -24,13 +24,15 @@ def test_values_of_a_question_become_shares_of_capacities(tmp_path):
     assert len(source) == 2
     values, present = source.rows[0].curves
     np.testing.assert_allclose(values[:, 2], [0.8, 0.755, 0.0, 0.6], rtol=1e-6)
-    assert present[:, 2].tolist() == [True, True, False, True] and not present[:, [0, 1, 3]].any()
+    assert present[:, 2].tolist() == [True, True, False, True]
+    assert not present[:, [0, 1, 3]].any()
     assert source.item(0, 0).counts == (4,)  # one patch of each channel
     values, _ = source.rows[1].curves
     np.testing.assert_allclose(values[:, 0], [3 / 64, 60 / 64])  # the smallest machine that has 60 cores
     np.testing.assert_allclose(values[:, 1], [10 / 32, 20 / 32])
     series = source.collate([row.curves for row in source.rows])
-    assert series.values.shape == (2, 4, 4) and series.lengths.tolist() == [4, 2]
+    assert series.values.shape == (2, 4, 4)
+    assert series.lengths.tolist() == [4, 2]
 
 
 def test_where_the_series_stands(tmp_path):
@@ -45,7 +47,8 @@ def test_a_csv_file_beside_the_questions_is_read(tmp_path):
     (tmp_path / "machine.csv").write_text("time_ms,gpu_sm\n0,50\n100,\n200,25\n")
     source = asked(tmp_path, {"question": "q", "csv": "machine.csv", "capacities": {"gpu_sm": 50}})
     values, present = source.rows[0].curves
-    assert values[:, 2].tolist() == [1.0, 0.0, 0.5] and present[:, 2].tolist() == [True, False, True]
+    assert values[:, 2].tolist() == [1.0, 0.0, 0.5]
+    assert present[:, 2].tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,8 @@ def test_a_csv_file_beside_the_questions_is_read(tmp_path):
 def test_an_invalid_question_is_refused_with_its_line(tmp_path, line, messages):
     with pytest.raises(ValueError) as error:
         asked(tmp_path, GOOD, line)
-    assert "questions.jsonl, line 2: " in str(error.value) and messages in str(error.value)
+    assert "questions.jsonl, line 2: " in str(error.value)
+    assert messages in str(error.value)
 
 
 def test_no_file_and_no_line(tmp_path):

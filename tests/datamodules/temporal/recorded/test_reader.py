@@ -16,7 +16,8 @@ def written(tmp_path, text, name="node.csv"):
 
 def test_a_file_gives_shares_of_the_capacities_it_shows(tmp_path):
     recording = read_csv(written(tmp_path, HEADER + "0,8,100\n100,12,50\n200,16,25.5\n"))
-    assert recording.name == "node" and recording.step_ms == 100
+    assert recording.name == "node"
+    assert recording.step_ms == 100
     assert recording.capacities == (16.0, 32.0, 100.0, 16.0)
     assert recording.shares[:, 0].tolist() == [0.5, 0.75, 1.0]
     assert recording.shares[:, 2].tolist() == [1.0, 0.5, 0.255]
@@ -85,7 +86,8 @@ def test_usage_of_pods_is_read_as_free_capacity(tmp_path):
     assert np.isnan(first.shares[:, 0]).all()
     assert np.allclose(first.shares[0, 1:], [0.25, 0.7, 1 - 20 / 24])
     assert first.capacities[3] == 24
-    assert np.isnan(second.shares[3, 2]) and second.shares[0, 2] == 1.0
+    assert np.isnan(second.shares[3, 2])
+    assert second.shares[0, 2] == 1.0
 
 
 @pytest.mark.parametrize(

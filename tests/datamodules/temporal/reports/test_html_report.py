@@ -70,7 +70,8 @@ def test_marks_of_a_sample_lie_on_its_curve(format):
     for index in range(200):
         sample = synthesis.sample(Split.TEST, 0, index)
         record = question_record(index, sample, synthesis.notation)
-        assert record.template and record.truth_template, (record.question, record.truth)
+        assert record.template, (record.question, record.truth)
+        assert record.truth_template, (record.question, record.truth)
         assert record.reads_back
         column = record.channels.index(record.asked_channel)
         physical = sample.values[:, column] * sample.capacities[column]
@@ -92,8 +93,10 @@ def test_answers_are_marked_and_graded():
     for index, sample in enumerate(samples):
         record = answer_record(index, sample, synthesis.notation, sample.answer, "")
         true, predicted = ([mark for mark in record.marks if mark.kind == kind] for kind in list(MarkKind)[1:])
-        assert record.errors == () and record.blind_errors
-        assert len(true) == 1 and [mark[1:] for mark in true] == [mark[1:] for mark in predicted]
+        assert record.errors == ()
+        assert record.blind_errors
+        assert len(true) == 1
+        assert [mark[1:] for mark in true] == [mark[1:] for mark in predicted]
         assert all(reached == possible for reached, possible in record.outcomes.values())
 
     sample = samples[0]
@@ -179,15 +182,20 @@ def leaky(requirement_tells: bool) -> list[SampleView]:
 
 def test_a_question_that_gives_its_class_away_is_found():
     (leak,) = check_leaks(leaky(True))
-    assert leak.suspicious and leak.guess > 0.8 and "share" in leak.clue
+    assert leak.suspicious
+    assert leak.guess > 0.8
+    assert "share" in leak.clue
     (none,) = check_leaks(leaky(False))
-    assert not none.suspicious and none.guess < 0.45
+    assert not none.suspicious
+    assert none.guess < 0.45
 
 
 def test_a_wording_that_gives_its_class_away_is_found():
     samples = [sample._replace(question=f"{sample.truth_class} {i}?") for i, sample in enumerate(leaky(False))]
     (leak,) = check_leaks(samples)
-    assert leak.suspicious and leak.clue == "wording" and leak.guess == 1.0
+    assert leak.suspicious
+    assert leak.clue == "wording"
+    assert leak.guess == 1.0
 
 
 def test_our_questions_give_nothing_away():
@@ -236,7 +244,9 @@ def test_files_hold_what_was_given(tmp_path):
     assert content["records"][0]["curves"][0]["values"] == [32.0, 16.0, 48.0, 64.0]
     assert content["metrics"][0]["blind"] is None  # JSON has no NaN
     text = page.read_text(encoding="utf-8")
-    assert text.count("</script>") == 2 and "<img" not in text and "<!--" not in text
+    assert text.count("</script>") == 2
+    assert "<img" not in text
+    assert "<!--" not in text
     assert "://" not in text.replace("http://www.w3.org/2000/svg", "")  # nothing from elsewhere
 
 
@@ -254,7 +264,8 @@ def test_each_set_of_timelines_has_a_report_of_its_own(tmp_path, timelines, stem
     write_prediction_report(tmp_path, answers(1), [])
     before = (tmp_path / "prediction_report.html").read_bytes()
     path = write_prediction_report(tmp_path, answers(2), [], timelines=timelines)
-    assert path == tmp_path / f"{stem}.html" and path.with_name(f"{stem}.json").is_file()
+    assert path == tmp_path / f"{stem}.html"
+    assert path.with_name(f"{stem}.json").is_file()
     assert timelines is None or (tmp_path / "prediction_report.html").read_bytes() == before
 
 
@@ -328,7 +339,8 @@ def test_answers_can_be_found_among_two_thousand(page, tmp_path):
     assert page.run("[...document.querySelectorAll('mark.true')].map((mark) => mark.textContent)") == ["100"]
     assert page.run("[...document.querySelectorAll('mark.predicted')].map((mark) => mark.textContent)") == ["90"]
     page.run(choose("text", "no such words"))
-    assert page.run(STATUS).startswith("0 of 2000") and page.run(CARDS) == []
+    assert page.run(STATUS).startswith("0 of 2000")
+    assert page.run(CARDS) == []
 
     page.open(path.as_uri() + "#sample-1234")
     assert "Sample 1234" in page.run(CARDS)
@@ -356,7 +368,8 @@ def test_curves_have_fixed_axes_and_gaps(page, tmp_path):
     page.open(path.as_uri())
     figures = "[...document.querySelectorAll('.card figure')]"
     texts = page.run(f"{figures}.map((f) => [...f.querySelectorAll('text')].map((t) => t.textContent))")
-    assert {"0", "32", "64", "0 s", "0.3 s"} <= set(texts[0]) and {"0", "40", "80"} <= set(texts[1])
+    assert {"0", "32", "64", "0 s", "0.3 s"} <= set(texts[0])
+    assert {"0", "40", "80"} <= set(texts[1])
     # One line of four points; a lonely point and a line of two beside the gap.
     count = "['polyline', '.alone', '.gap'].map((name) => f.querySelectorAll(name).length)"
     assert page.run(f"{figures}.map((f) => {count})") == [[1, 0, 0], [1, 1, 1]]

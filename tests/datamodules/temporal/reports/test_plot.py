@@ -35,7 +35,8 @@ def test_curves_go_through_their_values_and_are_broken_where_nothing_was_measure
         assert column(picture, 0, step / 3, INK) == pytest.approx(value, abs=0.03)
     assert column(picture, 0, 1 / 6, INK) == pytest.approx(0.375, abs=0.03)
     assert column(picture, 1, 5 / 6, FAINT) == pytest.approx(0.35, abs=0.03)
-    assert column(picture, 1, 1 / 6, FAINT) is None and column(picture, 1, 1 / 2, FAINT) is None
+    assert column(picture, 1, 1 / 6, FAINT) is None
+    assert column(picture, 1, 1 / 2, FAINT) is None
 
 
 @pytest.mark.parametrize("kind", MarkKind)
@@ -44,11 +45,13 @@ def test_marks_have_their_positions_and_colours(kind):
         return (pixels(marks=(Mark(kind, "gpu_mem_gb", time, value),)) == COLORS[kind]).all(2)
 
     level = drawn(None, 40.0)
-    assert level[TOPS[1] + PANEL // 2, LEFT:-LEFT].all() and not level[: TOPS[1]].any()
+    assert level[TOPS[1] + PANEL // 2, LEFT:-LEFT].all()
+    assert not level[: TOPS[1]].any()
     moment = drawn(0.1, None)
     assert moment[TOPS[1] : TOPS[1] + PANEL, LEFT + (WIDTH - 2 * LEFT) // 3].all()
     rows, columns = np.nonzero(drawn(0.3, 80.0)[: TOPS[1] + PANEL])
-    assert abs(rows.mean() - TOPS[1]) < 3 and abs(columns.mean() - (WIDTH - LEFT)) < 3
+    assert abs(rows.mean() - TOPS[1]) < 3
+    assert abs(columns.mean() - (WIDTH - LEFT)) < 3
     assert not drawn(1e9, None)[: TOPS[1] + PANEL].any(), "an answer may name any time"
     assert drawn(None, 1e9)[TOPS[1], LEFT:-LEFT].all(), "and of any value"
 

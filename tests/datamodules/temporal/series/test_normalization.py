@@ -20,13 +20,16 @@ _NUMBERS = st.floats(-1e30, 1e30, allow_nan=False, allow_subnormal=False)
 def test_values_are_found_again(values):
     column = np.array(values)
     found = normalize(column)
-    assert found.shares.dtype == np.float32 and found.present.tolist() == (~np.isnan(column)).tolist()
-    assert ((found.shares >= 0) & (found.shares <= 1)).all() and not found.shares[~found.present].any()
+    assert found.shares.dtype == np.float32
+    assert found.present.tolist() == (~np.isnan(column)).tolist()
+    assert ((found.shares >= 0) & (found.shares <= 1)).all()
+    assert not found.shares[~found.present].any()
     measured = column[found.present]
     if not len(measured):
         return
     offset, scale = float(found.offset), float(found.scale)
-    assert offset <= measured.min() * (1 + math.copysign(1e-15, measured.min())) and scale > 0
+    assert offset <= measured.min() * (1 + math.copysign(1e-15, measured.min()))
+    assert scale > 0
     # Shares are float32; where the range is finer than float64 resolves, the values' own precision limits.
     tolerance = 1e-7 * scale + 4e-16 * np.abs(measured).max()
     np.testing.assert_allclose(found.values()[found.present], measured, rtol=0, atol=tolerance)

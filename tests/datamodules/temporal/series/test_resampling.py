@@ -39,7 +39,8 @@ def test_every_measurement_counts_in_the_nearest_step(data, distances, step):
 def test_regular_stamps_keep_their_values_to_the_bit(step, values):
     column = np.array(values)
     found = resample(np.arange(len(values)) * float(step), column, None, 1000)
-    assert found.step == step and np.array_equal(found.values, column, equal_nan=True)
+    assert found.step == step
+    assert np.array_equal(found.values, column, equal_nan=True)
 
 
 def test_a_gap_is_marked_and_nothing_is_interpolated():
@@ -51,7 +52,8 @@ def test_irregular_multiples_of_ten_seconds_do_not_become_mostly_gaps():
     """The lower median of the distances is the step, not the smallest distance."""
     distances = [300] * 50 + [10] + [290, 310] * 20
     found = resample(np.cumsum([0.0, *distances]), np.ones(len(distances) + 1), None, 1000)
-    assert found.step == 300 and np.isnan(found.values).mean() < 0.05
+    assert found.step == 300
+    assert np.isnan(found.values).mean() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -68,4 +70,5 @@ def test_unordered_and_far_stamps_are_refused(times, step, message):
 
 def test_a_single_stamp_is_a_step_of_unknown_length():
     found = resample(np.array([7.0, 7.0]), np.array([1.0, 3.0]), None, 10)
-    assert found.values.tolist() == [2.0] and found.step is None
+    assert found.values.tolist() == [2.0]
+    assert found.step is None

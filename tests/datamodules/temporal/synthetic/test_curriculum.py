@@ -19,14 +19,19 @@ def test_from_easy_to_hard():
         lengths.append(np.mean([len(sample.values) for sample in samples]))
         others = [np.delete(sample.present, KEYS.index(sample.facts.channel), 1) for sample in samples]
         alone.append(np.mean([not other.any() for other in others]))
-    assert lengths == sorted(lengths[:4]) + lengths[4:] and lengths[0] < 13 and lengths[4] > 28
-    assert alone[0] == 1 and 0.4 < alone[2] < 0.65 and max(alone[4:]) < 0.05
+    assert lengths == sorted(lengths[:4]) + lengths[4:]
+    assert lengths[0] < 13
+    assert lengths[4] > 28
+    assert alone[0] == 1
+    assert 0.4 < alone[2] < 0.65
+    assert max(alone[4:]) < 0.05
 
 
 def test_afterwards_samples_are_the_synthesiss():
     synthesis = SyntheticTimelines()
     ours, theirs = Curriculum(synthesis, 2).sample(Split.TRAIN, 2, 7), synthesis.sample(Split.TRAIN, 2, 7)
-    assert ours.question == theirs.question and ours.answer == theirs.answer
+    assert ours.question == theirs.question
+    assert ours.answer == theirs.answer
     np.testing.assert_array_equal(ours.values, theirs.values)
 
 

@@ -25,7 +25,8 @@ def generator(index):
 def test_every_pattern_is_smooth_except_at_marked_steps(pattern, steps):
     for index in range(100):
         shares, jumps = pattern(generator(index), steps)
-        assert shares.shape == (steps,) and all(0 <= jump <= steps for jump in jumps)
+        assert shares.shape == (steps,)
+        assert all(0 <= jump <= steps for jump in jumps)
         allowed = np.zeros(steps + 1, bool)
         allowed[jumps] = True
         check_physics([Column(shares.clip(0, 1), allowed[:steps], 0.0)], ["one"], pattern.__name__)
@@ -66,7 +67,8 @@ def test_a_curve_that_no_machine_can_have_is_refused_with_its_step():
 def test_exponential_decay_reaches_its_end():
     """The seed's stops at 95 % of its way."""
     ends = {round(float(v), 9) for i in range(50) for v in patterns.exponential(generator(i), 30)[0][[0, -1]]}
-    assert min(ends) < 0.3 and max(ends) > 0.7
+    assert min(ends) < 0.3
+    assert max(ends) > 0.7
     for index in range(50):
         shares, _ = patterns.exponential(generator(index), 30)
         assert {shares.min(), shares.max()} == {shares[0], shares[-1]}

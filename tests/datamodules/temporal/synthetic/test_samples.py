@@ -40,7 +40,8 @@ def test_a_sample_depends_on_its_coordinates_alone():
     backwards = [synthesis.sample(Split.TRAIN, 3, index) for index in reversed(range(20))][::-1]
     for index, sample in enumerate(backwards):
         again = SyntheticTimelines().sample(Split.TRAIN, 3, index)
-        assert (again.values == sample.values).all() and again[2:] == sample[2:]
+        assert (again.values == sample.values).all()
+        assert again[2:] == sample[2:]
 
 
 def test_seeds_splits_and_epochs_share_no_sample():
@@ -64,10 +65,13 @@ def test_samples_have_the_promised_shapes_and_show_whole_levels(settings):
         steps = len(sample.values)
         assert synthesis.min_steps <= steps <= synthesis.max_steps
         assert sample.values.shape == sample.present.shape == (steps, len(CHANNELS))
-        assert sample.values.dtype == np.float32 and sample.present.dtype == np.bool_
-        assert sample.values.min() >= 0 and sample.values.max() <= 1
+        assert sample.values.dtype == np.float32
+        assert sample.present.dtype == np.bool_
+        assert sample.values.min() >= 0
+        assert sample.values.max() <= 1
         assert (sample.values[~sample.present] == 0).all()
-        assert sample.question.count(PLACEHOLDER) == 1 and PLACEHOLDER not in sample.answer
+        assert sample.question.count(PLACEHOLDER) == 1
+        assert PLACEHOLDER not in sample.answer
         for position, (channel, capacity) in enumerate(zip(CHANNELS, sample.capacities, strict=True)):
             assert capacity in channel.capacities
             top = Scale.of(channel, synthesis.format, capacity).top
@@ -90,7 +94,8 @@ def test_facts_agree_with_the_values_that_are_shown():
             enough = np.flatnonzero(values >= facts.requirement - 1e-4)
             first = np.flatnonzero(~np.isnan(values))[0]
             verdict = StartTime.NEVER if not len(enough) else StartTime.NOW if enough[0] == first else StartTime.LATER
-            assert facts.verdict == verdict and (verdict != StartTime.LATER or facts.time == enough[0])
+            assert facts.verdict == verdict
+            assert verdict != StartTime.LATER or facts.time == enough[0]
 
 
 @pytest.mark.parametrize("position, first", [("question_first", False), ("series_first", True)])

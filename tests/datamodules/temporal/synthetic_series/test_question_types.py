@@ -82,14 +82,16 @@ def test_a_question_is_a_function_of_its_index():
     train, again = (GeneratedQuestions(settings, Split.TRAIN, 10, fresh=True) for _ in range(2))
     for epoch, index in ((0, 3), (2, 3), (0, 4)):
         ours, theirs = train.question(epoch, index), again.question(epoch, index)
-        assert ours[:3] == theirs[:3] and all(a.same(b) for a, b in zip(ours.series, theirs.series, strict=True))
+        assert ours[:3] == theirs[:3]
+        assert all(a.same(b) for a, b in zip(ours.series, theirs.series, strict=True))
     texts = {str(source.question(epoch, 3).series) for source, epoch in ((train, 0), (train, 1))}
     texts |= {
         str(GeneratedQuestions(settings, split, 10).question(0, 3).series) for split in (Split.VALIDATION, Split.TEST)
     }
     assert len(texts) == 4
     kinds = Counter(train.question(0, index).kind for index in range(600))
-    assert min(kinds.values()) > 60 and len(kinds) == len(KINDS)
+    assert min(kinds.values()) > 60
+    assert len(kinds) == len(KINDS)
 
 
 def test_wrong_settings_are_refused_by_name():

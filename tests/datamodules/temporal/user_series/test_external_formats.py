@@ -17,7 +17,8 @@ def test_chatts_with_measured_values(tmp_path):
         "output": "No.",
     }
     found = parse(tmp_path, record)
-    assert found.question == "Load: <series> and flow: <series>. Alike?" and found.answer == "No."
+    assert found.question == "Load: <series> and flow: <series>. Alike?"
+    assert found.answer == "No."
     assert [series.values.tolist() for series in found.series] == [[1, 2.5], [3, -4, 5]]
 
 

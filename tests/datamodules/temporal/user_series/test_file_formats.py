@@ -51,7 +51,8 @@ def test_all_formats_say_the_same(tmp_path, form):
     assert (first.series[0].name, first.series[0].unit, first.series[0].step) == ("a", "K", 10.0)
     assert [None if value != value else value for value in first.series[0].values] == [1.5, None, -2.0]
     assert (second.question, second.options, second.answer, second.kind) == (RECORDS[1]["question"], (), "3 K", "")
-    assert second.series[0].step is None and second.where.startswith(str(path))
+    assert second.series[0].step is None
+    assert second.where.startswith(str(path))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,8 @@ def test_refused_with_file_and_line(tmp_path, name, content, message):
 def test_the_csv_module_keeps_its_limit(tmp_path):
     before = csv.field_size_limit()
     (tmp_path / "a.csv").write_text("question,series\n?,[1]\n")
-    assert len(list(read_records(tmp_path / "a.csv", 10**6))) == 1 and csv.field_size_limit() == before
+    assert len(list(read_records(tmp_path / "a.csv", 10**6))) == 1
+    assert csv.field_size_limit() == before
 
 
 def test_a_value_of_a_parquet_row_that_python_has_not_names_the_row(tmp_path):

@@ -30,7 +30,8 @@ def test_every_field_of_a_record_is_read(tmp_path):
     assert (found.options, found.answer, found.kind, found.key) == (("up", "down"), "down", "trend", "7")
     load, flow = found.series
     assert load.same(load._replace(name="load", unit="kW", values=np.array([-1.5, 2]), step=300.0))
-    assert flow.step == 10 and np.array_equal(flow.values, [1, 3, np.nan, 4], equal_nan=True)
+    assert flow.step == 10
+    assert np.array_equal(flow.values, [1, 3, np.nan, 4], equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,9 @@ def test_every_field_of_a_record_is_read(tmp_path):
 )
 def test_short_forms_of_series(tmp_path, series, expected):
     found = parse(tmp_path, {"question": "?", "answer": 1.5, "series": series})
-    assert values(found) == expected and found.answer == "1.5" and found.series[0].name == "series 1"
+    assert values(found) == expected
+    assert found.answer == "1.5"
+    assert found.series[0].name == "series 1"
 
 
 def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
@@ -50,7 +53,8 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
     one = parse(
         tmp_path, {"question": "?", "answer": "x", "series": {"file": "plant.csv", "columns": ["p"], "step": 20}}
     )
-    assert one.series[0].step == 20 and one.series[0].values.tolist() == [-2, 5, 6]
+    assert one.series[0].step == 20
+    assert one.series[0].values.tolist() == [-2, 5, 6]
 
 
 @pytest.mark.parametrize(

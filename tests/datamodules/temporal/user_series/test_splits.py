@@ -38,7 +38,8 @@ def test_parts_of_the_hub_are_no_mixture_and_other_files_are_logged(tmp_path, ca
 def test_shares_of_a_hash_split():
     splits = [split_of(question(str(key))) for key in range(3000)]
     assert 0.78 < splits.count("train") / 3000 < 0.82
-    assert 0.08 < splits.count("validation") / 3000 < 0.12 and 0.08 < splits.count("test") / 3000 < 0.12
+    assert 0.08 < splits.count("validation") / 3000 < 0.12
+    assert 0.08 < splits.count("test") / 3000 < 0.12
 
 
 def test_questions_about_a_series_stay_together():

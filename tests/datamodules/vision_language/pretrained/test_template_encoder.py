@@ -59,8 +59,11 @@ def test_the_answers_are_supervised_to_their_ends(processors, name, first, last)
     prompt, _ = encoder.prompt(CHAT, PICTURES, "1")
     start = len(chat.tokens) - chat.supervised[::-1].argmin() - (~chat.supervised[::-1]).argmin()
     assert prompt.tokens.tolist() == chat.tokens[: len(prompt.tokens)].tolist()
-    assert not prompt.supervised.any() and chat.supervised[len(prompt.tokens)] and start
-    assert chat.placeholders > 0 and "pixel_values" in images
+    assert not prompt.supervised.any()
+    assert chat.supervised[len(prompt.tokens)]
+    assert start
+    assert chat.placeholders > 0
+    assert "pixel_values" in images
 
 
 def test_a_template_that_rewrites_earlier_turns_needs_marks(processors):

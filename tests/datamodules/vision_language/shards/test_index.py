@@ -38,7 +38,8 @@ def test_shards_are_looked_at_once(shards, tmp_path, opened):
     index = ShardIndex(tmp_path / "root/index")
     index.add(shards)
     known = [shard.info for shard in index.shards(shards)]
-    assert [shard.samples for shard in known] == [3, 0, 5] and len({shard.files for shard in known}) == 3
+    assert [shard.samples for shard in known] == [3, 0, 5]
+    assert len({shard.files for shard in known}) == 3
     locations = [list(shard.locations()) for shard in index.shards(shards)]
     assert [len(some) for some in locations] == [3, 0, 5]
     assert opened == [], "their samples are known, too"
@@ -189,7 +190,8 @@ def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shar
     names = [str(write_shard(f"{number}/x.tar", one)) for number, one in enumerate(others)]
     index.add(names)
     first, same, *rest = (shard.info.files for shard in index.shards(names))
-    assert first == same and len({first, *rest}) == 3
+    assert first == same
+    assert len({first, *rest}) == 3
 
 
 def test_another_number_of_samples_than_known_is_refused(shards):
@@ -242,6 +244,7 @@ def test_another_file_is_no_index(tmp_path, text):
 def test_the_index_can_be_read(shards, tmp_path):
     ShardIndex(tmp_path).add(shards[:1])
     entries = json.loads((tmp_path / "index.json").read_text())["shards"]
-    assert list(entries) == shards[:1] and entries[shards[0]].keys() == {
+    assert list(entries) == shards[:1]
+    assert (entries[shards[0]].keys() == {
         "size", "samples", "files", "modified", "changed", "crc32",
-    }  # fmt: skip
+    })  # fmt: skip

@@ -151,7 +151,8 @@ def test_a_message_shows_a_strange_name_on_one_line(name):
     assert [member.name for member in iter_members(io.BytesIO(data), "a.tar", keep=False)] == [name, "b.jpg"]
     with pytest.raises(ValueError) as error:
         list(iter_members(io.BytesIO(data[: data.index(b"x" * 600) + 512]), "a.tar", keep=False))
-    assert str(error.value).isprintable() and len(str(error.value)) < 700
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 700
 
 
 def test_the_length_of_an_extended_record_has_few_digits():

@@ -43,13 +43,18 @@ class Histories(Reader):
             try:
                 items, user = record["items"], record.get("user")
                 times = record.get("times", [0] * len(items))
-                assert isinstance(items, list) and isinstance(times, list) and len(items) == len(times)
+                assert isinstance(items, list)
+                assert isinstance(times, list)
+                assert len(items) == len(times)
                 assert all(type(item) in (int, str) for item in items)
                 assert all(type(time) in (int, float) and 0 <= time <= _LATEST for time in times)
-                assert times == sorted(times) and type(user) in (int, str, type(None))
+                assert times == sorted(times)
+                assert type(user) in (int, str, type(None))
                 at = record.get("at", _LATEST)
                 assert "at" not in record or "times" in record
-                assert type(at) in (int, float) and 0 <= at <= _LATEST and (not times or at >= times[-1])
+                assert type(at) in (int, float)
+                assert 0 <= at <= _LATEST
+                assert not times or at >= times[-1]
                 all_dated = all_dated and "at" in record
             except (AssertionError, LookupError, TypeError, AttributeError) as error:
                 raise InvalidInput(f"line {number} is no history") from error

@@ -58,7 +58,8 @@ class SeriesQuestionLines(Reader):
         chats = SeriesChats(QuestionList(questions), SeriesLayout(1, "channel_patch", 4), PromptStyle())
         for index in range(len(chats)):
             item = chats.item(0, index)
-            assert item.messages[0]["content"].count("<series>") == len(item.counts) and all(item.counts)
+            assert item.messages[0]["content"].count("<series>") == len(item.counts)
+            assert all(item.counts)
             chats.collate([item.encoder_input])
         return [
             (

@@ -112,7 +112,8 @@ def test_records_equal_chats_one_by_one(answer_with):
             assert bool(record.question_only.options) == bool(data.question(record.sample).options)
     assert len({record.whole.confidence for record in records}) == 8
     assert records[0].whole.options != records[0].question_only.options
-    assert records[0].pages == (1, 2, 3) and sorted(records[0].ranked) == [1, 2, 3]
+    assert records[0].pages == (1, 2, 3)
+    assert sorted(records[0].ranked) == [1, 2, 3]
 
 
 def test_question_only_is_the_question_without_the_document():
@@ -163,7 +164,8 @@ def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
             data.tokenizer.end_of_turn, 4, lambda sample: data.question(sample).right,
         )  # fmt: skip
         assert differences(few.records(requests), expected) < 1e-5
-        assert len(calls) > 4 and max(calls) <= 300
+        assert len(calls) > 4
+        assert max(calls) <= 300
         alone = [record for sample in range(8) for record in module.answering.records(one_of(data, sample))]
     assert differences(alone, expected) < 1e-5
 
@@ -255,8 +257,10 @@ def test_parts_have_the_images_of_their_prompts():
     images = Images(torch.arange(6).view(6, 1, 1, 1).expand(6, 3, 2, 2), torch.arange(6), views)
     parts = length_buckets.bucket_prompts(prompts, images, [4, 3, 0, 2])
     (part,) = parts
-    assert part.indices.tolist() == [3, 0, 4, 2] and part.prompts.mask.shape == (4, 9)
-    assert part.images.tile_positions.tolist() == [3, 4, 5, 0, 1, 2] and part.images.views.tolist() == [3, 2, 0, 1]
+    assert part.indices.tolist() == [3, 0, 4, 2]
+    assert part.prompts.mask.shape == (4, 9)
+    assert part.images.tile_positions.tolist() == [3, 4, 5, 0, 1, 2]
+    assert part.images.views.tolist() == [3, 2, 0, 1]
     assert part.images.pixels[:, 0, 0, 0].tolist() == [3, 4, 5, 0, 1, 2]
     assert part.prompts.placeholders.tolist() == [12, 8, 0, 4]
     assert part.prompts.mask.sum(1).tolist() == [2, 5, 7, 9]

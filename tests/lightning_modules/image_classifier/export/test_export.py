@@ -25,8 +25,10 @@ def test_the_average_that_is_evaluated_is_what_leaves(lockstep, tmp_path, networ
     lockstep("export", "--ckpt_path", "last", "--output", "out", name="a")
 
     card = read_card(tmp_path / "out")
-    assert card.data.pipeline_tag == "image-classification" and network in card.data.tags
-    assert "CC BY 4.0" in card.text and "moving average" in card.text
+    assert card.data.pipeline_tag == "image-classification"
+    assert network in card.data.tags
+    assert "CC BY 4.0" in card.text
+    assert "moving average" in card.text
     assert "the mean over all shifts of the image by up to 1 pixels" in card.text
     test = digits(0.1).test
     images = test.read(np.arange(len(test.labels)))
@@ -37,7 +39,8 @@ def test_the_average_that_is_evaluated_is_what_leaves(lockstep, tmp_path, networ
 
     Image.fromarray(images[3, 0]).save(tmp_path / "out" / "picture.png")
     without, with_lockstep = run_code(tmp_path / "out")
-    assert without["answer"][0] == reported[3][0] and without["answer"][1] == pytest.approx(reported[3][1], abs=1e-5)
+    assert without["answer"][0] == reported[3][0]
+    assert without["answer"][1] == pytest.approx(reported[3][1], abs=1e-5)
     assert with_lockstep["model"].classes == without["settings"]["classes"]
     with pytest.raises(ValueError, match=r"found torch.uint8 \[1, 1, 4, 8\], expected"):
         with_lockstep["model"].classify(torch.zeros(1, 1, 4, 8, dtype=torch.uint8))

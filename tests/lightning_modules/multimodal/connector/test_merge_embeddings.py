@@ -40,7 +40,8 @@ def test_features_are_cast_to_the_format_of_embeddings():
         torch.zeros(2, 6, 4, dtype=torch.bfloat16), rows(), features, COUNTS, PLACEHOLDER
     )
     found.float().sum().backward()
-    assert found.dtype == torch.bfloat16 and features.grad.dtype == torch.float32
+    assert found.dtype == torch.bfloat16
+    assert features.grad.dtype == torch.float32
 
 
 def test_placeholders_of_prompts_are_replaced_by_features():
@@ -48,7 +49,8 @@ def test_placeholders_of_prompts_are_replaced_by_features():
     prompts = Prompts(tokens, tokens > 0, torch.tensor([5, 6]), torch.tensor([1, 3]))
     features = torch.randn(4, 2)
     found = merge_features_into_embeddings(torch.zeros(2, 4, 2), prompts, features, torch.tensor([1, 3]), PLACEHOLDER)
-    assert torch.equal(found[0, 2], features[0]) and torch.equal(found[1, :3], features[1:])
+    assert torch.equal(found[0, 2], features[0])
+    assert torch.equal(found[1, :3], features[1:])
 
 
 def test_a_batch_without_features():

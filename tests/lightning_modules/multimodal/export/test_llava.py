@@ -141,7 +141,8 @@ def test_the_export_computes_and_answers_the_same(build, tokenizer, tmp_path, to
 
         (answer,) = parts.language_model.generate(embeddings, tokens >= 0, 12, [tokenizer.end_of_turn])
         written = model.generate(**model_inputs, max_new_tokens=12)[0, tokens.shape[1] :].tolist()
-        assert len(answer) >= 2 and written[: len(answer)] == answer
+        assert len(answer) >= 2
+        assert written[: len(answer)] == answer
 
 
 def test_contents_may_be_lists_of_parts(build, tokenizer, tmp_path):
@@ -149,7 +150,8 @@ def test_contents_may_be_lists_of_parts(build, tokenizer, tmp_path):
     parts = [{"type": "image"}, {"type": "text", "text": "\nwhat is it ?"}]
     chats = [[{"role": "user", "content": content}] for content in ("<image>\nwhat is it ?", parts)]
     written, listed = (processor.apply_chat_template(chat, add_generation_prompt=True) for chat in chats)
-    assert written == listed and written.count("<|modality|>") == 1
+    assert written == listed
+    assert written.count("<|modality|>") == 1
 
 
 def test_images_of_a_batch_are_padded_on_the_left(build, tokenizer, tmp_path):
@@ -239,7 +241,8 @@ def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
             patch.setattr(frozen.language_model, "settings", settings)
             patch.setattr(LanguageModel, "causal_lm", property(lambda self: self.network))
             (found,) = incompatibilities(Llava(), frozen, merge=False)
-            assert found.startswith("language_model: ") and "add --merge" in found
+            assert found.startswith("language_model: ")
+            assert "add --merge" in found
 
 
 # -- as a user does it -----------------------------------------------------------------------------------------------
@@ -283,7 +286,8 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     if trainable == "lora":
         lockstep("export", *options, "--output", "parts", name="a")
         assert any("not as a Llava" in line and "add --merge" in line for line in messages)
-        assert (tmp_path / "parts/adapter_config.json").is_file() and (tmp_path / "parts/modality").is_dir()
+        assert (tmp_path / "parts/adapter_config.json").is_file()
+        assert (tmp_path / "parts/modality").is_dir()
     lockstep("export", *options, "--output", "llava", "--merge", name="a")
     assert "exporting as a LlavaForConditionalGeneration of transformers" in messages
     assert sorted(path.name for path in (tmp_path / "llava").iterdir()) == [
@@ -292,7 +296,8 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     ]  # fmt: skip
     squares = Squares([1], 64, 16, ImageLayout(TOWER["image_size"], 4))
     pictures = [squares.decode_images(index)[0] for index in range(8)]
-    assert len(set(predicted)) > 1 and set(predicted) <= set(COLOURS), "it has learned to look"
+    assert len(set(predicted)) > 1, "it has learned to look"
+    assert set(predicted) <= set(COLOURS), "it has learned to look"
     assert list(answers_of(tmp_path / "llava", pictures, "<image>what colours ?")) == predicted[:8]
 
 

@@ -39,7 +39,8 @@ def test_the_card_answers_as_predict_does_on_every_picture(tmp_path, capsys):
     tokens, pixels, answer = predicted(parts, tokenizer, tmp_path)
     capsys.readouterr()
     (names,) = run_code(tmp_path)
-    assert capsys.readouterr().out == answer + "\n" and len(answer) > 1
+    assert capsys.readouterr().out == answer + "\n"
+    assert len(answer) > 1
     assert torch.equal(names["inputs"]["input_ids"], tokens)
     torch.testing.assert_close(names["inputs"]["pixel_values"], pixels, atol=1e-6, rtol=0)
     processor = ImageProcessor(LAYOUT, 10**7)
@@ -47,7 +48,8 @@ def test_the_card_answers_as_predict_does_on_every_picture(tmp_path, capsys):
         (tmp_path / "picture.png").write_bytes(data)
         read = names["read_image"](tmp_path / "picture.png")
         (expected,) = processor.decode_images(ImageChat(name, [], [data]))
-        assert read.size == expected.size and read.tobytes() == expected.tobytes(), name
+        assert read.size == expected.size, name
+        assert read.tobytes() == expected.tobytes(), name
 
 
 @pytest.mark.parametrize("kind", KINDS)

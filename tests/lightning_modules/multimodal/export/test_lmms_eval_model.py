@@ -93,7 +93,8 @@ def test_answers_and_losses_are_those_of_lockstep(adapter, exported, tmp_path):
     instance = (lambda document: [Image.open(document["file"])], 0, "tiny", "test")
     options = [{"max_new_tokens": 12}, {"max_new_tokens": 12, "until": [answer[1]]}]
     found = model.generate_until([request(QUESTION, option, *instance) for option in options])
-    assert found == [answer.strip(), answer[: answer.index(answer[1])].strip()] and len(answer) > 1
+    assert found == [answer.strip(), answer[: answer.index(answer[1])].strip()]
+    assert len(answer) > 1
     answers = [*OPTIONS, answer[0]]
     results = model.loglikelihood([request(QUESTION, f" {text}", *instance) for text in answers])
     expected = [loss_of(parts, tokenizer, tmp_path, text) for text in answers]
@@ -102,7 +103,8 @@ def test_answers_and_losses_are_those_of_lockstep(adapter, exported, tmp_path):
     of_document = model.loglikelihood([request(QUESTION, lambda document: document["answer"], *instance)])
     assert of_document == [results[1]]
     alone = model.loglikelihood([request("", " brass")])
-    assert alone != [results[1]] and alone[0][0] > 0
+    assert alone != [results[1]]
+    assert alone[0][0] > 0
 
 
 def test_what_the_model_cannot_do_is_refused(adapter, exported):
@@ -123,7 +125,8 @@ def test_lmms_eval_finds_the_model_by_an_entry_point(adapter):
     setup.read(SETUP, encoding="utf-8")
     name, _, target = setup["options.entry_points"]["lmms_eval.models"].strip().partition(" = ")
     module, _, function = target.partition(":")
-    assert name == "lockstep" and getattr(import_module(module), function) is adapter.manifest
+    assert name == "lockstep"
+    assert getattr(import_module(module), function) is adapter.manifest
 
 
 @pytest.mark.slow

@@ -37,5 +37,8 @@ def test_the_licence_is_that_of_the_front_matter(tmp_path, readme, stated):
 def test_the_description_matches_the_written_files(trainable, merged, library, words):
     settings = {"language_model": {"name": "/models/base"}, "encoder": {"class": "SeriesEncoder"}}
     found = parts_card("TimelineReader", trainable, merged, settings, {"/models/base": "mit"})
-    assert found.library == library and found.usage.startswith(words) and "modality/" in found.usage
-    assert "SeriesEncoder" in found.content and found.pretrained == {"/models/base": "mit"}
+    assert found.library == library
+    assert found.usage.startswith(words)
+    assert "modality/" in found.usage
+    assert "SeriesEncoder" in found.content
+    assert found.pretrained == {"/models/base": "mit"}

@@ -80,7 +80,8 @@ def test_peft_reproduces_logits_of_exported_adapters(build, write, pretrained):
     from transformers import AutoModelForCausalLM
 
     folder, scores, answer, _ = write(build(pretrained, trainable="lora"))
-    assert not list(folder.glob("model*.safetensors")) and not (folder / "README.md").exists()
+    assert not list(folder.glob("model*.safetensors"))
+    assert not (folder / "README.md").exists()
     settings = json.loads((folder / "adapter_config.json").read_text())
     assert settings["base_model_name_or_path"] == str(pretrained)
     base = AutoModelForCausalLM.from_pretrained(pretrained, dtype=torch.float32)
@@ -130,12 +131,14 @@ def test_layers_trained_in_fp32_among_bf16_ones(build, write, pretrained):
 
 def test_a_frozen_model_is_not_written_again(build, write, pretrained):
     folder, *_ = write(build(pretrained, trainable="none"))
-    assert not list(folder.glob("*.safetensors")) and (folder / "tokenizer.json").exists()
+    assert not list(folder.glob("*.safetensors"))
+    assert (folder / "tokenizer.json").exists()
 
 
 def test_tokens_that_the_model_does_not_have_are_reported(build, write, pretrained, caplog):
     write(build(pretrained, trainable="lora", vocabulary=125))
-    assert "last 5 tokens are not in" in caplog.text and "--merge" in caplog.text
+    assert "last 5 tokens are not in" in caplog.text
+    assert "--merge" in caplog.text
 
 
 def test_adapters_without_a_model_are_refused(build, write):

@@ -48,7 +48,8 @@ def test_the_card_answers_as_predict_does(tmp_path, capsys, tiling, kind, templa
     (tmp_path / "README.md").write_text(card.usage)
     capsys.readouterr()
     (names,) = run_code(tmp_path)
-    assert capsys.readouterr().out == answer + "\n" and len(answer) > 1
+    assert capsys.readouterr().out == answer + "\n"
+    assert len(answer) > 1
     given = names["inputs"]
     own = given["input_ids"] < parts.placeholder
     assert torch.equal(given["input_ids"][own], here.tokens[own])

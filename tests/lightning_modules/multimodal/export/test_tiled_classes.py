@@ -43,7 +43,8 @@ def check(parts, tokenizer, folder):
         torch.testing.assert_close(found[:, -1], scores[:, -1], atol=1e-5, rtol=0)
         torch.testing.assert_close(found, scores, atol=2e-5, rtol=0)
         written = model.generate(**model_inputs)[0, here.tokens.shape[1] :].tolist()
-        assert len(answer) >= 2 and written[: len(answer)] == answer
+        assert len(answer) >= 2
+        assert written[: len(answer)] == answer
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def test_loss_equals_the_one_of_transformers(build, kind):
 def test_loss_without_supervision_is_zero(build):
     model, (tokens, labels, positions) = build(), packed_row()
     total, count = model.loss(model.hidden_states(model.embed(tokens), positions), torch.full_like(labels, IGNORE))
-    assert total.item() == 0 and count.item() == 0
+    assert total.item() == 0
+    assert count.item() == 0
     total.backward()
 
 
@@ -130,8 +131,10 @@ def test_generation_stops_when_all_have_ended(build, monkeypatch):
     decode = model.decode
     monkeypatch.setattr(model, "decode", lambda *args, **options: steps.append(1) or decode(*args, **options))
     arguments = model.embed(prompt), torch.ones(1, 4, dtype=torch.bool), 6, first
-    assert model.generate(*arguments) == [[]] and len(steps) == 1
-    assert model.generate(*arguments, all_steps=True) == [[]] and len(steps) == 7
+    assert model.generate(*arguments) == [[]]
+    assert len(steps) == 1
+    assert model.generate(*arguments, all_steps=True) == [[]]
+    assert len(steps) == 7
 
 
 def test_tokens_that_the_tokenizer_does_not_have_are_never_generated(build, pretrained):
@@ -146,7 +149,8 @@ def test_generation_while_training_with_activation_checkpointing_keeps_its_cache
     tokens = torch.randint(0, VOCABULARY, (2, 5))
     arguments = torch.ones_like(tokens, dtype=torch.bool), 6, []
     assert model.generate(model.embed(tokens), *arguments) == plain.generate(plain.embed(tokens), *arguments)
-    assert model.training and all(part.training for part in model.modules())
+    assert model.training
+    assert all(part.training for part in model.modules())
 
 
 # -- activation checkpointing ----------------------------------------------------------------------------------------
@@ -168,7 +172,8 @@ def test_activations_are_computed_again_whatever_trains(build, pretrained, train
     calls_of_plain, calls = counted(plain), counted(model)
     expected, found = run(plain, *batch), run(model, *batch)
     assert (len(calls_of_plain), len(calls)) == (1, 2)
-    assert torch.equal(expected[1], found[1]) and torch.equal(expected[3], found[3])
+    assert torch.equal(expected[1], found[1])
+    assert torch.equal(expected[3], found[3])
     assert found[3].abs().max() > 0, "no gradient reaches the embeddings"
     theirs, ours = gradients(plain), gradients(model)
     assert theirs.keys() == ours.keys()

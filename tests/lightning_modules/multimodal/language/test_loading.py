@@ -32,7 +32,8 @@ def test_trainable_full_trains_every_weight(build):
 
 def test_trainable_last_n_layers_trains_these_layers_alone(build, pretrained):
     names = trained(build(pretrained, trainable="last_n_layers", last_n_layers=2))
-    assert {name.split(".")[3] for name in names} == {"1", "2"} and all(".layers." in name for name in names)
+    assert {name.split(".")[3] for name in names} == {"1", "2"}
+    assert all(".layers." in name for name in names)
     with pytest.raises(ValueError, match="last_n_layers is 4, but the model has 3 layers"):
         build(pretrained, trainable="last_n_layers", last_n_layers=4)
 
@@ -40,13 +41,15 @@ def test_trainable_last_n_layers_trains_these_layers_alone(build, pretrained):
 def test_trainable_lora_trains_adapters_of_every_projection(build, pretrained):
     model = build(pretrained, trainable="lora", lora=LoraSettings(rank=3, alpha=6.0))
     names = trained(model)
-    assert names and all("lora_" in name for name in names)
+    assert names
+    assert all("lora_" in name for name in names)
     assert {name.split(".lora_")[0].split(".")[-1] for name in names} == {
         *("q_proj", "k_proj", "v_proj", "o_proj"),
         *("gate_proj", "up_proj", "down_proj"),
     }
     layer = model.causal_lm.get_decoder().layers[0].self_attn.q_proj
-    assert layer.lora_A["default"].weight.shape == (3, 32) and layer.scaling["default"] == 2.0
+    assert layer.lora_A["default"].weight.shape == (3, 32)
+    assert layer.scaling["default"] == 2.0
 
 
 def test_lora_settings_reach_peft(build, pretrained):
@@ -66,7 +69,8 @@ def test_dropout_of_a_frozen_model_is_off(build, tmp_path):
     LanguageModel(settings, VOCABULARY, precision_of("32-true", True)).causal_lm.save_pretrained(tmp_path)
     tokens, positions = torch.arange(6).unsqueeze(0), torch.arange(6).unsqueeze(0)
     frozen, full = build(tmp_path, trainable="none"), build(tmp_path, trainable="full")
-    assert frozen.training and full.training
+    assert frozen.training
+    assert full.training
     for model, same in ((frozen, True), (full, False)):
         states = [model.hidden_states(model.embed(tokens), positions) for _ in range(2)]
         assert torch.equal(*states) == same
@@ -93,7 +97,8 @@ def test_trained_layers_keep_what_the_file_has(build, tmp_path):
     model = build(tmp_path, precision="bf16-mixed", trainable="last_n_layers", last_n_layers=1)
     layers = zip(model.causal_lm.get_decoder().layers, original.causal_lm.get_decoder().layers, strict=True)
     pairs = [(a.mlp.up_proj.weight, b.mlp.up_proj.weight) for a, b in layers]
-    assert torch.equal(*pairs[2]) and torch.equal(pairs[0][0], pairs[0][1].bfloat16())
+    assert torch.equal(*pairs[2])
+    assert torch.equal(pairs[0][0], pairs[0][1].bfloat16())
 
 
 # -- vocabulary ------------------------------------------------------------------------------------------------------

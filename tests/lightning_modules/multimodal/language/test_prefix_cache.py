@@ -90,7 +90,8 @@ def test_answers_and_likelihoods_equal_those_without_a_cache(build, texts):
         text = torch.tensor([*answer.tokens, *([end] if ended else [])])
         assert answer.terms == len(text)
         assert answer.log_likelihood == pytest.approx(whole(model, prompts[row], text), abs=1e-5)
-    assert len(written[1].tokens) <= 3 and max(len(answer.tokens) for answer in written) == 8
+    assert len(written[1].tokens) <= 3
+    assert max(len(answer.tokens) for answer in written) == 8
 
 
 def test_a_prompt_is_read_once(build, texts, monkeypatch):
@@ -136,4 +137,5 @@ def test_half_precision_differs_by_rounding_alone(build, pretrained, texts, prec
         expected = torch.tensor([whole(model, *case) for case in followed])
     torch.testing.assert_close(found, expected, atol=0.2, rtol=0.02)
     (written,) = reading(model, prompts[:1]).generate(torch.tensor([0]), 5, [])
-    assert len(written.tokens) == written.terms == 5 and written.log_likelihood < 0
+    assert len(written.tokens) == written.terms == 5
+    assert written.log_likelihood < 0

@@ -60,7 +60,8 @@ def test_int8_rounds_to_the_nearest_step_of_a_row():
     weight = matrix((48, 32))
     step = weight.abs().amax(dim=1, keepdim=True) / 127
     error = dequantize(quantize(weight, "int8", False), weight.shape, torch.float32) - weight
-    assert (error.abs() <= step / 2 * 1.0001).all() and (error.abs() > step / 4).any()
+    assert (error.abs() <= step / 2 * 1.0001).all()
+    assert (error.abs() > step / 4).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,7 +99,8 @@ def test_a_quantized_layer_computes_as_a_plain_one_with_its_weights(kind, autoca
     ours, theirs = (matrix((2, 3, 64)).requires_grad_() for _ in range(2))
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         out, expected = layer(ours), plain(theirs)
-    assert out.dtype == expected.dtype == dtype and torch.equal(out, expected)
+    assert out.dtype == expected.dtype == dtype
+    assert torch.equal(out, expected)
     (out.float() ** 2).sum().backward()
     gradient = layer.bias.grad.clone()
     layer.bias.grad = None
@@ -128,7 +130,8 @@ def test_layers_are_replaced_by_name_and_back():
     assert sum(map(logical_numel, network.parameters())) == 64 * 64 + 64 + 64 * 8 + 8
     out = network(matrix((2, 64)))
     dequantize_linear_layers(network)
-    assert list(quantized_layers(network)) == [] and torch.equal(network(matrix((2, 64))), out)
+    assert list(quantized_layers(network)) == []
+    assert torch.equal(network(matrix((2, 64))), out)
 
 
 # -- the language model ----------------------------------------------------------------------------------------------
@@ -153,7 +156,8 @@ def test_adapters_beside_quantized_weights_train_as_beside_plain_ones(build, pre
                 nn.init.normal_(parameter, std=0.1)
         run(model).backward()
     gradients = [{name: p.grad for name, p in model.named_parameters() if p.requires_grad} for model in models]
-    assert gradients[0].keys() == gradients[1].keys() and len(gradients[0]) == (3 if variant else 2) * 7 * 3
+    assert gradients[0].keys() == gradients[1].keys()
+    assert len(gradients[0]) == (3 if variant else 2) * 7 * 3
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name], atol=1e-4, rtol=1e-4)
     layer = models[0].causal_lm.get_decoder().layers[0].self_attn.q_proj
@@ -166,7 +170,8 @@ def test_a_quantized_model_trains_its_adapters_in_every_precision(build, pretrai
     model = build(pretrained, trainable="lora", quantize=kind, precision=precision, activation_checkpointing=True)
     loss = run(model)
     loss.backward()
-    assert torch.isfinite(loss) and any(p.grad.abs().sum() > 0 for p in model.parameters() if p.grad is not None)
+    assert torch.isfinite(loss)
+    assert any(p.grad.abs().sum() > 0 for p in model.parameters() if p.grad is not None)
     assert {p.dtype for p in model.parameters() if p.dtype in (torch.uint8, torch.int8)}
     heads = model.causal_lm.get_input_embeddings(), model.causal_lm.get_output_embeddings()
     assert all(type(head.weight) is nn.Parameter for head in heads)
@@ -202,7 +207,8 @@ def test_a_checkpoint_belongs_to_its_quantization(pretrained):
     plain, quantized = identity(), identity(quantize="nf4")
     older = {key: value for key, value in plain.items() if key != "quantize"}
     check_base(older, plain)
-    assert "dora" not in plain["lora"] and "use_dora" in identity(lora=LoraSettings(use_dora=True))["lora"]
+    assert "dora" not in plain["lora"]
+    assert "use_dora" in identity(lora=LoraSettings(use_dora=True))["lora"]
     with pytest.raises(ValueError, match="quantize nf4 double, here None"):
         check_base(quantized, plain)
     with pytest.raises(ValueError, match="quantize nf4 double, here nf4"):

@@ -141,9 +141,11 @@ def test_only_the_last_layers_train(kind, checkpointing):
     assert reached == {name for name, parameter in tower.named_parameters() if parameter.requires_grad}
     # Of the three layers two are built; so the last is number 1.
     stacks = {"network.encoder.layers", "network.encoder.layer", "network.layers", "network.model.layer"}
-    assert len(reached) > 9 and {name.split(".1.")[0] for name in reached} <= stacks
+    assert len(reached) > 9
+    assert {name.split(".1.")[0] for name in reached} <= stacks
     reached = [parameter for parameter in tower.parameters() if parameter.grad is not None and parameter.ndim > 1]
-    assert reached and all(parameter.grad.norm() > 0 for parameter in reached)
+    assert reached
+    assert all(parameter.grad.norm() > 0 for parameter in reached)
 
 
 @every_kind
@@ -175,7 +177,8 @@ def test_frozen_runs_in_its_own_format_without_gradients(precision, dtype):
     assert {parameter.dtype for parameter in tower.parameters()} == {dtype}
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16-mixed"):
         features = tower(images())
-    assert not features.requires_grad and features.dtype == torch.float32
+    assert not features.requires_grad
+    assert features.dtype == torch.float32
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,13 @@ def test_parts_are_joined_in_their_order(shared):
 
 def test_further_rows_are_padding_rows():
     whole = fixed_shape(make_batch(4), 12, LONGEST)
-    assert whole.users[REAL:].tolist() == [-1, -1] and whole.history.lengths[REAL:].tolist() == [0, 0]
+    assert whole.users[REAL:].tolist() == [-1, -1]
+    assert whole.history.lengths[REAL:].tolist() == [0, 0]
     assert whole.history.time_scale.min() == 1, "it is divided by"
-    assert whole.history.at is not None and whole.history.at.shape == (12,)
-    assert whole.history.event_codes is None and whole.history.event_numbers is None
+    assert whole.history.at is not None
+    assert whole.history.at.shape == (12,)
+    assert whole.history.event_codes is None
+    assert whole.history.event_numbers is None
 
 
 def test_more_rows_than_expected_are_an_error():

@@ -42,7 +42,8 @@ def test_the_graph_is_the_encoder(variant):
     scores, items, best = ScoringGraph(encoder, 5)(*graph_values)
     torch.testing.assert_close(scores[:3], expected[:3], atol=1e-6, rtol=1e-5)  # the last row has no event
     left = expected.scatter(1, history.items, -torch.inf)
-    assert torch.equal(items[:3], left[:3].topk(5).indices) and torch.equal(best, scores.gather(1, items))
+    assert torch.equal(items[:3], left[:3].topk(5).indices)
+    assert torch.equal(best, scores.gather(1, items))
     assert torch.equal(expected_scores(encoder, history), expected)  # the encoder itself is as it was
 
 
@@ -226,10 +227,13 @@ def test_the_compared_histories_span_years_by_the_second():
     rows = add_long_pauses(ranking(make_history((4, 7, 1))))
     times, lengths = rows.history.times, rows.history.lengths
     assert rows.history.at[:3].equal(make_history((4, 7, 1)).at)
-    assert len(rows.users) == len(times) == 6 and torch.equal(lengths[:3], lengths[3:])
+    assert len(rows.users) == len(times) == 6
+    assert torch.equal(lengths[:3], lengths[3:])
     added = times[3:]
-    assert (added[:2].amax(1) - added[:2, 0] > 5 * 365 * 86_400).all() and (added.diff() > 0).all()
-    assert added.diff()[:, 1:].max() < 10 and (rows.history.time_scale[3:] == 1).all()
+    assert (added[:2].amax(1) - added[:2, 0] > 5 * 365 * 86_400).all()
+    assert (added.diff() > 0).all()
+    assert added.diff()[:, 1:].max() < 10
+    assert (rows.history.time_scale[3:] == 1).all()
     last = added.gather(1, lengths[3:, None] - 1).squeeze(1)
     assert ((rows.history.at[3:] - last > 0) & (rows.history.at[3:] - last < 10)).all()
 

@@ -38,9 +38,12 @@ def lines(path):
 def test_the_best_items_by_the_files_are_the_models(tmp_path, variant, remove_seen):
     model = recommender(remove_seen, **variant)
     sampled, checked = write_vectors(model, tmp_path, USERS, batches(), sampled=4)
-    assert checked.startswith("For 4 users the dot products") and "100.0% of the ranks of the best 5 items" in checked
+    assert checked.startswith("For 4 users the dot products")
+    assert "100.0% of the ranks of the best 5 items" in checked
     users, items = np.load(tmp_path / "user_vectors.npy"), np.load(tmp_path / "item_vectors.npy")
-    assert users.dtype == items.dtype == np.float32 and len(users) == 6 and len(items) == V
+    assert users.dtype == items.dtype == np.float32
+    assert len(users) == 6
+    assert len(items) == V
     assert lines(tmp_path / "user_vectors.jsonl") == [{"user": user} for user in USERS]
     assert lines(tmp_path / "item_vectors.jsonl") == [{"item": item} for item in IDS]
     expected = torch.cat([expected_scores(model.encoder, batch.history) for batch in batches()])[:, 1:]
@@ -135,10 +138,12 @@ def test_export_writes_vectors_whose_ranking_is_that_of_predict(lockstep, done, 
     lockstep("predict", name=done.folder.name)
     lockstep("export", *options, "--output", str(tmp_path / "out"), name=done.folder.name)
     (recall,) = (line for line in caplog.messages if "recall@10" in line)
-    assert recall.startswith("The FAISS index HNSW32 has a recall@10 of ") and "(200 users, 60 items)" in recall
+    assert recall.startswith("The FAISS index HNSW32 has a recall@10 of ")
+    assert "(200 users, 60 items)" in recall
     users, items = (np.load(tmp_path / "out" / f"{name}_vectors.npy") for name in ("user", "item"))
     names, ids = (lines(tmp_path / "out" / f"{name}_vectors.jsonl") for name in ("user", "item"))
-    assert users.shape == (200, 16) and items.shape == (60, 16)
+    assert users.shape == (200, 16)
+    assert items.shape == (60, 16)
     answers = lines(done.folder / "predictions.jsonl")
     assert [row["user"] for row in answers] == [row["user"] for row in names]
     numbers = {row["item"]: index for index, row in enumerate(ids)}

@@ -96,7 +96,8 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
     vectors = ["--model.init_args.export_vectors", "true"]
     lockstep("export", "--output", str(tmp_path / "out"), *vectors, name="a")  # the graph is compared with the model
     loaded = load_recommender(tmp_path / "out")
-    assert len(loaded.item_ids) == 66 and loaded.popularity[-6:] == [0] * 6
+    assert len(loaded.item_ids) == 66
+    assert loaded.popularity[-6:] == [0] * 6
     for history, line in zip(histories, recommended, strict=True):
         ours = loaded.recommend(history["items"], history["times"])
         assert [recommendation.item for recommendation in ours] == [item for item, _ in line]
@@ -104,7 +105,8 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
             [score for _, score in line], abs=2e-4
         )
     rows = [json.loads(line)["item"] for line in (tmp_path / "out/item_vectors.jsonl").read_text().splitlines()]
-    assert rows == loaded.item_ids and np.load(tmp_path / "out/item_vectors.npy").shape == (66, 16)
+    assert rows == loaded.item_ids
+    assert np.load(tmp_path / "out/item_vectors.npy").shape == (66, 16)
     assert "6 of the items" in (tmp_path / "out/README.md").read_text()
 
     items = pl.read_parquet(tmp_path / "items.parquet")
@@ -114,7 +116,8 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
     (tmp_path / "deny.txt").write_text("g3-new\n")
     lockstep("predict", *ask, "--data.init_args.deny_items", "deny.txt", name="a")
     found = {item for item, _ in answers(fit, "predictions-people.jsonl")[0]}
-    assert "newest" in found and "g3-new" not in found, "without a new training"
+    assert "newest" in found, "without a new training"
+    assert "g3-new" not in found, "without a new training"
     lockstep("predict", *ask, "--data.init_args.item_features.cold_items", "false", name="a")
     assert not any(item.endswith(("new", "newest")) for item, _ in answers(fit, "predictions-people.jsonl")[0])
     items.with_columns(price=pl.col("price") + 1).write_parquet(tmp_path / "items.parquet")

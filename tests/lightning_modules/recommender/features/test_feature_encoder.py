@@ -44,7 +44,8 @@ def test_an_item_that_was_not_trained_has_no_vector_of_its_own():
     own[0] = 0
     vectors = features.item_vectors(own)
     alone = features(torch.arange(8)).detach()
-    assert vectors.shape == (8, 4) and (vectors[0] == 0).all()
+    assert vectors.shape == (8, 4)
+    assert (vectors[0] == 0).all()
     for item in range(1, 8):
         expected = alone[item] + own[item] if item in (1, 3, 4) else alone[item]
         torch.testing.assert_close(vectors[item], expected)

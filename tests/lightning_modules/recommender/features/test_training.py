@@ -89,7 +89,8 @@ def test_loss_and_gradients_against_a_plain_table(loss, negatives, shared, item_
     assert module.item_features.categories.weight.grad.abs().sum() > 0
     if item_dropout:
         dropped = ~keeps_own_vector(torch.arange(V + 1), item_dropout, 0, STEP)
-        assert (module.encoder.items.weight.grad[dropped] == 0).all() and dropped.any()
+        assert (module.encoder.items.weight.grad[dropped] == 0).all()
+        assert dropped.any()
 
 
 def test_items_that_are_not_trained_do_not_compete():
@@ -100,7 +101,8 @@ def test_items_that_are_not_trained_do_not_compete():
         module, [part._replace(history=history, targets=part.targets.clamp_max(V - 2))]
     )
     grads = dict(zip(dict(module.named_parameters()), gradients, strict=True))["encoder.items.weight"]
-    assert (grads[V - 1 :] == 0).all() and (grads[1 : V - 1] != 0).any(1).all()
+    assert (grads[V - 1 :] == 0).all()
+    assert (grads[1 : V - 1] != 0).any(1).all()
 
 
 @pytest.mark.parametrize("kind", ["rowwise_adagrad", "lazy_adamw"])
@@ -130,7 +132,8 @@ def test_the_exported_encoder_scores_as_the_evaluation_does():
     module = WithFeatures({1, 2, 5, 9}, cold=3).eval()
     (part,) = make_batch(1)
     encoder = encoder_to_export(module.encoder, module.item_features, module.architecture)
-    assert encoder.num_items == V + 3 and not encoder.training
+    assert encoder.num_items == V + 3
+    assert not encoder.training
     with torch.no_grad():
         expected = encoder.scores(encode_last_position(encoder, part.history))
         torch.testing.assert_close(whole(module.next_item_scores(part.history)), expected, rtol=0, atol=0)

@@ -34,10 +34,13 @@ def test_test_keeps_the_rank_of_each_user_and_fit_does_not(done, lockstep, messa
     means = dict(zip(table.names, table.values[rank_classes(ranks.rank, table)].mean(0).tolist(), strict=True))
     logged = metrics_of(done, "test")
     assert means == pytest.approx({name: logged[f"test/{name}"] for name in means}, abs=1e-6)
-    assert ranks.header.step in (13, 26) and ranks.header.protocol == ""
-    assert len(set(ranks.users)) == 200 and all(user.startswith("shopper-") for user in ranks.users)
+    assert ranks.header.step in (13, 26)
+    assert ranks.header.protocol == ""
+    assert len(set(ranks.users)) == 200
+    assert all(user.startswith("shopper-") for user in ranks.users)
     # The tiny marketplace has 60 items, of which the history's do not compete.
-    assert ranks.candidates.min() < 60 and np.all(ranks.candidates > 60 - ranks.history - 1)
+    assert ranks.candidates.min() < 60
+    assert np.all(ranks.candidates > 60 - ranks.history - 1)
     lockstep("test", "--data.init_args.evaluation_batch_size", "7", name=name)
     assert path.read_bytes() == first, "batches change nothing"
     path.unlink()
@@ -59,7 +62,8 @@ def test_the_file_has_the_held_out_events_of_the_data(done, lockstep, messages, 
     for command, stage, back in (("validate", "val", 2), ("test", "test", 1)):
         lockstep(command, "--model.init_args.remove_seen", "false", name=name)
         ranks, events = read_ranks(done.folder / f"ranks-{stage}.npz"), modules[-1].events
-        assert ranks.header.stage == stage and set(ranks.candidates.tolist()) == {events.num_items}
+        assert ranks.header.stage == stage
+        assert set(ranks.candidates.tolist()) == {events.num_items}
         row = {user: number for number, user in enumerate(events.user_ids)}
         begins, ends = events.offsets[:-1], events.offsets[1:] - 2
         training = [item for begin, end in zip(begins, ends, strict=True) for item in events.items[begin:end].tolist()]
@@ -68,7 +72,8 @@ def test_the_file_has_the_held_out_events_of_the_data(done, lockstep, messages, 
         ):
             begin, end = events.offsets[row[user]], events.offsets[row[user] + 1]
             item = events.items[end - back]
-            assert target == events.item_ids[item - 1] and history == end - begin - back
+            assert target == events.item_ids[item - 1]
+            assert history == end - begin - back
             assert popularity == training.count(item)
 
 
@@ -79,4 +84,5 @@ def test_a_full_disk_costs_the_file_alone(done, lockstep, messages, monkeypatch)
     monkeypatch.setattr("lightning_modules.recommender.item_ranks.collected_ranks.write_atomically", refuse)
     lockstep("test", name=done.folder.name)
     assert [line for line in messages if "ranks-test.npz cannot be written: [Errno 28] No space left" in line]
-    assert metrics_of(done, "test") and not (done.folder / "ranks-test.npz").exists()
+    assert metrics_of(done, "test")
+    assert not (done.folder / "ranks-test.npz").exists()

@@ -37,7 +37,8 @@ def test_users_are_read_sorted_whatever_their_order_was(tmp_path_factory, users,
     ranks, path = make_ranks(users), tmp_path_factory.getbasetemp() / "ranks-test.npz"
     path.write_bytes(encode(ranks))
     found = read_ranks(path)
-    assert found.header == HEADER and rows(found) == sorted(rows(ranks))
+    assert found.header == HEADER
+    assert rows(found) == sorted(rows(ranks))
     shuffled = order.sample(range(len(users)), len(users))
     columns = [np.array(column)[shuffled] for column in ranks[3:]]
     texts = [[texts[index] for index in shuffled] for texts in ranks[1:3]]
@@ -49,7 +50,8 @@ def test_numpy_alone_reads_the_arrays(tmp_path):
     path.write_bytes(encode(make_ranks(["b", "\udcff", "ä"])))
     with np.load(path, allow_pickle=False) as arrays:
         assert json.loads(str(arrays["header"]))["stage"] == "test"
-        assert arrays["users"].tobytes() == b"b\xc3\xa4\xed\xb3\xbf" and arrays["user_lengths"].tolist() == [1, 2, 3]
+        assert arrays["users"].tobytes() == b"b\xc3\xa4\xed\xb3\xbf"
+        assert arrays["user_lengths"].tolist() == [1, 2, 3]
 
 
 def test_any_changed_byte_and_any_truncation_is_refused_or_harmless(tmp_path):
@@ -67,8 +69,10 @@ def test_any_changed_byte_and_any_truncation_is_refused_or_harmless(tmp_path):
                 assert rows(read_ranks(path)) == rows(ranks), "a changed value is read"
             except RankFileError as error:
                 refused += 1
-                assert len(str(error).splitlines()) == 3 and str(path) in str(error)
-                assert "python train.py test --runs" in str(error) and "--run_name a`" in str(error)
+                assert len(str(error).splitlines()) == 3
+                assert str(path) in str(error)
+                assert "python train.py test --runs" in str(error)
+                assert "--run_name a`" in str(error)
     assert refused > len(whole) / 11 * 1.2
 
 
@@ -106,7 +110,8 @@ def test_values_that_cannot_be_are_named(tmp_path, arrays, message):
     path.write_bytes(edited(encode(make_ranks(["a", "b"])), **arrays))
     with pytest.raises(RankFileError, match=f"found .*{message}") as error:
         read_ranks(path)
-    assert "train.py validate --runs" in str(error.value) and "--run_name" in str(error.value)
+    assert "train.py validate --runs" in str(error.value)
+    assert "--run_name" in str(error.value)
 
 
 def test_neither_pickles_nor_compressed_arrays_are_read(tmp_path):

@@ -84,7 +84,8 @@ def test_a_seed_decides_and_parts_do_not(monkeypatch):
     after = metric_intervals(a, TABLE, 500), paired_test(a, b, TABLE, 500)
     assert list(after[0].values()) == [pytest.approx(interval, rel=1e-12, abs=1e-12) for interval in before[0].values()]
     for found, expected in zip(after[1], before[1], strict=True):
-        assert found.p == expected.p and found.interval == pytest.approx(expected.interval, rel=1e-12, abs=1e-12)
+        assert found.p == expected.p
+        assert found.interval == pytest.approx(expected.interval, rel=1e-12, abs=1e-12)
     assert metric_intervals(a, TABLE, 500, seed=1) != before[0]
 
 
@@ -106,7 +107,8 @@ def test_p_values_are_those_of_all_sign_vectors(pairs):
 
 def test_holm_adjusts_the_smallest_most():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
 
 
 def test_p_values_of_hit_rates_are_those_of_mcnemars_exact_test():
@@ -147,12 +149,15 @@ def test_exchanged_models_have_the_opposite_difference_and_the_same_p():
 def test_equal_models_do_not_differ():
     a = random_ranks(7, 30)
     for difference in paired_test(a, a, TABLE, 200):
-        assert difference.interval == (0, 0, 0) and difference.p == 1 and not difference.is_significant
+        assert difference.interval == (0, 0, 0)
+        assert difference.p == 1
+        assert not difference.is_significant
 
 
 def test_a_difference_of_every_user_is_significant():
     for difference in paired_test(np.full(40, 20), np.full(40, 1), TABLE, 999):
-        assert difference.interval == (1, 1, 1) and difference.p == pytest.approx(0.001)
+        assert difference.interval == (1, 1, 1)
+        assert difference.p == pytest.approx(0.001)
 
 
 @pytest.mark.slow
@@ -162,4 +167,5 @@ def test_without_a_difference_a_twentieth_of_the_tests_is_significant():
         a, b = random_ranks(2 * seed, 200), random_ranks(2 * seed + 1, 200)
         rejected += [difference.is_significant for difference in paired_test(a, b, TABLE, 500)]
     # 400 tests: the standard error is 0.011.
-    assert np.all(rejected / 400 < 0.09) and np.all(rejected / 400 > 0.01)
+    assert np.all(rejected / 400 < 0.09)
+    assert np.all(rejected / 400 > 0.01)

@@ -99,7 +99,9 @@ def test_with_hyper_connections_the_gate_reads_what_the_sublayer_reads():
 
     expected = sublayer.residual(state, change)
     torch.testing.assert_close(sublayer(state), expected)
-    assert len(read) == 2 and read[0].shape == (B, L, C) and torch.equal(*read)
+    assert len(read) == 2
+    assert read[0].shape == (B, L, C)
+    assert torch.equal(*read)
 
 
 @pytest.mark.parametrize("inner", [C, 3 * C])

@@ -79,5 +79,6 @@ def test_it_starts_as_the_papers_code_does():
     )
     layer = encoder.blocks[0].attention.function
     for weight in (layer.projection.weight, layer.distance_weights):
-        assert weight.std().item() == pytest.approx(0.02, rel=0.1) and abs(weight.mean()) < 2e-3
+        assert weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert abs(weight.mean()) < 2e-3
     assert 0.01 < layer.time_weights.std() < 0.03

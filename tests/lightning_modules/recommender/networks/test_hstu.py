@@ -119,7 +119,8 @@ def test_it_starts_as_the_papers_code_does():
     )
     layer = encoder.blocks[0].attention.function
     for weight in (layer.projection.weight, layer.distance_bias):
-        assert weight.std().item() == pytest.approx(0.02, rel=0.1) and abs(weight.mean()) < 2e-3
+        assert weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert abs(weight.mean()) < 2e-3
     assert 0.01 < layer.time_bias.std() < 0.03
 
 

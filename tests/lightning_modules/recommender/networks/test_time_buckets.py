@@ -40,7 +40,8 @@ def test_buckets_begin_as_in_exact_arithmetic():
     begins = torch.tensor(borders())
     previous, first = time_buckets(begins - 1), time_buckets(begins)
     expected = [sum(border <= second for border in borders()) for second in borders()]
-    assert first.tolist() == expected and expected[-1] == LAST_BUCKET
+    assert first.tolist() == expected
+    assert expected[-1] == LAST_BUCKET
     assert (previous < first).all()  # several borders of the shortest buckets lie at the same second
     assert begins[-1].item() > 7 * 365 * 86_400
 
@@ -48,13 +49,15 @@ def test_buckets_begin_as_in_exact_arithmetic():
 def test_rows_are_those_of_the_whole():
     seconds = torch.from_numpy(around_borders()).repeat(3, 2, 1)
     found = time_buckets(seconds)
-    assert found.shape == seconds.shape and found[2, 1].tolist() == plain(around_borders()).tolist()
+    assert found.shape == seconds.shape
+    assert found[2, 1].tolist() == plain(around_borders()).tolist()
     assert torch.equal(found, time_buckets(seconds.flatten()).view_as(found))
 
 
 def test_any_shape_and_never_below_0_or_above_the_last():
     found = time_buckets(torch.tensor([[[-(2**62), -1, 0], [1, 2, 2**62]]]))
-    assert found.tolist() == [[[0, 0, 0], [0, 2, LAST_BUCKET]]] and found.dtype == torch.int64
+    assert found.tolist() == [[[0, 0, 0], [0, 2, LAST_BUCKET]]]
+    assert found.dtype == torch.int64
 
 
 class Buckets(torch.nn.Module):

@@ -244,7 +244,8 @@ def test_it_trains_and_converses_as_a_plain_loop(name, directory, chats, convers
         assert_answers_are_plain(run, tmp_path / "whole", conversations, chats)
         return
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
-    assert [line["answer"] for line in lines[:-1]] == [None] * 7 and lines[-1]["answer"] is not None
+    assert [line["answer"] for line in lines[:-1]] == [None] * 7
+    assert lines[-1]["answer"] is not None
     assert all(len(line["answers"]) == 1 and "turn" in line["why"] for line in lines[:-1]), "its prompt has no turns"
     assert answers(tmp_path / "whole", chats) == predicted(lockstep("predict", name="a"))
 
@@ -267,7 +268,8 @@ def test_two_processes_train_and_converse_as_one(directory, chats, conversations
     assert_answers_are_plain(run, tmp_path / "whole", conversations, chats)
     both = team("predict", *settings, name="one")
     assert both.end() == [0, 0], both.output
-    assert (both.folder / "predictions.jsonl").read_text() == alone and len(alone.splitlines()) == 8
+    assert (both.folder / "predictions.jsonl").read_text() == alone
+    assert len(alone.splitlines()) == 8
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")  # peft uses it

@@ -55,7 +55,8 @@ def test_packed_chats_are_apart_and_black_images_are_black(name, tmp_path):
         assert len(packed.tokens) < len(chats)
         pictures = collate_images([chats[index][1] for index in order])
         together, terms = network.loss(network.row_states(packed, pictures), packed.labels)
-        assert terms == count and together.item() == pytest.approx(loss.item(), rel=1e-5)
+        assert terms == count
+        assert together.item() == pytest.approx(loss.item(), rel=1e-5)
 
     loss.backward()
     weights = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
@@ -71,8 +72,10 @@ def test_adapters_are_in_the_language_model_alone(quantize, tmp_path):
     frozen = {"vision_tower": PartSettings(), "connector": PartSettings()}
     _, network = build(write_tiny_image_text("qwen2_5_vl", tmp_path), frozen, trainable="lora", quantize=quantize)
     trained = [name for name, weight in network.named_parameters() if weight.requires_grad]
-    assert trained and all(".language_model.layers." in name and ".lora_" in name for name in trained)
-    assert any("mlp" in name for name in trained) and any("self_attn" in name for name in trained)
+    assert trained
+    assert all(".language_model.layers." in name and ".lora_" in name for name in trained)
+    assert any("mlp" in name for name in trained)
+    assert any("self_attn" in name for name in trained)
 
 
 def test_a_language_model_of_its_own_is_refused():

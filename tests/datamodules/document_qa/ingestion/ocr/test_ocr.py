@@ -67,7 +67,10 @@ def test_text_of_scans_is_recognised_once_and_found(scans, tmp_path, caplog):
     assert texts == [text.replace(" ", "") for text in PAGES]
     assert [[chunk.kind for chunk in page.chunks] for page in document.pages] == [["figure", "text"]] * 2
     left, top, right, bottom = document.pages[0].chunks[1].box
-    assert 0 < left < 0.1 and 0 < top < 0.1 and 0.6 < right < 0.95 and 0.1 < bottom < 0.2
+    assert 0 < left < 0.1
+    assert 0 < top < 0.1
+    assert 0.6 < right < 0.95
+    assert 0.1 < bottom < 0.2
     assert BM25().rank(document, Question("q", "What is the mass of part 7?", "scans"))[0] == 2
     with caplog.at_level(logging.INFO, "lockstep"):
         ingest([scans], tmp_path / "cache", settings)
@@ -135,4 +138,5 @@ def test_other_programs_are_refused():
 
 
 def test_documents_that_were_ingested_without_it_keep_their_keys():
-    assert "ocr" not in IngestionSettings().identity and IngestionSettings(ocr="rapidocr").identity["ocr"] == "rapidocr"
+    assert "ocr" not in IngestionSettings().identity
+    assert IngestionSettings(ocr="rapidocr").identity["ocr"] == "rapidocr"

@@ -80,7 +80,8 @@ def test_avif_is_a_page_within_the_same_bounds(folder, monkeypatch):
     for found, expected in zip(read(folder), (RED, GREEN, BLUE), strict=True):
         assert found == pytest.approx(expected, abs=4), "a lossy format"
     (folder / "10.AVIF").write_bytes(avif(BLUE)[:-40])
-    assert "10.AVIF: found" in read(folder) and "cannot be decoded" in read(folder)
+    assert "10.AVIF: found" in read(folder)
+    assert "cannot be decoded" in read(folder)
     monkeypatch.setattr(page_images, "MAX_PIXELS", 30 * 15)
     (folder / "1.png").unlink()
     assert "2.avif: found an image of 40 x 20 = 800 pixels, expected at most 450" in read(folder)
@@ -90,7 +91,8 @@ def test_black_and_white_scans_are_read_and_what_has_32_bits_is_refused(folder):
     (folder / "1.tif").write_bytes(tiff((255, 255, 255), mode="1", compression="group4"))
     assert read(folder) == [(255, 255, 255)]
     (folder / "1.tif").write_bytes(tiff(RED, mode="F"))
-    assert "1.tif, page 1: found" in read(folder) and "its pixels have 32 bits" in read(folder)
+    assert "1.tif, page 1: found" in read(folder)
+    assert "its pixels have 32 bits" in read(folder)
 
 
 def test_the_orientation_of_a_tiff_is_applied_once(folder):
@@ -101,7 +103,9 @@ def test_the_orientation_of_a_tiff_is_applied_once(folder):
     (folder / "1.tif").write_bytes(file.getvalue())
     cache = Cache(folder.parent / "cache", SETTINGS)
     picture = cache.at(convert(folder, cache).key, "scans").picture(1)
-    assert picture.size == (20, 40) and picture.getpixel((10, 5)) == RED and picture.getpixel((10, 30)) == BLUE
+    assert picture.size == (20, 40)
+    assert picture.getpixel((10, 5)) == RED
+    assert picture.getpixel((10, 30)) == BLUE
 
 
 @pytest.mark.parametrize("end", [0.3, 0.6, 0.9])
@@ -151,7 +155,8 @@ def test_other_files_are_named_and_pages_stay(folder, caplog):
         documents = ingest([folder], folder.parent / "cache", SETTINGS).documents
     assert len(documents["scans"].pages) == 2
     assert "scans, 2 of 2 pages have no text" in caplog.text, "not among those that are only counted"
-    assert "scans, 'Thumbs.db' is not a page image and is skipped" in caplog.text and "3 more warnings" in caplog.text
+    assert "scans, 'Thumbs.db' is not a page image and is skipped" in caplog.text
+    assert "3 more warnings" in caplog.text
 
 
 def test_a_page_that_is_added_later_or_repaired_is_noticed(folder):

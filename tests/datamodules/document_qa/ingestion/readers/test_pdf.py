@@ -55,7 +55,8 @@ def test_a_page_in_reading_order(tmp_path, read):
     assert table == table._replace(kind="table", text="No | Part | Mass\n1 | Drive shaft | 2.5 kg\n2 |  | 75 g")
     assert figure == figure._replace(kind="figure", text="", page=1)
     assert set(document.figure(figure).resize((8, 8)).getcolors()) == {(64, (255, 0, 0))}
-    assert document.picture(1).size == (298, 421) and document.picture(1).mode == "RGB"
+    assert document.picture(1).size == (298, 421)
+    assert document.picture(1).mode == "RGB"
     for chunk, (left, right) in ((text, (60, 530)), (figure, (100, 300))):
         assert chunk.box[0] * 595.28 == pytest.approx(left, abs=1.5)
         assert chunk.box[2] * 595.28 == pytest.approx(right, abs=12 if chunk is text else 1.5)
@@ -226,7 +227,8 @@ def test_the_same_file_gives_the_same_bytes(tmp_path, read):
     copy.write_bytes(path.read_bytes())
     one, other = read(path, cache="one"), read(copy, cache="other")
     files = sorted(file.relative_to(one.folder) for file in one.folder.rglob("*") if file.is_file())
-    assert len(files) == 2 + 6 and one.folder.name == other.folder.name
+    assert len(files) == 2 + 6
+    assert one.folder.name == other.folder.name
     assert all((one.folder / file).read_bytes() == (other.folder / file).read_bytes() for file in files)
     assert one.pages == other.pages
 
@@ -247,4 +249,5 @@ def test_too_many_lines_are_a_drawing(tmp_path):
 
     path = write_pdf(tmp_path / "a.pdf", page)
     done = convert(path, Cache(tmp_path / "cache", SETTINGS))
-    assert not done.broken and done.pages == 1
+    assert not done.broken
+    assert done.pages == 1
