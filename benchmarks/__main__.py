@@ -25,23 +25,30 @@ BENCHMARKS = {
     "start_up": Benchmark("seconds until --help and until the first step, beside `import torch`; memory", 4),
     "threads": Benchmark("CPU training by number of threads, on idle cores and beside a busy process", 12),
     "recommender": Benchmark("SASRec, TiSASRec, sampling and evaluation beside plain implementations", 7),
-    "growth": Benchmark("cost of the recommender by lengths, items, users and rows to convert", 10,
-                        ("--rows", "1000000", "5000000")),
-    "engine": Benchmark("cost of the guards, gain of a second process, time that a checkpoint blocks training", 9,
-                        ("--only", "share", "--only", "scaling", "--repeats", "3")),
-    "network": Benchmark("training on two machines by bandwidth and delay; prediction for GPUs", 5,
-                         ("--repeats", "3")),
+    "growth": Benchmark(
+        "cost of the recommender by lengths, items, users and rows to convert", 10, ("--rows", "1000000", "5000000")
+    ),
+    "engine": Benchmark(
+        "cost of the guards, gain of a second process, time that a checkpoint blocks training",
+        9,
+        ("--only", "share", "--only", "scaling", "--repeats", "3"),
+    ),
+    "network": Benchmark("training on two machines by bandwidth and delay; prediction for GPUs", 5, ("--repeats", "3")),
     "temporal": Benchmark("cost of a sample of the temporal family", 2),
-    "vision_language": Benchmark("packing; tokens per second beside Hugging Face's Trainer and Accelerate", 8,
-                                 ("--only", "packing", "--only", "trainers", "--repeats", "3")),
+    "vision_language": Benchmark(
+        "packing; tokens per second beside Hugging Face's Trainer and Accelerate",
+        8,
+        ("--only", "packing", "--only", "trainers", "--repeats", "3"),
+    ),
     "document_qa": Benchmark("ingestion and retrieval of documents", 6, ("--pages", "1000")),
     "qlora": Benchmark("LoRA beside weights in bf16, NF4 and int8: tokens per second, memory, its prediction", 8),
     "memory": Benchmark("peak memory of a language model's training step in six settings, beside its prediction", 6),
-    "gpu": Benchmark("tokens per second, MFU, memory bandwidth, number formats, torch.compile, launches on a GPU", 8,
-                     ("--optional",)),
+    "gpu": Benchmark(
+        "tokens per second, MFU, memory bandwidth, number formats, torch.compile, launches on a GPU", 8, ("--optional",)
+    ),
     "images": Benchmark("images that a core decodes, samples that loaders of 0, 1, 2, ... workers deliver", 3),
     "packages": Benchmark("SASRec of RecBole and of RecTools beside ours", 7, ("--installed",)),
-}  # fmt: skip
+}
 
 
 _INTERRUPTED = 130
@@ -52,8 +59,13 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a benchmark, run all of them, or list them."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
-    parser.add_argument("name", nargs="?", choices=[*BENCHMARKS, "all"], metavar="NAME",
-                        help="a benchmark; its options follow. all: every benchmark")  # fmt: skip
+    parser.add_argument(
+        "name",
+        nargs="?",
+        choices=[*BENCHMARKS, "all"],
+        metavar="NAME",
+        help="a benchmark; its options follow. all: every benchmark",
+    )
     parser.add_argument("--json", type=Path, metavar="FOLDER", help="of all: also write NAME.json into it")
     if not words:
         Console(width=None if sys.stdout.isatty() else 120).print(_list())

@@ -36,25 +36,26 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 # A small marketplace: a run of it takes seconds.
 TINY = [
-    "--config", str(REPOSITORY / "configs/recommender/quickstart.yaml"),
-    "--data.init_args.marketplace.num_users", "200",
-    "--data.init_args.marketplace.num_items", "60",
-    "--data.init_args.batch_size", "16",
-    "--data.init_args.length_groups", "2",
-    "--model.init_args.attention", "standard",
-    "--model.init_args.residual", "plain",
-    "--model.init_args.feed_forward", "relu",
-    "--model.init_args.feed_forward_size", "256",
-    "--model.init_args.dropout", "0.0",
-    "--model.init_args.time_span", "256",
-    "--model.init_args.learning_rate", "0.003",
-    "--model.init_args.hidden_size", "16",
-    "--model.init_args.num_blocks", "1",
-    "--model.init_args.schedule", "constant",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    "--config",
+    str(REPOSITORY / "configs/recommender/quickstart.yaml"),
+    "--data.init_args.marketplace.num_users=200",
+    "--data.init_args.marketplace.num_items=60",
+    "--data.init_args.batch_size=16",
+    "--data.init_args.length_groups=2",
+    "--model.init_args.attention=standard",
+    "--model.init_args.residual=plain",
+    "--model.init_args.feed_forward=relu",
+    "--model.init_args.feed_forward_size=256",
+    "--model.init_args.dropout=0.0",
+    "--model.init_args.time_span=256",
+    "--model.init_args.learning_rate=0.003",
+    "--model.init_args.hidden_size=16",
+    "--model.init_args.num_blocks=1",
+    "--model.init_args.schedule=constant",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 
 class Run:

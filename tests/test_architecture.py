@@ -244,10 +244,16 @@ def test_private_members_of_a_base_class_are_found(monkeypatch):
 @pytest.mark.parametrize(
     "line",
     [
-        "torch.nn.Linear.forward = f", "Trainer.fit = f", "del Trainer.fit", "setattr(torch.optim, name, f)",
-        "vars(torch).update(a=1)", "vars(torch)['a'] = 1", "sys.modules['torch'] = f", "torch.optim.SGD += f",
+        "torch.nn.Linear.forward = f",
+        "Trainer.fit = f",
+        "del Trainer.fit",
+        "setattr(torch.optim, name, f)",
+        "vars(torch).update(a=1)",
+        "vars(torch)['a'] = 1",
+        "sys.modules['torch'] = f",
+        "torch.optim.SGD += f",
     ],
-)  # fmt: skip
+)
 def test_the_scan_finds_each_form_of_patch(tmp_path, monkeypatch, line):
     monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
     (tmp_path / "file.py").write_text(f"import sys\nimport torch\nfrom lightning import Trainer\n{line}\n")
@@ -257,10 +263,13 @@ def test_the_scan_finds_each_form_of_patch(tmp_path, monkeypatch, line):
 @pytest.mark.parametrize(
     "line",
     [
-        "from torch.nn.modules.batchnorm import _NormBase", "import torch._dynamo", "torch._foreach_mul_(a, b)",
-        "getattr(optimizer, '_step', None)", "from lightning._graveyard import hpu",
+        "from torch.nn.modules.batchnorm import _NormBase",
+        "import torch._dynamo",
+        "torch._foreach_mul_(a, b)",
+        "getattr(optimizer, '_step', None)",
+        "from lightning._graveyard import hpu",
     ],
-)  # fmt: skip
+)
 def test_private_uses_are_found(tmp_path, monkeypatch, line):
     monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
     (tmp_path / "file.py").write_text(line)
@@ -269,9 +278,16 @@ def test_private_uses_are_found(tmp_path, monkeypatch, line):
 
 def test_assignments_to_own_objects_are_allowed(tmp_path, monkeypatch):
     lines = [
-        "import os", "import torch", "os.environ['A'] = '1'", "torch.backends.cudnn.benchmark = True",
-        "class A:\n    b = 1", "a = A()", "a.b = torch.ones(1)", "vars(a).update(b=2)", "getattr(a, '__len__', None)",
-    ]  # fmt: skip
+        "import os",
+        "import torch",
+        "os.environ['A'] = '1'",
+        "torch.backends.cudnn.benchmark = True",
+        "class A:\n    b = 1",
+        "a = A()",
+        "a.b = torch.ones(1)",
+        "vars(a).update(b=2)",
+        "getattr(a, '__len__', None)",
+    ]
     monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
     (tmp_path / "file.py").write_text("\n".join(lines))
     assert [*patches(tmp_path / "file.py"), *private_uses(tmp_path / "file.py")] == []

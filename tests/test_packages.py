@@ -17,12 +17,24 @@ MOST_MODULES = 15
 # Packages that import only those before them in the list, and modules of the part itself where the list has None.
 ORDER = {
     "engine": [
-        "io", "lightning_internals", "system", "determinism", "statistics", "distributed", "export", "telemetry",
-        "health", "optim", "data", "checkpointing", None, "strategies",
+        "io",
+        "lightning_internals",
+        "system",
+        "determinism",
+        "statistics",
+        "distributed",
+        "export",
+        "telemetry",
+        "health",
+        "optim",
+        "data",
+        "checkpointing",
+        None,
+        "strategies",
     ],
     "callbacks": ["trackers", "logging", "checkpointing", "health", "guards", "performance", "prometheus"],
     "commands": ["launch", "runs", "export", "answers", "demo", "chat", "cli", "doctor", "report", "sweep"],
-}  # fmt: skip
+}
 
 
 def modules(root: Path = REPOSITORY, parts: tuple[str, ...] = PARTS) -> dict[str, Path]:

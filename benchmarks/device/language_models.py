@@ -34,15 +34,31 @@ class Sizes(NamedTuple):
 
 _QWEN2 = {"model_type": "qwen2", "tie_word_embeddings": True, "initializer_range": 0.02}
 REALISTIC = Sizes(
-    {**_QWEN2, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
-     "num_key_value_heads": 2},
-    151_936, (4, 2048), (2, 256),
-)  # fmt: skip
+    {
+        **_QWEN2,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+    },
+    151_936,
+    (4, 2048),
+    (2, 256),
+)
 TINY = Sizes(
-    {**_QWEN2, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-     "num_key_value_heads": 1},
-    97, (2, 24), (2, 12),
-)  # fmt: skip
+    {
+        **_QWEN2,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    },
+    97,
+    (2, 24),
+    (2, 12),
+)
 
 KINDS: dict[Trainable, str] = {"full": "all of it trains", "lora": "with adapters (LoRA)", "none": "frozen"}
 
@@ -73,11 +89,14 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
             ("ms per step", "tokens/s", *HEADINGS),
             rate_rows(
                 [variant for variant in variants if variant.name not in failures],
-                rows * length, networks[0].flops(measured), setting, absent,
+                rows * length,
+                networks[0].flops(measured),
+                setting,
+                absent,
             ),
             failures,
             WHOLE_ROWS,
-        )  # fmt: skip
+        )
         # The model is freed before the next kind is built: two with optimizer states may not fit the device.
         del networks, steps, variants, checks
         if setting.cuda:

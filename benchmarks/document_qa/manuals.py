@@ -88,8 +88,11 @@ def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
         if not sentences:
             continue
         words = sentences[int(hash_permutation(len(sentences), _SEED, index)[0])]
-        kept = [word for word, drawn in zip(words, hash_uniform(_SEED, index, np.arange(len(words))), strict=True)
-                if drawn >= _DROPPED]  # fmt: skip
+        kept = [
+            word
+            for word, drawn in zip(words, hash_uniform(_SEED, index, np.arange(len(words))), strict=True)
+            if drawn >= _DROPPED
+        ]
         if kept:
             yield index, " ".join(kept)
             queries += 1

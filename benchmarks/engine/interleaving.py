@@ -166,11 +166,17 @@ def _train(body: Body, gate: Gate, folder: str, rank: int, processes: int, port:
     torch.set_num_threads(1)
     if processes > 1:  # the variables of torchrun
         os.environ |= {
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": Path(folder).name,
-            "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
-            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
-        }  # fmt: skip
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "TORCHELASTIC_RUN_ID": Path(folder).name,
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "GROUP_RANK": "0",
+            "WORLD_SIZE": str(processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+        }
     body(gate)
 
 

@@ -70,8 +70,14 @@ def _variant(way: str, processes: int) -> str:
 def table(result: dict[str, Any]) -> Table:
     """Return a table with a row per variant; ratios are computed within a turn."""
     title, goals = result["title"], goals_reached(result["goals"])
-    sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", caption=goals,
-                  caption_justify="left")  # fmt: skip
+    sheet = Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption=goals,
+        caption_justify="left",
+    )
     sheet.add_column("", no_wrap=True)
     for heading in ("CPU ms per step", "samples/s (wall)", "x of 1 process", "ours: samples per CPU s, x"):
         sheet.add_column(heading, justify="right", no_wrap=True)

@@ -72,9 +72,11 @@ def measure(steps: int, variants: Mapping[str, Body] | None = None) -> dict[str,
 
 def _variants() -> dict[str, Body]:
     bodies = {
-        "bare torch loop": bare, "Accelerate": with_accelerate, "plain Lightning": plain_lightning,
+        "bare torch loop": bare,
+        "Accelerate": with_accelerate,
+        "plain Lightning": plain_lightning,
         "engine, all guards": engine,
-    }  # fmt: skip
+    }
     return {name: partial(body, batch_size=8) for name, body in bodies.items()}
 
 

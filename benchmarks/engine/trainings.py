@@ -93,31 +93,43 @@ def lockstep(gate: Gate, *, options: Sequence[str], guards: Sequence[str] = GUAR
         logging.getLogger(name).setLevel(logging.ERROR)
     Measured(
         [
-            "fit", "--run_name", "benchmark", *options,
-            "--trainer.accelerator", "cpu", "--trainer.max_steps", "100000000", "--trainer.max_epochs", "-1",
-            "--trainer.limit_val_batches", "0", "--trainer.gradient_clip_val", "1.0",
-            "--trainer.enable_progress_bar", "false", "--trainer.logger", "false",
-            "--last_checkpoint.every_n_steps", "100000000", "--log.level", "error",
-            "--watchdog.timeout", "3600",  # a variant waits while others have their turns
+            "fit",
+            "--run_name=benchmark",
+            *options,
+            "--trainer.accelerator=cpu",
+            "--trainer.max_steps=100000000",
+            "--trainer.max_epochs=-1",
+            "--trainer.limit_val_batches=0",
+            "--trainer.gradient_clip_val=1.0",
+            "--trainer.enable_progress_bar=false",
+            "--trainer.logger=false",
+            "--last_checkpoint.every_n_steps=100000000",
+            "--log.level=error",
+            "--watchdog.timeout",
+            "3600",  # a variant waits while others have their turns
         ]
-    )  # fmt: skip
+    )
 
 
 def engine(gate: Gate, *, batch_size: int, guards: Sequence[str] = GUARDS) -> None:
     """Train the tower in the engine."""
     options = [
-        "--model", "benchmarks.engine.mlp.Tower", "--data", "benchmarks.engine.mlp.TowerData",
-        "--data.init_args.batch_size", str(batch_size), "--best_checkpoint.monitor", "none",
-    ]  # fmt: skip
+        "--model=benchmarks.engine.mlp.Tower",
+        "--data=benchmarks.engine.mlp.TowerData",
+        f"--data.init_args.batch_size={batch_size}",
+        "--best_checkpoint.monitor=none",
+    ]
     lockstep(gate, options=options, guards=guards)
 
 
 def recommender(gate: Gate, *, interactions: Path) -> None:
     """Train SASRec of configs/recommender/sasrec.yaml on a file of interactions."""
     options = [
-        "--config", str(CONFIGS / "recommender/sasrec.yaml"), "--data.init_args.dataset", "files",
-        "--data.init_args.root", str(interactions), "--model.init_args.baselines", "false",
-    ]  # fmt: skip
+        f"--config={CONFIGS / 'recommender/sasrec.yaml'}",
+        "--data.init_args.dataset=files",
+        f"--data.init_args.root={interactions}",
+        "--model.init_args.baselines=false",
+    ]
     lockstep(gate, options=options)
 
 
@@ -154,7 +166,14 @@ def plain_lightning(gate: Gate, *, batch_size: int) -> None:
     loader = torch.utils.data.DataLoader(data, batch_size // processes, shuffle=True)
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     Trainer(
-        accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto", max_epochs=-1,
-        gradient_clip_val=1.0, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=[_Turns(gate)],
-    ).fit(Plain(), loader)  # fmt: skip
+        accelerator="cpu",
+        devices=processes,
+        strategy="ddp" if processes > 1 else "auto",
+        max_epochs=-1,
+        gradient_clip_val=1.0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[_Turns(gate)],
+    ).fit(Plain(), loader)

@@ -117,7 +117,15 @@ def _rates(data: Any, workers: int) -> tuple[float, float | None]:
 
 def _loader(data: Any, workers: int) -> TimedDataLoader:
     factory = LoaderFactory(
-        rank=0, world_size=1, local_world_size=1, num_workers=workers, worker_start=None, worker_timeout=300,
-        persistent_workers=False, prefetch_factor=2, skip_bad=False, pin_memory=torch.cuda.is_available(),
-    )  # fmt: skip
+        rank=0,
+        world_size=1,
+        local_world_size=1,
+        num_workers=workers,
+        worker_start=None,
+        worker_timeout=300,
+        persistent_workers=False,
+        prefetch_factor=2,
+        skip_bad=False,
+        pin_memory=torch.cuda.is_available(),
+    )
     return factory.train_loader(data, TrainSampler(len(data), _BATCH, seed=1))

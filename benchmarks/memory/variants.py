@@ -16,9 +16,13 @@ _OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(1 << 17)}
 """Variables of the C library, which would otherwise keep freed tensors of up to 32 MB for later tensors."""
 _STEPS = 2  # the optimizer's state exists from the first update
 _SHAPE = {
-    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
-    "num_key_value_heads": 2, "tie_word_embeddings": True,
-}  # fmt: skip
+    "model_type": "qwen2",
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
 
 
 class Size(NamedTuple):

@@ -41,14 +41,23 @@ class Network(NamedTuple):
 
 
 BANDWIDTHS = (
-    Network(None), Network(10 * GIGABIT, held_out=True), Network(GIGABIT), Network(500 * MEGABIT, held_out=True),
-    Network(300 * MEGABIT), Network(200 * MEGABIT, held_out=True), Network(100 * MEGABIT),
+    Network(None),
+    Network(10 * GIGABIT, held_out=True),
+    Network(GIGABIT),
+    Network(500 * MEGABIT, held_out=True),
+    Network(300 * MEGABIT),
+    Network(200 * MEGABIT, held_out=True),
+    Network(100 * MEGABIT),
     Network(50 * MEGABIT, held_out=True),
-)  # fmt: skip
+)
 DELAYS = (
-    Network(500 * MEGABIT, 0.0), Network(500 * MEGABIT, 0.001, held_out=True), Network(500 * MEGABIT, 0.005),
-    Network(200 * MEGABIT, 0.0), Network(200 * MEGABIT, 0.005, held_out=True), Network(200 * MEGABIT, 0.02),
-)  # fmt: skip
+    Network(500 * MEGABIT, 0.0),
+    Network(500 * MEGABIT, 0.001, held_out=True),
+    Network(500 * MEGABIT, 0.005),
+    Network(200 * MEGABIT, 0.0),
+    Network(200 * MEGABIT, 0.005, held_out=True),
+    Network(200 * MEGABIT, 0.02),
+)
 SETTINGS: dict[str, Options] = {
     "as it is: fp32, buckets of 1 and 25 MiB": (),
     "ddp.compression bf16": ("--ddp.compression", "bf16"),
@@ -111,10 +120,14 @@ def result(name: str, alone: list[float], rows: list[dict[str, Any]], gradients:
     worst = max(abs(row["model_error"]) for row in rows if row["held_out"])
     text = "the model is at most 10 % off where it was not fitted"
     return {
-        "name": name, "alone": alone, "rows": rows, "model": model._asdict(), "gradient_bytes": gradients,
+        "name": name,
+        "alone": alone,
+        "rows": rows,
+        "model": model._asdict(),
+        "gradient_bytes": gradients,
         "sent_over_ring": median(sent for row in rows for sent in row["sent"]) / ring_bytes(gradients, 2),
         "goals": [{"text": text, "found": worst, "met": worst <= 0.1}],
-    }  # fmt: skip
+    }
 
 
 def _bounds(compute: float, sent: float, model: StepModel, point: Observed) -> tuple[float, float]:
@@ -143,10 +156,14 @@ def settings(repeats: int, variants: dict[str, Options] | None = None, steps: in
                 together.turn(SETTLING)
                 turns[name].append(together.turn(steps))
     rows: list[dict[str, Any]] = [
-        {"name": name, "options": list(variants[name]), "seconds": [turn.seconds for turn in measured],
-         "sent": [turn.sent for turn in measured]}
+        {
+            "name": name,
+            "options": list(variants[name]),
+            "seconds": [turn.seconds for turn in measured],
+            "sent": [turn.sent for turn in measured],
+        }
         for name, measured in turns.items()
-    ]  # fmt: skip
+    ]
     whole = median(rows[0]["sent"])
     goals = []
     for row in rows:
@@ -154,5 +171,9 @@ def settings(repeats: int, variants: dict[str, Options] | None = None, steps: in
             found = median(row["sent"]) / whole
             goals.append({"text": f"{row['name']}: half the bytes", "found": found, "met": 0.45 < found < 0.55})
     return {
-        "name": "settings", "bandwidth": SETTINGS_AT, "rows": rows, "gradient_bytes": gradient_bytes(), "goals": goals
-    }  # fmt: skip
+        "name": "settings",
+        "bandwidth": SETTINGS_AT,
+        "rows": rows,
+        "gradient_bytes": gradient_bytes(),
+        "goals": goals,
+    }

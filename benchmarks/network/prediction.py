@@ -22,9 +22,14 @@ class Reported(NamedTuple):
 
 
 REPORTED = (
-    Reported(1, 2, "1.87x"), Reported(1, 4, "3.6x"), Reported(2, 2), Reported(1, 8, "6.8x"),
-    Reported(2, 4, "6.4x: 1.78x of 1 x 4"), Reported(2, 8, "12.8x (document QA)"), Reported(4, 4),
-)  # fmt: skip
+    Reported(1, 2, "1.87x"),
+    Reported(1, 4, "3.6x"),
+    Reported(2, 2),
+    Reported(1, 8, "6.8x"),
+    Reported(2, 4, "6.4x: 1.78x of 1 x 4"),
+    Reported(2, 8, "12.8x (document QA)"),
+    Reported(4, 4),
+)
 """Speed-ups from the original's guide to distributed training of the temporal family: A100 of 40 GB, 16 samples per GPU
 and step, 15 samples per second on one GPU.
 

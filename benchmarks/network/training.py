@@ -108,10 +108,17 @@ def _train_with_the_other(
     enter(name)
     os.chdir(folder)
     os.environ |= {
-        "GLOO_SOCKET_IFNAME": "eth0", "MASTER_ADDR": address, "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": folder.name, "TORCHELASTIC_RESTART_COUNT": "0",
-        "RANK": str(rank), "GROUP_RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1",
-    }  # fmt: skip
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": folder.name,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "RANK": str(rank),
+        "GROUP_RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "1",
+    }
     _train(gate, machines=2, rank=rank, options=options)
 
 
@@ -123,10 +130,14 @@ def _train(gate: Gate, *, machines: int, rank: int, options: Options) -> None:
     lockstep(
         gate,
         options=[
-            "--model", "benchmarks.engine.mlp.Tower", "--data", "benchmarks.engine.mlp.TowerData",
-            "--data.init_args.batch_size", str(SAMPLES_A_MACHINE * machines), "--best_checkpoint.monitor", "none",
-            "--trainer.num_nodes", str(machines), "--trainer.log_every_n_steps", "100000000",
-            "--watchdog.timeout", "3600",  # it waits while others have their turns
+            "--model=benchmarks.engine.mlp.Tower",
+            "--data=benchmarks.engine.mlp.TowerData",
+            f"--data.init_args.batch_size={SAMPLES_A_MACHINE * machines}",
+            "--best_checkpoint.monitor=none",
+            f"--trainer.num_nodes={machines}",
+            "--trainer.log_every_n_steps=100000000",
+            "--watchdog.timeout",
+            "3600",  # it waits while others have their turns
             *options,
         ],
-    )  # fmt: skip
+    )

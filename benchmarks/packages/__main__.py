@@ -18,14 +18,25 @@ from benchmarks.command_line import benchmark_parser, count
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, install missing packages, measure, and print a table for each part."""
     parser = benchmark_parser("packages", __doc__, repeats=3)
-    parser.add_argument("--only", action="append", default=[], metavar="PART", choices=("learn", "train", "evaluate"),
-                        help="this part alone; may be given several times")  # fmt: skip
-    parser.add_argument("--package", action="append", default=[], metavar="NAME", choices=("recbole", "rectools"),
-                        help="this package alone, recbole or rectools")  # fmt: skip
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PART",
+        choices=("learn", "train", "evaluate"),
+        help="this part alone; may be given several times",
+    )
+    parser.add_argument(
+        "--package",
+        action="append",
+        default=[],
+        metavar="NAME",
+        choices=("recbole", "rectools"),
+        help="this package alone, recbole or rectools",
+    )
     parser.add_argument("--users", type=count, default=1024, metavar="N", help="of the interactions (default: 1024)")
     parser.add_argument("--environments", type=Path, metavar="FOLDER", help="where the packages are installed")
-    parser.add_argument("--installed", action="store_true",
-                        help="install nothing; end if no package is installed")  # fmt: skip
+    parser.add_argument("--installed", action="store_true", help="install nothing; end if no package is installed")
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.

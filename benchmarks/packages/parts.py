@@ -27,10 +27,13 @@ def learn(started: Started, repeats: int, num_users: int) -> Result:
         result = _measure("learn", settings, started, 1, lambda variant: 1, warm_up=0)
     result["title"] = f"Does each learn? NDCG@10 after {SETTINGS['steps']} steps on a ring of 50 items, L 20"
     goals = [
-        {"text": f"{variant['name']} reaches {LEARNT}", "found": variant["turns"][0]["ndcg"],
-         "met": variant["turns"][0]["ndcg"] >= LEARNT}
+        {
+            "text": f"{variant['name']} reaches {LEARNT}",
+            "found": variant["turns"][0]["ndcg"],
+            "met": variant["turns"][0]["ndcg"] >= LEARNT,
+        }
         for variant in result["sides"]
-    ]  # fmt: skip
+    ]
     return result | {"goals": goals}
 
 

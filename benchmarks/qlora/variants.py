@@ -15,9 +15,13 @@ from benchmarks.variant_process import VariantProcess
 FORMATS = {"bf16": "none", "nf4": "nf4", "int8": "int8"}
 _VOCABULARY = 151_936
 _SHAPE = {
-    "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
-    "num_key_value_heads": 2, "tie_word_embeddings": True,
-}  # fmt: skip
+    "model_type": "qwen2",
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
 _GIB = 2**30
 
 
@@ -54,10 +58,14 @@ def table(result: dict[str, Any]) -> Table:
         # The slowest step gives the smallest rate.
         rates = [tokens / median(seconds), tokens / max(seconds), tokens / min(seconds)]
         sheet.add_row(
-            name, "{:.1f} ({:.1f} - {:.1f})".format(*rates), f"{median(variant['cpu_seconds']):.1f}",
-            f"{variant['model'] / _GIB:.2f}", f"{variant['step'] / _GIB:.2f}", f"{predicted / _GIB:.2f}",
+            name,
+            "{:.1f} ({:.1f} - {:.1f})".format(*rates),
+            f"{median(variant['cpu_seconds']):.1f}",
+            f"{variant['model'] / _GIB:.2f}",
+            f"{variant['step'] / _GIB:.2f}",
+            f"{predicted / _GIB:.2f}",
             f"{predicted / variant['step'] - 1:+.0%}",
-        )  # fmt: skip
+        )
     return sheet
 
 

@@ -87,9 +87,13 @@ def table(found: dict[str, Any]) -> Group:
         sheet.add_column(heading, justify="right", no_wrap=True)
     for line in found["course"]:
         sheet.add_row(
-            str(line["epoch"]), f"{line['step']:,}", f"{line['value']:.4f}", f"{line['cpu']:,.0f}",
-            f"{line['wall']:,.0f}", f"{line['memory'] / 2**20:,.0f} MiB",
-        )  # fmt: skip
+            str(line["epoch"]),
+            f"{line['step']:,}",
+            f"{line['value']:.4f}",
+            f"{line['cpu']:,.0f}",
+            f"{line['wall']:,.0f}",
+            f"{line['memory'] / 2**20:,.0f} MiB",
+        )
     metrics = ", ".join(f"{name.removeprefix('test/')} {value:.4f}" for name, value in found["test"].items())
     return Group(title, sheet, f"train.py test of that checkpoint: {metrics}")
 

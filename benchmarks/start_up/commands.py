@@ -25,9 +25,14 @@ BASE = "python -c 'import torch'"
 HELP, FIRST_STEP = "train.py --help", "train.py fit, first step of the quickstart"
 OF_TWO = f"{FIRST_STEP}, one of 2 processes of torchrun"
 _FIT = [
-    _TRAIN, "fit", "--config", _QUICKSTART, "--trainer.accelerator", "cpu",
+    _TRAIN,
+    "fit",
+    "--config",
+    _QUICKSTART,
+    "--trainer.accelerator",
+    "cpu",
     "--trainer.callbacks+=benchmarks.start_up.first_step.FirstStep",
-]  # fmt: skip
+]
 COMMANDS: dict[str, list[str]] = {
     BASE: ["-c", "import torch"],
     HELP: [_TRAIN, "--help"],
@@ -84,8 +89,10 @@ def measure(repeats: int, commands: dict[str, list[str]] | None = None, warm_up:
                 one = start(arguments, Path(folder))
             if turn >= warm_up:
                 taken[name].append(one)
-    variants = [{"name": name, **{key: [getattr(one, key) for one in starts] for key in Start._fields}}
-             for name, starts in taken.items()]  # fmt: skip
+    variants = [
+        {"name": name, **{key: [getattr(one, key) for one in starts] for key in Start._fields}}
+        for name, starts in taken.items()
+    ]
     return {"name": "start_up", "sides": variants, "goals": _goals(variants)}
 
 
@@ -120,7 +127,7 @@ def table(found: dict[str, Any]) -> Table:
             spread(variant["wall"]),
             spread(_times(variant, found["sides"][0])),
             f"{median(variant['memory']) / 2**20:,.0f} MiB" if any(variant["memory"]) else "",
-        )  # fmt: skip
+        )
     note = "* resident (RSS), of a training that is suspended after its first step"
     sheet.caption, sheet.caption_justify = f"{note}\n{goals_reached(found['goals'])}", "left"
     return sheet

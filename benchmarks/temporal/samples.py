@@ -79,10 +79,15 @@ def _milliseconds(work: Callable[[Any], object], over: Iterable[Any]) -> float:
 def _quickstart() -> tuple[float, float]:
     """Return (milliseconds per step, share of it that waits for data), over the second half of a short training."""
     options = [
-        "--data.init_args.num_workers", "2", "--trainer.max_steps", str(_STEPS), "--trainer.max_epochs", "1",
-        "--trainer.check_val_every_n_epoch", "2", "--trainer.enable_progress_bar", "false",
-        "--trainer.accelerator", "cpu", "--data.init_args.easy_epochs", "0", "--run_name", "benchmark",
-    ]  # fmt: skip
+        "--data.init_args.num_workers=2",
+        f"--trainer.max_steps={_STEPS}",
+        "--trainer.max_epochs=1",
+        "--trainer.check_val_every_n_epoch=2",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.accelerator=cpu",
+        "--data.init_args.easy_epochs=0",
+        "--run_name=benchmark",
+    ]
     with tempfile.TemporaryDirectory() as folder, one_thread():
         subprocess.run(
             [sys.executable, str(_ROOT / "train.py"), "fit", "--config", str(_QUICKSTART), *options],

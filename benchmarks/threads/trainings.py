@@ -77,13 +77,20 @@ def train(
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
     environment |= {"PYTHONPATH": str(_ROOT), "COLUMNS": "120", **variant.variables}
     arguments = [
-        str(_ROOT / "train.py"), "fit", "--config", str(_ROOT / config), *variant.options,
-        "--trainer.accelerator", "cpu", "--trainer.limit_val_batches", "0", "--trainer.enable_progress_bar", "false",
-        "--trainer.max_epochs", "-1", "--trainer.max_steps", "100000000",
-        "--last_checkpoint.every_n_steps", "100000000",
-        "--trainer.callbacks+=benchmarks.threads.rate.Rate", f"--trainer.callbacks.seconds={seconds}",
+        str(_ROOT / "train.py"),
+        "fit",
+        f"--config={_ROOT / config}",
+        *variant.options,
+        "--trainer.accelerator=cpu",
+        "--trainer.limit_val_batches=0",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.max_epochs=-1",
+        "--trainer.max_steps=100000000",
+        "--last_checkpoint.every_n_steps=100000000",
+        "--trainer.callbacks+=benchmarks.threads.rate.Rate",
+        f"--trainer.callbacks.seconds={seconds}",
         f"--trainer.callbacks.warm_up={warm_up}",
-    ]  # fmt: skip
+    ]
     code, output, errors = run_python(arguments, folder, environment, timeout)
     found = next((line for line in output.splitlines() if line.startswith(PREFIX)), None)
     if code or found is None:
@@ -118,10 +125,15 @@ def measure(repeats: int, names: Sequence[str], seconds: float) -> dict[str, Any
                             one = train(CONFIGS[name], stated, Path(folder), seconds)
                         found.setdefault((name, condition, variant), []).append(one)
     rows = [
-        {"training": name, "condition": condition, "side": variant,
-         "rates": [one.samples_per_second for one in all_turns], "threads": [one.threads for one in all_turns]}
+        {
+            "training": name,
+            "condition": condition,
+            "side": variant,
+            "rates": [one.samples_per_second for one in all_turns],
+            "threads": [one.threads for one in all_turns],
+        }
         for (name, condition, variant), all_turns in found.items()
-    ]  # fmt: skip
+    ]
     return {"name": "threads", "rows": rows, "goals": _goals(rows)}
 
 

@@ -73,11 +73,22 @@ def hugging_face(gate: Gate, *, sizes: Sizes) -> None:
 
     with TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
-            folder, per_device_train_batch_size=sizes.batch_size, max_steps=10**8, learning_rate=_LEARNING_RATE,
-            adam_beta2=_BETAS[1], weight_decay=0.0, lr_scheduler_type="constant", max_grad_norm=1.0,
-            logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True, remove_unused_columns=False,
-            use_cpu=True, seed=_SEED,
-        )  # fmt: skip
+            folder,
+            per_device_train_batch_size=sizes.batch_size,
+            max_steps=10**8,
+            learning_rate=_LEARNING_RATE,
+            adam_beta2=_BETAS[1],
+            weight_decay=0.0,
+            lr_scheduler_type="constant",
+            max_grad_norm=1.0,
+            logging_steps=10,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            use_cpu=True,
+            seed=_SEED,
+        )
         trainer = InOrder(model, arguments, chats.collate, chats, callbacks=[Turns()])
         # It prints a line per log, and Lockstep's variant prints none.
         trainer.remove_callback(transformers.PrinterCallback)

@@ -38,28 +38,73 @@ _TOWER = {"model_type": "siglip_vision_model"}
 _QWEN2 = {"model_type": "qwen2", "tie_word_embeddings": True, "initializer_range": 0.02}
 
 TINY = Sizes(
-    {**_TOWER, "image_size": 16, "patch_size": 4, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-     "num_attention_heads": 2},
-    {**_QWEN2, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
-     "num_key_value_heads": 1},
-    None, 4, 256,
-)  # fmt: skip
+    {
+        **_TOWER,
+        "image_size": 16,
+        "patch_size": 4,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    },
+    {
+        **_QWEN2,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    },
+    None,
+    4,
+    256,
+)
 
 SMALL = Sizes(
-    {**_TOWER, "image_size": 56, "patch_size": 8, "hidden_size": 96, "intermediate_size": 384, "num_hidden_layers": 3,
-     "num_attention_heads": 3},
-    {**_QWEN2, "hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 3, "num_attention_heads": 6,
-     "num_key_value_heads": 2},
-    None, 32, 384,
-)  # fmt: skip
+    {
+        **_TOWER,
+        "image_size": 56,
+        "patch_size": 8,
+        "hidden_size": 96,
+        "intermediate_size": 384,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+    },
+    {
+        **_QWEN2,
+        "hidden_size": 192,
+        "intermediate_size": 768,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+    },
+    None,
+    32,
+    384,
+)
 
 LARGE = Sizes(
-    {**_TOWER, "image_size": 224, "patch_size": 16, "hidden_size": 768, "intermediate_size": 3072,
-     "num_hidden_layers": 12, "num_attention_heads": 12},
-    {**_QWEN2, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
-     "num_key_value_heads": 2},
-    151_936, 16, 2048,
-)  # fmt: skip
+    {
+        **_TOWER,
+        "image_size": 224,
+        "patch_size": 16,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+    },
+    {
+        **_QWEN2,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+    },
+    151_936,
+    16,
+    2048,
+)
 
 
 def data_settings(sizes: Sizes, layout: Layout, num_workers: int = 0) -> dict[str, Any]:

@@ -43,11 +43,20 @@ def ours(
     model = VisionLanguageModel(**model_settings(sizes, compiled))
     seed_everything(1, verbose=False)
     Trainer(
-        accelerator="auto" if torch.cuda.is_available() else "cpu", devices=1, precision=precision, max_epochs=-1,
-        gradient_clip_val=1.0, log_every_n_steps=10, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, limit_val_batches=0,
+        accelerator="auto" if torch.cuda.is_available() else "cpu",
+        devices=1,
+        precision=precision,
+        max_epochs=-1,
+        gradient_clip_val=1.0,
+        log_every_n_steps=10,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        limit_val_batches=0,
         callbacks=[Throughput(), *callbacks, _Turns(gate)],
-    ).fit(model, Mixture(**data_settings(sizes, layout, workers)))  # fmt: skip
+    ).fit(model, Mixture(**data_settings(sizes, layout, workers)))
 
 
 def run(gate: Gate, *, sizes: Sizes, layout: Layout, activation_checkpointing: bool = False) -> None:

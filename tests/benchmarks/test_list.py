@@ -106,11 +106,16 @@ def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "given",
     [
-        ["gpu", "--minutes", "-3"], ["gpu", "--minutes", "nan"], ["gpu", "--minutes", "0"],
-        ["gpu", "--peak-tflops", "-1"], ["gpu", "--repeats", "-1"], ["growth", "--rows", "-5"],
-        ["recommender", "--target", "-0.1"], ["document_qa", "--pages", "0"],
+        ["gpu", "--minutes", "-3"],
+        ["gpu", "--minutes", "nan"],
+        ["gpu", "--minutes", "0"],
+        ["gpu", "--peak-tflops", "-1"],
+        ["gpu", "--repeats", "-1"],
+        ["growth", "--rows", "-5"],
+        ["recommender", "--target", "-0.1"],
+        ["document_qa", "--pages", "0"],
     ],
-)  # fmt: skip
+)
 def test_a_number_that_measures_nothing_is_refused(given, capsys):
     with pytest.raises(SystemExit) as ended:
         door.main(given)

@@ -38,8 +38,18 @@ def test_best_and_last_are_apart(lockstep):
     values = run.series("val/mrr@20")
     best = max(values, key=values.__getitem__)
     assert steps_of(run.folder) == {"best.ckpt": best, "last.ckpt": 39, "last-1.ckpt": 26}
-    low = lockstep("fit", *TINY, *rates, "--trainer.max_epochs", "3", "--best_checkpoint.monitor", "val/mrr@20",
-                   "--best_checkpoint.mode", "min", name="b")  # fmt: skip
+    low = lockstep(
+        "fit",
+        *TINY,
+        *rates,
+        "--trainer.max_epochs",
+        "3",
+        "--best_checkpoint.monitor",
+        "val/mrr@20",
+        "--best_checkpoint.mode",
+        "min",
+        name="b",
+    )
     assert steps_of(low.folder)["best.ckpt"] == min(values, key=values.__getitem__) != best
 
 
@@ -75,8 +85,17 @@ def test_a_checkpoint_every_no_step(name):
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_kept_checkpoints_stay_and_resume(lockstep, asynchronous):
-    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_epochs", "2",
-               "--checkpoints.asynchronous", str(asynchronous), "--last_checkpoint.every_n_steps", "4"]  # fmt: skip
+    options = [
+        *TINY_FAMILY,
+        "--data.init_args.batch_size",
+        "10",
+        "--trainer.max_epochs",
+        "2",
+        "--checkpoints.asynchronous",
+        str(asynchronous),
+        "--last_checkpoint.every_n_steps",
+        "4",
+    ]
     whole = lockstep("fit", *options, "--last_checkpoint.keep_every_n_steps", "3", name="whole")
     steps = whole.series("train/loss")
     kept = {f"step-{step}.ckpt": step for step in range(3, max(steps) + 1, 3)}
@@ -143,9 +162,14 @@ def training(request, tmp_path):
 def test_the_best_are_kept_in_order(training):
     training.begin(keep=3)
     for score, kept in (
-        (0.2, [0.2]), (0.5, [0.5, 0.2]), (0.5, [0.5, 0.5, 0.2]), (0.1, [0.5, 0.5, 0.2]), (0.3, [0.5, 0.5, 0.3]),
-        (math.nan, [0.5, 0.5, 0.3]), (0.9, [0.9, 0.5, 0.5]),
-    ):  # fmt: skip
+        (0.2, [0.2]),
+        (0.5, [0.5, 0.2]),
+        (0.5, [0.5, 0.5, 0.2]),
+        (0.1, [0.5, 0.5, 0.2]),
+        (0.3, [0.5, 0.5, 0.3]),
+        (math.nan, [0.5, 0.5, 0.3]),
+        (0.9, [0.9, 0.5, 0.5]),
+    ):
         training.evaluate(score)
         assert training.scores() == kept
     assert [path.name for path in training.best.files] == ["best.ckpt", "best-2.ckpt", "best-3.ckpt"]

@@ -116,9 +116,12 @@ def test_killed_before_the_first_checkpoint(lockstep, tmp_path):
 
 def test_a_run_that_early_stopping_has_ended_stays_ended(lockstep):
     stopping = [
-        "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=val/ndcg@10",
-        "--trainer.callbacks.mode=max", "--trainer.callbacks.patience=1", "--trainer.callbacks.min_delta=1",
-    ]  # fmt: skip
+        "--trainer.callbacks+=EarlyStopping",
+        "--trainer.callbacks.monitor=val/ndcg@10",
+        "--trainer.callbacks.mode=max",
+        "--trainer.callbacks.patience=1",
+        "--trainer.callbacks.min_delta=1",
+    ]
     options = [*TINY, *stopping, "--trainer.max_epochs", "9"]
     ended = lockstep("fit", *options, name="ended").series("train/loss")
     assert max(ended) == 26, "the first evaluation is the best, the second has not improved by 1"

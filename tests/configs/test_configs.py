@@ -20,22 +20,22 @@ RECOMMENDERS = [path for path in CONFIGS if path.parent.name == "recommender"]
 
 # 32 sequences in batches of 16: an epoch of two steps, a validation and both checkpoints.
 SMALL = [
-    "--trainer.check_val_every_n_epoch", "1",
-    "--model.init_args.hidden_size", "8",
-    "--data.init_args.batch_size", "16",
-    "--data.init_args.max_length", "12",
-    "--trainer.max_epochs", "1",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.accelerator", "cpu",
-    "--trainer.enable_progress_bar", "false",
-]  # fmt: skip
+    "--trainer.check_val_every_n_epoch=1",
+    "--model.init_args.hidden_size=8",
+    "--data.init_args.batch_size=16",
+    "--data.init_args.max_length=12",
+    "--trainer.max_epochs=1",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_progress_bar=false",
+]
 SYNTHETIC = [
-    "--data.init_args.dataset", "synthetic",
-    "--data.init_args.root", "data/synthetic",
-    "--data.init_args.marketplace.num_users", "32",
-    "--data.init_args.marketplace.num_items", "300",
-    "--data.init_args.marketplace.max_length", "20",
-]  # fmt: skip
+    "--data.init_args.dataset=synthetic",
+    "--data.init_args.root=data/synthetic",
+    "--data.init_args.marketplace.num_users=32",
+    "--data.init_args.marketplace.num_items=300",
+    "--data.init_args.marketplace.max_length=20",
+]
 # The families that the first line of an overlay names.
 ONLY = {
     "Recommender only": {"recommender"},

@@ -25,35 +25,36 @@ CONFIGS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(FOLDER
 ON_MANUALS = [stem for stem, config in CONFIGS.items() if config["data"]["class_path"] == "SyntheticManuals"]
 
 SMALL = [
-    "--data.init_args.batch_size", "8",
-    "--data.init_args.evaluation_batch_size", "4",
-    "--data.init_args.num_workers", "0",
-    "--data.init_args.ingestion.dpi", "36",
-    "--data.init_args.ingestion.workers", "1",
-    "--data.init_args.max_tiles", "2",
-]  # fmt: skip
+    "--data.init_args.batch_size=8",
+    "--data.init_args.evaluation_batch_size=4",
+    "--data.init_args.num_workers=0",
+    "--data.init_args.ingestion.dpi=36",
+    "--data.init_args.ingestion.workers=1",
+    "--data.init_args.max_tiles=2",
+]
 FEWER = [
-    "--data.init_args.micro_batch_size", "4",
-    "--data.init_args.retriever.pages", "1",
-    "--model.init_args.max_new_tokens", "4",
-    "--model.init_args.evidence_questions", "1",
-]  # fmt: skip
+    "--data.init_args.micro_batch_size=4",
+    "--data.init_args.retriever.pages=1",
+    "--model.init_args.max_new_tokens=4",
+    "--model.init_args.evidence_questions=1",
+]
 OF_MANUALS = [
-    "--data.init_args.batch_size", "8",
-    "--data.init_args.num_samples", "16",
-    "--data.init_args.validation_size", "8",
-    "--data.init_args.test_size", "8",
-    "--trainer.check_val_every_n_epoch", "1",
-]  # fmt: skip
+    "--data.init_args.batch_size=8",
+    "--data.init_args.num_samples=16",
+    "--data.init_args.validation_size=8",
+    "--data.init_args.test_size=8",
+    "--trainer.check_val_every_n_epoch=1",
+]
 BRIEFLY = [
-    "--model.init_args.warmup_steps", "1",
-    "--trainer.max_epochs", "1",
-    "--trainer.num_sanity_val_steps", "0",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-    "--trainer.precision", "32-true",  # a processor takes several times as long for bf16
-]  # fmt: skip
+    "--model.init_args.warmup_steps=1",
+    "--trainer.max_epochs=1",
+    "--trainer.num_sanity_val_steps=0",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+    "--trainer.precision",
+    "32-true",  # a processor takes several times as long for bf16
+]
 
 
 @pytest.fixture(scope="module")
@@ -96,16 +97,19 @@ def options(files):
 
     def of(stem):
         data = [
-            "--config", str(FOLDER / f"{stem}.yaml"),
-            "--data.init_args.tokenizer", str(files.language_model),
-            "--data.init_args.train", json.dumps(files.train),
-            "--data.init_args.split.validation", "0.2",
-            "--data.init_args.split.test", "0.2",
-        ]  # fmt: skip
+            f"--config={FOLDER / f'{stem}.yaml'}",
+            f"--data.init_args.tokenizer={files.language_model}",
+            "--data.init_args.train",
+            json.dumps(files.train),
+            "--data.init_args.split.validation=0.2",
+            "--data.init_args.split.test=0.2",
+        ]
         model = [
-            "--model.init_args.language_model.path", str(files.language_model),
-            "--model.init_args.vision_tower.path", str(files.tower),
-        ]  # fmt: skip
+            "--model.init_args.language_model.path",
+            str(files.language_model),
+            "--model.init_args.vision_tower.path",
+            str(files.tower),
+        ]
         return [*data, *SMALL], [*data, *SMALL, *model, *BRIEFLY]
 
     return of

@@ -32,8 +32,18 @@ def test_every_config_trains_two_steps_with_a_tiny_model(lockstep, path, qwen2):
     assert name.startswith("Qwen/Qwen2.5-")
     where = ["--model.init_args.language_model.path", str(qwen2), "--data.init_args.tokenizer", str(qwen2)]
     small = [*SMALL_RUN, "--data.init_args.num_samples", "32", "--data.init_args.micro_batch_size", "8"]
-    run = lockstep("fit", "--config", str(path), *small, *where, "--trainer.max_epochs", "1",
-                   "--trainer.check_val_every_n_epoch", "1", name="a")  # fmt: skip
+    run = lockstep(
+        "fit",
+        "--config",
+        str(path),
+        *small,
+        *where,
+        "--trainer.max_epochs",
+        "1",
+        "--trainer.check_val_every_n_epoch",
+        "1",
+        name="a",
+    )
     losses = run.series("train/loss")
     assert sorted(losses) == [1, 2]
     assert all(map(math.isfinite, losses.values()))

@@ -20,21 +20,21 @@ STAGES = ("pretrain", "sft", "sft_lora", "one_stage")
 
 # 70 samples, of which about 6 are held out: four steps of 16.
 SMALL = [
-    "--model.init_args.max_new_tokens", "4",
-    "--model.init_args.warmup_steps", "1",
-    "--data.init_args.batch_size", "16",
-    "--data.init_args.micro_batch_size", "8",
-    "--data.init_args.row_tokens", "128",
-    "--data.init_args.max_length", "128",
-    "--data.init_args.num_workers", "0",
-    "--data.init_args.validation_share", "0.1",
-    "--trainer.max_steps", "2",
-    "--trainer.val_check_interval", "2",
-    "--trainer.num_sanity_val_steps", "0",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    "--model.init_args.max_new_tokens=4",
+    "--model.init_args.warmup_steps=1",
+    "--data.init_args.batch_size=16",
+    "--data.init_args.micro_batch_size=8",
+    "--data.init_args.row_tokens=128",
+    "--data.init_args.max_length=128",
+    "--data.init_args.num_workers=0",
+    "--data.init_args.validation_share=0.1",
+    "--trainer.max_steps=2",
+    "--trainer.val_check_interval=2",
+    "--trainer.num_sanity_val_steps=0",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,12 @@ def run(lockstep, files, tmp_path):
     folder = Path("configs/vision_language")
     shutil.copytree(FOLDER, tmp_path / folder)  # a later stage names the config of the earlier one
     where = [
-        "--model.init_args.language_model.path", str(files.language_model),
-        "--model.init_args.vision_tower.path", str(files.tower),
-        "--data.init_args.tokenizer", str(files.language_model),
-        "--data.init_args.train", json.dumps([{"path": str(files.data), "images": str(files.data.parent)}]),
-    ]  # fmt: skip
+        f"--model.init_args.language_model.path={files.language_model}",
+        f"--model.init_args.vision_tower.path={files.tower}",
+        f"--data.init_args.tokenizer={files.language_model}",
+        "--data.init_args.train",
+        json.dumps([{"path": str(files.data), "images": str(files.data.parent)}]),
+    ]
     return lambda stem, *more: lockstep(
         "fit", "--config", str(folder / f"{stem}.yaml"), *SMALL, *where, *more, name=f"vision_language-{stem}-job1"
     )
@@ -80,8 +81,10 @@ def test_models_and_data_are_named_as_they_are_published(stem):
     model, data = config["model"]["init_args"], config["data"]["init_args"]
     assert model["language_model"]["path"] == data["tokenizer"] == "Qwen/Qwen2.5-0.5B-Instruct"
     assert model["vision_tower"] == {
-        "path": "google/siglip-base-patch16-224", "trainable": "none", "feature_layer": None
-    }  # fmt: skip
+        "path": "google/siglip-base-patch16-224",
+        "trainable": "none",
+        "feature_layer": None,
+    }
 
 
 def test_one_stage_after_the_other(run):

@@ -16,21 +16,21 @@ SECOND_ALONE = ("no_pretrain", "no_captions")
 STAGES = ("quickstart_pretrain", "quickstart_sft")
 
 SMALL = [
-    "--model.init_args.language_model.config.hidden_size", "16",
-    "--model.init_args.language_model.config.intermediate_size", "16",
-    "--model.init_args.vision_tower.config.hidden_size", "16",
-    "--model.init_args.vision_tower.config.intermediate_size", "16",
-    "--model.init_args.max_new_tokens", "3",
-    "--data.init_args.num_samples", "64",
-    "--data.init_args.validation_size", "20",
-    "--data.init_args.test_size", "20",
-    "--data.init_args.num_workers", "0",
-    "--trainer.max_epochs", "1",
-    "--trainer.check_val_every_n_epoch", "1",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    "--model.init_args.language_model.config.hidden_size=16",
+    "--model.init_args.language_model.config.intermediate_size=16",
+    "--model.init_args.vision_tower.config.hidden_size=16",
+    "--model.init_args.vision_tower.config.intermediate_size=16",
+    "--model.init_args.max_new_tokens=3",
+    "--data.init_args.num_samples=64",
+    "--data.init_args.validation_size=20",
+    "--data.init_args.test_size=20",
+    "--data.init_args.num_workers=0",
+    "--trainer.max_epochs=1",
+    "--trainer.check_val_every_n_epoch=1",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 
 @pytest.fixture
@@ -74,9 +74,18 @@ def test_the_stages_differ_in_what_is_asked_and_how_long_alone():
     unequal = {key for key in first.keys() | second.keys() if first.get(key) != second.get(key)}
     differing = {"training_mix" if ".training_mix." in key else key.split(".")[-1] for key in unequal}
     assert differing <= {
-        "init_from", "learning_rate", "warmup_steps", "caption_share", "training_mix", "unseen_wordings",
-        "validation_size", "test_size", "max_epochs", "check_val_every_n_epoch", "monitor",
-    }  # fmt: skip
+        "init_from",
+        "learning_rate",
+        "warmup_steps",
+        "caption_share",
+        "training_mix",
+        "unseen_wordings",
+        "validation_size",
+        "test_size",
+        "max_epochs",
+        "check_val_every_n_epoch",
+        "monitor",
+    }
 
 
 LAID_OVER = [("quickstart_sft", path) for path in ABLATIONS]

@@ -144,8 +144,10 @@ def test_probes_and_prometheus_ask_the_metrics_endpoint(pods: Pods):
     assert ports == {f"metrics-{number}": first + number for number in range(pods.processes)}
     annotations = pods.template["metadata"]["annotations"]
     assert annotations == {
-        "prometheus.io/scrape": "true", "prometheus.io/port": str(first), "prometheus.io/path": "/metrics",
-    }  # fmt: skip
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(first),
+        "prometheus.io/path": "/metrics",
+    }
     startup, alive, ready = (pods.container[f"{kind}Probe"] for kind in ("startup", "liveness", "readiness"))
     assert all(probe["httpGet"] == {"path": "/healthz", "port": "metrics-0"} for probe in (startup, alive, ready))
     assert startup["periodSeconds"] * startup["failureThreshold"] > Watchdog().start_timeout
@@ -176,13 +178,26 @@ def test_a_pod_has_no_more_rights_than_it_needs(pods: Pods):
     assert f"USER {user['runAsUser']}" in dockerfile
     assert pods.spec["automountServiceAccountToken"] is False
     assert pods.container["securityContext"] == {
-        "readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
-    }  # fmt: skip
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
 
 
 def test_all_files_start_the_same():
-    same = ("image", "workingDir", "command", "args", "ports", "resources", "volumeMounts", "securityContext",
-            "startupProbe", "livenessProbe", "readinessProbe")  # fmt: skip
+    same = (
+        "image",
+        "workingDir",
+        "command",
+        "args",
+        "ports",
+        "resources",
+        "volumeMounts",
+        "securityContext",
+        "startupProbe",
+        "livenessProbe",
+        "readinessProbe",
+    )
     own = {"containers", "restartPolicy", "subdomain"}
     first, *others = [
         (

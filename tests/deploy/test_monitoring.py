@@ -48,22 +48,29 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     """promtool relabels the labels that the discovery of pods would give, as Prometheus would."""
     pods = all_pods()
     assert {pod.file for pod in pods} == {"job.yaml", "pytorchjob.yaml", "trainjob.yaml"}
-    found = [(f"{one.file}-{number}", "Running", one.template["metadata"]["labels"], one.container["ports"])
-             for number, one in enumerate(pods)]  # fmt: skip
+    found = [
+        (f"{one.file}-{number}", "Running", one.template["metadata"]["labels"], one.container["ports"])
+        for number, one in enumerate(pods)
+    ]
     name, _, labels, ports = found[0]
-    others = [(f"{name}-ended", "Succeeded", labels, ports), ("else", "Running", {"app": "else"}, ports),
-              (f"{name}-other-port", "Running", labels, [{"name": "ssh", "containerPort": 22}])]  # fmt: skip
+    others = [
+        (f"{name}-ended", "Succeeded", labels, ports),
+        ("else", "Running", {"app": "else"}, ports),
+        (f"{name}-other-port", "Running", labels, [{"name": "ssh", "containerPort": 22}]),
+    ]
     targets = [
         {
             "targets": [f"{pod}:{port['containerPort']}"],
             "labels": {
-                "__meta_kubernetes_pod_name": pod, "__meta_kubernetes_pod_phase": phase,
+                "__meta_kubernetes_pod_name": pod,
+                "__meta_kubernetes_pod_phase": phase,
                 "__meta_kubernetes_pod_container_port_name": port["name"],
                 **{"__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", key): value for key, value in labels.items()},
             },
         }
-        for pod, phase, labels, ports in [*found, *others] for port in ports
-    ]  # fmt: skip
+        for pod, phase, labels, ports in [*found, *others]
+        for port in ports
+    ]
     settings = yaml.safe_load((MONITORING / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))
     (job,) = settings["scrape_configs"]
     del job["kubernetes_sd_configs"], settings["rule_files"]
@@ -112,10 +119,13 @@ def test_the_dashboard_is_in_order():
     panels = board["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     panel_cells = [
-        {(panel["gridPos"]["x"] + right, panel["gridPos"]["y"] + down)
-         for right in range(panel["gridPos"]["w"]) for down in range(panel["gridPos"]["h"])}
+        {
+            (panel["gridPos"]["x"] + right, panel["gridPos"]["y"] + down)
+            for right in range(panel["gridPos"]["w"])
+            for down in range(panel["gridPos"]["h"])
+        }
         for panel in panels
-    ]  # fmt: skip
+    ]
     assert len(set.union(*panel_cells)) == sum(map(len, panel_cells)), "panels overlap"
     assert all(x < 24 for cells in panel_cells for x, _ in cells)
     assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "run"}

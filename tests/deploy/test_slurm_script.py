@@ -66,9 +66,17 @@ def test_arguments_and_the_exit_code_are_passed_on(submit, tmp_path):
     port, cpus, *command = submit("--config", "a file.yaml", "--trainer.max_steps", "5", SLURM_CPUS_PER_TASK="6")
     assert cpus == "6"
     assert command == [
-        "--kill-on-bad-exit=1", "python", "train.py", "fit",
-        "--config", "a file.yaml", "--trainer.max_steps", "5", "--ckpt_path", "last",
-    ]  # fmt: skip
+        "--kill-on-bad-exit=1",
+        "python",
+        "train.py",
+        "fit",
+        "--config",
+        "a file.yaml",
+        "--trainer.max_steps",
+        "5",
+        "--ckpt_path",
+        "last",
+    ]
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").symlink_to("/bin/true")
     port, cpus, *command = submit()

@@ -52,17 +52,24 @@ def test_pretrain_sft_and_export(backbones, monkeypatch):
         },
         "data": {
             "init_args": {
-                "tokenizer": str(folder / "language"), "train": [{"path": "chats.json", "images": "."}],
-                "batch_size": 8, "micro_batch_size": 4, "num_workers": 0, "validation_share": 0.2,
+                "tokenizer": str(folder / "language"),
+                "train": [{"path": "chats.json", "images": "."}],
+                "batch_size": 8,
+                "micro_batch_size": 4,
+                "num_workers": 0,
+                "validation_share": 0.2,
             }
         },
         "trainer": {"accelerator": "cpu", "precision": "32-true", "val_check_interval": 1.0, "log_every_n_steps": 1},
-    }  # fmt: skip
+    }
     (folder / "mine.yaml").write_text(yaml.safe_dump(overlay))
     environment = {
-        **os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "", "LOCKSTEP_DEBUG": "1",
-    }  # fmt: skip
+        **os.environ,
+        "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "LOCKSTEP_DEBUG": "1",
+    }
 
     def train(stage, *options):
         script = str(REPOSITORY / "deploy/train_stage.sh")

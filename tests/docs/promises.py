@@ -37,8 +37,9 @@ def rows() -> dict[str, list[Row]]:
     found = {}
     for head, *body in tables(read(PAGE)):
         if page := re.search(r"\]\(\.\./([\w/.-]+\.md)", head[0]):
-            found[page[1]] = [Row(row[0], [(path, name) for name, path in LINK.findall(row[1])], row[2].split("<br>"))
-                              for row in body]  # fmt: skip
+            found[page[1]] = [
+                Row(row[0], [(path, name) for name, path in LINK.findall(row[1])], row[2].split("<br>")) for row in body
+            ]
     return found
 
 
@@ -53,8 +54,13 @@ def tier(path: str, name: str) -> str:
         LookupError: there is no such test.
     """
     module = _module(path)
-    marks = {target.id: ast.unparse(node.value) for node in module.body if isinstance(node, ast.Assign)
-             for target in node.targets if isinstance(target, ast.Name)}  # fmt: skip
+    marks = {
+        target.id: ast.unparse(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     tests = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name]
     if not tests:
         raise LookupError(f"tests/{path} has no {name}")

@@ -75,8 +75,10 @@ DOCUMENT_QA = {
     "--wandb_name": "--wandb.project qa --wandb.name multi-node-training",
 }
 # Key and value of flags without such words.
-IMPLIED = {"--load_best_model_at_end": ("best_checkpoint.monitor", "val/accuracy"),
-           "--use_wandb": ("wandb.project", "lockstep")}  # fmt: skip
+IMPLIED = {
+    "--load_best_model_at_end": ("best_checkpoint.monitor", "val/accuracy"),
+    "--use_wandb": ("wandb.project", "lockstep"),
+}
 APART = ("--use_wandb", "--wandb_name")  # set the keys of other flags, too
 TOGETHER = [flag for flag in DOCUMENT_QA if flag not in APART]
 CONFIG = "configs/document_qa/your_documents.yaml"

@@ -43,9 +43,14 @@ def test_a_list_by_name(): ...
 def test_a_computed_list(): ...
 """
 TIERS = {
-    "plain": "fast", "marked": "slow", "marked_by_name": "slow", "one_case_is_fast": "fast", "no_case_is_fast": "slow",
-    "a_list_by_name": "slow", "a_computed_list": "fast",
-}  # fmt: skip
+    "plain": "fast",
+    "marked": "slow",
+    "marked_by_name": "slow",
+    "one_case_is_fast": "fast",
+    "no_case_is_fast": "slow",
+    "a_list_by_name": "slow",
+    "a_computed_list": "fast",
+}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reliability.md", "docs/troubleshooting.md"])

@@ -70,8 +70,12 @@ def test_missing_references_are_found(tmp_path):
 
 
 def test_a_page_of_a_family_has_keys_of_this_family_alone(tmp_path):
-    for name, unknown in (("temporal.md", []), ("other.md", []), ("recommender.md", ["model.encoder_size"]),
-                          ("recommender-data.md", ["model.encoder_size"])):  # fmt: skip
+    for name, unknown in (
+        ("temporal.md", []),
+        ("other.md", []),
+        ("recommender.md", ["model.encoder_size"]),
+        ("recommender-data.md", ["model.encoder_size"]),
+    ):
         (tmp_path / name).write_text("`model.encoder_size`")
         assert [reference.name for reference in missing(tmp_path / name)] == unknown
 
@@ -92,10 +96,16 @@ def test_references_of_every_kind_are_found():
 PACKAGES = ("benchmarks", "callbacks", "commands", "datamodules", "engine", "lightning_modules")
 IN_PROSE = re.compile(r"(?<![\w./-])(?!runs/)[a-z][a-z0-9_./-]*\.(?:py|yaml|md)\b")
 OTHERS = {
-    "threading.py", "file.py", "data.py",  # lines of a stack, as examples
-    "config-2.yaml", "config-3.yaml", "hparams.yaml",  # written by a run
-    "evaluation/evaluate_qa.py", "lmms_eval/api/model.py", "lmms_eval/api/task.py",  # of other projects
-}  # fmt: skip
+    "threading.py",
+    "file.py",
+    "data.py",  # lines of a stack, as examples
+    "config-2.yaml",
+    "config-3.yaml",
+    "hparams.yaml",  # written by a run
+    "evaluation/evaluate_qa.py",
+    "lmms_eval/api/model.py",
+    "lmms_eval/api/task.py",  # of other projects
+}
 
 
 def prose_of(source: str) -> Iterator[str]:

@@ -17,11 +17,19 @@ from tests.support.ranks.fresh import FreshProcesses
 from tests.support.ranks.team import ForkServer, Processes
 
 ORDER = (
-    "test_quickstarts.py", "test_resume.py", "test_guards.py", "test_memory.py", "test_fused_paths.py",
+    "test_quickstarts.py",
+    "test_resume.py",
+    "test_guards.py",
+    "test_memory.py",
+    "test_fused_paths.py",
     "test_compiled_step.py",
-    "test_processes.py", "test_few_bits.py", "test_throughput.py", "test_language_model.py", "test_doctor.py",
+    "test_processes.py",
+    "test_few_bits.py",
+    "test_throughput.py",
+    "test_language_model.py",
+    "test_doctor.py",
     "test_selection.py",
-)  # fmt: skip
+)
 """Files in the order in which they run on a GPU: what is lost least when the time is over comes last."""
 
 MINUTES = float(os.environ.get("GPU_MINUTES", "9"))

@@ -10,9 +10,17 @@ from tests.support.device.options import DETERMINISTIC, on, quiet
 from tests.support.device.traced import count_graphs
 
 OPTIONS = [
-    *TINY, "--model.init_args.attention", "time_interval", "--data.init_args.micro_batch_size", "8", *DETERMINISTIC,
-    "--trainer.limit_val_batches", "0", "--threads", "1",
-]  # fmt: skip
+    *TINY,
+    "--model.init_args.attention",
+    "time_interval",
+    "--data.init_args.micro_batch_size",
+    "8",
+    *DETERMINISTIC,
+    "--trainer.limit_val_batches",
+    "0",
+    "--threads",
+    "1",
+]
 STEPS = 15  # an epoch has 13, and the micro-batches of its last step are incomplete
 TOLERANCE = {"32-true": 1e-4, "16-mixed": 3e-2}
 """Largest difference of a loss, relative: other kernels round elsewhere, and steps add up."""

@@ -14,9 +14,14 @@ NEAR_ADAMW = 0.05
 """Largest relative difference of the loss after a few steps from that of AdamW with its state in 32 bits."""
 
 BITS = [
-    6791415634537580429, -7449849191065823262, 564047748032913331, 6791415634537580429, -2382391135354742086,
-    1825416697289574934, -8672485516089348512,
-]  # fmt: skip
+    6791415634537580429,
+    -7449849191065823262,
+    564047748032913331,
+    6791415634537580429,
+    -2382391135354742086,
+    1825416697289574934,
+    -8672485516089348512,
+]
 """Hashes of the codes and scales that `quantized` gets, which no device and no version may change."""
 
 PRODUCT = {"float32": 1e-5, "bfloat16": 2e-2}

@@ -149,9 +149,13 @@ def _sinkhorn() -> Case:
 
 
 FUNCTIONS: dict[str, Callable[[], Case]] = {
-    "causal": _causal, "timed": _timed, "timed_triton": _timed_triton, "pointwise": _pointwise,
-    "cross_entropy": _cross_entropy, "sinkhorn": _sinkhorn,
-}  # fmt: skip
+    "causal": _causal,
+    "timed": _timed,
+    "timed_triton": _timed_triton,
+    "pointwise": _pointwise,
+    "cross_entropy": _cross_entropy,
+    "sinkhorn": _sinkhorn,
+}
 
 
 def test_integers_are_equal_on_every_device(device, workplace):

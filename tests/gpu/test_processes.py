@@ -12,9 +12,11 @@ from tests.support.device.options import DETERMINISTIC, on, quiet
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 GLOO = [
-    "--trainer.strategy", "lightning.pytorch.strategies.DDPStrategy",
-    "--trainer.strategy.init_args.process_group_backend", "gloo",
-]  # fmt: skip
+    "--trainer.strategy",
+    "lightning.pytorch.strategies.DDPStrategy",
+    "--trainer.strategy.init_args.process_group_backend",
+    "gloo",
+]
 TWO_NODES = ["--trainer.num_nodes", "2"]  # of one process each, which share the GPU
 ROUNDING = 1e-5
 """Largest relative difference of losses whose sums are in another order."""
@@ -36,9 +38,16 @@ def group(run):
 
 def options(device):
     return [
-        *TINY, *on(device), *quiet(5), *DETERMINISTIC, "--trainer.limit_val_batches", "2",
-        "--trainer.callbacks+=tests.gpu.test_processes.Group", "--replica_consistency.every_n_steps", "1",
-    ]  # fmt: skip
+        *TINY,
+        *on(device),
+        *quiet(5),
+        *DETERMINISTIC,
+        "--trainer.limit_val_batches",
+        "2",
+        "--trainer.callbacks+=tests.gpu.test_processes.Group",
+        "--replica_consistency.every_n_steps",
+        "1",
+    ]
 
 
 def test_one_process_and_two_on_one_device(device, workplace):

@@ -29,10 +29,13 @@ NO_CPU_FORM = pytest.mark.no_cpu_form  # in bf16-mixed the others do what they d
 
 STEPS = {"cpu": 2, "cuda": 30}
 SMALL = [
-    "--data.init_args.batch_size", "4",
-    "--data.init_args.evaluation_batch_size", "4",
-    "--trainer.limit_val_batches", "1",
-]  # fmt: skip
+    "--data.init_args.batch_size",
+    "4",
+    "--data.init_args.evaluation_batch_size",
+    "4",
+    "--trainer.limit_val_batches",
+    "1",
+]
 
 
 def config(family: str) -> list[str]:

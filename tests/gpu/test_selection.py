@@ -48,9 +48,13 @@ def test_whether_processes_can_use_a_device(device, workplace):
 def test_without_a_gpu_each_test_is_skipped_with_a_reason(tmp_path):
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "-n", "0"]
     done = subprocess.run(
-        [*command, "--junitxml", str(tmp_path / "tests.xml")], cwd=REPOSITORY, capture_output=True, text=True,
-        timeout=170, env={"PATH": "", "GPU_REPORT": str(tmp_path), "GPU_MINUTES": "9"},
-    )  # fmt: skip
+        [*command, "--junitxml", str(tmp_path / "tests.xml")],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        env={"PATH": "", "GPU_REPORT": str(tmp_path), "GPU_MINUTES": "9"},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "finds no CUDA device" in done.stdout, done.stdout + done.stderr
     found = json.loads((tmp_path / "tests.json").read_text())

@@ -61,12 +61,22 @@ class Profiled(Callback):
 @pytest.mark.slow
 def test_time_operations_and_their_share_of_the_peak(device, workplace, record_property):
     options = [
-        "--config", str(QUICKSTART), *on(device, "bf16-mixed"), *quiet(COUNTED + 1),
-        "--trainer.log_every_n_steps", str(EVERY), "--trainer.limit_val_batches", "0",
-        "--model.init_args.optimizer", "adamw",  # torch would count the products of Muon, too
-        "--data.init_args.batch_size", "8", "--throughput.peak_tflops", str(PEAK),
+        "--config",
+        str(QUICKSTART),
+        *on(device, "bf16-mixed"),
+        *quiet(COUNTED + 1),
+        "--trainer.log_every_n_steps",
+        str(EVERY),
+        "--trainer.limit_val_batches",
+        "0",
+        "--model.init_args.optimizer",
+        "adamw",  # torch would count the products of Muon, too
+        "--data.init_args.batch_size",
+        "8",
+        "--throughput.peak_tflops",
+        str(PEAK),
         "--trainer.callbacks+=tests.gpu.test_throughput.Profiled",
-    ]  # fmt: skip
+    ]
     run = workplace.run("fit", *options, name="profiled")
     found = json.loads((run.folder / "profiled.json").read_text())
     rate, tflops, mfu = (run.series(f"train/{name}")[LAST] for name in ("samples_per_second", "tflops", "mfu"))

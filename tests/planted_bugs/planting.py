@@ -89,9 +89,15 @@ def _run(command: Sequence[str], folder: Path, timeout: float) -> tuple[int | No
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # compiled code of a bug may pass for the source's: same size and time
     environment.pop("CI", None)  # in which the tier also fails for what its cases cost
     started = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, errors="replace",
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
     try:
         output, _ = started.communicate(timeout=timeout)
         return started.returncode, output

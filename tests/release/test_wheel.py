@@ -66,8 +66,13 @@ def test_the_wheel_trains_on_two_ranks_without_a_checkout(wheel, tmp_path):
     def run(*words: str) -> str:
         done = subprocess.run(
             [sys.executable, str(command), *words],
-            cwd=work, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-        )  # fmt: skip
+            cwd=work,
+            env=surroundings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stdout
         return done.stdout
 

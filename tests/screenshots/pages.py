@@ -59,10 +59,20 @@ SWEEP = "sweep"
 """Name that selects the picture of the report of a search."""
 
 SEARCHED = (
-    *_RECOMMENDER, "--sweep", "configs/recommender/sweep/quickstart.yaml",
-    "--data.init_args.marketplace.num_users", "192", "--data.init_args.marketplace.num_items", "100",
-    "--data.init_args.batch_size", "8", "--model.init_args.num_blocks", "1", "--trainer.max_epochs", "6",
-)  # fmt: skip
+    *_RECOMMENDER,
+    "--sweep",
+    "configs/recommender/sweep/quickstart.yaml",
+    "--data.init_args.marketplace.num_users",
+    "192",
+    "--data.init_args.marketplace.num_items",
+    "100",
+    "--data.init_args.batch_size",
+    "8",
+    "--model.init_args.num_blocks",
+    "1",
+    "--trainer.max_epochs",
+    "6",
+)
 """Options of that search: the quickstart's, with trials of seconds."""
 
 PICTURES = {

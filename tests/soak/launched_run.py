@@ -10,8 +10,16 @@ import psutil
 
 from tests.conftest import REPOSITORY, Run
 
-TORCHRUN = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d",
-            "--rdzv-endpoint", "localhost:0"]  # fmt: skip
+TORCHRUN = [
+    "-m",
+    "torch.distributed.run",
+    "--nproc_per_node",
+    "2",
+    "--rdzv-backend",
+    "c10d",
+    "--rdzv-endpoint",
+    "localhost:0",
+]
 
 
 class LaunchedRun(Run):

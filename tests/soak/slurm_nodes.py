@@ -97,8 +97,10 @@ def compare(cluster: Cluster, directory: Path, names: list[str]) -> None:
     train += ["--trainer.max_steps", str(STEPS), "--trainer.gradient_clip_val", "0.1"]
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{cluster.environment['PATH']}",
-        "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "eth0",
-    }  # fmt: skip
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "GLOO_SOCKET_IFNAME": "eth0",
+    }
     script = str(REPOSITORY / "deploy/slurm/train.sbatch")
 
     def submit(nodes: str) -> tuple[str, Run]:

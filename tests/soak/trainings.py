@@ -48,14 +48,23 @@ def _recommender(folder: Path) -> list[str]:
 
 def _image_classifier(folder: Path) -> list[str]:
     return [
-        "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
-        "--model.init_args.width", "8", "--model.init_args.norm", "group",
-        "--model.init_args.ema_decay", "0.8", "--model.init_args.warmup_steps", "3",
-        "--data.init_args.batch_size", "48", "--data.init_args.flip", "true", "--data.init_args.mixup", "0.4",
-        "--trainer.limit_train_batches", "10", "--trainer.check_val_every_n_epoch", "1",
-        "--trainer.log_every_n_steps", "1", "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu",
-        *_steps(20), "--last_checkpoint.every_n_steps", "4",
-    ]  # fmt: skip
+        "--config",
+        str(REPOSITORY / "configs/image_classifier/digits.yaml"),
+        "--model.init_args.width=8",
+        "--model.init_args.norm=group",
+        "--model.init_args.ema_decay=0.8",
+        "--model.init_args.warmup_steps=3",
+        "--data.init_args.batch_size=48",
+        "--data.init_args.flip=true",
+        "--data.init_args.mixup=0.4",
+        "--trainer.limit_train_batches=10",
+        "--trainer.check_val_every_n_epoch=1",
+        "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.accelerator=cpu",
+        *_steps(20),
+        "--last_checkpoint.every_n_steps=4",
+    ]
 
 
 def _temporal(folder: Path) -> list[str]:
@@ -65,9 +74,15 @@ def _temporal(folder: Path) -> list[str]:
 
 def _document_qa(folder: Path) -> list[str]:
     data = {
-        "size": 40, "batch_size": 6, "micro_batch_size": 1, "evaluation_batch_size": 5, "option_orders": 2,
-        "questions_per_chat": 1, "row_tokens": 400, "retriever": {"kind": "oracle"},
-    }  # fmt: skip
+        "size": 40,
+        "batch_size": 6,
+        "micro_batch_size": 1,
+        "evaluation_batch_size": 5,
+        "option_orders": 2,
+        "questions_per_chat": 1,
+        "row_tokens": 400,
+        "retriever": {"kind": "oracle"},
+    }
     return [*tiny_documents.write_config(folder), *_more(folder, data), *_steps(16)]
 
 

@@ -61,19 +61,32 @@ def main() -> None:
 def _options(settings: dict[str, Any]) -> list[str]:
     steps = {"train": 10**8, "evaluate": 1, "learn": settings["steps"]}[settings["work"]]
     model = {
-        "num_heads": settings["heads"], "hidden_size": settings["hidden_size"], "num_blocks": settings["blocks"],
-        "feed_forward_size": settings["hidden_size"], "dropout": settings["dropout"], "baselines": "false",
-        "learning_rate": settings["learning_rate"], "base_batch_size": settings["batch_size"], "warmup_steps": 0,
+        "num_heads": settings["heads"],
+        "hidden_size": settings["hidden_size"],
+        "num_blocks": settings["blocks"],
+        "feed_forward_size": settings["hidden_size"],
+        "dropout": settings["dropout"],
+        "baselines": "false",
+        "learning_rate": settings["learning_rate"],
+        "base_batch_size": settings["batch_size"],
+        "warmup_steps": 0,
         "schedule": "constant",
-    }  # fmt: skip
+    }
     data = {
-        "dataset": "files", "root": settings["interactions"], "max_length": settings["length"],
-        "batch_size": settings["batch_size"], "evaluation_batch_size": settings["evaluation_batch_size"],
-    }  # fmt: skip
+        "dataset": "files",
+        "root": settings["interactions"],
+        "max_length": settings["length"],
+        "batch_size": settings["batch_size"],
+        "evaluation_batch_size": settings["evaluation_batch_size"],
+    }
     trainer = {
-        "accelerator": "cpu", "max_steps": steps, "max_epochs": -1, "limit_val_batches": 0, "logger": "false",
+        "accelerator": "cpu",
+        "max_steps": steps,
+        "max_epochs": -1,
+        "limit_val_batches": 0,
+        "logger": "false",
         "enable_progress_bar": "false",
-    }  # fmt: skip
+    }
     options = ["fit", "--config", settings["config"], "--run_name", "benchmark", "--best_checkpoint.monitor", "none"]
     options += ["--last_checkpoint.every_n_steps", str(10**8)]
     for group, values in {"model.init_args": model, "data.init_args": data, "trainer": trainer}.items():

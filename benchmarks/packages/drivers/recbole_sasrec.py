@@ -70,16 +70,31 @@ def _columns_with_types(source: Path, target: Path) -> None:
 
 def _options(settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "data_path": "data", "checkpoint_dir": "saved", "field_separator": ",", "use_gpu": False, "epochs": 10**6,
-        "load_col": {"inter": ["user_id", "item_id", "timestamp"]}, "MAX_ITEM_LIST_LENGTH": settings["length"],
-        "loss_type": "CE", "train_neg_sample_args": None, "learning_rate": settings["learning_rate"],
-        "hidden_size": settings["hidden_size"], "inner_size": settings["hidden_size"], "hidden_act": "relu",
-        "n_layers": settings["blocks"], "n_heads": settings["heads"],
-        "hidden_dropout_prob": settings["dropout"], "attn_dropout_prob": settings["dropout"],
-        "train_batch_size": settings["batch_size"], "eval_batch_size": settings["evaluation_batch_size"],
+        "data_path": "data",
+        "checkpoint_dir": "saved",
+        "field_separator": ",",
+        "use_gpu": False,
+        "epochs": 10**6,
+        "load_col": {"inter": ["user_id", "item_id", "timestamp"]},
+        "MAX_ITEM_LIST_LENGTH": settings["length"],
+        "loss_type": "CE",
+        "train_neg_sample_args": None,
+        "learning_rate": settings["learning_rate"],
+        "hidden_size": settings["hidden_size"],
+        "inner_size": settings["hidden_size"],
+        "hidden_act": "relu",
+        "n_layers": settings["blocks"],
+        "n_heads": settings["heads"],
+        "hidden_dropout_prob": settings["dropout"],
+        "attn_dropout_prob": settings["dropout"],
+        "train_batch_size": settings["batch_size"],
+        "eval_batch_size": settings["evaluation_batch_size"],
         "eval_args": {"split": {"LS": "valid_and_test"}, "order": "TO", "group_by": "user", "mode": "full"},
-        "metrics": ["NDCG"], "topk": [10], "valid_metric": "NDCG@10", "show_progress": False,
-    }  # fmt: skip
+        "metrics": ["NDCG"],
+        "topk": [10],
+        "valid_metric": "NDCG@10",
+        "show_progress": False,
+    }
 
 
 if __name__ == "__main__":

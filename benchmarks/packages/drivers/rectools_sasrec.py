@@ -56,11 +56,17 @@ def main() -> None:
         )
 
     model = SASRecModel(
-        n_blocks=settings["blocks"], n_heads=settings["heads"], n_factors=settings["hidden_size"],
-        dropout_rate=settings["dropout"], session_max_len=settings["length"], loss="softmax",
-        lr=settings["learning_rate"], batch_size=settings["batch_size"],
-        recommend_batch_size=settings["evaluation_batch_size"], get_trainer_func=trainer,
-    )  # fmt: skip
+        n_blocks=settings["blocks"],
+        n_heads=settings["heads"],
+        n_factors=settings["hidden_size"],
+        dropout_rate=settings["dropout"],
+        session_max_len=settings["length"],
+        loss="softmax",
+        lr=settings["learning_rate"],
+        batch_size=settings["batch_size"],
+        recommend_batch_size=settings["evaluation_batch_size"],
+        get_trainer_func=trainer,
+    )
 
     def evaluate() -> float:
         ranked = model.recommend(users=test[Columns.User].unique(), dataset=known, k=10, filter_viewed=True)

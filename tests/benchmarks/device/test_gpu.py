@@ -34,10 +34,24 @@ def test_a_part_alone_as_a_file(tmp_path):
     """Start the benchmark as on a machine with a GPU: from another folder, in processes of its own."""
     file = tmp_path / "results.json"
     done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "benchmarks" / "gpu.py"), "--device", "cpu", "--tiny", "--only", "ceilings",
-         "--repeats", "2", "--json", str(file)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=570,
-    )  # fmt: skip
+        [
+            sys.executable,
+            str(REPOSITORY / "benchmarks" / "gpu.py"),
+            "--device",
+            "cpu",
+            "--tiny",
+            "--only",
+            "ceilings",
+            "--repeats",
+            "2",
+            "--json",
+            str(file),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=570,
+    )
     assert done.returncode == 0, done.stderr
     assert "product in bf16" in done.stdout
     assert "needs CUDA" in done.stdout

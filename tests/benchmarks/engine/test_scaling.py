@@ -41,11 +41,19 @@ def full_rows(tmp_path):
 def ours(lockstep, interactions):
     config = Path(__file__).resolve().parents[3] / "configs/recommender/sasrec.yaml"
     settings = {
-        "data.init_args.dataset": "files", "data.init_args.root": interactions, "data.init_args.batch_size": BATCH,
-        "model.init_args.lr_scaling": "none", "model.init_args.schedule": "constant", "model.init_args.dropout": 0,
-        "model.init_args.baselines": "false", "trainer.max_steps": STEPS, "trainer.log_every_n_steps": 1,
-        "trainer.accelerator": "cpu", "trainer.limit_val_batches": 0, "trainer.enable_progress_bar": "false",
-    }  # fmt: skip
+        "data.init_args.dataset": "files",
+        "data.init_args.root": interactions,
+        "data.init_args.batch_size": BATCH,
+        "model.init_args.lr_scaling": "none",
+        "model.init_args.schedule": "constant",
+        "model.init_args.dropout": 0,
+        "model.init_args.baselines": "false",
+        "trainer.max_steps": STEPS,
+        "trainer.log_every_n_steps": 1,
+        "trainer.accelerator": "cpu",
+        "trainer.limit_val_batches": 0,
+        "trainer.enable_progress_bar": "false",
+    }
     options = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
     series = lockstep("fit", "--config", str(config), *options, name="ours").series("train/loss")
     return [series[step] for step in sorted(series)]
@@ -57,10 +65,15 @@ def losses_of(peer, interactions):
 
 def member(peer, interactions, rank, port, results):
     os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
         "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+    }
     results.put(losses_of(peer, interactions))
 
 

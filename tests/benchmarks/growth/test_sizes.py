@@ -79,5 +79,6 @@ def test_a_line_a_size():
     assert set(sizes._steps("items")) == {
         *(f"{name}, {items:,} items" for name in ("dense", "rowwise_adagrad", "lazy_adamw") for items in sizes.ITEMS),
         "rowwise_adagrad, 10,000,000 items",
-        "all items' scores, 3,000 items", "all items' scores, 30,000 items",
-    }  # fmt: skip
+        "all items' scores, 3,000 items",
+        "all items' scores, 30,000 items",
+    }

@@ -6,15 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.network.step_model import (
-    BACKWARD_SHARE,
-    Cluster,
-    Observed,
-    StepModel,
-    fit,
-    ring_bytes,
-    step_seconds,
-)  # fmt: skip
+from benchmarks.network.step_model import BACKWARD_SHARE, Cluster, Observed, StepModel, fit, ring_bytes, step_seconds
 
 SECONDS = st.floats(1e-4, 10)
 BYTES = st.floats(1e3, 1e10)

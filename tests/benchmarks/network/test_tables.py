@@ -78,10 +78,12 @@ def test_delays_have_a_column_and_a_term(capsys):
 def test_every_row_of_settings_is_shown_beside_the_first(capsys):
     variants = [("plain", [0.2, 0.2], 4e6), ("half", [0.1, 0.1], 2e6)]
     result = {
-        "name": "settings", "bandwidth": 200e6, "gradient_bytes": GRADIENTS,
+        "name": "settings",
+        "bandwidth": 200e6,
+        "gradient_bytes": GRADIENTS,
         "goals": [{"text": "half the bytes", "found": 0.5, "met": True}],
         "rows": [{"name": name, "seconds": seconds, "sent": [sent]} for name, seconds, sent in variants],
-    }  # fmt: skip
+    }
     output = printed(table(result), capsys)
     assert "200 Mbit/s" in output
     assert "2.00 (2.00 to 2.00)" in output

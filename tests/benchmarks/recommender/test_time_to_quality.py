@@ -11,10 +11,13 @@ from benchmarks.recommender.time_to_quality import Missed, measure, table
 
 _QUICKSTART = Path(__file__).resolve().parents[3] / "configs/recommender/quickstart.yaml"
 _SMALL = [
-    "--trainer.accelerator", "cpu", "--data.init_args.marketplace.num_users", "300", "--trainer.max_epochs", "2",
-    "--trainer.check_val_every_n_epoch", "1", "--model.init_args.hidden_size", "16",
-    "--model.init_args.feed_forward_size", "16",
-]  # fmt: skip
+    "--trainer.accelerator=cpu",
+    "--data.init_args.marketplace.num_users=300",
+    "--trainer.max_epochs=2",
+    "--trainer.check_val_every_n_epoch=1",
+    "--model.init_args.hidden_size=16",
+    "--model.init_args.feed_forward_size=16",
+]
 
 
 @pytest.mark.slow

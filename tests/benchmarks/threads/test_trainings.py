@@ -23,10 +23,9 @@ def test_a_training_is_measured_beside_a_busy_process(tmp_path):
     assert found.samples_per_second > 0
     assert found.threads >= 1
     rows = [
-        {"training": "digits", "condition": condition, "side": DEFAULT,
-         "rates": [rate], "threads": [found.threads]}
+        {"training": "digits", "condition": condition, "side": DEFAULT, "rates": [rate], "threads": [found.threads]}
         for condition, rate in ((IDLE, 900.0), (BUSY, 600.0))
-    ]  # fmt: skip
+    ]
     console = Console(width=160, record=True)
     console.print(table({"rows": rows, "goals": _goals(rows)}))
     text = " ".join(console.export_text().split())

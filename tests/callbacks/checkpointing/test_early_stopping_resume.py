@@ -9,12 +9,16 @@ from tests.conftest import TINY
 from tests.support.families.tiny import TINY_FAMILY
 
 STOP = [
-    "--trainer.callbacks+", "EarlyStopping",
-    "--trainer.callbacks.monitor", "val/ndcg@10",
-    "--trainer.callbacks.mode", "max",
-    "--trainer.callbacks.min_delta", "1",
+    "--trainer.callbacks+",
+    "EarlyStopping",
+    "--trainer.callbacks.monitor",
+    "val/ndcg@10",
+    "--trainer.callbacks.mode",
+    "max",
+    "--trainer.callbacks.min_delta",
+    "1",
     "--trainer.callbacks.patience",
-]  # fmt: skip
+]
 
 
 def test_a_run_that_stopped_early_resumes_with_more_patience(lockstep):

@@ -23,8 +23,11 @@ def test_each_sample_of_a_stage_is_listed_once(tmp_path):
     BadSampleList(tmp_path).add("val", 1, 9, [[bad(5)], []])
     keys = "stage", "sample", "epoch", "step", "process"
     assert [tuple(line[key] for key in keys) for line in lines(tmp_path)] == [
-        ("train", 5, 0, 3, 0), ("train", 7, 0, 3, 1), ("train", 8, 1, 9, 1), ("val", 5, 1, 9, 0),
-    ]  # fmt: skip
+        ("train", 5, 0, 3, 0),
+        ("train", 7, 0, 3, 1),
+        ("train", 8, 1, 9, 1),
+        ("val", 5, 1, 9, 0),
+    ]
     assert lines(tmp_path)[1]["what"] == "7.png is größer"
 
 

@@ -81,9 +81,13 @@ def test_one_process_stops_and_resumes(lockstep, messages):
     through = lockstep("fit", *options, name="through")
     with pytest.raises(SystemExit) as end:
         lockstep(
-            "fit", *options, "--preemption.check_every_n_steps", "10",
-            *signal_in("on_train_batch_start", "SIGTERM", number=15), name="a",
-        )  # fmt: skip
+            "fit",
+            *options,
+            "--preemption.check_every_n_steps",
+            "10",
+            *signal_in("on_train_batch_start", "SIGTERM", number=15),
+            name="a",
+        )
     assert end.value.code == 143
     assert "stopped by SIGTERM after step 20, saved; resume with the same command and --ckpt_path last" in messages
     again = lockstep("fit", *options, "--ckpt_path", "last", name="a")
@@ -93,9 +97,15 @@ def test_one_process_stops_and_resumes(lockstep, messages):
 
 def test_a_run_that_is_stopped_in_its_last_steps_is_done(lockstep):
     run = lockstep(
-        "fit", *TINY, "--trainer.max_steps", "9", "--trainer.limit_val_batches", "0",
-        *signal_in("on_train_batch_start", "SIGTERM", number=9), name="a",
-    )  # fmt: skip
+        "fit",
+        *TINY,
+        "--trainer.max_steps",
+        "9",
+        "--trainer.limit_val_batches",
+        "0",
+        *signal_in("on_train_batch_start", "SIGTERM", number=9),
+        name="a",
+    )
     assert (run.folder / "checkpoints/last.ckpt").exists()
 
 

@@ -46,8 +46,9 @@ def test_another_rank_writes_only_records_that_rank_0_may_not_have(files, tmp_pa
     log.error("an error of this rank")
     lines = log_lines(tmp_path / "log-3.jsonl")
     assert [(line["process"], line["message"]) for line in lines] == [
-        (3, "SLURM job 7 is requeued"), (3, "an error of this rank"),
-    ]  # fmt: skip
+        (3, "SLURM job 7 is requeued"),
+        (3, "an error of this rank"),
+    ]
 
 
 def test_a_name_that_is_not_utf_8_is_logged(files, tmp_path):
@@ -125,8 +126,9 @@ def test_two_threads_whose_files_fail_at_once_do_not_deadlock(files, tmp_path):
     log.info("there is room")
     found = log_lines(tmp_path / "log.jsonl")
     assert {fields["path"] for fields in fields_of(found, "disk_full")} == {
-        str(tmp_path / "train.log"), str(tmp_path / "log.jsonl"),
-    }  # fmt: skip
+        str(tmp_path / "train.log"),
+        str(tmp_path / "log.jsonl"),
+    }
     assert "there is room" in found[-1]["message"] or any(line["message"] == "there is room" for line in found)
     assert (tmp_path / "train.log").read_text().count("a line") == 1
 
@@ -134,8 +136,16 @@ def test_two_threads_whose_files_fail_at_once_do_not_deadlock(files, tmp_path):
 def test_records_before_the_folder_was_known_are_in_the_files(lockstep, done):
     last = done.folder / "checkpoints/last.ckpt"
     last.write_bytes(last.read_bytes()[:-100])
-    lockstep("fit", "--config", str(done.folder / "config.yaml"), "--trainer.max_epochs", "3", "--ckpt_path", "last",
-             name=done.folder.name)  # fmt: skip
+    lockstep(
+        "fit",
+        "--config",
+        str(done.folder / "config.yaml"),
+        "--trainer.max_epochs",
+        "3",
+        "--ckpt_path",
+        "last",
+        name=done.folder.name,
+    )
     lines = log_lines(done.folder / "log.jsonl")
     logged = [name for name in events(lines) if name not in ("checkpoint_saved", "evaluated")]
     assert logged == ["run_started", "run_ended", "checkpoint_skipped", "run_resumed", "run_ended"]

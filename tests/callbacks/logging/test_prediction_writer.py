@@ -13,17 +13,17 @@ from tests.conftest import REPOSITORY
 from tests.support.fake_trainer import fake_trainer
 
 OPTIONS = [
-    "--config", str(REPOSITORY / "configs/recommender/sasrec.yaml"),
-    "--data.init_args.dataset", "files",
-    "--data.init_args.root", "ml-small",
-    "--data.init_args.min_item_interactions", "2",
-    "--model.init_args.hidden_size", "8",
-    "--trainer.max_epochs", "1",
-    "--trainer.check_val_every_n_epoch", "1",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    f"--config={REPOSITORY / 'configs/recommender/sasrec.yaml'}",
+    "--data.init_args.dataset=files",
+    "--data.init_args.root=ml-small",
+    "--data.init_args.min_item_interactions=2",
+    "--model.init_args.hidden_size=8",
+    "--trainer.max_epochs=1",
+    "--trainer.check_val_every_n_epoch=1",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 MODULE = SimpleNamespace(predicts_at_the_end=False)
 

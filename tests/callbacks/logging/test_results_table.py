@@ -14,9 +14,14 @@ from tests.support.families.tiny import TINY_FAMILY
 def test_rows_of_a_model_and_its_baselines():
     """The model first, then the baselines; the baselines' metrics are the columns."""
     metrics = {
-        "val/hr@1": 0.1, "val/hr@10": 0.5, "val/ndcg@20": 0.4, "train/loss": 3.0, "test/hr@10": 0.9,
-        "val/baseline/popularity/hr@10": 0.2, "val/baseline/popularity/sampled_100/hr@10": 0.3,
-    }  # fmt: skip
+        "val/hr@1": 0.1,
+        "val/hr@10": 0.5,
+        "val/ndcg@20": 0.4,
+        "train/loss": 3.0,
+        "test/hr@10": 0.9,
+        "val/baseline/popularity/hr@10": 0.2,
+        "val/baseline/popularity/sampled_100/hr@10": 0.3,
+    }
     assert table_rows("val", metrics) == [
         ("this model", {"hr@10": 0.5}),
         ("popularity", {"hr@10": 0.2, "sampled_100/hr@10": 0.3}),
@@ -90,9 +95,17 @@ def test_the_best_validation_is_shown(mode, best):
 
 def test_a_run_that_early_stopping_ended_prints_its_best_again(lockstep, messages):
     """It ends inside an epoch, so its last checkpoint is saved in the evaluation that was the best."""
-    options = [*TINY_FAMILY, "--trainer.val_check_interval", "2", "--data.init_args.batch_size", "8",
-               "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=val/loss",
-               "--trainer.callbacks.patience=1", "--trainer.callbacks.min_delta=1e9"]  # fmt: skip
+    options = [
+        *TINY_FAMILY,
+        "--trainer.val_check_interval",
+        "2",
+        "--data.init_args.batch_size",
+        "8",
+        "--trainer.callbacks+=EarlyStopping",
+        "--trainer.callbacks.monitor=val/loss",
+        "--trainer.callbacks.patience=1",
+        "--trainer.callbacks.min_delta=1e9",
+    ]
     run = lockstep("fit", *options, name="a")
     losses = [json.loads(line)["loss"] for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
     assert losses[-1] == min(losses) < losses[0]

@@ -29,8 +29,13 @@ def test_files_of_a_run(trained):
     assert len(run.series("val/baseline/popularity/hr@10")) == 1, "baselines do not change: once a run"
 
     text = (run.folder / "train.log").read_text()
-    for words in ("global batch 16 = 1 rank x 16 samples x 1 accumulation step", "precision 32-true",
-                  "train/loss", "validation, best checkpoint: this model", "val/ndcg@10"):  # fmt: skip
+    for words in (
+        "global batch 16 = 1 rank x 16 samples x 1 accumulation step",
+        "precision 32-true",
+        "train/loss",
+        "validation, best checkpoint: this model",
+        "val/ndcg@10",
+    ):
         assert words in text
     facts = json.loads((run.folder / "environment.json").read_text())
     assert (facts["processes"], facts["nodes"], facts["device"], facts["precision"]) == (1, 1, "cpu", "32-true")

@@ -115,9 +115,7 @@ def test_a_resumed_run_writes_again_what_came_after_its_checkpoint(lockstep):
     after = previews_of(run)
     assert list(after) == [13, 26, 39]
     assert after[26] == before[26]
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "notes.txt", "val-13.json", "val-26.json", "val-39.json"
-    ]  # fmt: skip
+    assert sorted(path.name for path in folder.iterdir()) == ["notes.txt", "val-13.json", "val-26.json", "val-39.json"]
 
 
 def test_fast_dev_run_and_evaluations_write_no_previews(lockstep, done):
@@ -147,10 +145,21 @@ def test_a_file_contains_all_fields(tmp_path):
     record = json.loads(file.read_text(encoding="utf-8"))
     assert step == record["step"] == 7
     assert record["stage"] == "val"
-    assert record["examples"] == [to_json(EXAMPLE)] == [
-        {"name": "1", "question": "what?", "expected": "this", "answer": "half ?", "right": None,
-         "picture": base64.b64encode(b"\x89PNG").decode(), "blind": None}
-    ]  # fmt: skip
+    assert (
+        record["examples"]
+        == [to_json(EXAMPLE)]
+        == [
+            {
+                "name": "1",
+                "question": "what?",
+                "expected": "this",
+                "answer": "half ?",
+                "right": None,
+                "picture": base64.b64encode(b"\x89PNG").decode(),
+                "blind": None,
+            }
+        ]
+    )
 
 
 def test_a_long_run_keeps_a_bounded_number_of_files(tmp_path):

@@ -47,9 +47,13 @@ def test_training_equals_that_with_the_same_micro_batch_set_by_hand(lockstep, me
 
 
 DIGITS = [
-    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"), "--trainer.accelerator", "cpu",
-    "--trainer.enable_progress_bar", "false",
-]  # fmt: skip
+    "--config",
+    str(REPOSITORY / "configs/image_classifier/digits.yaml"),
+    "--trainer.accelerator",
+    "cpu",
+    "--trainer.enable_progress_bar",
+    "false",
+]
 
 
 @pytest.mark.slow

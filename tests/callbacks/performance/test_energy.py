@@ -68,9 +68,14 @@ def test_long_intervals_are_read_before_a_counter_returns_to_zero(lockstep, coun
 
 
 MALFORMED = (
-    "", "{", "[]", '{"cpu_joules": 1}', '{"cpu_joules": -1, "gpu_joules": 0}', '{"cpu_joules": NaN, "gpu_joules": 0}',
+    "",
+    "{",
+    "[]",
+    '{"cpu_joules": 1}',
+    '{"cpu_joules": -1, "gpu_joules": 0}',
+    '{"cpu_joules": NaN, "gpu_joules": 0}',
     '{"cpu_joules": null, "gpu_joules": 0}',
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("content", MALFORMED)

@@ -227,7 +227,7 @@ def test_a_run_of_a_family_that_counts(lockstep):
             "tflops",
             "mfu",
             "real_tokens",
-        )  # fmt: skip
+        )
     )
     assert len(tokens) == len(real) == len(flops) == 3
     assert all(all_of > some + other > 0 for all_of, some, other in zip(tokens, supervised, features, strict=True))

@@ -49,8 +49,19 @@ def test_lines_are_answered_and_commands_change_the_inputs(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.png").write_bytes(b"x")
     (tmp_path / "large.png").write_bytes(b"x" * 11)
-    text = printed_by(tmp_path, "first", "/picture a.png", "/history alpha @ 2024-01-01; Alphabet", "/blind", "second",
-                "/save out.jsonl", "/new", "third", "/quit", "never")  # fmt: skip
+    text = printed_by(
+        tmp_path,
+        "first",
+        "/picture a.png",
+        "/history alpha @ 2024-01-01; Alphabet",
+        "/blind",
+        "second",
+        "/save out.jsonl",
+        "/new",
+        "third",
+        "/quit",
+        "never",
+    )
     assert "never" not in text
     assert "[] [] no" in text
     assert "turns []" in text
@@ -121,9 +132,12 @@ def test_what_a_command_has_set_is_printed(tmp_path, monkeypatch):
     ).splitlines()
     answers = [line for line in printed[2:] if not line.startswith(">")]
     assert answers == [
-        "Picture: a.png", "History: Alpha @ 2024-01-01; Alphabet", "Blind answer: yes", "Blind answer: no",
+        "Picture: a.png",
+        "History: Alpha @ 2024-01-01; Alphabet",
+        "Blind answer: yes",
+        "Blind answer: no",
         "the conversation and the input are forgotten",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_lines_of_the_help_begin_in_one_column(tmp_path):

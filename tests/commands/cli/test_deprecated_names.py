@@ -76,12 +76,19 @@ def test_an_old_class_path_on_the_command_line(capsys, messages, options):
 def test_an_old_group_on_the_command_line(messages):
     arguments = ["fit", "--gradients.bucket_mb", "5", "--gradients.compression=bf16", "--example_log", '{"number": 2}']
     assert replace_aliases([*arguments, "--gradients_of", "gradients.bucket_mb"]) == [
-        "fit", "--ddp.bucket_mb", "5", "--ddp.compression=bf16", "--sample_previews", '{"number": 2}',
-        "--gradients_of", "gradients.bucket_mb",
-    ]  # fmt: skip
+        "fit",
+        "--ddp.bucket_mb",
+        "5",
+        "--ddp.compression=bf16",
+        "--sample_previews",
+        '{"number": 2}',
+        "--gradients_of",
+        "gradients.bucket_mb",
+    ]
     assert [line.split(";")[0] for line in deprecations(messages)] == [
-        "deprecated: gradients is now ddp", "deprecated: example_log is now sample_previews"
-    ]  # fmt: skip
+        "deprecated: gradients is now ddp",
+        "deprecated: example_log is now sample_previews",
+    ]
 
 
 def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, messages, tmp_path):
@@ -110,8 +117,10 @@ def test_removed_options_are_dropped_with_a_message(capsys, messages, monkeypatc
         deprecated_names, "REMOVED_OPTIONS", {"stragglers.window": "stragglers.every_n_steps", "gone": "nothing"}
     )
     assert replace_aliases(["fit", "--gone", "5", "--gone=6", "--gone", "--log.level", "info"]) == [
-        "fit", "--log.level", "info"
-    ]  # fmt: skip
+        "fit",
+        "--log.level",
+        "info",
+    ]
     assert deprecations(messages) == ["deprecated: gone was removed and has no effect: nothing"]
     messages.clear()
     file = tmp_path / "old.yaml"

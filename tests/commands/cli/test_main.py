@@ -48,8 +48,16 @@ def test_configs_and_the_command_line(capsys, tmp_path):
     first.write_text("model: {init_args: {hidden_size: 24, num_blocks: 3, dropout: 0.3}}")
     second.write_text("model: {init_args: {num_blocks: 4, dropout: 0.4}}")
     files = [f"--config={path}" for path in (QUICKSTART, first, second)]
-    config = parsed(capsys, *files, "--model.init_args.dropout", "0.5", "--trainer.callbacks+", "EarlyStopping",
-                    "--trainer.callbacks.monitor", "val/ndcg@10")  # fmt: skip
+    config = parsed(
+        capsys,
+        *files,
+        "--model.init_args.dropout",
+        "0.5",
+        "--trainer.callbacks+",
+        "EarlyStopping",
+        "--trainer.callbacks.monitor",
+        "val/ndcg@10",
+    )
     assert config["model"]["class_path"] == "lightning_modules.recommender.module.SequentialRecommender"
     assert config["data"]["class_path"] == "datamodules.recommender.datamodule.InteractionSequences"
     model = config["model"]["init_args"]
@@ -226,9 +234,13 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
     (tmp_path / "a/config-2.yaml").touch()
     assert add_run_config(["fit", "--run_name", "a"], tmp_path)[2] == str(tmp_path / "a/config-2.yaml")
     for untouched in (
-        ["test", "--config", "x", "--run_name", "a"], ["fit", "--run_name", "b"], ["fit"], [],
-        ["test", "--run_name", "b", "--model", "X"], ["test", "--run_name", "b", "--help"],
-    ):  # fmt: skip
+        ["test", "--config", "x", "--run_name", "a"],
+        ["fit", "--run_name", "b"],
+        ["fit"],
+        [],
+        ["test", "--run_name", "b", "--model", "X"],
+        ["test", "--run_name", "b", "--help"],
+    ):
         assert add_run_config(untouched, tmp_path) == untouched
     with pytest.raises(FileNotFoundError, match=r"b is not a run with a config.yaml; existing runs: a$"):
         add_run_config(["test", "--run_name", "b"], tmp_path)

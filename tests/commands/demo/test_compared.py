@@ -70,8 +70,9 @@ def test_a_run_that_cannot_answer_leaves_the_other():
     demo = compared(Echo("old"), Echo("new"))
     found = list(demo.answer(Question({"text": "new"})))
     assert [block.block for block in found] == [
-        Text("answer", "", "old: new", is_answer=True), Failure("failure", "new: not this")
-    ]  # fmt: skip
+        Text("answer", "", "old: new", is_answer=True),
+        Failure("failure", "new: not this"),
+    ]
     with pytest.raises(UserInputError, match="^text: it is empty; write something first$"):
         list(demo.answer(Question({"text": " "})))
 
@@ -115,9 +116,19 @@ def test_the_command_line_of_the_second_run(tmp_path):
     first = ["demo", "--config", str(tmp_path / "a/config.yaml")]
     second = ["demo", "--config", str(tmp_path / "b/config.yaml")]
     given = [
-        "--run_name", "a", "--compare=b", "--port", "0", "--config=configs/overlays/gpu.yaml", "--ckpt_path", "last",
-        "--auth", "x:y", "--trainer.accelerator", "cpu",
-    ]  # fmt: skip
+        "--run_name",
+        "a",
+        "--compare=b",
+        "--port",
+        "0",
+        "--config=configs/overlays/gpu.yaml",
+        "--ckpt_path",
+        "last",
+        "--auth",
+        "x:y",
+        "--trainer.accelerator",
+        "cpu",
+    ]
     shared = ["--config", "configs/overlays/gpu.yaml", "--ckpt_path", "last", "--trainer.accelerator", "cpu"]
     assert arguments_of_compared([*first, *given], "b", tmp_path) == [*second, *shared, "--run_name", "b"]
     with pytest.raises(ValueError, match="--ckpt_path x.ckpt: with --compare, expected best or last"):
@@ -155,8 +166,9 @@ def test_a_visitor_compares_two_runs(tmp_path):
         assert "new: not this" in cards[2]
         last = demo._runs[0].demo.given[-1], demo._runs[1].demo.given[-1]
         assert [[turn.answer for turn in answer.turns] for answer in last] == [
-            ["old: hello", "old: again", "old: new"], ["new: hello", "new: again", ""]
-        ]  # fmt: skip
+            ["old: hello", "old: again", "old: new"],
+            ["new: hello", "new: again", ""],
+        ]
         names = "[...document.querySelectorAll('.card:last-child .run-name')].filter((name) => name.offsetHeight)"
         assert page.run(f"{names}.map((name) => name.innerText)") == ["old", "new"]
         left, right = page.run(f"{names}.map((name) => name.getBoundingClientRect().left)")

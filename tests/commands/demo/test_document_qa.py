@@ -31,10 +31,14 @@ def run(tmp_path_factory):
     data = {
         "class_path": "DocumentQuestions",
         "init_args": {
-            "train": train, "split": {"validation": 0.25, "test": 0.25}, "root": str(folder / "root"),
-            "ingestion": {"dpi": 36, "workers": 1}, "batch_size": 4, "evaluation_batch_size": 4,
+            "train": train,
+            "split": {"validation": 0.25, "test": 0.25},
+            "root": str(folder / "root"),
+            "ingestion": {"dpi": 36, "workers": 1},
+            "batch_size": 4,
+            "evaluation_batch_size": 4,
         },
-    }  # fmt: skip
+    }
     overlay = folder / "overlay.yaml"
     overlay.write_text(yaml.safe_dump({"data": data}))
     write_pdf(folder / "new/a.pdf", 7)
@@ -54,8 +58,17 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     monkeypatch.chdir(folder)
     records = [*questions_about("a.pdf", 7), *questions_about("b.pdf", 9, 4)]
     write_questions(folder / "questions.jsonl", records)
-    main(["predict", "--run_name", "a", "--data.init_args.predict_questions", "questions.jsonl",
-          "--data.init_args.predict_documents", "new"])  # fmt: skip
+    main(
+        [
+            "predict",
+            "--run_name",
+            "a",
+            "--data.init_args.predict_questions",
+            "questions.jsonl",
+            "--data.init_args.predict_documents",
+            "new",
+        ]
+    )
     lines = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
     assert len(lines) == 8
     for line, record in zip(lines, records, strict=True):

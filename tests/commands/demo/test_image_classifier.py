@@ -14,10 +14,14 @@ from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
 
 DIGITS = [
-    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
-    "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--model.init_args.width", "8",
-    "--model.init_args.norm", "group", "--trainer.max_epochs", "1", "--trainer.limit_train_batches", "8",
-]  # fmt: skip
+    f"--config={REPOSITORY / 'configs/image_classifier/digits.yaml'}",
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_progress_bar=false",
+    "--model.init_args.width=8",
+    "--model.init_args.norm=group",
+    "--trainer.max_epochs=1",
+    "--trainer.limit_train_batches=8",
+]
 
 
 @pytest.fixture(scope="module")

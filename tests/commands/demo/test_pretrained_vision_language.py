@@ -26,12 +26,14 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
     chats = [{"path": "chats.jsonl"}]
     data = {"train": chats, "validation": chats, "questions": "questions.jsonl", "batch_size": 2, "num_workers": 0}
     config = {
-        "model": {"class_path": "PretrainedVisionLanguageModel", "init_args": {**model, "learning_rate": 0.001,
-                  "language_model": {"trainable": "full"}}},
+        "model": {
+            "class_path": "PretrainedVisionLanguageModel",
+            "init_args": {**model, "learning_rate": 0.001, "language_model": {"trainable": "full"}},
+        },
         "data": {"class_path": "ImageChats", "init_args": data},
         "trainer": {"max_steps": 2, "accelerator": "cpu", "enable_progress_bar": False, "num_sanity_val_steps": 0},
         "best_checkpoint": {"monitor": "val/loss", "mode": "min"},
-    }  # fmt: skip
+    }
     (tmp_path / "config.yaml").write_text(json.dumps(config))
     main(["fit", "--config", "config.yaml", "--run_name", "a"])
     main(["predict", "--run_name", "a"])

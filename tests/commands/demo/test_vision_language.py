@@ -15,13 +15,21 @@ from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
 from tests.support.outputs import browser
 
 SCENES = [
-    "--config", str(REPOSITORY / "configs/vision_language/quickstart_sft.yaml"), "--trainer.accelerator", "cpu",
-    "--trainer.enable_progress_bar", "false", "--model.init_args.init_from", "null",
-    "--model.init_args.language_model.config", json.dumps(LANGUAGE_MODEL),
-    "--model.init_args.vision_tower.config", json.dumps(TOWER), "--model.init_args.max_new_tokens", "8",
-    "--data.init_args.num_samples", "64", "--data.init_args.validation_size", "8", "--data.init_args.test_size", "3",
-    "--trainer.max_epochs", "1", "--data.init_args.num_workers", "0",
-]  # fmt: skip
+    f"--config={REPOSITORY / 'configs/vision_language/quickstart_sft.yaml'}",
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_progress_bar=false",
+    "--model.init_args.init_from=null",
+    "--model.init_args.language_model.config",
+    json.dumps(LANGUAGE_MODEL),
+    "--model.init_args.vision_tower.config",
+    json.dumps(TOWER),
+    "--model.init_args.max_new_tokens=8",
+    "--data.init_args.num_samples=64",
+    "--data.init_args.validation_size=8",
+    "--data.init_args.test_size=3",
+    "--trainer.max_epochs=1",
+    "--data.init_args.num_workers=0",
+]
 
 
 @pytest.fixture(scope="module")

@@ -53,9 +53,15 @@ def test_all_errors_of_all_files_are_reported_with_their_lines(doctor, tmp_path)
     files = [word for name in ("one", "two", "broken", "absent") for word in ("--config", f"{name}.yaml")]
     found = [finding.found for finding in doctor(*QUICKSTART, *files)["config"]]
     assert sorted(text.partition(": ")[0] for text in found) == [
-        "absent.yaml", "broken.yaml:2", "one.yaml:3", "one.yaml:4", "one.yaml:6", "one.yaml:9", "two.yaml:2",
+        "absent.yaml",
+        "broken.yaml:2",
+        "one.yaml:3",
+        "one.yaml:4",
+        "one.yaml:6",
+        "one.yaml:9",
+        "two.yaml:2",
         "two.yaml:3",
-    ]  # fmt: skip
+    ]
     text = "\n".join(found)
     kinds = "standard, time_interval, hstu, fuxi, gru"
     assert f"one.yaml:4: model.init_args.attention: expected one of {kinds}; found" in text

@@ -28,8 +28,10 @@ def card(folder, metrics, excluded=None, **more):
 def test_metrics_are_results_for_the_hub_and_a_table_for_people(tmp_path):
     metrics = {"val/accuracy": 0.123456789, "val/baseline/majority/accuracy": 0.1, "test/accuracy": 0.2}
     found = card(tmp_path, metrics, pipeline="text-generation")
-    results = [(result.dataset_name, result.dataset_split, result.metric_type, result.metric_value, result.task_type)
-               for result in found.data.eval_results]  # fmt: skip
+    results = [
+        (result.dataset_name, result.dataset_split, result.metric_type, result.metric_value, result.task_type)
+        for result in found.data.eval_results
+    ]
     assert results == [
         ("My data: v2", "validation", "accuracy", 0.123457, "text-generation"),
         ("My data: v2", "test", "accuracy", 0.2, "text-generation"),

@@ -27,8 +27,16 @@ def test_an_option_without_a_value_has_an_empty_one(words):
 def test_replaced_values_keep_the_form_of_the_option():
     replaced = replace_values(LINE, CONFIG_OPTIONS, str.upper)
     assert replaced == [
-        "fit", "--config", "A.YAML", "--trainer.max_steps", "3", "-c=B.YAML", "--config=C.YAML", "--merge", "--config",
-    ]  # fmt: skip
+        "fit",
+        "--config",
+        "A.YAML",
+        "--trainer.max_steps",
+        "3",
+        "-c=B.YAML",
+        "--config=C.YAML",
+        "--merge",
+        "--config",
+    ]
 
 
 def test_each_option_is_listed_with_the_text_that_follows_it():

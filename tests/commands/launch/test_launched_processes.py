@@ -60,9 +60,15 @@ def test_variables_set_by_hand_or_by_kubernetes(monkeypatch):
 
 def test_where_processes_of_srun_meet(monkeypatch):
     job = {
-        "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train",
-        "SLURM_JOB_ID": "123456", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_NODELIST": "node[7-8]",
-    }  # fmt: skip
+        "SLURM_NTASKS": "4",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NNODES": "2",
+        "SLURM_JOB_NAME": "train",
+        "SLURM_JOB_ID": "123456",
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": "3",
+        "SLURM_NODELIST": "node[7-8]",
+    }
     for key, value in job.items():
         monkeypatch.setenv(key, value)
 

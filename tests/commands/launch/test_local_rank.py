@@ -39,7 +39,11 @@ def test_torchs_launcher_without_use_env(tmp_path):
     launch = [sys.executable, "-W", "ignore", "-m", "torch.distributed.launch", "--nproc_per_node", "1"]
     command = [*launch, "--master_port", "0", str(REPOSITORY / "train.py"), "fit", "--trainer.max_epoch", "1"]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+    )
     assert "unrecognized arguments: --trainer.max_epoch 1; did you mean" in done.stderr, done.stderr

@@ -13,12 +13,18 @@ from tests.conftest import REPOSITORY
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("RANK", "x", "at least 0"), ("RANK", "", "at least 0"), ("RANK", "-1", "at least 0"),
-        ("LOCAL_RANK", "1.5", "at least 0"), ("SLURM_PROCID", "zz", "at least 0"),
-        ("WORLD_SIZE", "0", "at least 1"), ("LOCAL_WORLD_SIZE", "0", "at least 1"), ("SLURM_NTASKS", "a", "at least 1"),
-        ("MASTER_PORT", "99999", "at least 0 and at most 65535"), ("MASTER_PORT", "tcp://10.0.0.1:80", "at least 0"),
+        ("RANK", "x", "at least 0"),
+        ("RANK", "", "at least 0"),
+        ("RANK", "-1", "at least 0"),
+        ("LOCAL_RANK", "1.5", "at least 0"),
+        ("SLURM_PROCID", "zz", "at least 0"),
+        ("WORLD_SIZE", "0", "at least 1"),
+        ("LOCAL_WORLD_SIZE", "0", "at least 1"),
+        ("SLURM_NTASKS", "a", "at least 1"),
+        ("MASTER_PORT", "99999", "at least 0 and at most 65535"),
+        ("MASTER_PORT", "tcp://10.0.0.1:80", "at least 0"),
     ],
-)  # fmt: skip
+)
 def test_a_variable_that_is_no_number_is_named(name, value, expected):
     with pytest.raises(ValueError, match=f"variable {name} is {value!r}, expected a whole number of {expected}"):
         check_rank_variables({name: value, "HOME": "x"})

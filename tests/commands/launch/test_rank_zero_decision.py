@@ -51,10 +51,15 @@ def torchrun(store):
 
     def environ(rank, processes=2):
         return {
-            "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(store.port), "RANK": str(rank), "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
-        }  # fmt: skip
+            "TORCHELASTIC_RUN_ID": "x",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+        }
 
     return environ
 

@@ -51,27 +51,53 @@ class Recorded:
     def metrics(self, step: int, second: float | None = None, **metrics: float | str) -> None:
         """`train__loss=1.0` is `train/loss`; `altered` stays as it is."""
         named = {name.replace("__", "/").replace("_at_", "@"): value for name, value in metrics.items()}
-        self.write("metrics.jsonl", {
-            "time": instant(step if second is None else second), "run": self.folder.name, "rank": 0, "step": step,
-            "epoch": step // 100, **named,
-        })  # fmt: skip
+        self.write(
+            "metrics.jsonl",
+            {
+                "time": instant(step if second is None else second),
+                "run": self.folder.name,
+                "rank": 0,
+                "step": step,
+                "epoch": step // 100,
+                **named,
+            },
+        )
 
     def log(
-        self, event: str | None, step: int | None, second: float, message: str = "", level: str = "info",
-        rank: int = 0, **fields: Any,
-    ) -> None:  # fmt: skip
-        self.write(f"log-{rank}.jsonl" if rank else "log.jsonl", {
-            "time": instant(second), "run": self.folder.name, "rank": rank, "step": step, "level": level,
-            "message": message, "fields": {**({"event": event} if event else {}), **fields},
-        })  # fmt: skip
+        self,
+        event: str | None,
+        step: int | None,
+        second: float,
+        message: str = "",
+        level: str = "info",
+        rank: int = 0,
+        **fields: Any,
+    ) -> None:
+        self.write(
+            f"log-{rank}.jsonl" if rank else "log.jsonl",
+            {
+                "time": instant(second),
+                "run": self.folder.name,
+                "rank": rank,
+                "step": step,
+                "level": level,
+                "message": message,
+                "fields": {**({"event": event} if event else {}), **fields},
+            },
+        )
 
     def example(self, step: int, answer: str, right: bool | None, picture: bytes | None = PIXEL) -> None:
         folder = self.folder / "examples"
         folder.mkdir(exist_ok=True)
         shown = {
-            "name": "user 7", "question": "last items: 1, 2, 3", "expected": "4", "answer": answer, "right": right,
-            "picture": picture and base64.b64encode(picture).decode(), "blind": None,
-        }  # fmt: skip
+            "name": "user 7",
+            "question": "last items: 1, 2, 3",
+            "expected": "4",
+            "answer": answer,
+            "right": right,
+            "picture": picture and base64.b64encode(picture).decode(),
+            "blind": None,
+        }
         (folder / f"val-{step}.json").write_text(json.dumps({"stage": "val", "step": step, "examples": [shown]}))
 
     def write(self, name: str, line: dict[str, Any]) -> None:
@@ -94,8 +120,16 @@ def killed_and_resumed(folder: Path, seed: int = 1, dropout: float = 0.1) -> Rec
     for step in range(10, 401, 10):
         second = step if step <= 150 else step + 150
         loss = 3 * math.exp(-step / 120) + 0.4 + 0.02 * seed
-        run.metrics(step, second, train__loss=loss, train__learning_rate=1e-3, train__gradient_norm=0.5,
-                    train__samples_per_second=1000.0 + step, train__data_wait=0.02, train__memory_gib=0.5)  # fmt: skip
+        run.metrics(
+            step,
+            second,
+            train__loss=loss,
+            train__learning_rate=1e-3,
+            train__gradient_norm=0.5,
+            train__samples_per_second=1000.0 + step,
+            train__data_wait=0.02,
+            train__memory_gib=0.5,
+        )
         if step in (100, 200, 400):
             ndcg = {100: 0.2, 200: 0.6, 400: 0.5}[step] + 0.01 * seed
             run.metrics(step, second + 0.2, val__loss=loss + 0.1, **{"val__ndcg_at_10": ndcg, "val__hr_at_10": 0.9})

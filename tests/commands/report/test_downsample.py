@@ -18,8 +18,10 @@ def filled(values, at_most):
 def test_a_short_course_stays_as_it_is():
     points = filled([3.0, 1.0, 2.0], 10).points()
     assert [(point.step, point.time, point.mean, point.low, point.high) for point in points] == [
-        (0, 0, 3, 3, 3), (1, 2, 1, 1, 1), (2, 4, 2, 2, 2),
-    ]  # fmt: skip
+        (0, 0, 3, 3, 3),
+        (1, 2, 1, 1, 1),
+        (2, 4, 2, 2, 2),
+    ]
 
 
 @pytest.mark.parametrize("length", [100, 101, 1000, 12_345])

@@ -18,9 +18,15 @@ def test_attempts_and_what_was_lost_between(tmp_path):
     assert (second.from_step, second.to_step, second.end) == (150, 400, "run_ended")
     assert (first.ended, second.began) == (BEGAN.timestamp() + 170, BEGAN.timestamp() + 300)
     assert dict(found.counts) == {
-        "run_started": 1, "checkpoint_saved": 3, "run_resumed": 1, "gradients_not_finite": 1, "warning": 1,
-        "evaluated": 3, "run_ended": 1, "straggler": 1,
-    }  # fmt: skip
+        "run_started": 1,
+        "checkpoint_saved": 3,
+        "run_resumed": 1,
+        "gradients_not_finite": 1,
+        "warning": 1,
+        "evaluated": 3,
+        "run_ended": 1,
+        "straggler": 1,
+    }
     times = [event["time"] for event in found.events]
     assert times == sorted(times)
     assert len(times) == sum(found.counts.values())

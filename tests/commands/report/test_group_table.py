@@ -43,15 +43,22 @@ def test_metrics_with_intervals_of_each_group(run, capsys):
     assert cells(heads) == ["users", "ndcg@10", "hr@10", "mrr@10"]
     found = {cells(row)[0]: cells(row)[1:] for row in rows}
     assert list(found) == [
-        "all users", *(f"history: {events} events" for events in range(4)),
-        "head targets: 40 or more", "middle targets: 4 to 39", "tail targets: 3 or fewer",
-    ]  # fmt: skip
-    for name, own in (("all users", HISTORY < 9), ("history: 2 events", HISTORY == 2),
-                      ("tail targets: 3 or fewer", POPULARITY <= 3)):  # fmt: skip
+        "all users",
+        *(f"history: {events} events" for events in range(4)),
+        "head targets: 40 or more",
+        "middle targets: 4 to 39",
+        "tail targets: 3 or fewer",
+    ]
+    for name, own in (
+        ("all users", HISTORY < 9),
+        ("history: 2 events", HISTORY == 2),
+        ("tail targets: 3 or fewer", POPULARITY <= 3),
+    ):
         intervals = metric_intervals(RANK[own], gains((10,))).values()
         assert found[name] == [
-            str(own.sum()), *(f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in intervals)
-        ]  # fmt: skip
+            str(own.sum()),
+            *(f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in intervals),
+        ]
     page = (run.folder / "report.html").read_text(encoding="utf-8")
     assert json.dumps(["all users", *found["all users"]], separators=(",", ":")) in page
 

@@ -32,8 +32,10 @@ def test_one_run_several_and_a_file_of_choice(runs, capsys):
     assert printed.err == "python train.py report: runs/a-1 is given twice and read once\n"
     output = printed.out.splitlines()
     assert [line.split()[0] for line in output] == [
-        "runs/a-1/report.html", str(runs / "report.html"), "elsewhere/page.html",
-    ]  # fmt: skip
+        "runs/a-1/report.html",
+        str(runs / "report.html"),
+        "elsewhere/page.html",
+    ]
     text = (runs / "report.html").read_text(encoding="utf-8")
     assert "<title>2 runs" in text, "a run that is named twice is one"
     assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), "nothing from elsewhere"
@@ -52,8 +54,11 @@ def test_only_a_study_writes_the_page_of_its_folder(runs, capsys):
         main(names)
     pages = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert pages == [
-        "runs/study/report.html", "runs/study/compared.html", "runs/study/compared.html", "runs/report.html",
-    ]  # fmt: skip
+        "runs/study/report.html",
+        "runs/study/compared.html",
+        "runs/study/compared.html",
+        "runs/report.html",
+    ]
     assert "<title>study" in (runs / "study/report.html").read_text(encoding="utf-8")
 
 
@@ -118,8 +123,9 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
     ]
     run = content["runs"][0]
     assert [(attempt["from"], attempt["to"], attempt["began"], attempt["ended"]) for attempt in run["attempts"]] == [
-        (0, 170, 0, 170), (150, 400, 300, 551),
-    ]  # fmt: skip
+        (0, 170, 0, 170),
+        (150, 400, 300, 551),
+    ]
     assert run["results"]["val_step"] == 200
     assert run["results"]["test"] == {"test/ndcg@10": 0.61}
     loss = run["series"]["train/loss"]
@@ -153,8 +159,9 @@ def test_links_lead_to_the_reports_beside(runs):
     (run.folder / "http:a #1?50%.html").write_text("")
     for page, folder in ((run.folder / "report.html", "./"), (runs.parent / "pages" / "x.html", "./../runs/a/")):
         assert [link["href"] for link in page_content([run.folder], page)["runs"][0]["links"]] == [
-            f"{folder}http%3Aa%20%231%3F50%25.html", f"{folder}prediction_report.html",
-        ]  # fmt: skip
+            f"{folder}http%3Aa%20%231%3F50%25.html",
+            f"{folder}prediction_report.html",
+        ]
 
 
 def test_a_file_on_another_drive_has_no_link(runs, monkeypatch):

@@ -23,8 +23,10 @@ def test_courses_best_test_and_baselines(run):
     metrics = read(run)
     assert set(metrics.series) == {"train/loss", "val/ndcg@10", "val/loss"}
     assert [(point.step, point.mean) for point in metrics.series["val/ndcg@10"].points()] == [
-        (10, 0.2), (20, 0.6), (30, 0.5),
-    ]  # fmt: skip
+        (10, 0.2),
+        (20, 0.6),
+        (30, 0.5),
+    ]
     assert (metrics.best_step, metrics.best) == (20, {"val/ndcg@10": 0.6, "val/loss": -0.6})
     assert metrics.baselines == {"val/baseline/popularity/ndcg@10": 0.1}
     assert (metrics.last_step, metrics.last_time) == (30, BEGAN.timestamp() + 30)
@@ -81,8 +83,13 @@ def test_torn_and_foreign_lines_are_counted(run):
 
 def test_lines_that_no_run_writes_are_counted(run):
     time = '"time": "2026-01-01T00:00:00Z"'
-    odd = ['"time": 5, "step": 1', f'{time}, "step": Infinity', f'{time}, "step": 2, "epoch": "x"',
-           f'{time}, "step": 3, "train/loss": 1{"0" * 400}', f'{time}, "step": {"[" * 100_000}']  # fmt: skip
+    odd = [
+        '"time": 5, "step": 1',
+        f'{time}, "step": Infinity',
+        f'{time}, "step": 2, "epoch": "x"',
+        f'{time}, "step": 3, "train/loss": 1{"0" * 400}',
+        f'{time}, "step": {"[" * 100_000}',
+    ]
     (run.folder / "metrics.jsonl").write_text("".join(f"{{{line}}}\n" for line in odd))
     metrics = read(run)
     assert (metrics.unreadable, metrics.series) == (5, {})

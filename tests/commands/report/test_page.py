@@ -91,8 +91,15 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "sasrec").folder)
     assert page.run("document.title") == "sasrec – run report"
     assert texts(page, "section > h2") == [
-        "Time line", "Results", "Cost", "Curves", "Examples", "Events", "Settings", "Environment",
-    ]  # fmt: skip
+        "Time line",
+        "Results",
+        "Cost",
+        "Curves",
+        "Examples",
+        "Events",
+        "Settings",
+        "Environment",
+    ]
     tiles = dict(zip(texts(page, ".tile dt"), texts(page, ".tile strong"), strict=True))
     assert tiles["best val/ndcg@10"] == "0.6100"
     assert tiles["steps"] == "400"
@@ -142,9 +149,11 @@ def test_pointing_shows_the_values_of_all_charts(show, tmp_path):
 
 def test_a_part_is_looked_at_by_drawing_over_it(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
-    x, y = page.run("(() => { const plot = document.querySelector('svg.plot'); plot.scrollIntoView({block: 'center',"
-                    "behavior: 'instant'}); const box = plot.getBoundingClientRect();"
-                    "return [box.x + ROOM.left, box.y + 50]; })()")  # fmt: skip
+    x, y = page.run(
+        "(() => { const plot = document.querySelector('svg.plot'); plot.scrollIntoView({block: 'center',"
+        "behavior: 'instant'}); const box = plot.getBoundingClientRect();"
+        "return [box.x + ROOM.left, box.y + 50]; })()"
+    )
     width = page.run("document.querySelector('svg.plot').clientWidth - ROOM.left - ROOM.right")
     page.mouse("mouseMoved", x + width / 4, y)
     settle(page)
@@ -183,8 +192,10 @@ def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
     settle(page)
     assert page.run(y) != linear
     page.run("document.querySelector('[name=log]').click()")
-    page.run("(() => { const one = document.querySelector('[name=smoothing]'); one.value = 0.9;"
-             "one.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    page.run(
+        "(() => { const one = document.querySelector('[name=smoothing]'); one.value = 0.9;"
+        "one.dispatchEvent(new Event('input')); })()"
+    )
     settle(page)
     assert page.run("document.querySelectorAll('figure.chart path.raw').length") > 0
     drawn = "document.querySelector('figure.chart path.line{}').getAttribute('d')"
@@ -239,11 +250,15 @@ def test_examples_over_the_evaluations(show, tmp_path):
 def test_events_and_settings_are_found(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     assert len(texts(page, ".events tbody tr")) == 6, "starts, end and faults"
-    page.run("(() => { const one = document.querySelector('[name=event]'); one.value = 'checkpoint_saved';"
-             "one.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    page.run(
+        "(() => { const one = document.querySelector('[name=event]'); one.value = 'checkpoint_saved';"
+        "one.dispatchEvent(new Event('input')); })()"
+    )
     assert len(texts(page, ".events tbody tr")) == 3
-    page.run("(() => { const one = document.querySelector('[name=setting]'); one.value = 'Dropout';"
-             "one.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    page.run(
+        "(() => { const one = document.querySelector('[name=setting]'); one.value = 'Dropout';"
+        "one.dispatchEvent(new Event('input')); })()"
+    )
     shown = page.run("[...document.querySelectorAll('details[open] tr:not([hidden])')].map((one) => one.textContent)")
     assert shown == ["model.init_args.dropout0.1"]
 

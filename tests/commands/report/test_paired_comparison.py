@@ -22,9 +22,14 @@ def keep(runs, name, rank, stage="test", protocol="", users=USERS, targets=None,
         Recorded(folder)
     size = len(users)
     ranks = UserRanks(
-        RankHeader(stage, protocol, 26, 40, 3), users, targets or ["item"] * size, np.full(size, 5),
-        np.full(size, 9), np.asarray(rank)[:size], np.full(size, candidates),
-    )  # fmt: skip
+        RankHeader(stage, protocol, 26, 40, 3),
+        users,
+        targets or ["item"] * size,
+        np.full(size, 5),
+        np.full(size, 9),
+        np.asarray(rank)[:size],
+        np.full(size, candidates),
+    )
     (folder / f"ranks-{stage}.npz").write_bytes(encode(ranks))
 
 

@@ -9,8 +9,13 @@ from tests.commands.report.recorded import Recorded
 def test_nested_settings_become_keys():
     config = {"a": {"b": 1e-3, "c": {}}, "list": [1, "x"], "calls": [{"k": None}, {"k": True}], "text": "yes"}
     assert flatten(config) == {
-        "a.b": "0.001", "a.c": "{}", "list": '[1, "x"]', "calls.0.k": "null", "calls.1.k": "true", "text": "yes",
-    }  # fmt: skip
+        "a.b": "0.001",
+        "a.c": "{}",
+        "list": '[1, "x"]',
+        "calls.0.k": "null",
+        "calls.1.k": "true",
+        "text": "yes",
+    }
 
 
 def test_configs_in_the_order_of_the_starts(tmp_path):

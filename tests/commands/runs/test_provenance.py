@@ -69,8 +69,13 @@ def test_a_corrupt_file_of_the_run_is_named(run, name, text, message):
 
 
 def test_lines_that_are_no_records_are_counted(run, caplog):
-    lines = [b'["val/accuracy"]', b'{"step": 20, "altered": 1, "val/accuracy": 9}', b'{"val/\xff": 1}',
-             b'{"step": 20, "altered": "", "val/accuracy": NaN}', b"[" * 100_000 + b'"val/']  # fmt: skip
+    lines = [
+        b'["val/accuracy"]',
+        b'{"step": 20, "altered": 1, "val/accuracy": 9}',
+        b'{"val/\xff": 1}',
+        b'{"step": 20, "altered": "", "val/accuracy": NaN}',
+        b"[" * 100_000 + b'"val/',
+    ]
     with (run / "metrics.jsonl").open("ab") as file:
         file.write(b"\n" + b"\n".join(lines) + b"\n")
     training = training_of(run / "checkpoints" / "best.ckpt", {"global_step": 20})

@@ -78,8 +78,10 @@ def test_a_changed_config_gets_a_numbered_file(tmp_path):
         assert write_config(f"a: {text}\n", folder).name == f"{name}.yaml"
     assert newest_config(folder).read_text() == "a: 1\n", "what the run was last trained with"
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
-        "config.yaml": "a: 1\n", "config-2.yaml": "a: 2\n", "config-3.yaml": "a: 1\n"
-    }  # fmt: skip
+        "config.yaml": "a: 1\n",
+        "config-2.yaml": "a: 2\n",
+        "config-3.yaml": "a: 1\n",
+    }
 
 
 def test_git_ignores_the_directory_of_runs_that_the_program_creates(tmp_path):

@@ -31,14 +31,15 @@ parameters:
     "before, after, message",
     [
         (
-            "high: 16", "high: 32",
+            "high: 16",
+            "high: 32",
             "s.yaml:7: parameters.width: found {type: int, low: 8, high: 32, step: 4}, expected {type: int, low: 8, "
             "high: 16, step: 4}",
         ),
         ("seed: 1", "seed: 7", "s.yaml:4: seed: found 7, expected 1"),
         (RATE, "", "s.yaml:5: parameters.rate: found absent, expected"),
     ],
-)  # fmt: skip
+)
 def test_a_changed_key_is_named_with_its_line_and_both_values(tmp_path, before, after, message):
     sweep = tmp_path / "s.yaml"
     command = Command(sweep, tmp_path, ["--config", "x.yaml"])

@@ -67,7 +67,7 @@ def test_a_file_is_read(tmp_path):
         ("model.init_args.norm", "model", "s.yaml:13: parameters.model: found model after model.init"),
         ("model.init_args.norm", "run_name", "s.yaml:13: parameters.run_name: found run_name, expected a key"),
     ],
-)  # fmt: skip
+)
 def test_file_line_and_key_of_an_error(tmp_path, capsys, before, after, message):
     assert before in GOOD
     (tmp_path / "s.yaml").write_text(GOOD.replace(before, after))

@@ -30,8 +30,9 @@ def test_two_tasks_of_an_array_share_a_study(tmp_path, tmp_path_factory):
     try:
         environment = {
             "PATH": f"{REPOSITORY / '.venv/bin'}:{sys.prefix}/bin:{cluster.environment['PATH']}",
-            "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
-        }  # fmt: skip
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
         script = str(REPOSITORY / "deploy/slurm/sweep.sbatch")
         number = cluster.submit(script, *words, folder=tmp_path, environment=environment)
         tasks = [f"{number}_{task}" for task in range(2)]

@@ -22,9 +22,11 @@ parameters:
 def test_each_value_is_checked_beside_the_first_of_the_others():
     cases = checked_cases((Parameter("x", "float", 0.5, 1.0), Parameter("kind", "categorical", values=("a", None, 2))))
     assert [(changed and changed.key, values) for changed, values in cases] == [
-        (None, {"x": 0.5, "kind": "a"}), ("x", {"x": 1.0, "kind": "a"}),
-        ("kind", {"x": 0.5, "kind": None}), ("kind", {"x": 0.5, "kind": 2}),
-    ]  # fmt: skip
+        (None, {"x": 0.5, "kind": "a"}),
+        ("x", {"x": 1.0, "kind": "a"}),
+        ("kind", {"x": 0.5, "kind": None}),
+        ("kind", {"x": 0.5, "kind": 2}),
+    ]
 
 
 @pytest.mark.slow

@@ -153,11 +153,21 @@ def test_settings_that_cannot_be_used_are_named(wrong: dict[str, Any], messages:
 
 
 def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
-    given = parser.parse_args([
-        *write_config(tmp_path), "--data.ablate", "figure", "--data.context.tokens", "512",
-        "--data.augmentation.enabled", "true", "--data.retriever.kind", "bm25", "--data.init_args.context.images",
-        "pages",
-    ])  # fmt: skip
+    given = parser.parse_args(
+        [
+            *write_config(tmp_path),
+            "--data.ablate",
+            "figure",
+            "--data.context.tokens",
+            "512",
+            "--data.augmentation.enabled",
+            "true",
+            "--data.retriever.kind",
+            "bm25",
+            "--data.init_args.context.images",
+            "pages",
+        ]
+    )
     settings = given.data.init_args
     assert (settings.ablate, settings.context.tokens, settings.context.images) == ("figure", 512, "pages")
     assert settings.augmentation.enabled
@@ -167,9 +177,18 @@ def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_resumes_in_the_middle_of_an_altered_epoch(lockstep: Any, tmp_path: Path) -> None:
     options = [
-        *write_config(tmp_path), "--data.augmentation.enabled", "true", "--data.questions_per_chat", "2",
-        "--data.batch_size", "8", "--data.context.tokens", "90", "--trainer.limit_val_batches", "1",
-    ]  # fmt: skip
+        *write_config(tmp_path),
+        "--data.augmentation.enabled",
+        "true",
+        "--data.questions_per_chat",
+        "2",
+        "--data.batch_size",
+        "8",
+        "--data.context.tokens",
+        "90",
+        "--trainer.limit_val_batches",
+        "1",
+    ]
     through = lockstep("fit", *options, "--trainer.max_steps", "5", name="through")
     lockstep("fit", *options, "--trainer.max_steps", "2", name="stopped")
     more = ["--trainer.max_steps", "5", "--ckpt_path", "last", "--data.num_workers", "2"]

@@ -55,7 +55,7 @@ def test_each_document_is_in_one_split(prepared, messages):
     assert [len(of[split] - {"again.pdf"}) for split in of] == [5, 2, 3]
     assert Counter(name for names in of.values() for name in names) == dict.fromkeys(
         [*(f"manual-{number}.pdf" for number in range(10)), "again.pdf"], 1
-    )  # fmt: skip
+    )
     assert any({"manual-3.pdf", "again.pdf"} <= names for names in of.values())
     assert sum(len(asked(data, split)) for split in of) == 44
     lines = Path(train["questions"]).read_text().splitlines()
@@ -152,7 +152,7 @@ def test_questions_about_corrupt_documents_stop_or_are_skipped(tmp_path, message
         ({"evidence_pages": [1, 3]}, "line 2: evidence_pages: found 3, but manual-0.pdf has pages 1 to 2"),
         ({"id": 0}, "line 2: the id '0' is already used by .*, line 1"),
     ],
-)  # fmt: skip
+)
 def test_an_error_in_a_question_is_reported_with_its_line(tmp_path, change, messages):
     write_pdf(tmp_path / "documents/manual-0.pdf", 0)
     (tmp_path / "documents/notes.docx").write_bytes(b"x")

@@ -35,14 +35,19 @@ RED, DEEP = Image.new("RGB", (16, 16), (200, 10, 10)), np.full((16, 16), 40_000,
 TURNED = Image.Exif()
 TURNED[0x0112] = 6
 READ = {
-    "cmyk": encoded(RED.convert("CMYK"), "JPEG"), "deep": encoded(Image.fromarray(DEEP), "PNG"),
-    "transparent": encoded(palette(), "PNG", transparency=0), "turned": encoded(RED, "JPEG", exif=TURNED),
+    "cmyk": encoded(RED.convert("CMYK"), "JPEG"),
+    "deep": encoded(Image.fromarray(DEEP), "PNG"),
+    "transparent": encoded(palette(), "PNG", transparency=0),
+    "turned": encoded(RED, "JPEG", exif=TURNED),
     "animated": encoded(RED, "GIF", save_all=True, append_images=[Image.new("RGB", (16, 16), "blue")]),
-}  # fmt: skip
+}
 BAD = {
-    "bomb": bomb(), "text": b"not an image", "empty": b"", "cut": encoded(RED, "JPEG")[:300],
+    "bomb": bomb(),
+    "text": b"not an image",
+    "empty": b"",
+    "cut": encoded(RED, "JPEG")[:300],
     "tiff": encoded(RED, "TIFF"),
-}  # fmt: skip
+}
 
 
 def answers(folder, data):

@@ -52,8 +52,12 @@ def test_the_unit_of_time_is_the_smallest_gap_of_the_history_wherever_it_is_read
     data.setup("fit")
     data.setup("predict")
     train = data.train_set.rows[MicroBatchRequest(0, np.arange(USERS))]
-    for batch, unit in ((train, 100), (whole(data.validation_set), 100), (whole(data.test_set), 30),
-                        (whole(data.predict_set), 7)):  # fmt: skip
+    for batch, unit in (
+        (train, 100),
+        (whole(data.validation_set), 100),
+        (whole(data.test_set), 30),
+        (whole(data.predict_set), 7),
+    ):
         assert batch.history.time_scale.tolist() == [unit] * USERS
 
 

@@ -47,10 +47,13 @@ def test_trained_items_and_counts_equal_a_loop_over_users(users, data):
         (EvaluationSize(100, 20), ""),
         (EvaluationSize(99, 0), "only 99 users (a metric's standard error is up to 0.05)"),
         (EvaluationSize(200, 41), "41 of 200 targets (20%) whose items are never trained"),
-        (EvaluationSize(20, 11), "only 20 users (a metric's standard error is up to 0.11) and "
-                                 "11 of 20 targets (55%) whose items are never trained"),
+        (
+            EvaluationSize(20, 11),
+            "only 20 users (a metric's standard error is up to 0.11) and "
+            "11 of 20 targets (55%) whose items are never trained",
+        ),
     ],
-)  # fmt: skip
+)
 def test_few_users_and_many_untrained_targets_are_a_problem(size, problem):
     assert size.problem == problem
 

@@ -34,9 +34,14 @@ def train_set(max_length=6, seed=7, windows="last", **options):
     options = NegativeOptions(**options)
     scale = np.ones(len(users), np.int64)
     return TrainDataset(
-        EVENTS, (users, EVENTS.offsets[1:]), max_length=max_length, time_scale=scale, seed=seed,
-        windows=windows, negatives=options,
-    )  # fmt: skip
+        EVENTS,
+        (users, EVENTS.offsets[1:]),
+        max_length=max_length,
+        time_scale=scale,
+        seed=seed,
+        windows=windows,
+        negatives=options,
+    )
 
 
 def everyone(epoch=0):
@@ -140,9 +145,14 @@ def test_the_batch_negatives_do_not_depend_on_ranks_micro_batches_or_groups(wind
         found, rows = [], {}
         for rank in range(world_size):
             sampler = TrainSampler(
-                len(data), 4, seed=1, rank=rank, world_size=world_size, accumulation=accumulation,
+                len(data),
+                4,
+                seed=1,
+                rank=rank,
+                world_size=world_size,
+                accumulation=accumulation,
                 sample_costs=groups.sample_costs,
-            )  # fmt: skip
+            )
             for request in sampler.requests_of(2, number, rank):
                 for part in groups[request]:
                     found.append(part.sampled.batch_negatives.tolist())

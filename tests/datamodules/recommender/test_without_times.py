@@ -110,12 +110,22 @@ def test_time_intervals_need_times_in_histories(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("attention", [slow("standard"), "time_interval"])
 def test_only_a_model_that_reads_no_times_trains(lockstep: Callable[..., Any], papers: Path, attention: str) -> None:
-    options = ["--config", str(REPOSITORY / "configs/recommender/sasrec.yaml"), "--data.init_args.dataset", "files",
-               "--data.init_args.root", str(papers), "--data.init_args.min_item_interactions", "1",
-               "--data.init_args.batch_size", "5", "--data.init_args.evaluation_batch_size", "5",
-               "--model.init_args.hidden_size", "8", "--model.init_args.num_blocks", "1",
-               "--trainer.max_epochs", "3", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false",
-               "--trainer.log_every_n_steps", "1", "--model.init_args.attention", attention]  # fmt: skip
+    options = [
+        f"--config={REPOSITORY / 'configs/recommender/sasrec.yaml'}",
+        "--data.init_args.dataset=files",
+        f"--data.init_args.root={papers}",
+        "--data.init_args.min_item_interactions=1",
+        "--data.init_args.batch_size=5",
+        "--data.init_args.evaluation_batch_size=5",
+        "--model.init_args.hidden_size=8",
+        "--model.init_args.num_blocks=1",
+        "--trainer.max_epochs=3",
+        "--trainer.accelerator=cpu",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.log_every_n_steps=1",
+        "--model.init_args.attention",
+        attention,
+    ]
     if attention == "standard":
         assert (lockstep("fit", *options, name="a").folder / "checkpoints" / "best.ckpt").is_file()
     else:

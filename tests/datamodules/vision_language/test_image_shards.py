@@ -125,10 +125,16 @@ def test_contents_are_read_by_the_process_that_trains_on_them_alone(shards, monk
 @pytest.mark.parametrize("known", [True, False])
 def test_shards_that_are_no_files_are_read_on(shards, known):
     """With `prepare` the sizes are known; without it a resumed stream reads the samples before its position."""
-    local, remote = module(shards), ImageChats(
-        [SourceSettings(f"file://{shards}/train-{{000..004}}.tar", system="Be brief.")],
-        validation=[SourceSettings(f"{shards}/val.tar")], shuffle_window=8, batch_size=6, root=str(shards / "remote"),
-    )  # fmt: skip
+    local, remote = (
+        module(shards),
+        ImageChats(
+            [SourceSettings(f"file://{shards}/train-{{000..004}}.tar", system="Be brief.")],
+            validation=[SourceSettings(f"{shards}/val.tar")],
+            shuffle_window=8,
+            batch_size=6,
+            root=str(shards / "remote"),
+        ),
+    )
     remote.image_layout = LAYOUT
     (remote.prepare if known else remote.prepare_data)()
     assert (shards / "remote/shards/index.json").exists() == known
@@ -145,9 +151,13 @@ def test_shards_over_http_give_the_same_batches(shards, served):
     """This process reads the shards, and then workers do that are forked from it."""
     local = module(shards)
     remote = ImageChats(
-        [SourceSettings(f"{served}/train-{{000..004}}.tar")], validation=[SourceSettings(f"{shards}/val.tar")],
-        shuffle_window=8, batch_size=6, num_workers=2, root=str(shards / "remote"),
-    )  # fmt: skip
+        [SourceSettings(f"{served}/train-{{000..004}}.tar")],
+        validation=[SourceSettings(f"{shards}/val.tar")],
+        shuffle_window=8,
+        batch_size=6,
+        num_workers=2,
+        root=str(shards / "remote"),
+    )
     remote.image_layout = LAYOUT
     remote.prepare()
     remote.setup("fit")
@@ -239,10 +249,14 @@ def test_shards_and_other_files_are_mixed_at_random(shards):
 
 def options(folder, **settings):
     init = {
-        "train": [{"path": f"{folder}/train-*.tar"}], "validation": [{"path": f"{folder}/val.tar"}],
-        "test": [{"path": f"{folder}/val.tar"}], "shuffle_window": 8, "batch_size": 6, "root": str(folder / "root"),
+        "train": [{"path": f"{folder}/train-*.tar"}],
+        "validation": [{"path": f"{folder}/val.tar"}],
+        "test": [{"path": f"{folder}/val.tar"}],
+        "shuffle_window": 8,
+        "batch_size": 6,
+        "root": str(folder / "root"),
         **settings,
-    }  # fmt: skip
+    }
     path = folder / "data.yaml"
     path.write_text(yaml.safe_dump({"data": {"class_path": "ImageChats", "init_args": init}}))
     model = write_config(folder, vision_tower={"config": {**TOWER, "image_size": 8, "patch_size": 4}})

@@ -58,13 +58,18 @@ def test_images_of_another_folder(tmp_path):
     "turns",
     [
         {"texts": [{"user": "a", "assistant": "b"}, {"user": "c", "assistant": "d"}]},
-        {"messages": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}] + [
-            {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}
-        ]},
-        {"conversations": [{"role": role, "content": [{"type": "text", "text": text}]}
-                           for role, text in zip(["user", "assistant"] * 2, "abcd", strict=True)]},
+        {
+            "messages": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+            + [{"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]
+        },
+        {
+            "conversations": [
+                {"role": role, "content": [{"type": "text", "text": text}]}
+                for role, text in zip(["user", "assistant"] * 2, "abcd", strict=True)
+            ]
+        },
     ],
-)  # fmt: skip
+)
 def test_the_forms_of_turns(tmp_path, turns):
     (tmp_path / "chats.jsonl").write_text(json.dumps(turns))
     turns = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")]

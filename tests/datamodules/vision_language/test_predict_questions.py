@@ -34,8 +34,10 @@ def test_questions_about_images_of_ones_own(tmp_path):
     items = [questions.item(0, index) for index in range(len(questions))]
     texts = [[message["content"] for message in item.messages] for item in items]
     assert texts == [
-        ["Be brief.", "<image>\nWhat is it?"], ["Be brief.", "First <image>, then <image>?"], ["Be brief.", "No image?"]
-    ]  # fmt: skip
+        ["Be brief.", "<image>\nWhat is it?"],
+        ["Be brief.", "First <image>, then <image>?"],
+        ["Be brief.", "No image?"],
+    ]
     assert [item.counts for item in items] == [(4,), (4, 4), ()]
     assert items[1].encoder_input.pixels[:, :, 0, 0].tolist() == [list(RED), list(BLUE)]
     assert questions.name(1) == f"1 ({tmp_path / 'questions.jsonl'}, line 3)"
@@ -96,12 +98,16 @@ def test_a_conversation_continues_after_the_models_answers(tmp_path):
         {"user": "Three?"},
     ]
     path = tmp_path / "conversations.json"
-    path.write_text(json.dumps(
-        [
-            {"question": ["<image> First?", "And <image>?"], "images": ["a.png", "b.png"]}, {"question": "Once?"},
-            {"messages": chat, "image": "a.png"},
-        ], indent=1,
-    ))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            [
+                {"question": ["<image> First?", "And <image>?"], "images": ["a.png", "b.png"]},
+                {"question": "Once?"},
+                {"messages": chat, "image": "a.png"},
+            ],
+            indent=1,
+        )
+    )
     found = PredictDataset(path, ImageProcessor(LAYOUT, 10_000), "Be brief.")
     assert [found.turns(row) for row in range(3)] == [2, 1, 2]
     assert found.name(1) == f"1 ({path}, line 12)"

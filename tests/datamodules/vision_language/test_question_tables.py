@@ -75,18 +75,29 @@ def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
     image = {"bytes": BLUE, "path": None}
     tables = {
         "mmstar": {
-            "index": 7, "question": "Which?\nOptions: A: red, B: blue", "image": BLUE, "answer": "B",
-            "category": "coarse perception", "l2_category": "hue",
+            "index": 7,
+            "question": "Which?\nOptions: A: red, B: blue",
+            "image": BLUE,
+            "answer": "B",
+            "category": "coarse perception",
+            "l2_category": "hue",
         },
         "scienceqa": {
-            "image": image, "question": "Which?", "choices": ["red", "blue"], "answer": 1, "hint": "",
+            "image": image,
+            "question": "Which?",
+            "choices": ["red", "blue"],
+            "answer": 1,
+            "hint": "",
             "category": "Colours",
         },
         "docvqa": {
-            "questionId": "1", "question": "Date?", "question_types": ["form", "table"], "image": image,
+            "questionId": "1",
+            "question": "Date?",
+            "question_types": ["form", "table"],
+            "image": image,
             "answers": ["May 5", "5 May", "May 5"],
         },
-    }  # fmt: skip
+    }
     found = {}
     for name, row in tables.items():
         found[name] = QuestionParquet(write_parquet(tmp_path / f"{name}.parquet", [row]), tmp_path).read(0)
@@ -140,10 +151,20 @@ def test_an_option_that_is_a_letter(tmp_path):
 @pytest.mark.parametrize(
     ("text", "letter"),
     [
-        ("B", "B"), ("b.", "B"), (" (B) two cats", "B"), ("B: two cats", "B"), ("two cats.", "B"), ("Two  Cats", "B"),
-        ("The answer is B.", "B"), ("Answer: C", "C"), ("A cat", ""), ("D", ""), ("", ""), ("Because", ""),
+        ("B", "B"),
+        ("b.", "B"),
+        (" (B) two cats", "B"),
+        ("B: two cats", "B"),
+        ("two cats.", "B"),
+        ("Two  Cats", "B"),
+        ("The answer is B.", "B"),
+        ("Answer: C", "C"),
+        ("A cat", ""),
+        ("D", ""),
+        ("", ""),
+        ("Because", ""),
     ],
-)  # fmt: skip
+)
 def test_the_chosen_letter_is_read_from_an_answer(text, letter):
     assert chosen_letter(Reference("", ("B",), "ABC", ("one cat", "two cats", "three cats")), text) == letter
 
@@ -151,8 +172,11 @@ def test_the_chosen_letter_is_read_from_an_answer(text, letter):
 def test_the_best_of_several_references_counts():
     dates = Reference("form", ("5 May 1990", "May 5"))
     assert grade_reference(dates, "may 5.") == {
-        "exact": (1.0, 1.0), "token_f1": (1.0, 1.0), "anls": (pytest.approx(5 / 6), 1.0), "form/exact": (1.0, 1.0)
-    }  # fmt: skip
+        "exact": (1.0, 1.0),
+        "token_f1": (1.0, 1.0),
+        "anls": (pytest.approx(5 / 6), 1.0),
+        "form/exact": (1.0, 1.0),
+    }
     near = grade_reference(dates, "May 6")
     assert near["exact"] == (0.0, 1.0)
     assert near["anls"] == (0.8, 1.0)

@@ -205,12 +205,16 @@ def test_shapes_differ_in_their_pixels() -> None:
         middle = box[len(box) // 2, box.shape[1] // 2]
         top, bottom = box[: len(box) // 4].mean(), box[-(len(box) // 4) :].mean()
         found = (
-            "ring" if not middle
-            else "triangle" if bottom - top > 0.3
-            else "square" if box.mean() > 0.9
-            else "circle" if box.mean() > 0.65
+            "ring"
+            if not middle
+            else "triangle"
+            if bottom - top > 0.3
+            else "square"
+            if box.mean() > 0.9
+            else "circle"
+            if box.mean() > 0.65
             else "diamond"
-        )  # fmt: skip
+        )
         assert found == sample.scene.things[0].shape
 
 

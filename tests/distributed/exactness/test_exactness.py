@@ -229,9 +229,16 @@ def test_evaluation_sees_every_sample_once(lockstep, team, processes, samples, s
 def test_a_limited_evaluation_takes_the_same_samples(lockstep, team, limit, stream):
     """3 of 6 batches of 2. Plain Lightning counts the batches of each process: 3 on two processes are 12 samples."""
     options = [
-        *OPTIONS, "--data.init_args.evaluation_batch_size", "2", "--data.init_args.stream", stream,
-        "--trainer.limit_val_batches", limit, "--trainer.max_steps", "14",
-    ]  # fmt: skip
+        *OPTIONS,
+        "--data.init_args.evaluation_batch_size",
+        "2",
+        "--data.init_args.stream",
+        stream,
+        "--trainer.limit_val_batches",
+        limit,
+        "--trainer.max_steps",
+        "14",
+    ]
     alone = lockstep("fit", *options, name="alone")
     several = team("fit", *options, name="several", processes=2)
     assert several.end() == [0, 0], several.output

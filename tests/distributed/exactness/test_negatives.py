@@ -6,10 +6,15 @@ from tests.conftest import TINY
 from tests.support.outputs.metric_series import assert_same_series
 
 MIXED = [
-    *TINY, "--model.init_args.loss", "sampled_softmax", "--model.init_args.dropout", "0",
-    "--data.init_args.num_negatives", "6", "--data.init_args.negatives", "mixed",
-    "--data.init_args.batch_negatives", "20", "--trainer.max_epochs", "-1", "--trainer.max_steps", "15",
-]  # fmt: skip
+    *TINY,
+    "--model.init_args.loss=sampled_softmax",
+    "--model.init_args.dropout=0",
+    "--data.init_args.num_negatives=6",
+    "--data.init_args.negatives=mixed",
+    "--data.init_args.batch_negatives=20",
+    "--trainer.max_epochs=-1",
+    "--trainer.max_steps=15",
+]
 
 
 @pytest.mark.slow

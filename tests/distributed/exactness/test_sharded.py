@@ -129,9 +129,11 @@ def test_shards_of_two_ranks_resume_on_any_number(lockstep, team, tmp_path, opti
 FORMATS = {
     "lora": {"pretrained": True, "trainable": "lora"},
     "last layers": {
-        "trainable": "last_n_layers", "last_n_layers": 1, "tower": {"trainable": "last_n_layers", "last_n_layers": 1},
+        "trainable": "last_n_layers",
+        "last_n_layers": 1,
+        "tower": {"trainable": "last_n_layers", "last_n_layers": 1},
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

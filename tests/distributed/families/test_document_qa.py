@@ -15,9 +15,15 @@ from tests.support.outputs.sample_log import differences, read, sample_log
 # 14 samples in batches of 6, of which each process computes one at a time: the last batch has two, so that of three
 # processes one has nothing. Each sees the pages that answer its question, so three in four see no figure.
 DATA = {
-    "size": 14, "batch_size": 6, "micro_batch_size": 1, "evaluation_batch_size": 5, "option_orders": 2,
-    "questions_per_chat": 1, "row_tokens": 400, "retriever": {"kind": "oracle"},
-}  # fmt: skip
+    "size": 14,
+    "batch_size": 6,
+    "micro_batch_size": 1,
+    "evaluation_batch_size": 5,
+    "option_orders": 2,
+    "questions_per_chat": 1,
+    "row_tokens": 400,
+    "retriever": {"kind": "oracle"},
+}
 
 
 @pytest.fixture
@@ -28,13 +34,14 @@ def options(tmp_path):
         config = write_config(tmp_path, **model)
         more = {
             "trainer": {
-                "max_steps": -1, "max_epochs": 2,
+                "max_steps": -1,
+                "max_epochs": 2,
                 "callbacks": [{"class_path": "tests.support.families.striped_squares.Seen"}],
             },
             "data": {"init_args": DATA},
             "replica_consistency": {"every_n_steps": 1},
             "last_checkpoint": {"every_n_steps": 2},
-        }  # fmt: skip
+        }
         (tmp_path / "more.yaml").write_text(yaml.safe_dump(more))
         return [*config, "--config", str(tmp_path / "more.yaml")]
 

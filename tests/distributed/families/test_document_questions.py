@@ -37,11 +37,14 @@ def options(tmp_path):
             },
         },
         "trainer": {
-            "max_epochs": 2, "accelerator": "cpu", "enable_progress_bar": False, "log_every_n_steps": 1,
+            "max_epochs": 2,
+            "accelerator": "cpu",
+            "enable_progress_bar": False,
+            "log_every_n_steps": 1,
             "num_sanity_val_steps": 0,
         },
         "best_checkpoint": {"monitor": "val/accuracy", "mode": "max"},
-    }  # fmt: skip
+    }
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     return ["--config", str(tmp_path / "config.yaml")]
 

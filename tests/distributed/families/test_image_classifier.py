@@ -12,13 +12,22 @@ from tests.support.outputs.metric_series import assert_same_series
 from tests.tiers import slow
 
 OPTIONS = [
-    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
-    "--model.init_args.width", "8", "--model.init_args.ema_decay", "0.8", "--model.init_args.warmup_steps", "3",
-    "--data.init_args.batch_size", "50", "--data.init_args.flip", "true", "--data.init_args.mixup", "0.4",
-    "--trainer.limit_train_batches", "6", "--trainer.max_epochs", "2",
-    "--trainer.check_val_every_n_epoch", "1", "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--last_checkpoint.every_n_steps", "4",
-]  # fmt: skip
+    "--config",
+    str(REPOSITORY / "configs/image_classifier/digits.yaml"),
+    "--model.init_args.width=8",
+    "--model.init_args.ema_decay=0.8",
+    "--model.init_args.warmup_steps=3",
+    "--data.init_args.batch_size=50",
+    "--data.init_args.flip=true",
+    "--data.init_args.mixup=0.4",
+    "--trainer.limit_train_batches=6",
+    "--trainer.max_epochs=2",
+    "--trainer.check_val_every_n_epoch=1",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+    "--last_checkpoint.every_n_steps=4",
+]
 
 
 # 1,293 images to train: the last step of an epoch has 3 of them, which two processes share as 2 and 1.
@@ -75,11 +84,21 @@ def test_only_corrupt_files_are_skipped(team, tmp_path):
         write_colours(tmp_path / "data/images" / part, number)
         (tmp_path / f"data/images/{part}/blue/0.png").write_bytes(b"no image")
     run = team(
-        "fit", "--config", str(REPOSITORY / "configs/image_classifier/image_folder.yaml"), *OPTIONS[-10:],
-        "--model.init_args.width", "8", "--model.init_args.depth", "1", "--model.init_args.heads", "1",
-        "--data.init_args.image_size", "16", "--data.init_args.batch_size", "4", "--data.init_args.num_workers", "0",
-        "--data.init_args.max_bad_samples", "6", "--trainer.max_epochs", "6", name="a", processes=2,
-    )  # fmt: skip
+        "fit",
+        "--config",
+        str(REPOSITORY / "configs/image_classifier/image_folder.yaml"),
+        *OPTIONS[-5:],
+        "--model.init_args.width=8",
+        "--model.init_args.depth=1",
+        "--model.init_args.heads=1",
+        "--data.init_args.image_size=16",
+        "--data.init_args.batch_size=4",
+        "--data.init_args.num_workers=0",
+        "--data.init_args.max_bad_samples=6",
+        "--trainer.max_epochs=6",
+        name="a",
+        processes=2,
+    )
     assert run.end(200) == [0, 0], run.output
     lines = map(json.loads, (run.folder / "bad_samples.jsonl").read_text().splitlines())
     assert sorted((line["stage"], line["sample"]) for line in lines) == [("train", 0), ("val", 0)]

@@ -9,15 +9,20 @@ from tests.support.outputs.metric_series import assert_same_series
 pytestmark = pytest.mark.slow
 
 FEATURES = [
-    *TINY, "--model.init_args.dropout", "0", "--model.init_args.item_dropout", "0.3",
-    "--trainer.max_epochs", "-1", "--replica_consistency.every_n_steps", "1",
-    "--data.init_args.item_features.categories", "[aisle, errand]",
-    "--data.init_args.item_features.numbers", "[shelf, step]",
-]  # fmt: skip
+    *TINY,
+    "--model.init_args.dropout=0",
+    "--model.init_args.item_dropout=0.3",
+    "--trainer.max_epochs=-1",
+    "--replica_consistency.every_n_steps=1",
+    "--data.init_args.item_features.categories=[aisle, errand]",
+    "--data.init_args.item_features.numbers=[shelf, step]",
+]
 BY_ROWS = [
-    "--model.init_args.loss", "sampled_softmax", "--data.init_args.num_negatives", "7",
-    "--data.init_args.shared_negatives", "true", "--model.init_args.item_optimizer", "lazy_adamw",
-]  # fmt: skip
+    "--model.init_args.loss=sampled_softmax",
+    "--data.init_args.num_negatives=7",
+    "--data.init_args.shared_negatives=true",
+    "--model.init_args.item_optimizer=lazy_adamw",
+]
 
 
 def steps(number):

@@ -71,9 +71,11 @@ def sharded(options, tmp_path):
     fsdp = "tests.support.ranks.sharded_on_cpu.ShardedOnCPU"
     strategy = {"class_path": fsdp, "init_args": {"state_dict_type": "full"}}
     more = {
-        "trainer": {"strategy": strategy}, "checkpoints": {"trainable_only": False},
-        "best_checkpoint": {"keep": 2}, "last_checkpoint": {"keep": 2},
-    }  # fmt: skip
+        "trainer": {"strategy": strategy},
+        "checkpoints": {"trainable_only": False},
+        "best_checkpoint": {"keep": 2},
+        "last_checkpoint": {"keep": 2},
+    }
     (tmp_path / "sharded.yaml").write_text(yaml.safe_dump(more))
     return [*options, "--config", str(tmp_path / "sharded.yaml"), "--replica_consistency.every_n_steps", "0"]
 

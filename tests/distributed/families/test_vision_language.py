@@ -99,10 +99,13 @@ def test_a_killed_run_on_shards_resumes_bit_identically_and_on_three_ranks(team,
     config = {
         "class_path": "ImageChats",
         "init_args": {
-            "train": [{"path": f"{tmp_path}/train-{{0..3}}.tar"}], "validation": [{"path": f"{tmp_path}/train-1.tar"}],
-            "shuffle_window": 8, "batch_size": 6, "row_tokens": 64,
+            "train": [{"path": f"{tmp_path}/train-{{0..3}}.tar"}],
+            "validation": [{"path": f"{tmp_path}/train-1.tar"}],
+            "shuffle_window": 8,
+            "batch_size": 6,
+            "row_tokens": 64,
         },
-    }  # fmt: skip
+    }
     (tmp_path / "shards.yaml").write_text(yaml.safe_dump({"data": config}))
     options = [*options, "--config", str(tmp_path / "shards.yaml"), "--last_checkpoint.every_n_steps", "2"]
 

@@ -53,8 +53,13 @@ def test_an_exception_on_one_process(team):
 
 def test_wrong_input_of_one_process_at_the_start(team):
     """The process that read it and the others exit with the same code, by which a launcher does not restart them."""
-    run = team(*FIT, "--trainer.callbacks+=tests.support.faults.step_faults.RefuseAtStart",
-               "--trainer.callbacks.process", "1", name="a")  # fmt: skip
+    run = team(
+        *FIT,
+        "--trainer.callbacks+=tests.support.faults.step_faults.RefuseAtStart",
+        "--trainer.callbacks.process",
+        "1",
+        name="a",
+    )
     assert run.end(90) == [2, 2], run.output
     assert "refused on process 1" in run.logs[1]
     assert "Traceback" not in run.logs[1]

@@ -19,10 +19,16 @@ from tests.support.outputs.log_lines import fields_of, log_lines
 from tests.tiers import slow
 
 OPTIONS = [
-    *TINY, "--trainer.max_epochs", "-1", "--last_checkpoint.every_n_steps", "4",
-    "--replica_consistency.every_n_steps", "1",
-    "--model.init_args.dropout", "0",
-]  # fmt: skip
+    *TINY,
+    "--trainer.max_epochs",
+    "-1",
+    "--last_checkpoint.every_n_steps",
+    "4",
+    "--replica_consistency.every_n_steps",
+    "1",
+    "--model.init_args.dropout",
+    "0",
+]
 SKIP = ["--finite_guard.policy", "skip"]
 SMALL = [*READER, "--best_checkpoint.mode", "max"]  # 5 steps an epoch
 ROLLBACK = ["--finite_guard.policy", "rollback"]

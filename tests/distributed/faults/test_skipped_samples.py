@@ -42,14 +42,16 @@ def options(tmp_path):
         "data": {
             "class_path": "ImageChats",
             "init_args": {
-                "train": [{"path": "train.json"}], "validation": [{"path": "validation/chats.json"}],
-                "batch_size": BATCH, "evaluation_batch_size": 2,
+                "train": [{"path": "train.json"}],
+                "validation": [{"path": "validation/chats.json"}],
+                "batch_size": BATCH,
+                "evaluation_batch_size": 2,
             },
         },
         "trainer": {"max_steps": -1, "max_epochs": 2, "limit_val_batches": 0},
         "replica_consistency": {"every_n_steps": 1},
         "last_checkpoint": {"every_n_steps": 5},
-    }  # fmt: skip
+    }
     (tmp_path / "data.yaml").write_text(yaml.safe_dump(config))
     return [*write_config(tmp_path), "--config", str(tmp_path / "data.yaml")]
 

@@ -30,18 +30,27 @@ def doctors(tmp_path):
         for rank in range(of if environments is None else len(environments)):
             environment = {key: value for key, value in os.environ.items() if not key.startswith(SET_BY_OTHERS)}
             environment |= {
-                "RANK": str(rank), "WORLD_SIZE": str(of), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "LOCKSTEP_DEBUG": "",
-            }  # fmt: skip
+                "RANK": str(rank),
+                "WORLD_SIZE": str(of),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "OMP_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+                "LOCKSTEP_DEBUG": "",
+            }
             environment |= environments[rank] if environments else {}
             program = programs[rank] if programs else REPOSITORY
             mine.append(
                 subprocess.Popen(
                     [sys.executable, str(program / "train.py"), "doctor", "--json", *arguments],
-                    cwd=tmp_path, env=environment, text=True, start_new_session=True,
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    cwd=tmp_path,
+                    env=environment,
+                    text=True,
+                    start_new_session=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
                 )
-            )  # fmt: skip
+            )
         started.extend(mine)
         outputs = [process.communicate(timeout=TIMEOUT) for process in mine]
         return [(process.returncode, *output) for process, output in zip(mine, outputs, strict=True)]
@@ -79,9 +88,13 @@ def test_ranks_with_other_versions_files_and_clocks_are_reported(doctors, tmp_pa
     (shadow / "numpy-2.0.1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 2.0.1\n")
     (shadow / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 90\n")
     first, second = doctors(
-        *TINY_FAMILY, "--data.init_args.batch_size", "7", of=2, programs=[REPOSITORY, copy],
+        *TINY_FAMILY,
+        "--data.init_args.batch_size",
+        "7",
+        of=2,
+        programs=[REPOSITORY, copy],
         environments=[{"PYTHONPATH": str(REPOSITORY)}, {"PYTHONPATH": f"{shadow}:{copy}"}],
-    )  # fmt: skip
+    )
     assert first[0] == second[0] == 2, (first, second)
     assert second[1] == ""
     found = findings(first[1])
@@ -125,10 +138,15 @@ def doctors_of_machines(machines, forge, tmp_path):
         for rank, (name, interface) in enumerate(zip(machines.names, interfaces, strict=True)):
             environment = {key: value for key, value in os.environ.items() if not key.startswith(SET_BY_OTHERS)}
             environment |= {
-                "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": machines.addresses[0], "MASTER_PORT": "29533",
-                "GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": machines.addresses[0],
+                "MASTER_PORT": "29533",
+                "GLOO_SOCKET_IFNAME": interface,
+                "OMP_NUM_THREADS": "1",
+                "CUDA_VISIBLE_DEVICES": "",
                 "LOCKSTEP_DEBUG": "",
-            }  # fmt: skip
+            }
             output, errors = tmp_path / f"output-{rank}", tmp_path / f"errors-{rank}"
             for file in (output, errors):
                 file.unlink(missing_ok=True)

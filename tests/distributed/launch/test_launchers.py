@@ -32,7 +32,10 @@ def start(tmp_path):
                 [sys.executable, *command],
                 cwd=tmp_path,
                 env={
-                    **os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(REPOSITORY),
+                    **os.environ,
+                    "OMP_NUM_THREADS": "1",
+                    "CUDA_VISIBLE_DEVICES": "",
+                    "PYTHONPATH": str(REPOSITORY),
                     "HF_HOME": str(tmp_path),  # where somebody's answers to `accelerate config` would be
                 },
                 stdout=subprocess.PIPE,
@@ -40,7 +43,7 @@ def start(tmp_path):
                 text=True,
                 start_new_session=True,
             )
-        )  # fmt: skip
+        )
         return processes[-1]
 
     yield start
@@ -150,8 +153,11 @@ class Pods(Team):
                 one.bind(("127.0.0.1", 0))
                 self.port = one.getsockname()[1]
         return {
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port), "RANK": str(rank), "WORLD_SIZE": str(processes),
-        }  # fmt: skip
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.port),
+            "RANK": str(rank),
+            "WORLD_SIZE": str(processes),
+        }
 
 
 @pytest.fixture

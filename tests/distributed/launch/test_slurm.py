@@ -81,8 +81,9 @@ def ended(cluster, request, tmp_path_factory):
     (folder / "train.py").symlink_to(REPOSITORY / "train.py")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{cluster.environment['PATH']}",
-        "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
-    }  # fmt: skip
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
 
     def submit(*arguments: str) -> str:
         nodes = ["--nodes", "2", "--ntasks-per-node", "1"]

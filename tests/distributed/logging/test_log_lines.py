@@ -102,10 +102,18 @@ def test_the_progress_bar_is_on_rank_0_with_the_time_left(forge, tmp_path):
     for rank in range(2):
         ours, theirs = pty.openpty()
         variables = {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
-            "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "40",
-        }  # fmt: skip
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TERM": "xterm-256color",
+            "COLUMNS": "200",
+            "LINES": "40",
+        }
         terminal = Path(os.ttyname(theirs))
         pids.append(forge.start([*options, "--run_name", "a"], {**os.environ, **variables}, tmp_path, terminal))
         kept.append(theirs)  # a terminal ends with the last process that has it open

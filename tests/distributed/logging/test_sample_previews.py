@@ -10,10 +10,21 @@ from tests.tiers import slow
 # Weights as they were made: what is evaluated is then the same to the bit. 10 samples at once: of eight that are shown
 # both processes have some.
 UNTRAINED = [
-    "--model.init_args.learning_rate", "1e-30", "--model.init_args.weight_decay", "0",
-    "--trainer.max_steps", "2", "--trainer.val_check_interval", "2", "--trainer.check_val_every_n_epoch", "1",
-    "--trainer.num_sanity_val_steps", "1", "--data.init_args.evaluation_batch_size", "10",
-]  # fmt: skip
+    "--model.init_args.learning_rate",
+    "1e-30",
+    "--model.init_args.weight_decay",
+    "0",
+    "--trainer.max_steps",
+    "2",
+    "--trainer.val_check_interval",
+    "2",
+    "--trainer.check_val_every_n_epoch",
+    "1",
+    "--trainer.num_sanity_val_steps",
+    "1",
+    "--data.init_args.evaluation_batch_size",
+    "10",
+]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,16 @@ from tests.support.ranks.team import FORKED_TORCHRUN
 from tests.support.waiting import wait_until
 
 OPTIONS = [
-    *TINY, "--model.init_args.dropout", "0", "--trainer.max_epochs", "-1", "--last_checkpoint.every_n_steps", "20",
-    "--ckpt_path", "last",
-]  # fmt: skip
+    *TINY,
+    "--model.init_args.dropout",
+    "0",
+    "--trainer.max_epochs",
+    "-1",
+    "--last_checkpoint.every_n_steps",
+    "20",
+    "--ckpt_path",
+    "last",
+]
 
 
 @pytest.fixture

@@ -19,9 +19,16 @@ from tests.tiers import slow
 
 # 200 sequences in batches of 16: 13 steps an epoch; 4 validation batches on each of two processes.
 OPTIONS = [
-    *TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30",
-    "--data.init_args.evaluation_batch_size", "25",
-]  # fmt: skip
+    *TINY,
+    "--model.init_args.dropout",
+    "0.2",
+    "--trainer.max_epochs",
+    "-1",
+    "--trainer.max_steps",
+    "30",
+    "--data.init_args.evaluation_batch_size",
+    "25",
+]
 EVERY_STEP = ["--preemption.check_every_n_steps", "1"]
 EVERY_TENTH = ["--preemption.check_every_n_steps", "10"]
 
@@ -220,8 +227,13 @@ def test_a_slurm_job_stopped_before_its_first_step_requeues_once(stopped, scontr
     for restarts, requeued in (("0", 1), ("1", 1)):
         job = {"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": restarts}
         one = stopped(
-            *signal_in("setup", "SIGUSR1", process=0), "--ckpt_path", "last", after=0, name="SIGUSR1",
-            saved="nothing new to save", environment=job,
-        )  # fmt: skip
+            *signal_in("setup", "SIGUSR1", process=0),
+            "--ckpt_path",
+            "last",
+            after=0,
+            name="SIGUSR1",
+            saved="nothing new to save",
+            environment=job,
+        )
         assert read_calls().count("requeue 9") == requeued
     assert "SLURM job 9 is not requeued: restart 1 was stopped" in one.logs[0]

@@ -18,9 +18,16 @@ from tests.support.outputs.metric_series import assert_same_series
 from tests.support.ranks.team import FORKED_TORCHRUN
 
 OPTIONS = [
-    *TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1", "--trainer.max_steps", "30",
-    "--last_checkpoint.every_n_steps", "5",
-]  # fmt: skip
+    *TINY,
+    "--model.init_args.dropout",
+    "0.2",
+    "--trainer.max_epochs",
+    "-1",
+    "--trainer.max_steps",
+    "30",
+    "--last_checkpoint.every_n_steps",
+    "5",
+]
 
 
 @pytest.fixture
@@ -91,8 +98,18 @@ def test_a_start_by_hand_into_an_occupied_folder_is_refused(team, ended):
 def test_torchrun_restarts_a_killed_run(team, uninterrupted):
     """At any step, on either rank: the result equals that of the uninterrupted run."""
     kill, victim = random.randrange(3, 26), random.randrange(2)
-    torchrun = [*FORKED_TORCHRUN, "--nproc_per_node", "2", "--max-restarts", "3", "--rdzv-backend", "c10d",
-                "--rdzv-endpoint", "localhost:0", str(REPOSITORY / "train.py")]  # fmt: skip
+    torchrun = [
+        *FORKED_TORCHRUN,
+        "--nproc_per_node",
+        "2",
+        "--max-restarts",
+        "3",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        "localhost:0",
+        str(REPOSITORY / "train.py"),
+    ]
     killed = fault("KillsAt", steps=[kill], processes=[victim])
     run = team(*torchrun, "fit", *OPTIONS, *killed, name="a", processes=1)
     code = run.end(400)

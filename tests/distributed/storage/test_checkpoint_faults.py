@@ -234,9 +234,16 @@ def test_a_run_that_is_stopped_inside_an_epoch(team, uninterrupted):
 def test_a_run_that_early_stopping_ends_inside_an_epoch(team, uninterrupted):
     """Plain Lightning does not save at such a stop, and the next start repeats the steps since the last save."""
     early = [
-        "--trainer.val_check_interval", "2", "--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor",
-        "val/loss", "--trainer.callbacks.patience", "1", "--trainer.callbacks.min_delta", "10",
-    ]  # fmt: skip
+        "--trainer.val_check_interval",
+        "2",
+        "--trainer.callbacks+=EarlyStopping",
+        "--trainer.callbacks.monitor",
+        "val/loss",
+        "--trainer.callbacks.patience",
+        "1",
+        "--trainer.callbacks.min_delta",
+        "10",
+    ]
     ended = team(*RUN, *early, "--last_checkpoint.every_n_steps", "100", name="a", processes=2)
     assert ended.end() == [0, 0], ended.output
     assert whole(ended.folder)["last.ckpt"] == 4 == max(ended.series("train/loss"))

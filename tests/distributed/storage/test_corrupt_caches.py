@@ -36,8 +36,15 @@ def test_two_processes_train_on_the_replaced_store(lockstep, team, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_refuse_a_corrupt_temporal_cache(lockstep, team, tmp_path, monkeypatch):
-    options = [*TINY_TEMPORAL, "--data.init_args.cached_epochs", "1", "--data.init_args.fresh_samples", "false",
-               "--data.init_args.easy_epochs", "0"]  # fmt: skip
+    options = [
+        *TINY_TEMPORAL,
+        "--data.init_args.cached_epochs",
+        "1",
+        "--data.init_args.fresh_samples",
+        "false",
+        "--data.init_args.easy_epochs",
+        "0",
+    ]
     from commands.cli.main import main
 
     main(["prepare", *options])

@@ -22,13 +22,19 @@ from tests.docs.pages import arguments, commands
 PAGES = ["README.md", "docs/quickstart.md"]
 
 SMALL = [
-    "--data.init_args.marketplace.num_users", "64",
-    "--data.init_args.marketplace.num_items", "60",
-    "--data.init_args.batch_size", "16",
-    "--model.init_args.hidden_size", "8",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    "--data.init_args.marketplace.num_users",
+    "64",
+    "--data.init_args.marketplace.num_items",
+    "60",
+    "--data.init_args.batch_size",
+    "16",
+    "--model.init_args.hidden_size",
+    "8",
+    "--trainer.enable_progress_bar",
+    "false",
+    "--trainer.accelerator",
+    "cpu",
+]
 EPOCHS = {"--config": "1", "--ckpt_path": "2"}
 """Maps an option of a command to its epochs; a run that resumes trains for one more epoch."""
 
@@ -64,9 +70,11 @@ def with_limits(words: list[str]) -> list[str]:
 
 
 SURROUNDINGS = {
-    "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONPATH": str(REPOSITORY),
+    "OMP_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
     "COLUMNS": "200",  # no line of a table is broken where the test looks for words
-}  # fmt: skip
+}
 
 IN_TURN = """
 import json, os, runpy, sys

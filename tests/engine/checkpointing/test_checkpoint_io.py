@@ -216,9 +216,14 @@ def test_weights_only_content_is_accepted_and_other_types_refused():
     from collections import Counter, OrderedDict
 
     check_weights_only_loadable(
-        {"a": [1, 2.0, None, True, "x", b"y", 1j], 3: (torch.ones(1), torch.float32, torch.device("cpu")),
-         "c": OrderedDict(a={1, 2}), "d": Counter("aab"), "e": torch.Size([1])}
-    )  # fmt: skip
+        {
+            "a": [1, 2.0, None, True, "x", b"y", 1j],
+            3: (torch.ones(1), torch.float32, torch.device("cpu")),
+            "c": OrderedDict(a={1, 2}),
+            "d": Counter("aab"),
+            "e": torch.Size([1]),
+        }
+    )
 
     class Text(str):
         pass

@@ -46,10 +46,16 @@ def train(folder, steps, checkpoint=None):
         log_every_n_steps=1,
         plugins=[VerifiedCheckpointIO()],
         callbacks=[
-            RunLog(), BadSampleLimit(), EarlyStoppingFromConfig(), ResumePendingValidation(), ResultsTable(),
-            FiniteGuard(), BestCheckpoint("val/loss", "min"), LastCheckpoint(every_n_steps=1000),
+            RunLog(),
+            BadSampleLimit(),
+            EarlyStoppingFromConfig(),
+            ResumePendingValidation(),
+            ResultsTable(),
+            FiniteGuard(),
+            BestCheckpoint("val/loss", "min"),
+            LastCheckpoint(every_n_steps=1000),
         ],
-    )  # fmt: skip
+    )
     module = TinyModule()
     with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
@@ -95,11 +101,15 @@ def replaced(content, path, value):
 
 REMOVED = object()
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
     | st.sampled_from([torch.ones(3), torch.ones(3, dtype=torch.int64), torch.tensor(True), torch.empty(0), 10**30]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
     max_leaves=3,
-)  # fmt: skip
+)
 
 
 def test_a_saved_checkpoint_passes_and_resumes(saved, tmp_path_factory):
@@ -127,7 +137,7 @@ WRONG = {
     "time": (("saved_at",), "now", "saved_at is 'now', expected a finite number"),
     "version": (("pytorch-lightning_version",), "0", "is '0', expected a version of Lightning"),
     "epoch": (("epoch",), 1.5, "epoch is 1.5, expected a count"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", WRONG)

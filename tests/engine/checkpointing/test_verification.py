@@ -75,8 +75,11 @@ class Malicious:
 
 
 def sharded(folder):
-    dcp.save({"model": {"weight": torch.randn(64, 64), "bias": torch.zeros(3, dtype=torch.bfloat16)}, "text": "a"},
-             checkpoint_id=folder, no_dist=True)  # fmt: skip
+    dcp.save(
+        {"model": {"weight": torch.randn(64, 64), "bias": torch.zeros(3, dtype=torch.bfloat16)}, "text": "a"},
+        checkpoint_id=folder,
+        no_dist=True,
+    )
     torch.save({"saved_at": 7.0}, folder / PROGRESS)
     return folder
 

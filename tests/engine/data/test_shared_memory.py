@@ -80,8 +80,12 @@ def test_a_container_with_a_small_shared_memory(tmp_path):
     command = f"mount -t tmpfs -o size=1m tmpfs /dev/shm && exec {sys.executable} load.py 400000 3000000"
     run = subprocess.run(
         ["unshare", "--mount", "sh", "-c", command],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, timeout=150,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
     if "unshare failed" in run.stderr or "mount:" in run.stderr:
         pytest.skip(f"no mount namespace: {run.stderr}")
     warning, batches, failure = run.stdout.splitlines()

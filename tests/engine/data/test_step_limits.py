@@ -60,8 +60,17 @@ def test_the_limit_of_evaluation_batches_is_applied_once(stage, limit, batches, 
 @pytest.mark.parametrize("interval", ["5", slow("0.4")])
 def test_accumulation_moves_no_validation(lockstep, interval):
     """Plain Lightning: with 4 micro-batches to a step the validations come 4 times as often, also between steps."""
-    options = [*TINY, "--trainer.val_check_interval", interval, "--trainer.limit_train_batches", "11",
-               "--trainer.max_epochs", "2", "--model.init_args.dropout", "0"]  # fmt: skip
+    options = [
+        *TINY,
+        "--trainer.val_check_interval",
+        interval,
+        "--trainer.limit_train_batches",
+        "11",
+        "--trainer.max_epochs",
+        "2",
+        "--model.init_args.dropout",
+        "0",
+    ]
     whole = lockstep("fit", *options, name="whole")
     parts = lockstep("fit", *options, "--data.init_args.micro_batch_size", "4", name="parts")
     assert sorted(whole.series("train/loss")) == sorted(parts.series("train/loss")) == list(range(1, 23))

@@ -8,9 +8,18 @@ from hypothesis import strategies as st
 from engine.determinism.tensor_hash import _ROW, hash_tensor
 
 DTYPES = [
-    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32,
-    torch.int64, torch.bool, torch.complex64,
-]  # fmt: skip
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+    torch.complex64,
+]
 
 
 def tensor_of(dtype, numel, seed=0):

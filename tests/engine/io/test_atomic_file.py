@@ -65,8 +65,10 @@ def test_flushed_before_it_is_checked(tmp_path, monkeypatch):
 def test_leftovers_of_ended_processes_are_removed(tmp_path):
     host = socket.gethostname().replace(".", "-")
     gone = [
-        f".last.ckpt.{host}.999999999.new", f".best.ckpt.link.{host}.999999999.new", f".a.ckpt.{host}.{os.getpid()}.new"
-    ]  # fmt: skip
+        f".last.ckpt.{host}.999999999.new",
+        f".best.ckpt.link.{host}.999999999.new",
+        f".a.ckpt.{host}.{os.getpid()}.new",
+    ]
     old = ".last.ckpt.elsewhere.77.new"
     kept = [f".last.ckpt.{host}.{os.getppid()}.new", ".last.ckpt.elsewhere.78.new", "last.ckpt", ".mine.new", "c.new"]
     for name in [*gone, old, *kept]:

@@ -28,8 +28,13 @@ def test_samples_find_a_change_of_their_blocks(
     path.write_bytes(bytes(size))
     before = hash_samples(path, blocks, block)
     last = max(0, size - block)
-    sampled = {start + offset for number in range(blocks) for start in [last * number // (blocks - 1)]
-               for offset in range(block) if start + offset < size}  # fmt: skip
+    sampled = {
+        start + offset
+        for number in range(blocks)
+        for start in [last * number // (blocks - 1)]
+        for offset in range(block)
+        if start + offset < size
+    }
     assert {0, size - 1} <= sampled
     assert size > blocks * block or len(sampled) == size
     changed = data.draw(st.integers(0, size - 1))

@@ -72,10 +72,12 @@ def test_a_path_that_is_no_file_of_text_is_refused(tmp_path):
     (tmp_path / "wide").write_bytes("a: 1\n".encode("utf-16"))
     (tmp_path / "large").write_bytes(b"a: " + b"x" * MAX_BYTES)
     for name, message in (
-        ("", "found a directory; expected a YAML file"), ("fifo", "found no regular file"),
-        ("latin", r"latin:2: found byte 0xf6, which is not UTF-8"), ("wide", "wide:1: found byte 0xff"),
+        ("", "found a directory; expected a YAML file"),
+        ("fifo", "found no regular file"),
+        ("latin", r"latin:2: found byte 0xf6, which is not UTF-8"),
+        ("wide", "wide:1: found byte 0xff"),
         ("large", r"found 500,003 bytes; a config has at most 500,000 bytes"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(YamlFileError, match=message):
             read_yaml(tmp_path / name)
     with pytest.raises(FileNotFoundError):

@@ -46,9 +46,12 @@ def train_sharded(rank, folder, ranks):
     from torch.distributed.tensor import Shard, distribute_tensor
 
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous{ranks}", rank=rank, world_size=ranks,
+        "gloo",
+        init_method=f"file://{folder}/rendezvous{ranks}",
+        rank=rank,
+        world_size=ranks,
         timeout=timedelta(seconds=60),
-    )  # fmt: skip
+    )
     mesh = init_device_mesh("cpu", (ranks,))
 
     def shard(tensor):

@@ -24,13 +24,12 @@ def test_groups_rates_and_what_keeps_32_bits(messages, caplog):
         optimizer = make(model)
     assert "adamw_8bit: the state of 8,192 of 14,720 trained parameters in 8 bits; embeddings and" in messages[0]
     assert [(group["lr"], group["weight_decay"], group["name"]) for group in optimizer.param_groups] == [
-        (3e-3, 0.1, "matrices"), (1e-3, 0.0, "vectors"),
-    ]  # fmt: skip
+        (3e-3, 0.1, "matrices"),
+        (1e-3, 0.0, "vectors"),
+    ]
     model.train_with(optimizer, 2)
     formats = {name: optimizer.state[parameter]["state1"].dtype for name, parameter in model.named_parameters()}
-    assert formats == {
-        "embedding.weight": torch.float32, "linear.weight": torch.uint8, "linear.bias": torch.float32,
-    }  # fmt: skip
+    assert formats == {"embedding.weight": torch.float32, "linear.weight": torch.uint8, "linear.bias": torch.float32}
 
 
 def test_it_trains_as_adamw():
@@ -75,10 +74,15 @@ def test_saved_state_resumes_bit_identically(tmp_path, rollback, name):
 @pytest.mark.parametrize(
     ("saved", "name"),
     [
-        ("adamw", "adamw_8bit"), ("adamw_8bit", "adamw"), ("adamw_8bit", "adam"),
-        ("muon", "adamw"), ("muon", "adamw_8bit"), ("adamw", "muon"), ("adamw_8bit", "muon"),
+        ("adamw", "adamw_8bit"),
+        ("adamw_8bit", "adamw"),
+        ("adamw_8bit", "adam"),
+        ("muon", "adamw"),
+        ("muon", "adamw_8bit"),
+        ("adamw", "muon"),
+        ("adamw_8bit", "muon"),
     ],
-)  # fmt: skip
+)
 def test_the_state_of_another_optimizer(saved, name):
     model = Words()
     optimizer = make(model, saved)

@@ -20,13 +20,16 @@ def write(root, files):
         ("0::/job", {"job/cpu.max": "400000 100000", "cpu.max": "max 100000"}, 4),
         ("0::/", {"cpu.max": "50000 100000"}, 0.5),  # as a container sees its own group
         ("0::/outside/name", {"cpu.max": "300000 100000"}, 3),  # the path of the host does not exist in a container
-        ("3:cpu,cpuacct:/a\n0::/", {"cpu,cpuacct/a/cpu.cfs_quota_us": "150000",
-                                    "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 1.5),
+        (
+            "3:cpu,cpuacct:/a\n0::/",
+            {"cpu,cpuacct/a/cpu.cfs_quota_us": "150000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"},
+            1.5,
+        ),
         ("3:cpu:/a", {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"}, 16),
         ("1:memory:/a", {"memory/a/cpu.max": "100000 100000"}, 16),  # not a cpu controller
         ("", {}, 16),
     ],
-)  # fmt: skip
+)
 def test_the_smallest_quota_applies(tmp_path, own, files, cores):
     write(tmp_path, {"own": own, **{f"groups/{name}": text for name, text in files.items()}})
     assert available_cpus(16, tmp_path / "groups", tmp_path / "own") == cores

@@ -24,9 +24,13 @@ def plant(powercap, zone, name, microjoules, largest=RANGE):
 def test_each_joule_is_counted_once(tmp_path):
     """Packages and their memory; not the parts of a package, the platform around it, or the second interface."""
     zones = {
-        "intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram", "intel-rapl:1": "package-1",
-        "intel-rapl:2": "psys", "intel-rapl-mmio:0": "package-0",
-    }  # fmt: skip
+        "intel-rapl:0": "package-0",
+        "intel-rapl:0:0": "core",
+        "intel-rapl:0:1": "dram",
+        "intel-rapl:1": "package-1",
+        "intel-rapl:2": "psys",
+        "intel-rapl-mmio:0": "package-0",
+    }
     for zone, name in zones.items():
         plant(tmp_path, zone, name, 1_000_000)
     meter = EnergyMeter(cpu_counters(tmp_path), [])

@@ -76,9 +76,12 @@ def test_the_pip_is_that_of_the_environment(monkeypatch, tmp_path, own):
 def test_outside_a_checkout_the_missing_packages_are_named(monkeypatch, tmp_path):
     """PyPI has another project of this name."""
     requires = [
-        "torch<3,>=2.6", 'peft>=0.18; extra == "language"', 'pillow>=12.2; extra == "language"',
-        'transformers<6,>=5.20.2; extra == "language"', 'pillow>=12.2; extra == "images"',
-    ]  # fmt: skip
+        "torch<3,>=2.6",
+        'peft>=0.18; extra == "language"',
+        'pillow>=12.2; extra == "language"',
+        'transformers<6,>=5.20.2; extra == "language"',
+        'pillow>=12.2; extra == "images"',
+    ]
     monkeypatch.setattr(extras, "SETUP", tmp_path / "setup.cfg")
     monkeypatch.setattr(extras.metadata, "requires", lambda name: requires)
     for module in ("transformers", "PIL"):

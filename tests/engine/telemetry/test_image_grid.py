@@ -21,10 +21,13 @@ def opened(file):
 @pytest.mark.parametrize(
     ("size", "shown"),
     [
-        ((8, 8), (128, 128)), ((8, 3), (128, 48)), ((100, 60), (100, 60)),
-        ((1440, 720), (MAX_EDGE, 360)), ((1, 9000), (1, MAX_EDGE)),
+        ((8, 8), (128, 128)),
+        ((8, 3), (128, 48)),
+        ((100, 60), (100, 60)),
+        ((1440, 720), (MAX_EDGE, 360)),
+        ((1, 9000), (1, MAX_EDGE)),
     ],
-)  # fmt: skip
+)
 def test_images_are_scaled_to_a_readable_size(size, shown):
     assert opened(encode_png_grid(Image.new("L", size, 7))).size == shown
 

@@ -32,10 +32,16 @@ def test_the_keys_of_a_line():
     slow = record("rank %d is slow", 1, level=logging.WARNING, **event("disk_full", path="x", reason="full"))
     slow.created = 0.25
     assert written(slow) == {
-        "time": "1970-01-01T00:00:00.250+00:00", "run": "a", "rank": 3, "process": 3, "local_rank": 1, "step": 7,
-        "level": "warning", "message": "rank 1 is slow",
+        "time": "1970-01-01T00:00:00.250+00:00",
+        "run": "a",
+        "rank": 3,
+        "process": 3,
+        "local_rank": 1,
+        "step": 7,
+        "level": "warning",
+        "message": "rank 1 is slow",
         "fields": {"event": "disk_full", "path": "x", "reason": "full"},
-    }  # fmt: skip
+    }
     fields = {"path": "x", "reason": "full"}
     line = written(record("x", **event("disk_full", **fields)), JsonFormatter(command="test"))
     assert line["fields"] == {"event": "disk_full", "command": "test", **fields}
@@ -47,9 +53,15 @@ def test_the_keys_of_a_line():
 def test_any_message_is_one_line_of_strict_json():
     message = 'first\nsecond\r\x1b[31m\x00 "quoted" \ud800 \u2028 列表'
     fields = {
-        "train/loss": float("nan"), "train/gradient_norm": np.float32("inf"), "scale": torch.tensor(0.5),
-        "count": np.int64(3), "path": SCHEMA, "many": (1, {2: float("-inf")}), "none": None, "right": True,
-    }  # fmt: skip
+        "train/loss": float("nan"),
+        "train/gradient_norm": np.float32("inf"),
+        "scale": torch.tensor(0.5),
+        "count": np.int64(3),
+        "path": SCHEMA,
+        "many": (1, {2: float("-inf")}),
+        "none": None,
+        "right": True,
+    }
     line = written(record("%s", message, fields=fields))
     assert line["message"] == message
     found = line["fields"]
@@ -84,9 +96,15 @@ def test_the_schema_has_every_event_and_refuses_other_keys():
     good = json.loads(JsonFormatter("a").format(record("x")))
     log_lines(json.dumps(good))
     for change in (
-        {"step": -1}, {"rank": None}, {"level": "notice"}, {"more": 1}, {"time": "2026-01-01 00:00:00"},
-        {"fields": {"event": "unknown"}}, {"fields": {"event": "straggler"}}, {"fields": {"train/loss": "NaN"}},
-    ):  # fmt: skip
+        {"step": -1},
+        {"rank": None},
+        {"level": "notice"},
+        {"more": 1},
+        {"time": "2026-01-01 00:00:00"},
+        {"fields": {"event": "unknown"}},
+        {"fields": {"event": "straggler"}},
+        {"fields": {"train/loss": "NaN"}},
+    ):
         with pytest.raises(AssertionError):
             log_lines(json.dumps(good | change))
 

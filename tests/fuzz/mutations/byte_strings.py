@@ -79,5 +79,17 @@ def _number(random: Random, data: bytes) -> bytes:
 
 
 _MUTATIONS: tuple[Callable[[Random, bytes], bytes], ...] = (
-    _flip, _flip, _flip, _set, _insert, _delete, _truncate, _behead, _splice, _zeros, _recode, _line_ends, _number,
-)  # fmt: skip
+    _flip,
+    _flip,
+    _flip,
+    _set,
+    _insert,
+    _delete,
+    _truncate,
+    _behead,
+    _splice,
+    _zeros,
+    _recode,
+    _line_ends,
+    _number,
+)

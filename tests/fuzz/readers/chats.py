@@ -38,17 +38,34 @@ _KEYS = (
 _MARKER = "<image>"
 _IMAGES = {"a.png": b"the first image", "b/c.png": b"the second image"}  # no reader of chats decodes them
 _RECORDS: list[dict[str, Any]] = [
-    {"id": 1, "image": "a.png", "conversations": [
-        {"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A cat — schön."}]},
+    {
+        "id": 1,
+        "image": "a.png",
+        "conversations": [
+            {"from": "human", "value": "<image>\nWhat is it?"},
+            {"from": "gpt", "value": "A cat — schön."},
+        ],
+    },
     {"id": 2, "conversations": [{"from": "human", "value": "Hello"}, {"from": "gpt", "value": "Hi"}]},
-    {"id": 3, "images": ["a.png", "b/c.png"], "messages": [
-        {"role": "system", "content": "Short."}, {"role": "user", "content": "Compare."},
-        {"role": "assistant", "content": "They differ."}]},
+    {
+        "id": 3,
+        "images": ["a.png", "b/c.png"],
+        "messages": [
+            {"role": "system", "content": "Short."},
+            {"role": "user", "content": "Compare."},
+            {"role": "assistant", "content": "They differ."},
+        ],
+    },
     {"id": 4, "images": [{"path": "b/c.png"}], "texts": [{"user": "What?", "assistant": "That."}]},
-    {"id": 5, "image": "a.png", "messages": [
-        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Which?"}]},
-        {"role": "assistant", "content": "This."}]},
-]  # fmt: skip
+    {
+        "id": 5,
+        "image": "a.png",
+        "messages": [
+            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Which?"}]},
+            {"role": "assistant", "content": "This."},
+        ],
+    },
+]
 
 
 class Chats(Reader):

@@ -94,19 +94,24 @@ def saved() -> bytes:
     progress = {"total": ready, "current": ready}
     content = {
         "state_dict": {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.zeros(2, dtype=torch.float64)},
-        "optimizer_states": [{
-            "state": {0: {"step": torch.tensor(3), "exp_avg": torch.ones(2, 3)}}, "param_groups": [{"params": [0, 1]}],
-        }],
+        "optimizer_states": [
+            {"state": {0: {"step": torch.tensor(3), "exp_avg": torch.ones(2, 3)}}, "param_groups": [{"params": [0, 1]}]}
+        ],
         "lr_schedulers": [{"last_epoch": 3}],
-        "loops": {"fit_loop": {
-            "epoch_loop.batch_progress": {"total": whole, "current": whole, "is_last_batch": True},
-            "epoch_loop.automatic_optimization.optim_progress": {
-                "optimizer": {"step": progress, "zero_grad": {"total": whole, "current": whole}},
-            },
-            "epoch_progress": {"total": whole, "current": whole},
-        }},
-        "global_step": 3, "epoch": 1, "pytorch-lightning_version": "2.6.6", "saved_at": 1_700_000_000.0,
-    }  # fmt: skip
+        "loops": {
+            "fit_loop": {
+                "epoch_loop.batch_progress": {"total": whole, "current": whole, "is_last_batch": True},
+                "epoch_loop.automatic_optimization.optim_progress": {
+                    "optimizer": {"step": progress, "zero_grad": {"total": whole, "current": whole}}
+                },
+                "epoch_progress": {"total": whole, "current": whole},
+            }
+        },
+        "global_step": 3,
+        "epoch": 1,
+        "pytorch-lightning_version": "2.6.6",
+        "saved_at": 1_700_000_000.0,
+    }
     file = io.BytesIO()
     torch.save(content, file)
     return file.getvalue()

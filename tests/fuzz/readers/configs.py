@@ -21,18 +21,84 @@ from tests.support.fit_parser import fit_parser
 
 _CONFIG = Path(__file__).parents[3] / "configs" / "recommender" / "quickstart.yaml"
 _VALUES = (
-    "", "null", "~", "-1", "0", "1e-3", "1e400", ".inf", ".nan", "yes", "'", '"', "[1, 2]", "{a: 1}", "[", "{", "&a 1",
-    "*a", "!!python/object:os.system x", "!!binary aGk=", "0x10", "0o7", "1_000", "12:30:45", "2024-01-01", "<<",
-    "|", ">-",
-    "x" * 3000, "é", "\t1", "- 1", "@a", "%a", "`a", "1" * 400, "class_path: X", "[" * 2000, "true # b", "5 5", "None",
-)  # fmt: skip
+    "",
+    "null",
+    "~",
+    "-1",
+    "0",
+    "1e-3",
+    "1e400",
+    ".inf",
+    ".nan",
+    "yes",
+    "'",
+    '"',
+    "[1, 2]",
+    "{a: 1}",
+    "[",
+    "{",
+    "&a 1",
+    "*a",
+    "!!python/object:os.system x",
+    "!!binary aGk=",
+    "0x10",
+    "0o7",
+    "1_000",
+    "12:30:45",
+    "2024-01-01",
+    "<<",
+    "|",
+    ">-",
+    "x" * 3000,
+    "é",
+    "\t1",
+    "- 1",
+    "@a",
+    "%a",
+    "`a",
+    "1" * 400,
+    "class_path: X",
+    "[" * 2000,
+    "true # b",
+    "5 5",
+    "None",
+)
 _LISTED = (
-    "--trainer", "--model", "--data", "--config", "--trainer.max_epochs", "--model.init_args.dropout", "--seed", "-c",
-    "--run_name", "--", "-", "", "=", "--=", "--trainer.max_epochs=", "--trainer.callbacks+=X", "--print_config",
-    "--model.help", "--data.init_args.marketplace.num_users", "1", "null", "-5", "{", "a\nb", "--a b", "\0", "é",
-    "--checkpoints.asynchronous", "true", "--gradients.static_graph", "fit", "[]", "--ckpt_path",
+    "--trainer",
+    "--model",
+    "--data",
+    "--config",
+    "--trainer.max_epochs",
+    "--model.init_args.dropout",
+    "--seed",
+    "-c",
+    "--run_name",
+    "--",
+    "-",
+    "",
+    "=",
+    "--=",
+    "--trainer.max_epochs=",
+    "--trainer.callbacks+=X",
+    "--print_config",
+    "--model.help",
+    "--data.init_args.marketplace.num_users",
+    "1",
+    "null",
+    "-5",
+    "{",
+    "a\nb",
+    "--a b",
+    "\0",
+    "é",
+    "--checkpoints.asynchronous",
+    "true",
+    "--gradients.static_graph",
+    "fit",
+    "[]",
+    "--ckpt_path",
     "--trainer.max_epochs.x",
-)  # fmt: skip
+)
 
 _NULL = ("null", "~")  # a setting that is null counts as not given
 _NO_SETTINGS = ("--config", "--print_config", "--gradients.static_graph")  # the last option was removed and is ignored
@@ -92,8 +158,15 @@ class CommandLine(Config):
     """Arguments of `fit`, in a file as a JSON list."""
 
     def seeds(self) -> Sequence[Input]:
-        listed = ["--config", str(_CONFIG.relative_to(_CONFIG.parents[2])), "--trainer.max_epochs", "3",
-                  "--model.init_args.dropout=0.5", "--run_name", "mine"]  # fmt: skip
+        listed = [
+            "--config",
+            str(_CONFIG.relative_to(_CONFIG.parents[2])),
+            "--trainer.max_epochs",
+            "3",
+            "--model.init_args.dropout=0.5",
+            "--run_name",
+            "mine",
+        ]
         return [Input("arguments.json", json.dumps(listed).encode())]
 
     def mutate(self, random: Random, seed: Input) -> Input:

@@ -16,16 +16,27 @@ _CHATS = ("messages", "conversations", "texts")
 _ROLES = {"human": "user", "gpt": "assistant", "user": "user", "assistant": "assistant", "system": "system"}
 _KEYS = (*_CHATS, "question", "image", "images", "role", "content", "from", "value", "user", "assistant")
 _RECORDS: list[dict[str, Any]] = [
-    {"id": 1, "image": "a.png", "conversations": [
-        {"from": "human", "value": "<image>\nWhat is it?"}, {"from": "gpt", "value": "A cat — schön."},
-        {"from": "human", "value": "And now?"}]},
-    {"id": "two", "messages": [
-        {"role": "system", "content": "Short."}, {"role": "user", "content": "Hello"},
-        {"role": "user", "content": [{"type": "text", "text": "Bye"}]}]},
+    {
+        "id": 1,
+        "image": "a.png",
+        "conversations": [
+            {"from": "human", "value": "<image>\nWhat is it?"},
+            {"from": "gpt", "value": "A cat — schön."},
+            {"from": "human", "value": "And now?"},
+        ],
+    },
+    {
+        "id": "two",
+        "messages": [
+            {"role": "system", "content": "Short."},
+            {"role": "user", "content": "Hello"},
+            {"role": "user", "content": [{"type": "text", "text": "Bye"}]},
+        ],
+    },
     {"images": ["a.png", "deep/b.jpg"], "texts": [{"user": "What?", "assistant": "That."}, {"user": "Why?"}]},
     {"image": "a.png", "messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "é?"}]}]},
     {"question": ["What is <image>?", "And <image>?"], "images": ["a.png", "deep/b.jpg"]},
-]  # fmt: skip
+]
 
 Turns = list[tuple[str, list[str]]]
 """Role and words of each message."""

@@ -30,10 +30,15 @@ class Images(Reader):
         ramp = bytes((7 * x + 13 * y + 50 * c) % 256 for y in range(9) for x in range(11) for c in range(3))
         picture = Image.frombytes("RGB", (11, 9), ramp)
         for name, mode, options in (
-            ("rgb.png", "RGB", {}), ("grey.png", "L", {}), ("palette.png", "P", {}), ("a.jpg", "RGB", {"quality": 90}),
-            ("progressive.jpeg", "L", {"progressive": True}), ("a.webp", "RGB", {"lossless": True}), ("a.gif", "P", {}),
+            ("rgb.png", "RGB", {}),
+            ("grey.png", "L", {}),
+            ("palette.png", "P", {}),
+            ("a.jpg", "RGB", {"quality": 90}),
+            ("progressive.jpeg", "L", {"progressive": True}),
+            ("a.webp", "RGB", {"lossless": True}),
+            ("a.gif", "P", {}),
             ("a.bmp", "RGB", {}),
-        ):  # fmt: skip
+        ):
             file = io.BytesIO()
             picture.convert(mode).save(
                 file, {"jpg": "JPEG", "jpeg": "JPEG"}.get(name.split(".")[1], name.split(".")[1]), **options

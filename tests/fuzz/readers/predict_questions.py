@@ -18,9 +18,11 @@ from tests.fuzz.readers.images import write_images
 from tests.fuzz.readers.timelines import Timelines
 
 _CAPACITIES = {
-    "cpu_cores": (8, 16, 32, 48, 64, 96, 128), "cpu_mem_gb": (32, 64, 128, 192, 256, 384, 512), "gpu_sm": (100,),
+    "cpu_cores": (8, 16, 32, 48, 64, 96, 128),
+    "cpu_mem_gb": (32, 64, 128, 192, 256, 384, 512),
+    "gpu_sm": (100,),
     "gpu_mem_gb": (16, 24, 32, 40, 48, 64, 80),
-}  # fmt: skip
+}
 _MOST = 1e9
 _CHATS = {"messages", "conversations", "texts"}
 

@@ -19,9 +19,9 @@ _IMAGE = base64.b64encode(b"an image of a test, longer than an index").decode()
 _HEADER = ["index", "question", "hint", "A", "B", "C", "answer", "category", "image"]
 _ROWS = [
     ["7", "Which one?", "nan", "red", "blue", "", "B", "hue/tone", _IMAGE],
-    ["1000007", "A \"quoted\"\ntext", "Look.", "x", "y", "z", "z", "", "7"],
+    ["1000007", 'A "quoted"\ntext', "Look.", "x", "y", "z", "z", "", "7"],
     ["8", "Pick: A. one B. two", "", "", "", "", "A", "é", ""],
-]  # fmt: skip
+]
 _OWN = [
     ["question", "options", "answer", "image", "kind"],
     ["Which?", "one|two", "two", "a.png", "count"],

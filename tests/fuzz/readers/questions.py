@@ -21,22 +21,51 @@ class Questions(Reader):
 
     def seeds(self) -> Sequence[Input]:
         records: list[dict[str, Any]] = [
-            {"id": "q1", "question": "Which fuse?", "document": "a.pdf", "options": ["A. F1", "B. F2"], "answer": "B",
-             "evidence_pages": [3, 1], "evidence_sources": ["table"]},
-            {"id": 2, "question": " How heavy is the motor? ", "document": "b", "answer": "12 kg",
-             "answer_type": "unit"},
+            {
+                "id": "q1",
+                "question": "Which fuse?",
+                "document": "a.pdf",
+                "options": ["A. F1", "B. F2"],
+                "answer": "B",
+                "evidence_pages": [3, 1],
+                "evidence_sources": ["table"],
+            },
+            {
+                "id": 2,
+                "question": " How heavy is the motor? ",
+                "document": "b",
+                "answer": "12 kg",
+                "answer_type": "unit",
+            },
             {"id": "é", "question": "Where?", "document": "m/c.md", "answer": None, "answer_type": "unanswerable"},
             {"id": "4", "question": "Which colour?", "document": "a.pdf", "options": ["red", "blue"], "answer": "red"},
-        ]  # fmt: skip
+        ]
         lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in records) + "\n"
         docvqa = {
-            "dataset_name": "MP-DocVQA", "data": [
-                {"questionId": 7, "question": "What is the date?", "doc_id": "d", "page_ids": ["d_p0", "d_p1"],
-                 "answers": ["1 May", "May 1"], "answer_page_idx": 1, "data_split": "val"}
+            "dataset_name": "MP-DocVQA",
+            "data": [
+                {
+                    "questionId": 7,
+                    "question": "What is the date?",
+                    "doc_id": "d",
+                    "page_ids": ["d_p0", "d_p1"],
+                    "answers": ["1 May", "May 1"],
+                    "answer_page_idx": 1,
+                    "data_split": "val",
+                }
             ],
-        }  # fmt: skip
-        bench = [{"doc_id": "r.pdf", "doc_type": "report", "question": "How many?", "answer": "3",
-                  "evidence_pages": "[2, 4]", "evidence_sources": "['Table']", "answer_format": "Int"}]  # fmt: skip
+        }
+        bench = [
+            {
+                "doc_id": "r.pdf",
+                "doc_type": "report",
+                "question": "How many?",
+                "answer": "3",
+                "evidence_pages": "[2, 4]",
+                "evidence_sources": "['Table']",
+                "answer_format": "Int",
+            }
+        ]
         return [
             Input("questions.jsonl", lines.encode()),
             Input("val.json", json.dumps(docvqa).encode()),

@@ -45,20 +45,25 @@ _METRICS = (
 _LOG = "".join(
     json.dumps({"time": _TIME.format(step), "level": level, "step": step, "message": "a", "fields": fields}) + "\n"
     for step, level, fields in (
-        (0, "info", {"event": "run_started"}), (3, "warning", {}),
+        (0, "info", {"event": "run_started"}),
+        (3, "warning", {}),
         (5, "info", {"event": "checkpoint_saved", "seconds": 0.1}),
         (8, "info", {"event": "run_ended"}),
     )
-)  # fmt: skip
+)
 _CONFIG = (
     "seed_everything: 1\nbest_checkpoint:\n  monitor: val/ndcg\n  mode: max\nmodel:\n  init_args:\n    sizes: [1, 2]\n"
 )
 _FILES = {
-    "metrics.jsonl": _METRICS, "log.jsonl": _LOG, "log-1.jsonl": _LOG, "config.yaml": _CONFIG,
-    "config-2.yaml": _CONFIG.replace("1", "2"), "environment.json": '{"python": "3.11", "packages": {"torch": "2.6"}}',
+    "metrics.jsonl": _METRICS,
+    "log.jsonl": _LOG,
+    "log-1.jsonl": _LOG,
+    "config.yaml": _CONFIG,
+    "config-2.yaml": _CONFIG.replace("1", "2"),
+    "environment.json": '{"python": "3.11", "packages": {"torch": "2.6"}}',
     ".beginning.json": '{"saved_at": [1700000000.0]}',
     "examples/val-8.json": '{"examples": [{"name": "a", "question": "?", "expected": "b", "answer": "c"}]}',
-}  # fmt: skip
+}
 
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # they differ in what a byte-order mark is

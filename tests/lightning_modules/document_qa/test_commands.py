@@ -125,10 +125,15 @@ def test_questions_about_broken_documents_keep_their_lines(lockstep, tmp_path):
     (tmp_path / "asked/documents/manual-10.pdf").write_bytes(b"%PDF-1.4 broken")
     source = {"predict_questions": asked["questions"], "predict_documents": asked["documents"]}
     settings = {
-        "train": train, **source, "split": {"validation": 0.4, "test": 0}, "batch_size": 4, "evaluation_batch_size": 4,
-        "ingestion": {"dpi": 36, "workers": 1, "on_broken": "skip"}, "context": {"images": "none"},
+        "train": train,
+        **source,
+        "split": {"validation": 0.4, "test": 0},
+        "batch_size": 4,
+        "evaluation_batch_size": 4,
+        "ingestion": {"dpi": 36, "workers": 1, "on_broken": "skip"},
+        "context": {"images": "none"},
         "root": str(tmp_path / "root"),
-    }  # fmt: skip
+    }
     options = write_config(tmp_path, language_model={"config": {**LANGUAGE_MODEL, "max_position_embeddings": 512}})
     (tmp_path / "data.yaml").write_text(yaml.safe_dump({"class_path": "DocumentQuestions", "init_args": settings}))
     options += ["--data", str(tmp_path / "data.yaml")]
@@ -144,9 +149,13 @@ def test_questions_about_broken_documents_keep_their_lines(lockstep, tmp_path):
 
 def test_a_training_on_all_documents_validates_nothing(lockstep, tmp_path):
     settings = {
-        "train": write_folder(tmp_path / "train", range(3)), "split": {"validation": 0, "test": 0}, "batch_size": 4,
-        "ingestion": {"dpi": 36, "workers": 1}, "context": {"images": "none"}, "root": str(tmp_path / "root"),
-    }  # fmt: skip
+        "train": write_folder(tmp_path / "train", range(3)),
+        "split": {"validation": 0, "test": 0},
+        "batch_size": 4,
+        "ingestion": {"dpi": 36, "workers": 1},
+        "context": {"images": "none"},
+        "root": str(tmp_path / "root"),
+    }
     options = write_config(tmp_path, language_model={"config": {**LANGUAGE_MODEL, "max_position_embeddings": 512}})
     (tmp_path / "data.yaml").write_text(yaml.safe_dump({"class_path": "DocumentQuestions", "init_args": settings}))
     run = lockstep("fit", *options, "--data", str(tmp_path / "data.yaml"), name="a")

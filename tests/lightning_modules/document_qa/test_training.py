@@ -87,10 +87,14 @@ def test_the_loss_is_the_same_in_any_parts(loss, row_tokens):
 def test_losses_differ_and_settings_count():
     found = set()
     for reader in (
-        {"loss": "answer"}, {"loss": "label_smoothing"}, {"loss": "label_smoothing", "smoothing": 0.3},
-        {"loss": "focal"}, {"loss": "focal", "focal_gamma": 1.0}, {"loss": "contrastive_options"},
+        {"loss": "answer"},
+        {"loss": "label_smoothing"},
+        {"loss": "label_smoothing", "smoothing": 0.3},
+        {"loss": "focal"},
+        {"loss": "focal", "focal_gamma": 1.0},
+        {"loss": "contrastive_options"},
         {"loss": "contrastive_options", "contrast_weight": 2.0},
-    ):  # fmt: skip
+    ):
         module, data = built(reader=reader)
         module.eval()
         loss = mean_loss(module, data.train_set[MicroBatchRequest(0, np.arange(4))])
@@ -101,10 +105,14 @@ def test_losses_differ_and_settings_count():
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("smoothing", 1.0), ("smoothing", -0.1), ("focal_gamma", -1.0), ("contrast_weight", -1.0),
-        ("evidence_questions", -1), ("max_new_tokens", 0),
+        ("smoothing", 1.0),
+        ("smoothing", -0.1),
+        ("focal_gamma", -1.0),
+        ("contrast_weight", -1.0),
+        ("evidence_questions", -1),
+        ("max_new_tokens", 0),
     ],
-)  # fmt: skip
+)
 def test_invalid_settings_are_refused(setting, value):
     with pytest.raises(ValueError, match=rf"model\.init_args\.{setting}.*{value}"):
         built(reader={setting: value})

@@ -65,9 +65,12 @@ def evaluated(weights, prefix, digits_of):
     """Mean loss on a part of the digits, by a network of its own with these weights."""
     network = ResNet18(1, 10, 8).eval()
     network.load_state_dict(
-        {name.removeprefix(prefix).replace("/", "."): value.float() for name, value in weights.items()
-         if name.startswith(prefix)}
-    )  # fmt: skip
+        {
+            name.removeprefix(prefix).replace("/", "."): value.float()
+            for name, value in weights.items()
+            if name.startswith(prefix)
+        }
+    )
     pixels = torch.from_numpy(digits_of.pixels).float() / 127.5 - 1
     with torch.no_grad():
         return float(cross_entropy(network(pixels), torch.from_numpy(digits_of.labels)))

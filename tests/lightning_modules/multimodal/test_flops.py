@@ -20,8 +20,14 @@ from tests.lightning_modules.multimodal.conftest import VOCABULARY
 
 PLACEHOLDER = 3
 EAGER = partial(sdpa_kernel, SDPBackend.MATH)  # torch does not count the CPU's fused attention
-SIZES = {"image_size": 16, "patch_size": 4, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3,
-         "num_attention_heads": 2}  # fmt: skip
+SIZES = {
+    "image_size": 16,
+    "patch_size": 4,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+}
 
 
 def tower(trainable="none", kind="siglip_vision_model", **settings):
@@ -147,9 +153,16 @@ def test_experts_are_not_counted(build):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.for_model(
-        "qwen3_moe", vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
-        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
-    )  # fmt: skip
+        "qwen3_moe",
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=8,
+    )
     assert language_model_flops(AutoModelForCausalLM.from_config(config), behind_trained=True) is None
 
 

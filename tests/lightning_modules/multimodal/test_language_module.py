@@ -11,9 +11,10 @@ from lightning_modules.multimodal.language_module import LanguageModule
 def test_a_trial_keeps_the_reports_of_a_test(fast_dev_run, written):
     stages, reports = [], []
     module = SimpleNamespace(
-        trainer=SimpleNamespace(fast_dev_run=fast_dev_run), _log_metrics=stages.append,
+        trainer=SimpleNamespace(fast_dev_run=fast_dev_run),
+        _log_metrics=stages.append,
         evaluation=SimpleNamespace(report=reports.append),
-    )  # fmt: skip
+    )
     LanguageModule.on_test_epoch_end(module)
     assert stages == ["test"]
     assert len(reports) == written

@@ -57,11 +57,13 @@ def test_batches_add_up_and_the_protocol_begins_the_names():
     for best in (1, 2):
         metrics.update(torch.eye(4)[best : best + 1], None, torch.tensor([7]))
     found = {name: value.item() for name, value in metrics.compute().items()}
-    assert found == pytest.approx({
-        "request_time/coverage@1": 2 / 3,
-        "request_time/novelty@1": (math.log2(8 / 6) + math.log2(8)) / 2,
-        "request_time/popularity@1": 3.5,
-    })  # fmt: skip
+    assert found == pytest.approx(
+        {
+            "request_time/coverage@1": 2 / 3,
+            "request_time/novelty@1": (math.log2(8 / 6) + math.log2(8)) / 2,
+            "request_time/popularity@1": 3.5,
+        }
+    )
 
 
 def test_an_evaluation_logs_them_on_demand(done, lockstep):

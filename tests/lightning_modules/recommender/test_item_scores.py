@@ -91,8 +91,9 @@ def test_float_vectors_have_the_scores_of_their_own_blocks():
     together = torch.cat([block.scores for block in scores.blocks()], 1)
     items = torch.randint(1, 1001, (5, 30), generator=generator)
     assert scores.of_items(items).equal(together.gather(1, items - 1))
-    assert ranks(scores, torch.full((5,), 4)).equal(plain_ranks(torch.nn.functional.pad(together, (1, 0)),
-        torch.full((5,), 4), torch.zeros(5, 1)))  # fmt: skip
+    assert ranks(scores, torch.full((5,), 4)).equal(
+        plain_ranks(torch.nn.functional.pad(together, (1, 0)), torch.full((5,), 4), torch.zeros(5, 1))
+    )
 
 
 @pytest.mark.parametrize("num_items", [1_000, 50_000])

@@ -139,9 +139,10 @@ def test_more_items_than_the_limit_are_skipped_with_one_line(lockstep, messages)
 
 def test_the_limit_is_that_of_all_pairs_of_items():
     data = SimpleNamespace(
-        catalog=SimpleNamespace(num_items=3), optima={},
+        catalog=SimpleNamespace(num_items=3),
+        optima={},
         training_events=TrainingEvents(np.array([0, 3]), np.array([1, 2, 3], np.int32), np.array([3])),
-    )  # fmt: skip
+    )
     evaluated = {}
     for limit in (2, 3):
         evaluation = RankingEvaluation(True, ["popularity", "item-knn", "ease"], ItemBaselines(max_items=limit))

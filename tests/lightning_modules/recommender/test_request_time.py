@@ -10,11 +10,11 @@ from lightning_modules.recommender.export.runtime import load_recommender
 from tests.conftest import REPOSITORY, TINY
 
 REQUEST = [
-    "--model.init_args.attention", "time_interval",
-    "--model.init_args.time_buckets", "log",
-    "--model.init_args.request_time", "true",
-    "--best_checkpoint.monitor", "val/request_time/ndcg@10",
-]  # fmt: skip
+    "--model.init_args.attention=time_interval",
+    "--model.init_args.time_buckets=log",
+    "--model.init_args.request_time=true",
+    "--best_checkpoint.monitor=val/request_time/ndcg@10",
+]
 SHORT = [*TINY, *REQUEST, "--trainer.max_epochs", "1", "--data.init_args.sampled_100", "true"]
 
 
@@ -56,21 +56,21 @@ def test_attention_that_reads_no_times_is_refused(lockstep):
 USERS, ITEMS, EVENTS = 40, 25, 9
 YEAR = 365 * 86_400
 OWN = [
-    "--config", str(REPOSITORY / "configs/recommender/tisasrec_request_time.yaml"),
-    "--data.init_args.dataset", "files",
-    "--data.init_args.root", "events.csv",
-    "--data.init_args.min_item_interactions", "1",
-    "--data.init_args.max_length", "6",
-    "--data.init_args.batch_size", "8",
-    "--model.init_args.hidden_size", "8",
-    "--model.init_args.num_blocks", "1",
-    "--model.init_args.top_k", "4",
-    "--trainer.max_epochs", "2",
-    "--trainer.check_val_every_n_epoch", "1",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    f"--config={REPOSITORY / 'configs/recommender/tisasrec_request_time.yaml'}",
+    "--data.init_args.dataset=files",
+    "--data.init_args.root=events.csv",
+    "--data.init_args.min_item_interactions=1",
+    "--data.init_args.max_length=6",
+    "--data.init_args.batch_size=8",
+    "--model.init_args.hidden_size=8",
+    "--model.init_args.num_blocks=1",
+    "--model.init_args.top_k=4",
+    "--trainer.max_epochs=2",
+    "--trainer.check_val_every_n_epoch=1",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 
 def history(user):
@@ -87,8 +87,11 @@ LATEST = max(history["times"][-1] for history in HISTORIES)
 @pytest.fixture
 def table(tmp_path):
     rows = ["user,item,timestamp"]
-    rows += [f"{history['user']},{item},{time}" for history in HISTORIES
-             for item, time in zip(history["items"], history["times"], strict=True)]  # fmt: skip
+    rows += [
+        f"{history['user']},{item},{time}"
+        for history in HISTORIES
+        for item, time in zip(history["items"], history["times"], strict=True)
+    ]
     (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
 
 

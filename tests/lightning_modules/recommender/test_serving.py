@@ -12,21 +12,21 @@ from tests.conftest import REPOSITORY, TINY
 USERS, ITEMS, EVENTS = 40, 25, 9
 
 OPTIONS = [
-    "--config", str(REPOSITORY / "configs/recommender/tisasrec.yaml"),
-    "--data.init_args.dataset", "files",
-    "--data.init_args.root", "events.csv",
-    "--data.init_args.min_item_interactions", "1",
-    "--data.init_args.split", "none",
-    "--data.init_args.max_length", "6",
-    "--data.init_args.batch_size", "8",
-    "--model.init_args.hidden_size", "8",
-    "--model.init_args.num_blocks", "1",
-    "--model.init_args.top_k", "4",
-    "--trainer.max_epochs", "2",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    f"--config={REPOSITORY / 'configs/recommender/tisasrec.yaml'}",
+    "--data.init_args.dataset=files",
+    "--data.init_args.root=events.csv",
+    "--data.init_args.min_item_interactions=1",
+    "--data.init_args.split=none",
+    "--data.init_args.max_length=6",
+    "--data.init_args.batch_size=8",
+    "--model.init_args.hidden_size=8",
+    "--model.init_args.num_blocks=1",
+    "--model.init_args.top_k=4",
+    "--trainer.max_epochs=2",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 
 def history(user):
@@ -40,8 +40,11 @@ def history(user):
 def histories(tmp_path):
     every = [history(user) for user in range(USERS)]
     rows = ["user,item,timestamp"]
-    rows += [f"{history['user']},{item},{time}" for history in every
-             for item, time in zip(history["items"], history["times"], strict=True)]  # fmt: skip
+    rows += [
+        f"{history['user']},{item},{time}"
+        for history in every
+        for item, time in zip(history["items"], history["times"], strict=True)
+    ]
     (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
     return every
 
@@ -78,8 +81,10 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
     lockstep("export", "--output", str(tmp_path / "out"), name="final")
     loaded = load_recommender(tmp_path / "out")
     recommended = [loaded.recommend(history["items"], history["times"]) for history in histories]
-    items, times = (np.array([[convert(value) for value in history[key]] for history in histories]) for key, convert in
-                    (("items", lambda item: loaded.item_ids.index(item) + 1), ("times", int)))  # fmt: skip
+    items, times = (
+        np.array([[convert(value) for value in history[key]] for history in histories])
+        for key, convert in (("items", lambda item: loaded.item_ids.index(item) + 1), ("times", int))
+    )
     gaps = np.diff(times, axis=1).min(1)
     inputs = {"items": items[:, -6:], "times": times[:, -6:], "time_scale": gaps, "seen": items}
     ((_, best, scores),) = run_onnx(tmp_path / "out" / "model.onnx", inputs)

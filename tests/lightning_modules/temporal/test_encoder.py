@@ -26,8 +26,9 @@ def test_alone_as_in_any_batch(tokens, summary, lengths, room):
     together = network(batch)
     apart = []
     for row, length in enumerate(lengths):
-        one = Series(batch.values[row : row + 1, :, :length], batch.present[row : row + 1, :, :length],
-                     torch.tensor([length]))  # fmt: skip
+        one = Series(
+            batch.values[row : row + 1, :, :length], batch.present[row : row + 1, :, :length], torch.tensor([length])
+        )
         apart.append(network(one))
         assert len(apart[-1]) == network.layout.feature_count(length)
     torch.testing.assert_close(together, torch.cat(apart), rtol=1e-5, atol=1e-5)

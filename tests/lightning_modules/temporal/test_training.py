@@ -10,11 +10,7 @@ from tests.support.families.tiny_temporal import TINY_TEMPORAL, write_qwen2
 from tests.tiers import slow
 
 # 64 samples in batches of 16: four steps an epoch; new samples in each. Dropout is on.
-OPTIONS = [
-    *TINY_TEMPORAL,
-    "--model.init_args.encoder_dropout", "0.1",
-    "--trainer.max_epochs", "-1",
-]  # fmt: skip
+OPTIONS = [*TINY_TEMPORAL, "--model.init_args.encoder_dropout", "0.1", "--trainer.max_epochs", "-1"]
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +78,32 @@ def test_another_base_model_is_refused(lockstep, qwen2, tmp_path):
     model.model.layers[0].mlp.up_proj.weight.data[0, 0] += 1
     model.save_pretrained(other)
     with pytest.raises(ValueError, match="other"):
-        lockstep("fit", *options, "--model.init_args.language_model.path", str(other), *steps(4),
-                 "--ckpt_path", "last", name="a")  # fmt: skip
+        lockstep(
+            "fit",
+            *options,
+            "--model.init_args.language_model.path",
+            str(other),
+            *steps(4),
+            "--ckpt_path",
+            "last",
+            name="a",
+        )
 
 
 def test_the_table_has_the_learning_rate_of_each_part(lockstep, qwen2, caplog):
     rates = "{encoder: 0.004, language_model: 0.001}"
     options = [*OPTIONS, *qwen2, "--model.init_args.language_model.trainable", "lora"]
     with caplog.at_level(logging.INFO, "lockstep"):
-        run = lockstep("fit", *options, "--model.init_args.learning_rates", rates,
-                       "--model.init_args.learning_rate", "0.002", *steps(1), name="a")  # fmt: skip
+        run = lockstep(
+            "fit",
+            *options,
+            "--model.init_args.learning_rates",
+            rates,
+            "--model.init_args.learning_rate",
+            "0.002",
+            *steps(1),
+            name="a",
+        )
     table = next(record.message for record in caplog.records if "projector" in record.message)
     rate_of = {}
     for line in table.splitlines():
@@ -109,8 +121,9 @@ def test_the_table_has_the_learning_rate_of_each_part(lockstep, qwen2, caplog):
 def test_unpacked_it_trains_the_same(lockstep):
     options = [*TINY_TEMPORAL, *steps(4)]
     packed = lockstep("fit", *options, name="packed").series("train/loss")
-    rows = lockstep("fit", *options, "--data.init_args.row_tokens", "null", "--data.init_args.length_groups", "3",
-                    name="rows").series("train/loss")  # fmt: skip
+    rows = lockstep(
+        "fit", *options, "--data.init_args.row_tokens", "null", "--data.init_args.length_groups", "3", name="rows"
+    ).series("train/loss")
     assert packed.keys() == rows.keys()
     assert len(rows) == 4
     for step, loss in rows.items():
@@ -130,5 +143,6 @@ def test_a_blind_model_does_not_see(lockstep):
 def test_in_the_middle_of_an_epoch_the_samples_must_be_the_same(lockstep):
     lockstep("fit", *TINY_TEMPORAL, *steps(2), name="a")
     with pytest.raises(ValueError, match="2 batches into epoch 0 with timelines"):
-        lockstep("fit", *TINY_TEMPORAL, "--data.init_args.synthesis.noise", "0.1", *steps(4), "--ckpt_path", "last",
-                 name="a")  # fmt: skip
+        lockstep(
+            "fit", *TINY_TEMPORAL, "--data.init_args.synthesis.noise", "0.1", *steps(4), "--ckpt_path", "last", name="a"
+        )

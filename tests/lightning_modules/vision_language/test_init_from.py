@@ -132,7 +132,7 @@ REFUSALS = {
     "unexpected": (["--model.init_args.projector.kind", "linear"], r"this model lacks projector\.layers\.\S+"),
     "shape": (["--model.init_args.projector.hidden_size", "40"], r"another shape are \S+ \(\(32, 16\), here \(40, 16"),
     "tower": (["--model.init_args.vision_tower.feature_layer", "-2"], "its encoder differs .*: architecture"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSALS)

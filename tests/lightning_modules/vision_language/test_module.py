@@ -17,15 +17,29 @@ from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, Colou
 
 
 def built(
-    images=(1,), edge=16, max_tiles=1, tiling="tile_positions", row_tokens=None, path=None, projector="linear",
-    trainable="full", tower="full", **model,
-):  # fmt: skip
+    images=(1,),
+    edge=16,
+    max_tiles=1,
+    tiling="tile_positions",
+    row_tokens=None,
+    path=None,
+    projector="linear",
+    trainable="full",
+    tower="full",
+    **model,
+):
     """A model and its data, as a Trainer puts them together."""
     torch.manual_seed(7)
     data = ColouredSquares(
-        images=list(images), edge=edge, max_tiles=max_tiles, batch_size=6, num_samples=6, row_tokens=row_tokens,
-        tiling=tiling, tokenizer=None if path is None else str(path),
-    )  # fmt: skip
+        images=list(images),
+        edge=edge,
+        max_tiles=max_tiles,
+        batch_size=6,
+        num_samples=6,
+        row_tokens=row_tokens,
+        tiling=tiling,
+        tokenizer=None if path is None else str(path),
+    )
     where = {"config": LANGUAGE_MODEL} if path is None else {"path": str(path)}
     language_model = LanguageModelSettings(**where, trainable=trainable, last_n_layers=1)
     vision_tower = VisionTowerSettings(config=TOWER, trainable=tower, last_n_layers=1)
@@ -81,7 +95,7 @@ CASES = {
     "tiles of Idefics3": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2, "tiling": "idefics3", "row_tokens": 200},
     "pixel shuffle": {"images": (1, 2), "projector": "pixel_shuffle"},
     "resampler": {"images": (1, 2), "projector": "resampler"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

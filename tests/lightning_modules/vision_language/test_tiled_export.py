@@ -13,10 +13,8 @@ SIZES = [(16, 16), (60, 20), (20, 45), (9, 30), (33, 33), (64, 64)]
 QUESTION = "<image>\nwhat colour ?"
 TILINGS = {
     "llava_next": ("LlavaNextForConditionalGeneration", {"layer_norm": False}),
-    "idefics3": (
-        "Idefics3ForConditionalGeneration", {"kind": "pixel_shuffle", "bias": False, "layer_norm": False},
-    ),
-}  # fmt: skip
+    "idefics3": ("Idefics3ForConditionalGeneration", {"kind": "pixel_shuffle", "bias": False, "layer_norm": False}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +36,13 @@ def chats(tmp_path_factory):
 def data(chats, **options):
     files = [{"path": str(chats / "chats.jsonl")}]
     settings = {
-        "train": files, "validation": files, "questions": str(chats / "questions.jsonl"), "batch_size": 6,
-        "num_workers": 0, **options,
-    }  # fmt: skip
+        "train": files,
+        "validation": files,
+        "questions": str(chats / "questions.jsonl"),
+        "batch_size": 6,
+        "num_workers": 0,
+        **options,
+    }
     return {"class_path": "ImageChats", "init_args": settings}
 
 
@@ -85,10 +87,13 @@ def test_a_run_with_tiles_is_exported_and_fine_tuned(lockstep, tmp_path, message
     tuned = {
         "class_path": "PretrainedVisionLanguageModel",
         "init_args": {
-            "path": str(tmp_path / "out"), "learning_rate": 1e-6, "max_new_tokens": 4,
-            "language_model": {"trainable": "full"}, "connector": {"trainable": "full"},
+            "path": str(tmp_path / "out"),
+            "learning_rate": 1e-6,
+            "max_new_tokens": 4,
+            "language_model": {"trainable": "full"},
+            "connector": {"trainable": "full"},
         },
-    }  # fmt: skip
+    }
     trainer = {"accelerator": "cpu", "limit_val_batches": 0, "max_steps": 1, "log_every_n_steps": 1}
     config = {"model": tuned, "data": data(chats), "trainer": trainer, "best_checkpoint": {"monitor": "train/loss"}}
     (tmp_path / "tuned.json").write_text(json.dumps(config))

@@ -42,9 +42,12 @@ def questions_about(name: str, number: int, first: int = 0) -> list[dict[str, An
     asked = []
     for part in range(len(PARTS)):
         record: dict[str, Any] = {
-            "id": first + part, "question": f"what is {PARTS[part]} {number} ?", "document": name,
-            "evidence_pages": [1], "evidence_sources": ["text"],
-        }  # fmt: skip
+            "id": first + part,
+            "question": f"what is {PARTS[part]} {number} ?",
+            "document": name,
+            "evidence_pages": [1],
+            "evidence_sources": ["text"],
+        }
         if part < len(PARTS) - 1:
             record["options"] = [f"{letter}. {text}" for letter, text in zip("ABCD", MATERIALS, strict=True)]
             record["answer"] = "ABCD"[MATERIALS.index(material(number, part))]

@@ -29,8 +29,12 @@ def on(device: str, precision: str = "32-true", overlay: str = "gpu") -> list[st
 def quiet(steps: int) -> list[str]:
     """Return the options of a training of so many steps that logs each of them."""
     return [
-        "--trainer.max_epochs", "-1",
-        "--trainer.max_steps", str(steps),
-        "--trainer.log_every_n_steps", "1",
-        "--trainer.enable_progress_bar", "false",
-    ]  # fmt: skip
+        "--trainer.max_epochs",
+        "-1",
+        "--trainer.max_steps",
+        str(steps),
+        "--trainer.log_every_n_steps",
+        "1",
+        "--trainer.enable_progress_bar",
+        "false",
+    ]

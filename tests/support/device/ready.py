@@ -8,9 +8,22 @@ from importlib.util import find_spec
 
 # What the tests import besides torch; a family that needs another package is skipped where that is missing.
 PACKAGES = (
-    "torch", "lightning", "torchmetrics", "tensorboard", "yaml", "jsonargparse", "docstring_parser",
-    "typeshed_client", "numpy", "rich", "psutil", "filelock", "pytest", "pytest_timeout", "hypothesis",
-)  # fmt: skip
+    "torch",
+    "lightning",
+    "torchmetrics",
+    "tensorboard",
+    "yaml",
+    "jsonargparse",
+    "docstring_parser",
+    "typeshed_client",
+    "numpy",
+    "rich",
+    "psutil",
+    "filelock",
+    "pytest",
+    "pytest_timeout",
+    "hypothesis",
+)
 
 
 def problem() -> str | None:

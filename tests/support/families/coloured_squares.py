@@ -16,13 +16,24 @@ from datamodules.vision_language.datamodule import VisionLanguageDataModule
 COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (240, 240, 240)}
 
 TOWER = {
-    "model_type": "siglip_vision_model", "image_size": 16, "patch_size": 8, "hidden_size": 16, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "intermediate_size": 24,
-}  # fmt: skip
+    "model_type": "siglip_vision_model",
+    "image_size": 16,
+    "patch_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+}
 LANGUAGE_MODEL = {
-    "model_type": "qwen2", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "intermediate_size": 48, "initializer_range": 0.08, "tie_word_embeddings": True,
-}  # fmt: skip
+    "model_type": "qwen2",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "initializer_range": 0.08,
+    "tie_word_embeddings": True,
+}
 
 
 class ColouredSquares(VisionLanguageDataModule):
@@ -108,11 +119,14 @@ def write_run(
         "model": {"class_path": model, "init_args": {**parts, "learning_rate": 3e-3, **model_options}},
         "data": data,
         "trainer": {
-            "max_steps": steps, "accelerator": "cpu", "enable_progress_bar": False, "log_every_n_steps": 1,
+            "max_steps": steps,
+            "accelerator": "cpu",
+            "enable_progress_bar": False,
+            "log_every_n_steps": 1,
             "num_sanity_val_steps": 0,
         },
         "best_checkpoint": {"monitor": monitor, "mode": "max"},
-    }  # fmt: skip
+    }
     path.write_text(yaml.safe_dump(config))
     return ["--config", str(path)]
 

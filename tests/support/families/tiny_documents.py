@@ -98,17 +98,26 @@ class TinyQuestions:
             )
         if turn % 4 == 3:
             return Question(
-                **about, question="Who painted the cover?", answer=UNANSWERABLE, answer_type="unanswerable",
+                **about,
+                question="Who painted the cover?",
+                answer=UNANSWERABLE,
+                answer_type="unanswerable",
                 source="none",
-            )  # fmt: skip
+            )
         figure = turn % 4 == 2
         options, answer = (COLOURS, document.colour) if figure else (MATERIALS, document.materials[part])
         asked = "Which colour is the cover?" if figure else f"What is the {part} made of?"
         page = 3 if figure else 2 if part == "spring" else 1
         return Question(
-            **about, question=asked, options=tuple(options), answer=answer, right=list(options).index(answer),
-            answer_type="choice", evidence_pages=(page,), source="figure" if figure else "text",
-        )  # fmt: skip
+            **about,
+            question=asked,
+            options=tuple(options),
+            answer=answer,
+            right=list(options).index(answer),
+            answer_type="choice",
+            evidence_pages=(page,),
+            source="figure" if figure else "text",
+        )
 
 
 class TinyDocuments(DocumentDataModule):

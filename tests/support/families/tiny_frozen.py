@@ -10,9 +10,11 @@ from tests.support.families.tiny import FEATURES, TINY_FAMILY, TinyModule
 
 READER = [
     *TINY_FAMILY,
-    "--model", "tests.support.families.tiny_frozen.ReaderModule",
-    "--data.init_args.batch_size", "10",
-]  # fmt: skip
+    "--model",
+    "tests.support.families.tiny_frozen.ReaderModule",
+    "--data.init_args.batch_size",
+    "10",
+]
 
 
 class ReaderModule(TinyModule):

@@ -123,9 +123,13 @@ def llava() -> tuple[Any, Any]:
         vision_feature_layer=-2,
     )
     processor = LlavaProcessor(
-        images, tokens, patch_size=14, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        images,
+        tokens,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
         chat_template=LLAVA,
-    )  # fmt: skip
+    )
     return config, processor
 
 
@@ -144,9 +148,13 @@ def llava_next() -> tuple[Any, Any]:
         image_grid_pinpoints=grid,
     )
     processor = LlavaNextProcessor(
-        images, tokens, patch_size=14, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        images,
+        tokens,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
         chat_template=LLAVA,
-    )  # fmt: skip
+    )
     return config, processor
 
 
@@ -206,9 +214,15 @@ def qwen2_5_vl() -> tuple[Any, Any]:
     tokens = _qwen_tokens()
     images = Qwen2VLImageProcessorPil(min_pixels=28 * 28, max_pixels=56 * 56)
     vision = {
-        "depth": 2, "hidden_size": 16, "out_hidden_size": 16, "num_heads": 2, "intermediate_size": 24,
-        "fullatt_block_indexes": [1], "window_size": 56, "initializer_range": 0.3,
-    }  # fmt: skip
+        "depth": 2,
+        "hidden_size": 16,
+        "out_hidden_size": 16,
+        "num_heads": 2,
+        "intermediate_size": 24,
+        "fullatt_block_indexes": [1],
+        "window_size": 56,
+        "initializer_range": 0.3,
+    }
     config = Qwen2_5_VLConfig(text_config=_qwen_text(tokens), vision_config=vision, **_qwen_ids(tokens))
     return config, without_videos(Qwen2_5_VLProcessor)(images, tokens, None, chat_template=QWEN)
 
@@ -219,9 +233,15 @@ def qwen3_vl() -> tuple[Any, Any]:
     tokens = _qwen_tokens()
     images = Qwen2VLImageProcessorPil(min_pixels=32 * 32, max_pixels=64 * 64, patch_size=16)
     vision = {
-        "depth": 2, "hidden_size": 16, "out_hidden_size": 16, "num_heads": 2, "intermediate_size": 24,
-        "deepstack_visual_indexes": [0], "num_position_embeddings": 16, "initializer_range": 0.3,
-    }  # fmt: skip
+        "depth": 2,
+        "hidden_size": 16,
+        "out_hidden_size": 16,
+        "num_heads": 2,
+        "intermediate_size": 24,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 16,
+        "initializer_range": 0.3,
+    }
     config = Qwen3VLConfig(text_config=_qwen_text(tokens), vision_config=vision, **_qwen_ids(tokens))
     return config, without_videos(Qwen3VLProcessor)(images, tokens, None, chat_template=QWEN)
 
@@ -231,9 +251,15 @@ def internvl() -> tuple[Any, Any]:
 
     template = CHATML.replace("IMAGE", "<IMG_CONTEXT>\\n")
     tokens = tokenizer(
-        ["<|im_start|>"], END, None, template, start_image_token="<img>", end_image_token="</img>",
-        context_image_token="<IMG_CONTEXT>", video_token="<video>",
-    )  # fmt: skip
+        ["<|im_start|>"],
+        END,
+        None,
+        template,
+        start_image_token="<img>",
+        end_image_token="</img>",
+        context_image_token="<IMG_CONTEXT>",
+        video_token="<video>",
+    )
     images = GotOcr2ImageProcessorPil(
         size={"height": 28, "width": 28}, crop_to_patches=True, min_patches=1, max_patches=2
     )
@@ -271,9 +297,15 @@ def smolvlm() -> tuple[Any, Any]:
 
     special = ["<|im_start|>", "<video>", *_ROWS]
     tokens = tokenizer(
-        special, "<end_of_utterance>", None, IDEFICS, image_token="<image>", global_image_token="<global-img>",
-        fake_image_token="<fake_token_around_image>", end_of_utterance_token="<end_of_utterance>",
-    )  # fmt: skip
+        special,
+        "<end_of_utterance>",
+        None,
+        IDEFICS,
+        image_token="<image>",
+        global_image_token="<global-img>",
+        fake_image_token="<fake_token_around_image>",
+        end_of_utterance_token="<end_of_utterance>",
+    )
     images = SmolVLMImageProcessorPil(size={"longest_edge": 56}, max_image_size={"longest_edge": 28})
     config = SmolVLMConfig(
         vision_config=TOWER,
@@ -311,9 +343,14 @@ def gemma3() -> tuple[Any, Any]:
     from transformers import Gemma3Config, Gemma3ImageProcessorPil, Gemma3Processor
 
     tokens = tokenizer(
-        ["<start_of_turn>", "<end_of_turn>"], "<end_of_turn>", "<bos>", GEMMA,
-        image_token="<image_soft_token>", boi_token="<start_of_image>", eoi_token="<end_of_image>",
-    )  # fmt: skip
+        ["<start_of_turn>", "<end_of_turn>"],
+        "<end_of_turn>",
+        "<bos>",
+        GEMMA,
+        image_token="<image_soft_token>",
+        boi_token="<start_of_image>",
+        eoi_token="<end_of_image>",
+    )
     images = Gemma3ImageProcessorPil(size={"height": 28, "width": 28})
     config = Gemma3Config(
         vision_config={"model_type": "siglip_vision_model", **TOWER, "vision_use_head": False},
@@ -330,10 +367,19 @@ def gemma3() -> tuple[Any, Any]:
 CLASSES: dict[str, Callable[[], tuple[Any, Any]]] = {
     built.__name__: built
     for built in (
-        llava, llava_next, llava_onevision, qwen2_vl, qwen2_5_vl, qwen3_vl, internvl, idefics3, smolvlm, paligemma,
+        llava,
+        llava_next,
+        llava_onevision,
+        qwen2_vl,
+        qwen2_5_vl,
+        qwen3_vl,
+        internvl,
+        idefics3,
+        smolvlm,
+        paligemma,
         gemma3,
     )
-}  # fmt: skip
+}
 
 
 def write_tiny_image_text(name: str, folder: Path) -> Path:

@@ -11,20 +11,21 @@ import yaml
 from tests.conftest import REPOSITORY
 
 TINY_SERIES_MODEL = [
-    "--config", str(REPOSITORY / "configs/temporal/quickstart_series.yaml"),
-    "--model.init_args.encoder_size", "8",
-    "--model.init_args.feature_size", "8",
-    "--model.init_args.max_new_tokens", "4",
-    "--model.init_args.language_model.config.hidden_size", "16",
-    "--model.init_args.language_model.config.intermediate_size", "32",
-    "--model.init_args.language_model.config.num_hidden_layers", "2",
-    "--model.init_args.schedule", "constant",
-    "--data.init_args.batch_size", "8",
-    "--data.init_args.evaluation_batch_size", "4",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    "--config",
+    str(REPOSITORY / "configs/temporal/quickstart_series.yaml"),
+    "--model.init_args.encoder_size=8",
+    "--model.init_args.feature_size=8",
+    "--model.init_args.max_new_tokens=4",
+    "--model.init_args.language_model.config.hidden_size=16",
+    "--model.init_args.language_model.config.intermediate_size=32",
+    "--model.init_args.language_model.config.num_hidden_layers=2",
+    "--model.init_args.schedule=constant",
+    "--data.init_args.batch_size=8",
+    "--data.init_args.evaluation_batch_size=4",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 
 def five_shapes(random: Random) -> list[dict[str, Any]]:
@@ -36,17 +37,39 @@ def five_shapes(random: Random) -> list[dict[str, Any]]:
     long = [round(k / 1000 + random.random(), 3) for k in range(5000)]
     slow = {"name": "flow", "unit": "l/s", "values": wave[::5], "step": 300}
     return [
-        {"question": "Which is faster?", "series": [{"name": "load", "unit": "kW", "values": wave, "step": 60}, slow],
-         "options": ["load", "flow"], "answer": "load", "kind": "rates"},
-        {"question": "What is the last value?", "series": {"values": wave, "unit": "°C"}, "answer": f"{wave[-1]} °C",
-         "kind": "value"},
-        {"question": "Are there gaps in <series>?", "series": [v if k % 4 else None for k, v in enumerate(wave)],
-         "options": ["yes", "no"], "answer": "yes", "kind": "gaps"},
-        {"question": "How long is a step?", "series": {"values": wave[:40], "times": stamps}, "answer": "300 s",
-         "kind": "rates"},
-        {"question": "Describe it.", "series": {"name": "trend", "values": long, "step": 1}, "answer": "it rises",
-         "kind": "text"},
-    ]  # fmt: skip
+        {
+            "question": "Which is faster?",
+            "series": [{"name": "load", "unit": "kW", "values": wave, "step": 60}, slow],
+            "options": ["load", "flow"],
+            "answer": "load",
+            "kind": "rates",
+        },
+        {
+            "question": "What is the last value?",
+            "series": {"values": wave, "unit": "°C"},
+            "answer": f"{wave[-1]} °C",
+            "kind": "value",
+        },
+        {
+            "question": "Are there gaps in <series>?",
+            "series": [v if k % 4 else None for k, v in enumerate(wave)],
+            "options": ["yes", "no"],
+            "answer": "yes",
+            "kind": "gaps",
+        },
+        {
+            "question": "How long is a step?",
+            "series": {"values": wave[:40], "times": stamps},
+            "answer": "300 s",
+            "kind": "rates",
+        },
+        {
+            "question": "Describe it.",
+            "series": {"name": "trend", "values": long, "step": 1},
+            "answer": "it rises",
+            "kind": "text",
+        },
+    ]
 
 
 def write_series_folder(folder: Path, train: int = 20) -> list[str]:

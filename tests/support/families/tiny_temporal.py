@@ -8,29 +8,29 @@ QUICKSTART = REPOSITORY / "configs/temporal/quickstart.yaml"
 
 # What any temporal config becomes small with.
 SMALL_RUN = [
-    "--model.init_args.encoder_size", "8",
-    "--model.init_args.feature_size", "8",
-    "--model.init_args.max_new_tokens", "4",
-    "--data.init_args.batch_size", "16",
-    "--data.init_args.num_samples", "64",
-    "--data.init_args.validation_size", "10",
-    "--data.init_args.test_size", "10",
-    "--data.init_args.evaluation_batch_size", "4",
-    "--data.init_args.num_workers", "0",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    "--model.init_args.encoder_size=8",
+    "--model.init_args.feature_size=8",
+    "--model.init_args.max_new_tokens=4",
+    "--data.init_args.batch_size=16",
+    "--data.init_args.num_samples=64",
+    "--data.init_args.validation_size=10",
+    "--data.init_args.test_size=10",
+    "--data.init_args.evaluation_batch_size=4",
+    "--data.init_args.num_workers=0",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 
 TINY_TEMPORAL = [
-    "--config", str(QUICKSTART),
+    f"--config={QUICKSTART}",
     *SMALL_RUN,
-    "--model.init_args.language_model.config.hidden_size", "16",
-    "--model.init_args.language_model.config.intermediate_size", "32",
-    "--model.init_args.language_model.config.num_hidden_layers", "2",
-    "--model.init_args.schedule", "constant",
-    "--trainer.check_val_every_n_epoch", "2",
-]  # fmt: skip
+    "--model.init_args.language_model.config.hidden_size=16",
+    "--model.init_args.language_model.config.intermediate_size=32",
+    "--model.init_args.language_model.config.num_hidden_layers=2",
+    "--model.init_args.schedule=constant",
+    "--trainer.check_val_every_n_epoch=2",
+]
 
 
 def write_qwen2(folder: Path) -> None:
@@ -43,8 +43,14 @@ def write_qwen2(folder: Path) -> None:
     tokenizer = ResourceTimelines(batch_size=1).tokenizer.tokenizer
     tokenizer.save_pretrained(folder)
     config = Qwen2Config(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=512,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+        max_position_embeddings=512,
+    )
     torch.manual_seed(0)
     Qwen2ForCausalLM(config).save_pretrained(folder)

@@ -36,8 +36,15 @@ def a_watch(phase: str = "training", still: float = 0.0, patience: float = 300.0
 def a_run(device: str = "cpu") -> RunMetrics:
     """Return the metrics of rank 1 of a fake training."""
     trainer: Any = SimpleNamespace(
-        default_root_dir="runs/a", global_rank=1, world_size=2, precision="bf16-mixed", global_step=7, current_epoch=2,
-        strategy=SimpleNamespace(root_device=torch.device(device)), state=SimpleNamespace(fn=None),
-        train_dataloader=SimpleNamespace(waited=1.5), estimated_stepping_batches=40,
-    )  # fmt: skip
+        default_root_dir="runs/a",
+        global_rank=1,
+        world_size=2,
+        precision="bf16-mixed",
+        global_step=7,
+        current_epoch=2,
+        strategy=SimpleNamespace(root_device=torch.device(device)),
+        state=SimpleNamespace(fn=None),
+        train_dataloader=SimpleNamespace(waited=1.5),
+        estimated_stepping_batches=40,
+    )
     return RunMetrics(trainer, a_watch(), lambda: 600.0)

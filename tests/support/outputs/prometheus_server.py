@@ -67,11 +67,15 @@ class Prometheus:
         self.address, self._log = f"127.0.0.1:{port}", (folder / "log").open("wb")
         self._process = subprocess.Popen(
             [
-                "prometheus", f"--web.listen-address={self.address}", "--config.file=prometheus.yml",
+                "prometheus",
+                f"--web.listen-address={self.address}",
+                "--config.file=prometheus.yml",
                 "--storage.tsdb.path=data",
             ],
-            cwd=folder, stdout=self._log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            cwd=folder,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
 
     def __enter__(self) -> "Prometheus":
         return self

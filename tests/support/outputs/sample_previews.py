@@ -7,10 +7,13 @@ from callbacks.logging.sample_previews import preview_files
 from tests.conftest import REPOSITORY, Run
 
 DIGITS = [
-    "--config", str(REPOSITORY / "configs/image_classifier/digits.yaml"),
-    "--model.init_args.width", "8", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false",
-    "--trainer.max_epochs", "1", "--trainer.check_val_every_n_epoch", "1",
-]  # fmt: skip
+    f"--config={REPOSITORY / 'configs/image_classifier/digits.yaml'}",
+    "--model.init_args.width=8",
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.max_epochs=1",
+    "--trainer.check_val_every_n_epoch=1",
+]
 
 
 def previews_of(run: Run) -> dict[int, list[dict[str, Any]]]:

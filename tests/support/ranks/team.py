@@ -63,8 +63,11 @@ class ForkServer:
     def start(self, arguments: list[str], environment: Mapping[str, str], folder: Path, output: Path) -> int:
         """Fork a process of train.py, or of a module if the arguments begin with -m; return its number."""
         request = {
-            "arguments": arguments, "environment": dict(environment), "folder": str(folder), "output": str(output),
-        }  # fmt: skip
+            "arguments": arguments,
+            "environment": dict(environment),
+            "folder": str(folder),
+            "output": str(output),
+        }
         self._requests.write(json.dumps(request).encode() + b"\n")
         self._requests.flush()
         self._wait(lambda: str(output) in self._started)
@@ -137,11 +140,17 @@ class Team(Run):
     def _launcher(self, rank: int, processes: int, restart: int) -> dict[str, str]:
         local, of_node = (0, 1) if self._nodes else (rank, processes)
         return {
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port), "TORCHELASTIC_RUN_ID": "test",
-            "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(restart),
-            "RANK": str(rank), "LOCAL_RANK": str(local), "GROUP_RANK": str(rank if self._nodes else 0),
-            "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(of_node),
-        }  # fmt: skip
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.store.port),
+            "TORCHELASTIC_RUN_ID": "test",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": str(restart),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(local),
+            "GROUP_RANK": str(rank if self._nodes else 0),
+            "WORLD_SIZE": str(processes),
+            "LOCAL_WORLD_SIZE": str(of_node),
+        }
 
     def end(self, timeout: float = 100, of: Sequence[int] | None = None) -> list[int]:
         """Exit codes (negative for a signal), None for a process that has not ended in `timeout` seconds.

@@ -10,26 +10,32 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 V, LONGEST = 13, 10
 LOG = {"attention": "time_interval", "time_buckets": "log"}
 GRU = {"attention": "gru", "feed_forward": "none", "num_heads": 1}
-VARIANTS = [
-    pytest.param({"attention": attention, "residual": residual, "norm": norm}, id=f"{attention}-{residual}-{norm}")
-    for attention in ("standard", "time_interval")
-    for residual in ("plain", "mhc")
-    for norm in ("pre", "post")
-] + [
-    pytest.param({"attention": attention, "residual": residual, "norm": norm, "feed_forward": feed_forward},
-                 id=f"{attention}-{residual}-{norm}-{feed_forward}")
-    for attention, residual, norm, feed_forward in (
-        ("standard", "gated", "pre", "swiglu"),
-        ("standard", "gated_mhc", "post", "swiglu"),
-        ("time_interval", "gated", "post", "swiglu"),
-        ("time_interval", "gated_mhc", "pre", "swiglu"),
-        ("hstu", "plain", "pre", "none"),
-        ("hstu", "mhc", "post", "none"),
-        ("hstu", "gated_mhc", "pre", "swiglu"),
-        ("fuxi", "plain", "pre", "swiglu"),
-        ("fuxi", "mhc", "post", "none"),
-    )
-] + [pytest.param(LOG, id="time_interval-log"), pytest.param(GRU, id="gru")]  # fmt: skip
+VARIANTS = (
+    [
+        pytest.param({"attention": attention, "residual": residual, "norm": norm}, id=f"{attention}-{residual}-{norm}")
+        for attention in ("standard", "time_interval")
+        for residual in ("plain", "mhc")
+        for norm in ("pre", "post")
+    ]
+    + [
+        pytest.param(
+            {"attention": attention, "residual": residual, "norm": norm, "feed_forward": feed_forward},
+            id=f"{attention}-{residual}-{norm}-{feed_forward}",
+        )
+        for attention, residual, norm, feed_forward in (
+            ("standard", "gated", "pre", "swiglu"),
+            ("standard", "gated_mhc", "post", "swiglu"),
+            ("time_interval", "gated", "post", "swiglu"),
+            ("time_interval", "gated_mhc", "pre", "swiglu"),
+            ("hstu", "plain", "pre", "none"),
+            ("hstu", "mhc", "post", "none"),
+            ("hstu", "gated_mhc", "pre", "swiglu"),
+            ("fuxi", "plain", "pre", "swiglu"),
+            ("fuxi", "mhc", "post", "none"),
+        )
+    ]
+    + [pytest.param(LOG, id="time_interval-log"), pytest.param(GRU, id="gru")]
+)
 
 
 def make_history(lengths=(4, 7, 1, 0), padded_to=7, seed=0):

@@ -6,30 +6,33 @@ from tests.conftest import REPOSITORY
 
 USERS, ITEMS, EVENTS, LENGTH = 60, 24, 9, 6
 OPTIONS = [
-    "--config", str(REPOSITORY / "configs/recommender/sasrec.yaml"),
-    "--data.init_args.dataset", "files",
-    "--data.init_args.root", "events.csv",
-    "--data.init_args.min_item_interactions", "1",
-    "--data.init_args.max_length", str(LENGTH),
-    "--data.init_args.batch_size", "16",
-    "--model.init_args.hidden_size", "16",
-    "--model.init_args.num_heads", "1",
-    "--model.init_args.num_blocks", "1",
-    "--model.init_args.dropout", "0",
-    "--model.init_args.learning_rate", "0.02",
-    "--model.init_args.warmup_steps", "1",
-    "--model.init_args.schedule", "constant",
-    "--model.init_args.baselines", "false",
-    "--trainer.callbacks", "null",
-    "--trainer.check_val_every_n_epoch", "1",
-    "--trainer.log_every_n_steps", "1",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    "--config",
+    str(REPOSITORY / "configs/recommender/sasrec.yaml"),
+    "--data.init_args.dataset=files",
+    "--data.init_args.root=events.csv",
+    "--data.init_args.min_item_interactions=1",
+    f"--data.init_args.max_length={LENGTH}",
+    "--data.init_args.batch_size=16",
+    "--model.init_args.hidden_size=16",
+    "--model.init_args.num_heads=1",
+    "--model.init_args.num_blocks=1",
+    "--model.init_args.dropout=0",
+    "--model.init_args.learning_rate=0.02",
+    "--model.init_args.warmup_steps=1",
+    "--model.init_args.schedule=constant",
+    "--model.init_args.baselines=false",
+    "--trainer.callbacks=null",
+    "--trainer.check_val_every_n_epoch=1",
+    "--trainer.log_every_n_steps=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 FEATURES = [
-    "--data.init_args.event_features.categories", "[device]",
-    "--data.init_args.event_features.numbers", "[stars]",
-]  # fmt: skip
+    "--data.init_args.event_features.categories",
+    "[device]",
+    "--data.init_args.event_features.numbers",
+    "[stars]",
+]
 
 
 def history(user):

@@ -16,9 +16,12 @@ from tests.conftest import REPOSITORY
 from tests.tiers import slow
 
 QUICKSTARTS = {
-    "recommender": "quickstart", "image_classifier": "digits", "document_qa": "quickstart", "temporal": "quickstart",
+    "recommender": "quickstart",
+    "image_classifier": "digits",
+    "document_qa": "quickstart",
+    "temporal": "quickstart",
     "vision_language": "quickstart_pretrain",
-}  # fmt: skip
+}
 WRONG = ["null", "[1]", "{a: 1}", "foo", "-1", "nan", "1e400", ""]
 ACCEPTED = "accepted"
 
@@ -98,22 +101,38 @@ def test_the_wrong_values_of_every_option(parser, capsys, messages, tmp_path, mo
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("trainer.gradient_clip_val", "-1"), ("trainer.check_val_every_n_epoch", "0"), ("trainer.max_time", "soon"),
-        ("trainer.val_check_interval", "00:01:00:00"), ("trainer.val_check_interval", "soon"),
+        ("trainer.gradient_clip_val", "-1"),
+        ("trainer.check_val_every_n_epoch", "0"),
+        ("trainer.max_time", "soon"),
+        ("trainer.val_check_interval", "00:01:00:00"),
+        ("trainer.val_check_interval", "soon"),
         ("trainer.val_check_interval", "{minutes: 5}"),
-        ("trainer.devices", "0"), ("trainer.devices", "-2"), ("trainer.devices", "two"),
-        ("trainer.barebones", "true"), ("trainer.accelerator", "tpu"), ("data.init_args.num_workers", "100000"),
+        ("trainer.devices", "0"),
+        ("trainer.devices", "-2"),
+        ("trainer.devices", "two"),
+        ("trainer.barebones", "true"),
+        ("trainer.accelerator", "tpu"),
+        ("data.init_args.num_workers", "100000"),
         ("trainer.val_check_interval", "0"),
         ("trainer.limit_train_batches", "-1"),
-        ("trainer.accumulate_grad_batches", "0"), ("trainer.max_time", "00:00:00:00"), ("trainer.max_epochs", "-2"),
-        ("model.init_args.top_k", "0"), ("model.init_args.dropout", "1"),
-        ("model.init_args.learning_rate", "-1e-3"), ("model.init_args.learning_rate", "nan"),
-        ("model.init_args.betas", "[0.9, 1.0]"), ("model.init_args.warmup_steps", "-1"),
-        ("data.init_args.batch_size", "0"), ("data.init_args.evaluation_batch_size", "0"),
-        ("data.init_args.marketplace.num_users", "0"), ("data.init_args.max_bad_samples", "-1"),
-        ("watchdog.timeout", "nan"), ("last_checkpoint.keep", "0"), ("stragglers.every_n_steps", "0"),
+        ("trainer.accumulate_grad_batches", "0"),
+        ("trainer.max_time", "00:00:00:00"),
+        ("trainer.max_epochs", "-2"),
+        ("model.init_args.top_k", "0"),
+        ("model.init_args.dropout", "1"),
+        ("model.init_args.learning_rate", "-1e-3"),
+        ("model.init_args.learning_rate", "nan"),
+        ("model.init_args.betas", "[0.9, 1.0]"),
+        ("model.init_args.warmup_steps", "-1"),
+        ("data.init_args.batch_size", "0"),
+        ("data.init_args.evaluation_batch_size", "0"),
+        ("data.init_args.marketplace.num_users", "0"),
+        ("data.init_args.max_bad_samples", "-1"),
+        ("watchdog.timeout", "nan"),
+        ("last_checkpoint.keep", "0"),
+        ("stragglers.every_n_steps", "0"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore")
 def test_numbers_without_a_meaning_are_refused(parser, capsys, messages, tmp_path, monkeypatch, key, value):
     monkeypatch.chdir(tmp_path)
@@ -193,10 +212,13 @@ def test_the_reason_of_a_class_is_reported_where_a_name_is_possible_too(parser, 
     """A strategy is a class or a name; jsonargparse's last reason is that the class is no name."""
     options = ["--config", "configs/overlays/fsdp.yaml", "--trainer.strategy.init_args.sharding_strategy", "NO_SHARD"]
     code, lines = answer(parser, [*config_of("recommender"), *options], capsys, messages)
-    assert (code, lines) == (2, [
-        "error: trainer.strategy.init_args.sharding_strategy NO_SHARD shards nothing: use strategy ddp "
-        "(configs/overlays/gpu.yaml)"
-    ])  # fmt: skip
+    assert (code, lines) == (
+        2,
+        [
+            "error: trainer.strategy.init_args.sharding_strategy NO_SHARD shards nothing: use strategy ddp "
+            "(configs/overlays/gpu.yaml)"
+        ],
+    )
 
 
 def test_a_class_path_that_is_a_number(parser, capsys, messages, tmp_path):
@@ -276,9 +298,12 @@ def test_a_seed_that_numpy_does_not_take(messages, monkeypatch):
 
 
 AMBIGUOUS = [
-    ("1:30", "data.init_args.batch_size"), ("0777", "trainer.max_epochs"), ("+0777", "data.init_args.batch_size"),
-    ("-012", "model.init_args.learning_rate"), ("1:30.5", "model.init_args.learning_rate"),
-]  # fmt: skip
+    ("1:30", "data.init_args.batch_size"),
+    ("0777", "trainer.max_epochs"),
+    ("+0777", "data.init_args.batch_size"),
+    ("-012", "model.init_args.learning_rate"),
+    ("1:30.5", "model.init_args.learning_rate"),
+]
 """Texts that YAML 1.1 reads as numbers of base 60 or 8, and options of the type int or float."""
 
 

@@ -11,11 +11,22 @@ def found(**variables):
 
 def test_correct_variables_are_not_reported():
     (finding,) = found(
-        NCCL_DEBUG="WARN", NCCL_SOCKET_IFNAME="eth0", NCCL_IB_HCA="mlx5", TORCH_DISTRIBUTED_DEBUG="INFO", HOME="/root",
-        NCCL_IB_DISABLE="0", CUDA_LAUNCH_BLOCKING="0", NCCL_DEBUG_FILE="x", NCCL_SOCKET_FAMILY="AF_INET",
-        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True,roundup_power2_divisions:[256:1,512:2,>:4]", MASTER_PORT="1",
-        TORCH_NCCL_ASYNC_ERROR_HANDLING="1", NCCL_IB_TIMEOUT="22", LOCAL_WORLD_SIZE="2", GROUP_WORLD_SIZE="1",
-    )  # fmt: skip
+        NCCL_DEBUG="WARN",
+        NCCL_SOCKET_IFNAME="eth0",
+        NCCL_IB_HCA="mlx5",
+        TORCH_DISTRIBUTED_DEBUG="INFO",
+        HOME="/root",
+        NCCL_IB_DISABLE="0",
+        CUDA_LAUNCH_BLOCKING="0",
+        NCCL_DEBUG_FILE="x",
+        NCCL_SOCKET_FAMILY="AF_INET",
+        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True,roundup_power2_divisions:[256:1,512:2,>:4]",
+        MASTER_PORT="1",
+        TORCH_NCCL_ASYNC_ERROR_HANDLING="1",
+        NCCL_IB_TIMEOUT="22",
+        LOCAL_WORLD_SIZE="2",
+        GROUP_WORLD_SIZE="1",
+    )
     assert finding.status == "ok"
 
 

@@ -6,9 +6,15 @@ from commands.doctor.launch_plan import LaunchPlan
 from commands.doctor.machine.slurm import check_slurm
 
 JOB = {
-    "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "2", "SLURM_NTASKS": "8",
-    "SLURM_NTASKS_PER_NODE": "4", "SLURM_TASKS_PER_NODE": "4(x2)", "SLURM_GPUS_ON_NODE": "4", "SLURM_STEP_ID": "0",
-}  # fmt: skip
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NAME": "train",
+    "SLURM_NNODES": "2",
+    "SLURM_NTASKS": "8",
+    "SLURM_NTASKS_PER_NODE": "4",
+    "SLURM_TASKS_PER_NODE": "4(x2)",
+    "SLURM_GPUS_ON_NODE": "4",
+    "SLURM_STEP_ID": "0",
+}
 PLAN = LaunchPlan(devices=4, nodes=2)
 
 

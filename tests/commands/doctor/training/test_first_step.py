@@ -101,8 +101,9 @@ def test_a_wrong_value_is_reported_with_its_line(doctor, tmp_path):
         (tmp_path / f"{name}.yaml").write_text(text)
     both = doctor(*TINY, "--config", "epochs.yaml", "--trainer.max_epochs", "many")["config"]
     assert [error.found.partition(": Expected")[0] for error in both] == [
-        "epochs.yaml:2: trainer.max_epochs", "command line: trainer.max_epochs",
-    ]  # fmt: skip
+        "epochs.yaml:2: trainer.max_epochs",
+        "command line: trainer.max_epochs",
+    ]
     (error,) = doctor(*TINY, "--config", "lone.yaml")["config"]
     assert error.found == "lone.yaml:1: trainer: expected settings, KEY: VALUE; found 5"
 

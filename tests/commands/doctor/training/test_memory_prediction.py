@@ -9,10 +9,16 @@ from commands.doctor.training.memory_prediction import predict_memory
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 
 SEVEN_BILLION = {
-    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584, "intermediate_size": 18944,
-    "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
     "tie_word_embeddings": False,
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -16,9 +16,13 @@ ALL = AugmentationSettings(
 def altered(epoch: int, index: int, seed: int = 1, settings: AugmentationSettings = ALL) -> Any:
     samples = TinyQuestions(0, 64, together=3)
     return Augmenter(settings, seed).augment(
-        samples.questions(epoch, index), samples.document(epoch, index), [1, 2],
-        lambda: samples.another_document(epoch, index), epoch, index,
-    )  # fmt: skip
+        samples.questions(epoch, index),
+        samples.document(epoch, index),
+        [1, 2],
+        lambda: samples.another_document(epoch, index),
+        epoch,
+        index,
+    )
 
 
 def test_augmentation_keeps_the_right_answer() -> None:

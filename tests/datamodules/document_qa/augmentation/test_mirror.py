@@ -14,9 +14,31 @@ from datamodules.document_qa.types.question import Question
 
 FIGURE = Chunk(1, "figure", (0.25, 0.5, 0.75, 1.0), "")
 WORDS = [
-    "left", "Right", "LEFT", "of", "above", "Below", "top", "bottom", "upper", "lower", "clockwise",
-    "counterclockwise", "左", "右", "上", "下", "侧", "方", "顺时针", "逆时针", "3", "leftover", "upright", "topmost",
-]  # fmt: skip
+    "left",
+    "Right",
+    "LEFT",
+    "of",
+    "above",
+    "Below",
+    "top",
+    "bottom",
+    "upper",
+    "lower",
+    "clockwise",
+    "counterclockwise",
+    "左",
+    "右",
+    "上",
+    "下",
+    "侧",
+    "方",
+    "顺时针",
+    "逆时针",
+    "3",
+    "leftover",
+    "upright",
+    "topmost",
+]
 
 
 class Drawing:

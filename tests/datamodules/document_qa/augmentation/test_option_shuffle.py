@@ -39,11 +39,25 @@ def test_an_open_question_and_one_without_an_answer_are_taken_too() -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        "both A and B", "none of the above", "All of the above.", "A or C", "Neither A nor B", "only B", "(A) and (C)",
-        "AB", "Options A, B and C", "Neither", "A和B都对", "以上都不对", "Ａ、Ｃ", "上述选项均正确", "仅A", "都不是",
+        "both A and B",
+        "none of the above",
+        "All of the above.",
+        "A or C",
+        "Neither A nor B",
+        "only B",
+        "(A) and (C)",
+        "AB",
+        "Options A, B and C",
+        "Neither",
+        "A和B都对",
+        "以上都不对",
+        "Ａ、Ｃ",
+        "上述选项均正确",
+        "仅A",
+        "都不是",
         "以上三项",
     ],
-)  # fmt: skip
+)
 def test_options_that_refer_to_others_stay_where_they_are(option: str) -> None:
     question = Question("1", "?", "pump", ("steel", "brass", "nylon", option), option, 3)
     for key in range(20):
@@ -53,9 +67,16 @@ def test_options_that_refer_to_others_stay_where_they_are(option: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("above the gear", "below the gear"), ("A", "B"), ("10 mm以上", "上述装置"), ("A3 and B4", "both sides"),
-        ("all around", "none"), ("BA", "DE"), ("a and b", "steel and brass"), ("都可以", "A 12"), ("FAB", "Band A"),
+        ("above the gear", "below the gear"),
+        ("A", "B"),
+        ("10 mm以上", "上述装置"),
+        ("A3 and B4", "both sides"),
+        ("all around", "none"),
+        ("BA", "DE"),
+        ("a and b", "steel and brass"),
+        ("都可以", "A 12"),
+        ("FAB", "Band A"),
     ],
-)  # fmt: skip
+)
 def test_other_options_may_be_moved(options: tuple[str, ...]) -> None:
     assert not refers_to_others(Question("1", "?", "pump", options))

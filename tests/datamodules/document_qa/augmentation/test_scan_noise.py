@@ -55,9 +55,13 @@ def test_each_thing_happens_to_its_share_of_the_documents() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "messages"),
-    [({"skew": 2.1}, "skew must be at least 0 and at most 2.0"), ({"blur": 1.1}, "blur must be at least 0"),
-     ({"paraphrase": -0.1}, "paraphrase must be at least 0"), ({"distractors": -1}, "distractors must be at least")],
-)  # fmt: skip
+    [
+        ({"skew": 2.1}, "skew must be at least 0 and at most 2.0"),
+        ({"blur": 1.1}, "blur must be at least 0"),
+        ({"paraphrase": -0.1}, "paraphrase must be at least 0"),
+        ({"distractors": -1}, "distractors must be at least"),
+    ],
+)
 def test_settings_that_cannot_be_used_are_named(wrong: dict[str, float], messages: str) -> None:
     with pytest.raises(ValueError, match=f"data.init_args.augmentation.{messages}"):
         AugmentationSettings(**wrong).check()  # type: ignore[arg-type]

@@ -10,11 +10,21 @@ from datamodules.document_qa.types.question import UNANSWERABLE, Question
 @pytest.mark.parametrize(
     "text",
     [
-        UNANSWERABLE, "Not answerable.", "The document does not say.", "I don’t know", "unknown", "N/A", "None",
-        "It cannot be determined from the document", "no such part is listed", "无法回答",
-        "文中未提及该部件", "无", "信息不足",
+        UNANSWERABLE,
+        "Not answerable.",
+        "The document does not say.",
+        "I don’t know",
+        "unknown",
+        "N/A",
+        "None",
+        "It cannot be determined from the document",
+        "no such part is listed",
+        "无法回答",
+        "文中未提及该部件",
+        "无",
+        "信息不足",
     ],
-)  # fmt: skip
+)
 def test_abstentions_are_recognized(text):
     assert is_abstention(text)
 
@@ -35,10 +45,19 @@ def test_which_questions_have_no_answer():
 @pytest.mark.parametrize(
     "answer",
     [
-        "No, it does not contain mercury", "No data link", "None", "none of the above", "N/A", "Unknown", "不能反转",
-        "The valve cannot be determined to leak", "no such alarm", "没有", "",
+        "No, it does not contain mercury",
+        "No data link",
+        "None",
+        "none of the above",
+        "N/A",
+        "Unknown",
+        "不能反转",
+        "The valve cannot be determined to leak",
+        "no such alarm",
+        "没有",
+        "",
     ],
-)  # fmt: skip
+)
 def test_right_answers_that_sound_like_none(answer):
     assert not says_unanswerable(answer)
     assert infer_answer_type(answer) != "unanswerable"
@@ -48,10 +67,16 @@ def test_right_answers_that_sound_like_none(answer):
 @pytest.mark.parametrize(
     "answer",
     [
-        UNANSWERABLE, "Not answerable.", "Unanswerable", "It cannot be determined from the document", "无法回答。",
-        "文中未提及", "The document does not say.", "信息不足",
+        UNANSWERABLE,
+        "Not answerable.",
+        "Unanswerable",
+        "It cannot be determined from the document",
+        "无法回答。",
+        "文中未提及",
+        "The document does not say.",
+        "信息不足",
     ],
-)  # fmt: skip
+)
 def test_right_answers_that_are_none(answer):
     assert says_unanswerable(answer)
     assert is_abstention(answer)

@@ -68,9 +68,16 @@ def test_a_summary_has_only_metrics_that_apply():
     found = summary([CHOICE, CHOICE].__getitem__, [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), evidence=())])
     own = {name for name in found if "/" not in name}
     assert own == {
-        "accuracy", "balanced_accuracy", "calibration_error", "page_recall@1", "page_recall@4", "context_recall",
-        "evidence_page_accuracy", "loss", "perplexity",
-    }  # fmt: skip
+        "accuracy",
+        "balanced_accuracy",
+        "calibration_error",
+        "page_recall@1",
+        "page_recall@4",
+        "context_recall",
+        "evidence_page_accuracy",
+        "loss",
+        "perplexity",
+    }
     assert not any("majority" in name for name in found), "the most frequent answers are unknown"
     unknown = CHOICE._replace(answer=None, right=None, evidence_pages=())
     assert set(summary(lambda sample: unknown, [AnswerRecord(0, ModelAnswer("", (-1.0, -2.0, -3.0), 0.5))])) == set()

@@ -334,9 +334,18 @@ def test_damaged_caches_say_what_to_delete(documents, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"dpi": 0}, {"max_page_pixels": 9}, {"max_pages": 0}, {"heading_level": 7}, {"workers": 0},
-              {"on_broken": "cry"}, {"engine": "spark"}, {"ray_address": "127.0.0.1:6379"}],
-)  # fmt: skip
+    "wrong",
+    [
+        {"dpi": 0},
+        {"max_page_pixels": 9},
+        {"max_pages": 0},
+        {"heading_level": 7},
+        {"workers": 0},
+        {"on_broken": "cry"},
+        {"engine": "spark"},
+        {"ray_address": "127.0.0.1:6379"},
+    ],
+)
 def test_wrong_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=f"ingestion.{next(iter(wrong))}"):
         IngestionSettings(**wrong).check()

@@ -209,7 +209,7 @@ def test_wordings_of_the_test_are_new_but_their_words_are_not():
         ({}, {"highest_number": 4}, "highest_number"),
         ({}, {"pages": ("text", "text")}, "pages"),
     ],
-)  # fmt: skip
+)
 def test_impossible_settings_are_refused(asking, manuals, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         QuestionSampler(ManualSettings(**manuals), ManualQuestionSettings(**asking))

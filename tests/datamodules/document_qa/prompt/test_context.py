@@ -82,9 +82,11 @@ def test_images_are_of_figures_of_pages_of_both_or_there_are_none() -> None:
     texts = {images: builder(images=images).context(document, [3]).text for images in kinds}
     title = "Figure 1: the cover."
     assert texts == {
-        "figures": f"Page 3\n{title}\n<image>", "pages": f"Page 3\n<image>\n{title}",
-        "both": f"Page 3\n<image>\n{title}\n<image>", "none": f"Page 3\n{title}",
-    }  # fmt: skip
+        "figures": f"Page 3\n{title}\n<image>",
+        "pages": f"Page 3\n<image>\n{title}",
+        "both": f"Page 3\n<image>\n{title}\n<image>",
+        "none": f"Page 3\n{title}",
+    }
     assert [len(builder(images=images).context(document, [3]).chunks) for images in texts] == [2, 2, 2, 1]
     whole = builder(images="pages", texts=False, show_page_numbers=False).context(document, [1, 3])
     assert whole.text == "<image>\n<image>"

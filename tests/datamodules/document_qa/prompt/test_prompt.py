@@ -69,8 +69,11 @@ def test_a_chat_has_its_context_once() -> None:
     prompter = PromptBuilder(CONTROL, language="zh", system="Be brief.")
     messages = prompter.messages(prompter.page_heading(3), [("first?", "one"), ("second?", None)])
     assert [(message["role"], message["content"]) for message in messages] == [
-        ("system", "Be brief."), ("user", "第3页\n\nfirst?"), ("assistant", "one"), ("user", "second?"),
-    ]  # fmt: skip
+        ("system", "Be brief."),
+        ("user", "第3页\n\nfirst?"),
+        ("assistant", "one"),
+        ("user", "second?"),
+    ]
     assert PromptBuilder(CONTROL).messages("", [("first?", None)]) == [{"role": "user", "content": "first?"}]
 
 

@@ -9,14 +9,23 @@ from datamodules.document_qa.types.question import UNANSWERABLE
 
 PAGES = [f"nkbl0226_p{number}" for number in range(3)]
 MP_DOCVQA = {
-    "questionId": 49153, "question": "What is the ‘actual’ value per 1000?", "doc_id": "nkbl0226", "page_ids": PAGES,
-    "answers": ["0.28", ".28"], "answer_page_idx": 2, "data_split": "val",
-}  # fmt: skip
+    "questionId": 49153,
+    "question": "What is the ‘actual’ value per 1000?",
+    "doc_id": "nkbl0226",
+    "page_ids": PAGES,
+    "answers": ["0.28", ".28"],
+    "answer_page_idx": 2,
+    "data_split": "val",
+}
 MMLONGBENCH = {
-    "doc_id": "PH_2016.06.08_Economy-Final.pdf", "doc_type": "Research report / Introduction",
-    "question": "How many charts?", "answer": "5", "evidence_pages": "[3, 5]",
-    "evidence_sources": "['Chart', 'Table']", "answer_format": "Int",
-}  # fmt: skip
+    "doc_id": "PH_2016.06.08_Economy-Final.pdf",
+    "doc_type": "Research report / Introduction",
+    "question": "How many charts?",
+    "answer": "5",
+    "evidence_pages": "[3, 5]",
+    "evidence_sources": "['Chart', 'Table']",
+    "answer_format": "Int",
+}
 
 
 def read(folder, content, format="auto"):
@@ -74,23 +83,45 @@ def test_an_invalid_mp_docvqa_file_is_refused(tmp_path, change, messages):
 def test_records_of_mmlongbench_become_questions(tmp_path, format):
     records = [
         MMLONGBENCH,
-        {**MMLONGBENCH, "answer": "Not answerable", "answer_format": "None", "evidence_pages": "[]",
-         "evidence_sources": "[]"},
-        {**MMLONGBENCH, "doc_id": "b.pdf", "answer": "['Asia', 'Africa', 3]", "answer_format": "List",
-         "evidence_sources": "['Pure-text (Plain-text)', 'Generalized-text (Layout)']"},
-        {**MMLONGBENCH, "answer": "12.5%", "answer_format": "Str", "evidence_pages": "[4]",
-         "evidence_sources": "[\"Figure\", \"Chart\"]"},
+        {
+            **MMLONGBENCH,
+            "answer": "Not answerable",
+            "answer_format": "None",
+            "evidence_pages": "[]",
+            "evidence_sources": "[]",
+        },
+        {
+            **MMLONGBENCH,
+            "doc_id": "b.pdf",
+            "answer": "['Asia', 'Africa', 3]",
+            "answer_format": "List",
+            "evidence_sources": "['Pure-text (Plain-text)', 'Generalized-text (Layout)']",
+        },
+        {
+            **MMLONGBENCH,
+            "answer": "12.5%",
+            "answer_format": "Str",
+            "evidence_pages": "[4]",
+            "evidence_sources": '["Figure", "Chart"]',
+        },
         {**MMLONGBENCH, "answer": "left", "answer_format": "Str", "evidence_sources": ["Table"], "evidence_pages": [1]},
-    ]  # fmt: skip
+    ]
     questions = read(tmp_path, records, format).questions
     assert [question.id for question in questions] == [
-        f"{MMLONGBENCH['doc_id']}#1", f"{MMLONGBENCH['doc_id']}#2", "b.pdf#1", f"{MMLONGBENCH['doc_id']}#3",
+        f"{MMLONGBENCH['doc_id']}#1",
+        f"{MMLONGBENCH['doc_id']}#2",
+        "b.pdf#1",
+        f"{MMLONGBENCH['doc_id']}#3",
         f"{MMLONGBENCH['doc_id']}#4",
-    ]  # fmt: skip
+    ]
     assert [question.source for question in questions] == ["cross", "none", "text", "figure", "table"]
     assert [question.answer_type for question in questions] == [
-        "number", "unanswerable", "string", "number", "relation"
-    ]  # fmt: skip
+        "number",
+        "unanswerable",
+        "string",
+        "number",
+        "relation",
+    ]
     assert [question.answer for question in questions] == ["5", UNANSWERABLE, "Asia, Africa, 3", "12.5%", "left"]
     assert [question.evidence_pages for question in questions] == [(3, 5), (), (3, 5), (4,), (1,)]
 

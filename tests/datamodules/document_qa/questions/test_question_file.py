@@ -64,13 +64,26 @@ LETTERED, PLAIN = ["A. steel", "B. brass", "C. B"], ["steel", "brass", "B", "12 
 @pytest.mark.parametrize(
     ("options", "answer", "right"),
     [
-        (LETTERED, "b", 1), (LETTERED, "(B)", 1), (LETTERED, "Ｂ", 1), (LETTERED, "B.", 1), (LETTERED, "brass", 1),
-        (LETTERED, "B. brass", 1), (LETTERED, " C ", 2), (LETTERED, "C. B", 2),
-        (PLAIN, "A", 0), (PLAIN, "B", 2), (PLAIN, "12  mm", 3), (PLAIN, "１２ mm", 3), (PLAIN, "D. 12 mm", 3),
-        ([1.5, 2, "3"], 2, 1), (["(A) x", "(B) y"], "A", 0), (["A) x", "B) y"], "y", 1),
-        (["A. Smith", "C. Jones", "B. Lee"], "B. Lee", None), (["A. Smith", "X. Jones"], "A. Smith", 0),
+        (LETTERED, "b", 1),
+        (LETTERED, "(B)", 1),
+        (LETTERED, "Ｂ", 1),
+        (LETTERED, "B.", 1),
+        (LETTERED, "brass", 1),
+        (LETTERED, "B. brass", 1),
+        (LETTERED, " C ", 2),
+        (LETTERED, "C. B", 2),
+        (PLAIN, "A", 0),
+        (PLAIN, "B", 2),
+        (PLAIN, "12  mm", 3),
+        (PLAIN, "１２ mm", 3),
+        (PLAIN, "D. 12 mm", 3),
+        ([1.5, 2, "3"], 2, 1),
+        (["(A) x", "(B) y"], "A", 0),
+        (["A) x", "B) y"], "y", 1),
+        (["A. Smith", "C. Jones", "B. Lee"], "B. Lee", None),
+        (["A. Smith", "X. Jones"], "A. Smith", 0),
     ],
-)  # fmt: skip
+)
 def test_an_answer_is_a_letter_or_an_options_text(tmp_path, options, answer, right):
     record = {**ROUND_1, "options": options, "answer": answer}
     if right is None:
@@ -99,15 +112,32 @@ def test_every_spelling_is_the_same_option(tmp_path_factory, texts, right, lette
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        ("12", "number"), (3.5, "number"), ("-0.5 mm", "number"), ("1,200 r/min", "number"), ("5 kg/m³", "number"),
-        ("3 毫米", "number"), ("25%", "number"), ("1e-3 A", "number"), ("M8 bolt", "string"), ("3 of the 5", "string"),
-        ("steel", "string"), ("除尘箱(1)", "string"), ("17位于18的右侧", "relation"), ("above", "relation"),
-        ("to the left of 8", "relation"), ("part 3 is below part 4", "relation"), ("bottom left", "relation"),
+        ("12", "number"),
+        (3.5, "number"),
+        ("-0.5 mm", "number"),
+        ("1,200 r/min", "number"),
+        ("5 kg/m³", "number"),
+        ("3 毫米", "number"),
+        ("25%", "number"),
+        ("1e-3 A", "number"),
+        ("M8 bolt", "string"),
+        ("3 of the 5", "string"),
+        ("steel", "string"),
+        ("除尘箱(1)", "string"),
+        ("17位于18的右侧", "relation"),
+        ("above", "relation"),
+        ("to the left of 8", "relation"),
+        ("part 3 is below part 4", "relation"),
+        ("bottom left", "relation"),
         ("the pump", "string"),
-        ("the left valve", "string"), ("upper housing", "string"), ("左侧板", "string"), ("none", "string"),
-        ("Not answerable", "unanswerable"), ("not answerable.", "unanswerable"),
+        ("the left valve", "string"),
+        ("upper housing", "string"),
+        ("左侧板", "string"),
+        ("none", "string"),
+        ("Not answerable", "unanswerable"),
+        ("not answerable.", "unanswerable"),
     ],
-)  # fmt: skip
+)
 def test_types_of_answers_are_found_out(tmp_path, answer, kind):
     (question,) = read(tmp_path, {**ROUND_2, "answer": answer})
     assert question.answer_type == kind

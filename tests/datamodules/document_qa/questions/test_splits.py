@@ -73,8 +73,11 @@ def test_one_document_under_two_names_and_the_parts_of_one_are_one():
     assert groups["a.pdf"] == groups["copy of a.pdf"] != groups["b.pdf"]
     assert groups["x"] == groups["y"] == "3"
     assert find_shared_documents(contents, {"c.pdf": ("1", "9"), "z": ("long",)}) == [
-        ("a.pdf", "c.pdf"), ("copy of a.pdf", "c.pdf"), ("x", "z"), ("y", "z")
-    ]  # fmt: skip
+        ("a.pdf", "c.pdf"),
+        ("copy of a.pdf", "c.pdf"),
+        ("x", "z"),
+        ("y", "z"),
+    ]
     assert find_shared_documents(contents, {"c.pdf": ("7",)}) == []
 
 

@@ -106,10 +106,13 @@ def test_results_come_back_as_they_were_written(tmp_path):
 
 def test_the_result_keeps_accuracies_and_baselines():
     results = {
-        "accuracy": share(0.5), "table/accuracy": share(0.4), "table/loss": MetricEstimate(1.0, 3),
-        "baseline/question_only/accuracy": share(0.2), "baseline/random/table/accuracy": MetricEstimate(0.25, 100),
+        "accuracy": share(0.5),
+        "table/accuracy": share(0.4),
+        "table/loss": MetricEstimate(1.0, 3),
+        "baseline/question_only/accuracy": share(0.2),
+        "baseline/random/table/accuracy": MetricEstimate(0.25, 100),
         "baseline/majority/table/accuracy": MetricEstimate(0.3, 100),
-    }  # fmt: skip
+    }
     kept = select_result("table", SAME, results)
     assert kept.accuracy == {"": share(0.5), "table": share(0.4)}
     assert kept.question_only == {"": share(0.2)}

@@ -38,8 +38,13 @@ def records(asked):
 def test_each_page_is_kept_once_and_not_too_many():
     pictures, document = PageImages(pages_at_most=2), TinyDocument(0)
     assert [pictures.add(document, page) for page in (1, 2, 1, 3, 4, 0)] == [
-        "device-0#1", "device-0#2", "device-0#1", None, None, None,
-    ]  # fmt: skip
+        "device-0#1",
+        "device-0#2",
+        "device-0#1",
+        None,
+        None,
+        None,
+    ]
     assert len(pictures.uris) == 2
     assert pictures.missing == 1
     assert PageImages(bytes_at_most=0).add(document, 1) is None
@@ -76,9 +81,13 @@ def test_a_test_leaves_its_reports(tmp_path, caplog):
             write_test_reports(run, questions, records(questions), ablate, str(checkpoint), {"retriever": "bm25"})
     assert "without figures" in caplog.text
     assert {path.name for path in run.iterdir()} == {
-        "test_report.html", "test_report.json", "ablation.html", "ablation.json", "ablation",
+        "test_report.html",
+        "test_report.json",
+        "ablation.html",
+        "ablation.json",
+        "ablation",
         "answers-test.jsonl",
-    }  # fmt: skip
+    }
     answers = read_answers(run).answers
     assert sum(answer.points for answer in answers) / len(answers) == 0.75, "the accuracy of the reports"
     kept = json.loads((run / "ablation" / "figure.json").read_text())

@@ -24,10 +24,17 @@ class Manual:
     pages = [
         Page(number, (Chunk(number, "text", (0, 0, 1, 1), text),))
         for number, text in enumerate(
-            ["the relay closes at 24 volts", "the motor", "mass of the part " * 40 + "relay 24", "what is the motor",
-             "volts of the motor at page 24", "relay relay relay"], 1,
+            [
+                "the relay closes at 24 volts",
+                "the motor",
+                "mass of the part " * 40 + "relay 24",
+                "what is the motor",
+                "volts of the motor at page 24",
+                "relay relay relay",
+            ],
+            1,
         )
-    ]  # fmt: skip
+    ]
 
 
 QUESTION = Question("q", "What is the relay of the motor at 24 volts?", "manual", ("24", "part"))

@@ -33,11 +33,14 @@ def asks(text):
     [
         ("What does shopt -s globstar change?", ["shopt", "globstar", "change", "-s"], ["what", "does", "s"]),
         ("How is __all__ used?", ["used", "__all__"], ["how", "is", "all"]),
-        ("电机的额定电流是多少？", ["电", "机", "电机", "额", "定", "电", "流", "额定", "定电", "电流"],
-         ["的", "是", "多", "少", "多少"]),
+        (
+            "电机的额定电流是多少？",
+            ["电", "机", "电机", "额", "定", "电", "流", "额定", "定电", "电流"],
+            ["的", "是", "多", "少", "多少"],
+        ),
         ("What is it?", [], ["what", "is", "it"]),
     ],
-)  # fmt: skip
+)
 def test_subjects_and_function_words(text, subject, function):
     found = question_terms(text)
     assert found.subject == subject
@@ -76,10 +79,14 @@ def test_a_rare_term_is_found_and_question_words_are_not(question, page):
 
 
 PUMP = [
-    "什么是扬程？扬程是单位重量液体获得的能量。", "常见问题：如何更换？为什么会有？多少合适？怎么处理？型号是什么？",
-    "润滑油的牌号为46，每4000小时更换一次。", "轴承温度不得超过80摄氏度。", "备件清单：叶轮、轴套、轴承6308型。",
-    "故障：振动过大。原因：基础松动、汽蚀。", "电机额定电压为380伏，额定电流为15安。",
-]  # fmt: skip
+    "什么是扬程？扬程是单位重量液体获得的能量。",
+    "常见问题：如何更换？为什么会有？多少合适？怎么处理？型号是什么？",
+    "润滑油的牌号为46，每4000小时更换一次。",
+    "轴承温度不得超过80摄氏度。",
+    "备件清单：叶轮、轴套、轴承6308型。",
+    "故障：振动过大。原因：基础松动、汽蚀。",
+    "电机额定电压为380伏，额定电流为15安。",
+]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_an_archive_that_was_altered_is_refused(served, tmp_path, monkeypatch):
         ({f"{number}": b"" for number in range(40)}, "is file 33"),
         ({"../test.bin": b"x", "/train.bin": b"x"}, "it lacks cifar-100-binary/train.bin"),
     ],
-)  # fmt: skip
+)
 def test_a_strange_archive_leaves_nothing_behind(served, tmp_path, monkeypatch, files, messages):
     monkeypatch.setattr(cifar, "_LARGEST", 3999)
     offer(tmp_path / "server", monkeypatch, "cifar100", *packed(files))

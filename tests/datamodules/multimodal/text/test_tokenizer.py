@@ -45,9 +45,14 @@ def test_same_ids_in_every_process_whatever_the_order_of_the_texts(tokenizer):
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TOKENIZERS_PARALLELISM": "true", "RAYON_NUM_THREADS": "3"}
     other = subprocess.run(
-        [sys.executable, "-c", program], input=json.dumps(TEXTS[::-1]), env=environment, capture_output=True,
-        text=True, timeout=120, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        input=json.dumps(TEXTS[::-1]),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     here = load_tokenizer(None, TEXTS)
     assert other.stdout.strip() == f"{here.identity} {here.encode('a trend is 42%')}"
 

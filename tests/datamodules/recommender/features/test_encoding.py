@@ -107,7 +107,7 @@ def test_items_of_the_data_and_cold_items(tmp_path):
         ({"trained": (False, True, True, True, True)}, False),
         ({"settings": ItemFeatures(categories=["genre"])}, False),
     ],
-)  # fmt: skip
+)
 def test_the_identity_is_of_the_items_of_the_data(tmp_path, change, same):
     assert (load(tmp_path).identity == load(tmp_path, **change).identity) == same
 

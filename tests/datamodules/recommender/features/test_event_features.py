@@ -69,8 +69,11 @@ def test_a_store_has_the_features_of_each_event(tmp_path):
     assert store.find_corrupt_file() is None
     assert store.features.numbers.dtype == np.float64
     assert isinstance(store.features.codes, np.memmap)
-    recbole = table(tmp_path, name="shop.inter", header="user_id:token,item_id:token,timestamp:float,stars:float,"
-                    "device:token,paid:float")  # fmt: skip
+    recbole = table(
+        tmp_path,
+        name="shop.inter",
+        header="user_id:token,item_id:token,timestamp:float,stars:float,device:token,paid:float",
+    )
     recbole.write_text(recbole.read_text().replace(",", "\t"))
     assert as_rows(store_of(recbole)) == expected_rows()
     frame = pl.read_csv(tmp_path / "events.csv")
@@ -97,9 +100,10 @@ def test_a_store_belongs_to_its_columns(tmp_path):
     plain = prepare_store(path, min_item_interactions=1)
     assert plain.features is None
     assert "event_features" not in json.loads((plain.root / "meta.json").read_text())
-    roots = {store_of(path, settings).root for settings in (
-        SETTINGS, EventFeatures(numbers=["stars"]), EventFeatures(categories=["stars"]),
-    )} | {plain.root}  # fmt: skip
+    roots = {
+        store_of(path, settings).root
+        for settings in (SETTINGS, EventFeatures(numbers=["stars"]), EventFeatures(categories=["stars"]))
+    } | {plain.root}
     assert len(roots) == 4
     store = store_of(path)
     (store.root / "event_numbers.npy").write_bytes(b"corrupt")

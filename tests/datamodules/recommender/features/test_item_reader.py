@@ -60,7 +60,7 @@ def test_text_files_of_every_form_have_the_same_items(tmp_path, form):
         (CSV.encode().replace(b"brand", b"brand,n\xff"), "line 1: the text is not UTF-8"),
         (b"PAR1" + CSV.encode(), "the file is a Parquet file"),
     ],
-)  # fmt: skip
+)
 def test_invalid_text_is_refused(tmp_path, content, message):
     with pytest.raises(InteractionError, match=message) as error:
         read(tmp_path, content)

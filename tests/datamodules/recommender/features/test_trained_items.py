@@ -42,5 +42,5 @@ def test_all_items_are_as_none():
     ours, theirs = (
         absent_items(EVENTS, *bounds, 1, np.arange(4)[:, None], np.arange(50), among=among)
         for among in (everything, None)
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(ours, theirs)

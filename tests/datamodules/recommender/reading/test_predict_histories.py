@@ -66,8 +66,10 @@ def test_times_of_requests_belong_to_all_lines_or_to_none(tmp_path):
     assert histories.at.tolist() == [20, 0, 1_406_163_600]
     assert histories.undated is None
     for missing in range(3):
-        rows = [{key: value for key, value in row.items() if key != "at" or number != missing}
-                for number, row in enumerate(dated)]  # fmt: skip
+        rows = [
+            {key: value for key, value in row.items() if key != "at" or number != missing}
+            for number, row in enumerate(dated)
+        ]
         histories = read_histories(write(tmp_path, *rows), ITEM_IDS)
         assert histories.at is None
         assert histories.undated == missing + 1

@@ -123,10 +123,12 @@ def test_a_store_of_the_previous_version_is_converted_again(tmp_path: Path) -> N
 RATED = "user,item,time,rating\n" + "".join(
     f"{user},{item},{time},{rating}\n"
     for time, (user, item, rating) in enumerate(
-        [*((user, item, 4.5) for user in "ab" for item in "xy"),
-         *((user, item, 1) for user, item in ("uc", "ud", "vd", "ve", "we", "wf"))]
+        [
+            *((user, item, 4.5) for user in "ab" for item in "xy"),
+            *((user, item, 1) for user, item in ("uc", "ud", "vd", "ve", "we", "wf")),
+        ]
     )
-)  # fmt: skip
+)
 """Two users with the same two items, and a chain, which a k-core drops link by link."""
 
 

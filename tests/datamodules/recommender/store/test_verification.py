@@ -104,11 +104,12 @@ def edit_meta(root: Path) -> None:
 @pytest.mark.parametrize(
     ("corrupt", "message"),
     [
-        (truncate, "items.npy: not a complete array"), (remove_times, "times.npy: the file is missing"),
+        (truncate, "items.npy: not a complete array"),
+        (remove_times, "times.npy: the file is missing"),
         (cut_meta, "meta.json: cannot be read"),
         (edit_meta, "meta.json: a value has changed since it was written"),
     ],
-)  # fmt: skip
+)
 def test_a_store_that_is_not_whole_is_converted_again(
     source: Path, messages: list[str], corrupt: Callable[[Path], None], message: str
 ) -> None:

@@ -65,13 +65,16 @@ def test_a_defect_is_named_with_its_line(tmp_path, data, messages):
 @pytest.mark.parametrize(
     "data",
     [
-        GOOD.replace(b"\n", b"\r\n"), GOOD.replace(b"\n", b"\r"), b"\xef\xbb\xbf" + GOOD, GOOD.rstrip(b"\n"),
-        GOOD.replace(b"\n", b"\n\n"), GOOD.replace(b",", b" , "), b"".join(
-            b",".join(b'"%s"' % cell for cell in line.split(b",")) + b"\n" for line in GOOD.splitlines()
-        ),
+        GOOD.replace(b"\n", b"\r\n"),
+        GOOD.replace(b"\n", b"\r"),
+        b"\xef\xbb\xbf" + GOOD,
+        GOOD.rstrip(b"\n"),
+        GOOD.replace(b"\n", b"\n\n"),
+        GOOD.replace(b",", b" , "),
+        b"".join(b",".join(b'"%s"' % cell for cell in line.split(b",")) + b"\n" for line in GOOD.splitlines()),
     ],
     ids=["crlf", "cr", "bom", "no_last_line_end", "blank_lines", "spaces", "quoted"],
-)  # fmt: skip
+)
 def test_other_forms_of_the_file_are_the_same_rows(tmp_path, data):
     (tmp_path / "a.csv").write_bytes(GOOD)
     (tmp_path / "b.csv").write_bytes(data)

@@ -62,8 +62,10 @@ def test_options_are_named_by_text_or_letter(answer, option):
 def test_a_grade_counts_all_its_form_and_its_kind():
     right = (1.0, 1.0)
     assert grade(question("up", ("up", "down"), "trend"), "up", 0.05) == {
-        "right": right, "accuracy": right, "trend/right": right
-    }  # fmt: skip
+        "right": right,
+        "accuracy": right,
+        "trend/right": right,
+    }
     assert grade(question("3 h"), "4 h", 0.05) == {"right": (0.0, 1.0), "number_within_tolerance": (0.0, 1.0)}
     assert points_of(question("x"), (0.25, 1.0)) == {"right": (0.25, 1.0), "text_exact": (0.25, 1.0)}
 

@@ -44,9 +44,14 @@ def test_offset_and_scale_have_few_digits(low, span):
 
 @pytest.mark.parametrize(
     ("values", "offset", "scale"),
-    [([12.5, 20.83], "12.5", "8.33"), ([0.0, 100.0], "0", "100"), ([-3.14159, 2.0], "-3.15", "5.15"),
-     ([0.00012, 0.00047], "0.00012", "0.00035"), ([math.nan], "0", "1")],
-)  # fmt: skip
+    [
+        ([12.5, 20.83], "12.5", "8.33"),
+        ([0.0, 100.0], "0", "100"),
+        ([-3.14159, 2.0], "-3.15", "5.15"),
+        ([0.00012, 0.00047], "0.00012", "0.00035"),
+        ([math.nan], "0", "1"),
+    ],
+)
 def test_the_numbers_of_the_text(values, offset, scale):
     found = normalize(np.array(values))
     assert (found.offset, found.scale) == (offset, scale)

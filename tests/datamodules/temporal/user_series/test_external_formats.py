@@ -35,8 +35,17 @@ def test_chatts_training_files_are_decoded(tmp_path):
 
 
 def test_records_of_timeseriesexam_become_questions(tmp_path):
-    shared = {"options": ["yes", "no", "no"], "answer": "no", "id": 12, "tid": 3, "category": "Causality Analysis",
-              "difficulty": "easy", "question_hint": "", "relevant_concepts": [], "format_hint": "x"}  # fmt: skip
+    shared = {
+        "options": ["yes", "no", "no"],
+        "answer": "no",
+        "id": 12,
+        "tid": 3,
+        "category": "Causality Analysis",
+        "difficulty": "easy",
+        "question_hint": "",
+        "relevant_concepts": [],
+        "format_hint": "x",
+    }
     one = parse(tmp_path, {"question": "Rising?", "ts": [1.0, -2.0], "ts1": None, "ts2": [], **shared})
     assert (one.options, one.answer, one.key, one.kind) == (("yes", "no"), "no", "12", "Causality Analysis")
     assert [(s.name, s.values.tolist()) for s in one.series] == [("ts", [1, -2])]

@@ -12,11 +12,15 @@ from datamodules.temporal.user_series.file_formats import read_records
 from datamodules.temporal.user_series.record_parser import RecordParser
 
 RECORDS = [
-    {"question": "Up?\nOr, down?", "options": ["up", "down"], "answer": "up", "kind": "trend",
-     "series": [{"name": "a", "unit": "K", "values": [1.5, None, -2.0], "step": 10.0}]},
-    {"question": 'Mean of "b"?', "answer": "3 K",
-     "series": [{"name": "b", "unit": "", "values": [3.0], "step": None}]},
-]  # fmt: skip
+    {
+        "question": "Up?\nOr, down?",
+        "options": ["up", "down"],
+        "answer": "up",
+        "kind": "trend",
+        "series": [{"name": "a", "unit": "K", "values": [1.5, None, -2.0], "step": 10.0}],
+    },
+    {"question": 'Mean of "b"?', "answer": "3 K", "series": [{"name": "b", "unit": "", "values": [3.0], "step": None}]},
+]
 
 
 def write(path, form):

@@ -21,11 +21,16 @@ def values(question):
 
 def test_every_field_of_a_record_is_read(tmp_path):
     record = {
-        "question": "Which is <series> or <series>?", "options": ["up", "down"], "answer": "B",
-        "kind": "trend", "key": 7,
-        "series": [{"name": "load", "unit": "kW", "values": [-1.5, 2], "step": 300},
-                   {"name": "flow", "values": [1, 3, 4], "times": [0, 10, 30]}],
-    }  # fmt: skip
+        "question": "Which is <series> or <series>?",
+        "options": ["up", "down"],
+        "answer": "B",
+        "kind": "trend",
+        "key": 7,
+        "series": [
+            {"name": "load", "unit": "kW", "values": [-1.5, 2], "step": 300},
+            {"name": "flow", "values": [1, 3, 4], "times": [0, 10, 30]},
+        ],
+    }
     found = parse(tmp_path, record)
     assert (found.options, found.answer, found.kind, found.key) == (("up", "down"), "down", "trend", "7")
     load, flow = found.series
@@ -82,7 +87,7 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
         ({"answer": None}, "answer: not found"),
         ({"answers": "x"}, "record: found the key answers, expected some of question, series, options"),
     ],
-)  # fmt: skip
+)
 def test_refused_with_location_and_key(tmp_path, change, message):
     record = {"question": "?", "series": [1, 2], "answer": "x"} | change
     with pytest.raises(ValueError, match="^a.jsonl, line 3: " + message):

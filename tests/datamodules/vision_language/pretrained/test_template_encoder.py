@@ -76,9 +76,9 @@ def test_a_template_that_rewrites_earlier_turns_needs_marks(processors):
     with pytest.raises(ValueError, match="does not begin with its own prompt.*generation"):
         TemplateEncoder(model).chat(CHAT, PICTURES, "1")
     model.processor.chat_template = forgetful.replace(
-        "{{ '<|im_end|>\n' }}", "{% if message['role'] == 'assistant' %}{% generation %}{% endgeneration %}{% endif %}"
         "{{ '<|im_end|>\n' }}",
-    )  # fmt: skip
+        "{% if message['role'] == 'assistant' %}{% generation %}{% endgeneration %}{% endif %}{{ '<|im_end|>\n' }}",
+    )
     vars(model).pop("template", None)
     chat, _ = TemplateEncoder(model).chat(CHAT, PICTURES, "1")
     assert supervised(model, chat) == ["<|im_end|>", "<|im_end|>"]  # where the marks stand

@@ -27,14 +27,26 @@ def read(path):
 
 
 def test_every_form_of_a_sample(write_shard):
-    path = write_shard("a.tar", {
-        "000012.jpg": b"one", "000012.json": LLAVA,
-        "many.10.PNG": b"ten", "many.2.png": b"two", "many.json": {"messages": chat("Compare.", "No.")},
-        "folder/caption.txt": b" a dog\n", "folder/caption.webp": b"dog",
-        "__notes__.json": {}, ".hidden.json": {}, "folder/._caption.jpg": b"",
-        "text.cls": b"7", "text.json": chat("Hello?", "Hi."),
-        "crawled.json": {"url": "http://a", "width": 3}, "crawled.txt": "ü".encode(), "crawled.jpeg": b"j",
-    })  # fmt: skip
+    path = write_shard(
+        "a.tar",
+        {
+            "000012.jpg": b"one",
+            "000012.json": LLAVA,
+            "many.10.PNG": b"ten",
+            "many.2.png": b"two",
+            "many.json": {"messages": chat("Compare.", "No.")},
+            "folder/caption.txt": b" a dog\n",
+            "folder/caption.webp": b"dog",
+            "__notes__.json": {},
+            ".hidden.json": {},
+            "folder/._caption.jpg": b"",
+            "text.cls": b"7",
+            "text.json": chat("Hello?", "Hi."),
+            "crawled.json": {"url": "http://a", "width": 3},
+            "crawled.txt": "ü".encode(),
+            "crawled.jpeg": b"j",
+        },
+    )
     assert read(path) == [
         ImageChat(f"{path}, sample 0 (000012)", chat("<image>\nWhat?", "A dog."), [b"one"]),
         ImageChat(f"{path}, sample 1 (many)", chat("<image>\n<image>\nCompare.", "No."), [b"two", b"ten"]),
@@ -82,11 +94,16 @@ def test_a_sample_that_cannot_be_used_is_named(write_shard, monkeypatch, files, 
 
 
 def test_a_chat_without_images_is_read_as_such(write_shard):
-    path = write_shard("a.tar", {
-        "1.json": {"image": "", "messages": chat("Hello?", "Hi.")},
-        "2.json": {"images": [], "image": None, "messages": chat("Hello?", "Hi.")},
-        "3.jpg": b"j", "3.mask.tif": b"m", "3.json": chat("What?", "A dog."),
-    })  # fmt: skip
+    path = write_shard(
+        "a.tar",
+        {
+            "1.json": {"image": "", "messages": chat("Hello?", "Hi.")},
+            "2.json": {"images": [], "image": None, "messages": chat("Hello?", "Hi.")},
+            "3.jpg": b"j",
+            "3.mask.tif": b"m",
+            "3.json": chat("What?", "A dog."),
+        },
+    )
     assert [len(sample.images) for sample in read(path)] == [0, 0, 1]
 
 

@@ -245,6 +245,4 @@ def test_the_index_can_be_read(shards, tmp_path):
     ShardIndex(tmp_path).add(shards[:1])
     entries = json.loads((tmp_path / "index.json").read_text())["shards"]
     assert list(entries) == shards[:1]
-    assert (entries[shards[0]].keys() == {
-        "size", "samples", "files", "modified", "changed", "crc32",
-    })  # fmt: skip
+    assert entries[shards[0]].keys() == {"size", "samples", "files", "modified", "changed", "crc32"}

@@ -30,9 +30,12 @@ def numbered(locations):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.lists(st.integers(0, 12), min_size=1, max_size=6), st.integers(1, 30), st.integers(0, 5), st.booleans(),
+    st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    st.integers(1, 30),
+    st.integers(0, 5),
+    st.booleans(),
     st.integers(0, 40),
-)  # fmt: skip
+)
 def test_an_epoch_from_any_position_is_the_rest_of_it(counts, window, epoch, known, start):
     shards = [Numbered(str(shard), count, known) for shard, count in enumerate(counts)]
     order = ShardOrder(shards, window)

@@ -17,12 +17,11 @@ _IDS = ("user_id", "item_id", "timestamp")
 _HEADER = (*_IDS, "device", "price")
 _MISSING = -1e300
 _EVENTS = [
-    (f"u{user}", f"i{item}", 978300000 + 100 * user + item)
-    for user in range(1, 5)
-    for item in range(1, 6 + user % 2)
-]  # fmt: skip
-_FEATURES = [(("phone", "", "é x", "7", "007")[index % 5], ("3.5", "", "-2e3", "0")[index % 4])
-             for index in range(len(_EVENTS))]  # fmt: skip
+    (f"u{user}", f"i{item}", 978300000 + 100 * user + item) for user in range(1, 5) for item in range(1, 6 + user % 2)
+]
+_FEATURES = [
+    (("phone", "", "é x", "7", "007")[index % 5], ("3.5", "", "-2e3", "0")[index % 4]) for index in range(len(_EVENTS))
+]
 
 Rows = list[tuple[str, str, int, str, float]]
 """User, item, time, device ("" where missing) and price (-1e300 where missing) of each row."""

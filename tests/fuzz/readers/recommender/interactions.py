@@ -16,12 +16,18 @@ from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 Rows = list[tuple[str, str, int]]
 
 _COLUMNS = {
-    "table.csv": ("user_id", "item_id", "timestamp"), "quoted.csv": ("user", "item", "time"),
-    "crlf.csv": ("user", "item", "ts"), "table.tsv": ("user", "item", "timestamp"),
-    "small.inter": ("user_id", "item_id", "timestamp"), "integers.parquet": ("user_id", "item_id", "timestamp"),
-    "dates.csv": ("user", "item", "date"), "untimed.csv": ("user", "item", ""), "papers.txt": ("user", "item", ""),
-    "texts.parquet": ("user", "item", "time"), "floats.parquet": ("user", "item", "ts"),
-}  # fmt: skip
+    "table.csv": ("user_id", "item_id", "timestamp"),
+    "quoted.csv": ("user", "item", "time"),
+    "crlf.csv": ("user", "item", "ts"),
+    "table.tsv": ("user", "item", "timestamp"),
+    "small.inter": ("user_id", "item_id", "timestamp"),
+    "integers.parquet": ("user_id", "item_id", "timestamp"),
+    "dates.csv": ("user", "item", "date"),
+    "untimed.csv": ("user", "item", ""),
+    "papers.txt": ("user", "item", ""),
+    "texts.parquet": ("user", "item", "time"),
+    "floats.parquet": ("user", "item", "ts"),
+}
 """Columns of user, item and time that the config names; the other formats have fixed columns."""
 _MOVIELENS = ["userId", "movieId", "rating", "timestamp"]
 _FIXED = ("userId", "movieId", "timestamp")

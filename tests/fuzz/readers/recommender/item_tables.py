@@ -29,11 +29,16 @@ class ItemTables(Reader):
     def seeds(self) -> Sequence[Input]:
         header = "item_id,genres,price,year,title"
         plain = "\n".join([header, *(",".join([*row, "x"]) for row in _ROWS), ""])
-        quoted = "\r\n".join([header.replace(",", ";"), *(";".join(f'"{cell}"' for cell in (*row, 'a;""b""\n'))
-                                                          for row in _ROWS), ""])  # fmt: skip
+        quoted = "\r\n".join(
+            [header.replace(",", ";"), *(";".join(f'"{cell}"' for cell in (*row, 'a;""b""\n')) for row in _ROWS), ""]
+        )
         atomic = "\n".join(["item_id:token\tgenres:token_seq\tprice:float\tyear:float", *map("\t".join, _ROWS), ""])
-        return [Input("items.csv", plain.encode()), Input("quoted.csv", quoted.encode()),
-                Input("items.tsv", plain.replace(",", "\t").encode()), Input("shop.item", atomic.encode())]  # fmt: skip
+        return [
+            Input("items.csv", plain.encode()),
+            Input("quoted.csv", quoted.encode()),
+            Input("items.tsv", plain.replace(",", "\t").encode()),
+            Input("shop.item", atomic.encode()),
+        ]
 
     def restructure(self, random: Random, data: bytes) -> bytes:
         return table_mutation(next((mark for mark in (b"\t", b";") if mark in data), b","))(random, data)
@@ -79,10 +84,12 @@ class ItemTablesParquet(ItemTables):
 
         file = io.BytesIO()
         columns = {
-            "item_id": [row[0] for row in _ROWS], "genres": [row[1] or None for row in _ROWS],
-            "price": [float(row[2]) if row[2] else None for row in _ROWS], "year": [1999, None, 2001, 5],
+            "item_id": [row[0] for row in _ROWS],
+            "genres": [row[1] or None for row in _ROWS],
+            "price": [float(row[2]) if row[2] else None for row in _ROWS],
+            "year": [1999, None, 2001, 5],
             "text": pa.array([[1.0, 2.0], None, [0.5, -1.0], [0.0, 0.0]], pa.list_(pa.float32())),
-        }  # fmt: skip
+        }
         pq.write_table(pa.table(columns), file)
         return [Input("items.parquet", file.getvalue())]
 

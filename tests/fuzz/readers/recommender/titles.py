@@ -22,9 +22,11 @@ class Titles(Reader):
         table = 'movieId,title,genres\n1,Heat (1995),Crime\n2,"Amélie, a film (2001)",Comedy\n3,"""Q"" (1999)",Drama\n'
         recbole = "item_id:token\tname:token\tmovie_title:token_seq\n1\tx\tHeat\n2\ty\tAmélie é\n"
         return [
-            Input("movies.dat", dat.encode("latin-1")), Input("u.item", item.encode()),
-            Input("movies.csv", table.encode()), Input("small.item", recbole.encode()),
-        ]  # fmt: skip
+            Input("movies.dat", dat.encode("latin-1")),
+            Input("u.item", item.encode()),
+            Input("movies.csv", table.encode()),
+            Input("small.item", recbole.encode()),
+        ]
 
     def restructure(self, random: Random, data: bytes) -> bytes:
         separator = next((mark for mark in (b"::", b"|", b"\t") if mark in data), b",")

@@ -23,13 +23,19 @@ _CSV = "time,flow (l/s),p [bar]\n0,1,-2\n10,,5\n30,4,6\n"
 
 _ROWS: list[dict[str, Any]] = [
     {"question": "Rising é?", "series": [1, None, -2.5], "options": ["yes", "no"], "answer": "B", "kind": "trend"},
-    {"question": "<series> or <series>?", "answer": "12.5 kW", "key": 7,
-     "series": [{"name": "load", "unit": "kW", "values": [3, 4], "step": 300},
-                {"values": [1, 2, 5], "times": [0, 10, 30]}]},
+    {
+        "question": "<series> or <series>?",
+        "answer": "12.5 kW",
+        "key": 7,
+        "series": [
+            {"name": "load", "unit": "kW", "values": [3, 4], "step": 300},
+            {"values": [1, 2, 5], "times": [0, 10, 30]},
+        ],
+    },
     {"question": "Pressure?", "series": {"file": "plant.csv", "columns": ["p"], "step": 20}, "answer": 6},
     {"input": "A: <ts><ts/>. What?", "timeseries": [[1, 2.5]], "output": "a rise"},
     {"question": "Alike?", "ts1": [1], "ts2": [2, 3], "options": ["yes", "no", "no"], "answer": "no", "category": "c"},
-]  # fmt: skip
+]
 
 
 class SeriesQuestionLines(Reader):

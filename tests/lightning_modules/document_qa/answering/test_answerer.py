@@ -160,9 +160,12 @@ def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
         read = module._read_prompts
         monkeypatch.setattr(length_buckets, "_MAX_POSITIONS", 300)
         few = QuestionAnswerer(
-            lambda part: calls.append(part.prompts.mask.numel()) or read(part), data.tokenizer.decode,
-            data.tokenizer.end_of_turn, 4, lambda sample: data.question(sample).right,
-        )  # fmt: skip
+            lambda part: calls.append(part.prompts.mask.numel()) or read(part),
+            data.tokenizer.decode,
+            data.tokenizer.end_of_turn,
+            4,
+            lambda sample: data.question(sample).right,
+        )
         assert differences(few.records(requests), expected) < 1e-5
         assert len(calls) > 4
         assert max(calls) <= 300
@@ -194,9 +197,13 @@ def test_in_step_with_processes_that_have_more_to_do(monkeypatch):
     def ask(asked, agree):
         events.clear()
         answering = QuestionAnswerer(
-            module._read_prompts, data.tokenizer.decode, data.tokenizer.end_of_turn, 4,
-            lambda sample: data.question(sample).right, agree,
-        )  # fmt: skip
+            module._read_prompts,
+            data.tokenizer.decode,
+            data.tokenizer.end_of_turn,
+            4,
+            lambda sample: data.question(sample).right,
+            agree,
+        )
         with torch.no_grad():
             return answering.records(asked), list(events)
 

@@ -232,8 +232,10 @@ def test_an_obstacle_to_the_export_is_named(build, change, messages):
 def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
     parts = build("deit", projector=ProjectorSettings())._replace(layout=LAYOUT._replace(max_tiles=2))
     assert [found.split(":")[0] for found in incompatibilities(Llava(), parts, merge=False)] == [
-        "vision_tower", "data.init_args.max_tiles", "projector.layer_norm",
-    ]  # fmt: skip
+        "vision_tower",
+        "data.init_args.max_tiles",
+        "projector.layer_norm",
+    ]
     frozen = build("siglip_vision_model")
     for trainable in ("none", "lora"):
         settings = replace(frozen.language_model.settings, trainable=trainable)
@@ -291,9 +293,15 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     lockstep("export", *options, "--output", "llava", "--merge", name="a")
     assert "exporting as a LlavaForConditionalGeneration of transformers" in messages
     assert sorted(path.name for path in (tmp_path / "llava").iterdir()) == [
-        "README.md", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
-        "processor_config.json", "tokenizer.json", "tokenizer_config.json",
-    ]  # fmt: skip
+        "README.md",
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "processor_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
     squares = Squares([1], 64, 16, ImageLayout(TOWER["image_size"], 4))
     pictures = [squares.decode_images(index)[0] for index in range(8)]
     assert len(set(predicted)) > 1, "it has learned to look"

@@ -148,7 +148,11 @@ def test_lmms_eval_evaluates_the_export(adapter, exported, tmp_path):
     task = TASK.replace("DATA", str(tmp_path / "data.jsonl")).replace("CACHE", str(tmp_path / "cache"))
     (tmp_path / "tasks/tiny.yaml").write_text(task)
     found = simple_evaluate(
-        "lockstep", f"pretrained={folder}", tasks=["tiny"], batch_size=1, device="cpu",
+        "lockstep",
+        f"pretrained={folder}",
+        tasks=["tiny"],
+        batch_size=1,
+        device="cpu",
         task_manager=TaskManager(include_path=str(tmp_path / "tasks"), include_defaults=False),
-    )["results"]  # fmt: skip
+    )["results"]
     assert found["tiny"]["exact_match,none"] == 0.75

@@ -132,10 +132,13 @@ def test_each_patch_has_its_own_position_in_idefics3(edge):
     table, wide = _arrange_positions(torch.arange(1.0, edge * edge + 1)[:, None])
     config = Idefics3VisionConfig(hidden_size=1, num_attention_heads=1, patch_size=1, image_size=wide)
     embeddings = Idefics3VisionEmbeddings(config)
-    embeddings.load_state_dict({
-        "position_embedding.weight": table,
-        "patch_embedding.weight": torch.zeros(1, 3, 1, 1), "patch_embedding.bias": torch.zeros(1),
-    })  # fmt: skip
+    embeddings.load_state_dict(
+        {
+            "position_embedding.weight": table,
+            "patch_embedding.weight": torch.zeros(1, 3, 1, 1),
+            "patch_embedding.bias": torch.zeros(1),
+        }
+    )
     found = embeddings(torch.zeros(1, 3, edge, edge), torch.ones(1, edge, edge, dtype=torch.bool))
     assert found.flatten().tolist() == list(range(1, edge * edge + 1))
 
@@ -173,9 +176,16 @@ def test_an_obstacle_is_named(tokenizer, tiling, settings, message):
 
 @pytest.mark.parametrize(
     ("tower", "layer"),
-    [("siglip_vision_model", -1), ("siglip2_vision_model", -2), ("clip_vision_model", None), ("vit", None), ("vit", -1),
-     ("dinov2", -2), ("dinov3_vit", -1)],
-)  # fmt: skip
+    [
+        ("siglip_vision_model", -1),
+        ("siglip2_vision_model", -2),
+        ("clip_vision_model", None),
+        ("vit", None),
+        ("vit", -1),
+        ("dinov2", -2),
+        ("dinov3_vit", -1),
+    ],
+)
 def test_each_tower_of_the_documentation_fits_llava_next(tokenizer, tower, layer):
     parts = tiny_parts(tokenizer, "llava_next", 2, tower, layer=layer)
     assert incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False) == []

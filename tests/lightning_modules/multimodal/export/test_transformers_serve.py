@@ -53,13 +53,13 @@ def test_transformers_serves_the_export(tmp_path, served):
     tokens, _, answer = predicted(parts, tokenizer, tmp_path)
     port = served(tmp_path / "llava")
     url = f"data:image/png;base64,{base64.b64encode((tmp_path / 'picture.png').read_bytes()).decode()}"
-    content = [
-        {"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "\nWhat is shown here?"},
-    ]  # fmt: skip
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "\nWhat is shown here?"}]
     body = {
-        "model": str(tmp_path / "llava"), "messages": [{"role": "user", "content": content}], "temperature": 0,
+        "model": str(tmp_path / "llava"),
+        "messages": [{"role": "user", "content": content}],
+        "temperature": 0,
         "max_tokens": 12,
-    }  # fmt: skip
+    }
     connection = HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
     found = json.loads(connection.getresponse().read())

@@ -38,8 +38,15 @@ def test_answers_are_written_as_without(build, graphs):
 def test_a_compiled_tower_is_the_same(graphs, trainable):
     def tower(**settings):
         torch.manual_seed(1)
-        config = {"model_type": "siglip_vision_model", "image_size": 16, "patch_size": 4, "hidden_size": 24,
-                  "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 2}  # fmt: skip
+        config = {
+            "model_type": "siglip_vision_model",
+            "image_size": 16,
+            "patch_size": 4,
+            "hidden_size": 24,
+            "intermediate_size": 40,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 2,
+        }
         chosen = VisionTowerSettings(config=config, trainable=trainable, **settings)
         return VisionTower(chosen, precision_of("32-true", True))
 

@@ -14,9 +14,14 @@ PRECISION = precision_of("bf16-mixed", has_bf16=True)
 WIDE = {"hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 4, "num_attention_heads": 4}
 DEEP = {**CONFIGS["qwen2"], **WIDE, "num_hidden_layers": 9}
 SEVEN_BILLION = {
-    "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-    "num_attention_heads": 28, "num_key_value_heads": 4, "tie_word_embeddings": False,
-}  # fmt: skip
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "tie_word_embeddings": False,
+}
 
 
 def estimate(tokens=64, config=None, vocabulary=VOCABULARY, precision="bf16-mixed", work=None, **settings):

@@ -97,9 +97,11 @@ def test_answers_and_likelihoods_equal_those_without_a_cache(build, texts):
 def test_a_prompt_is_read_once(build, texts, monkeypatch):
     model, (prompts, followed) = build(), texts
     widths, decode = [], model.decode
-    monkeypatch.setattr(model, "decode", lambda embeddings, *args, **options: (
-        widths.append(embeddings.shape[1]) or decode(embeddings, *args, **options)
-    ))  # fmt: skip
+    monkeypatch.setattr(
+        model,
+        "decode",
+        lambda embeddings, *args, **options: widths.append(embeddings.shape[1]) or decode(embeddings, *args, **options),
+    )
     once = reading(model, prompts)
     once.log_likelihoods(*padded(followed))
     once.generate(torch.arange(3), 3, [])

@@ -99,9 +99,9 @@ def test_hands_out_the_patches_of_the_hidden_state(kind, layer, tmp_path):
     assert normalised[0, 0, 0, 0].item() == pytest.approx((first - output[0]) / output[1], abs=1e-5)
     expected = outputs(model, kind, normalised)
     state = expected.last_hidden_state if layer is None else expected.hidden_states[layer]
-    own = {
-        "clip_vision_model": 1, "dinov2": 1, "vit": 1, "deit": 2, "dinov2_with_registers": 4, "dinov3_vit": 5,
-    }.get(kind, 0)  # fmt: skip
+    own = {"clip_vision_model": 1, "dinov2": 1, "vit": 1, "deit": 2, "dinov2_with_registers": 4, "dinov3_vit": 5}.get(
+        kind, 0
+    )
     assert torch.allclose(features, state[:, own:], atol=1e-5)
 
 
@@ -265,7 +265,7 @@ def test_missing_weights_are_named(tmp_path):
         ({"config": VIT, "trainable": "last_n_layers", "last_n_layers": 0}, "at least 1"),
         ({"config": {**VIT, "image_size": [24, 16]}}, r"whole number of at least 1, got \[24, 16\]"),
     ],
-)  # fmt: skip
+)
 def test_wrong_settings_of_a_tower_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         tower_shape(VisionTowerSettings(**settings))

@@ -103,9 +103,18 @@ def test_gradients_have_memory_of_their_own(graphs):
 
 
 OPTIONS = [
-    *TINY, "--model.init_args.dropout", "0.2", "--data.init_args.micro_batch_size", "4", "--threads", "1",
-    "--trainer.limit_val_batches", "0", "--trainer.max_epochs", "-1",
-]  # fmt: skip
+    *TINY,
+    "--model.init_args.dropout",
+    "0.2",
+    "--data.init_args.micro_batch_size",
+    "4",
+    "--threads",
+    "1",
+    "--trainer.limit_val_batches",
+    "0",
+    "--trainer.max_epochs",
+    "-1",
+]
 COMPILED = ["--model.init_args.compile_step", "true"]
 
 

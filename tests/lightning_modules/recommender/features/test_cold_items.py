@@ -15,28 +15,28 @@ KNOWN, HELD_OUT = 8, 2  # items of a group: in the training, and as test targets
 pytestmark = pytest.mark.slow
 
 OPTIONS = [
-    "--config", str(REPOSITORY / "configs/recommender/sasrec.yaml"),
-    "--data.init_args.dataset", "files",
-    "--data.init_args.root", "events.csv",
-    "--data.init_args.min_item_interactions", "1",
-    "--data.init_args.batch_size", "16",
-    "--model.init_args.hidden_size", "16",
-    "--model.init_args.num_heads", "1",
-    "--model.init_args.num_blocks", "1",
-    "--model.init_args.learning_rate", "0.01",
-    "--model.init_args.baselines", "false",
-    "--trainer.max_epochs", "8",
-    "--trainer.callbacks", "null",
-    "--trainer.check_val_every_n_epoch", "8",
-    "--trainer.enable_progress_bar", "false",
-    "--trainer.accelerator", "cpu",
-]  # fmt: skip
+    f"--config={REPOSITORY / 'configs/recommender/sasrec.yaml'}",
+    "--data.init_args.dataset=files",
+    "--data.init_args.root=events.csv",
+    "--data.init_args.min_item_interactions=1",
+    "--data.init_args.batch_size=16",
+    "--model.init_args.hidden_size=16",
+    "--model.init_args.num_heads=1",
+    "--model.init_args.num_blocks=1",
+    "--model.init_args.learning_rate=0.01",
+    "--model.init_args.baselines=false",
+    "--trainer.max_epochs=8",
+    "--trainer.callbacks=null",
+    "--trainer.check_val_every_n_epoch=8",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.accelerator=cpu",
+]
 FEATURES = [
-    "--data.init_args.item_features.path", "items.parquet",
-    "--data.init_args.item_features.categories", "[maker]",
-    "--data.init_args.item_features.numbers", "[price]",
-    "--data.init_args.item_features.vector", "text",
-]  # fmt: skip
+    "--data.init_args.item_features.path=items.parquet",
+    "--data.init_args.item_features.categories=[maker]",
+    "--data.init_args.item_features.numbers=[price]",
+    "--data.init_args.item_features.vector=text",
+]
 
 
 @pytest.fixture
@@ -51,8 +51,14 @@ def shop(tmp_path):
         rows += [f"u{user},{item},{1000 + event}" for event, item in enumerate(items)]
     (tmp_path / "events.csv").write_text("\n".join(["user,item,timestamp", *rows]) + "\n")
     centres = random.normal(size=(GROUPS, 8))
-    write_items(tmp_path, {f"g{group}-{item}": centres[group] + 0.3 * random.normal(size=8)
-                           for item in [*range(KNOWN + HELD_OUT), "new"] for group in range(GROUPS)})  # fmt: skip
+    write_items(
+        tmp_path,
+        {
+            f"g{group}-{item}": centres[group] + 0.3 * random.normal(size=8)
+            for item in [*range(KNOWN + HELD_OUT), "new"]
+            for group in range(GROUPS)
+        },
+    )
     return centres
 
 

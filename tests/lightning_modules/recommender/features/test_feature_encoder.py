@@ -32,8 +32,10 @@ def test_vectors_against_a_plain_loop(dense):
         expected.append(vector)
     items = torch.tensor([3, 0, 7, 1])
     torch.testing.assert_close(features(items), torch.stack(expected)[items], rtol=1e-5, atol=1e-6)
-    gradients = [torch.autograd.grad((vectors**3).sum(), list(features.parameters()))
-                 for vectors in (features(torch.arange(8)), torch.stack(expected))]  # fmt: skip
+    gradients = [
+        torch.autograd.grad((vectors**3).sum(), list(features.parameters()))
+        for vectors in (features(torch.arange(8)), torch.stack(expected))
+    ]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 

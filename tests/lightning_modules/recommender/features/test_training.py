@@ -55,9 +55,11 @@ def plain_loss(module, batch, name):
             kept = module.item_features.training_items[1:] - 1
             logits = states @ weight[kept].T
             indices = module.item_features.training_index[part.targets] - 1
-            losses.append(torch.nn.functional.cross_entropy(
-                logits.flatten(0, 1), indices.flatten(), ignore_index=-1, reduction="sum"
-            ))  # fmt: skip
+            losses.append(
+                torch.nn.functional.cross_entropy(
+                    logits.flatten(0, 1), indices.flatten(), ignore_index=-1, reduction="sum"
+                )
+            )
         else:
             options = {"num_items": int(module.item_features.trained.sum())} if name == "gbce" else {}
             losses.append(LOSSES[name](states, weight, part.targets, part.negatives, **options))
@@ -73,8 +75,12 @@ def plain_loss(module, batch, name):
 def test_loss_and_gradients_against_a_plain_table(loss, negatives, shared, item_dropout, attention, monkeypatch):
     monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)
     batch = make_batch(4, negatives, shared)
-    used = {item for part in batch for column in (part.history.items, part.targets, part.negatives)
-            for item in column.flatten().tolist()} - {0}  # fmt: skip
+    used = {
+        item
+        for part in batch
+        for column in (part.history.items, part.targets, part.negatives)
+        for item in column.flatten().tolist()
+    } - {0}
     module = WithFeatures(used, loss=loss, item_dropout=item_dropout, attention=attention)
     assert loss != "cross_entropy" or used <= ALL
     found, _, gradients = loss_and_gradients(module, batch)

@@ -20,10 +20,14 @@ def make_ranks(users, seed=0, header=HEADER):
     size = len(users)
     candidates = generator.integers(5, 60, size)
     return UserRanks(
-        header, users, [f"item {number}" for number in generator.integers(0, 9, size)],
-        generator.integers(0, 90, size), generator.integers(0, 90, size), generator.integers(1, candidates + 1),
+        header,
+        users,
+        [f"item {number}" for number in generator.integers(0, 9, size)],
+        generator.integers(0, 90, size),
+        generator.integers(0, 90, size),
+        generator.integers(1, candidates + 1),
         candidates,
-    )  # fmt: skip
+    )
 
 
 def rows(ranks):
@@ -104,7 +108,7 @@ def edited(content, **arrays):
         ({"header": np.array(json.dumps({"version": 1, **HEADER._asdict(), "stage": "fit"}))}, "header .*fit"),
         ({"header": np.array(json.dumps({"version": 1, **HEADER._asdict(), "step": "x"}))}, "header "),
     ],
-)  # fmt: skip
+)
 def test_values_that_cannot_be_are_named(tmp_path, arrays, message):
     path = tmp_path / "ranks-val.npz"
     path.write_bytes(edited(encode(make_ranks(["a", "b"])), **arrays))

@@ -12,9 +12,14 @@ def grouped(history, popularity, head_from=40, tail_to=3):
     """{name of the group: numbers of its users}."""
     size = len(history)
     ranks = UserRanks(
-        RankHeader("test", "", 1, head_from, tail_to), [f"{user:03}" for user in range(size)], ["item"] * size,
-        np.array(history), np.array(popularity), np.arange(1, size + 1), np.full(size, size),
-    )  # fmt: skip
+        RankHeader("test", "", 1, head_from, tail_to),
+        [f"{user:03}" for user in range(size)],
+        ["item"] * size,
+        np.array(history),
+        np.array(popularity),
+        np.arange(1, size + 1),
+        np.full(size, size),
+    )
     return {group.name: (group.rank - 1).tolist() for group in user_groups(ranks)}
 
 
@@ -22,10 +27,14 @@ def test_users_are_grouped_by_history_length_and_target_popularity():
     found = grouped([2, 9, 3, 4, 30, 5, 8, 6], [40, 39, 4, 3, 0, 50, 5, 2])
     assert found == {
         "all users": [0, 1, 2, 3, 4, 5, 6, 7],
-        "history: 2 to 3 events": [0, 2], "history: 4 to 5 events": [3, 5], "history: 6 to 8 events": [6, 7],
+        "history: 2 to 3 events": [0, 2],
+        "history: 4 to 5 events": [3, 5],
+        "history: 6 to 8 events": [6, 7],
         "history: 9 to 30 events": [1, 4],
-        "head targets: 40 or more": [0, 5], "middle targets: 4 to 39": [1, 2, 6], "tail targets: 3 or fewer": [3, 4, 7],
-    }  # fmt: skip
+        "head targets: 40 or more": [0, 5],
+        "middle targets: 4 to 39": [1, 2, 6],
+        "tail targets: 3 or fewer": [3, 4, 7],
+    }
 
 
 def test_equal_users_are_one_group_and_empty_groups_are_left_out():

@@ -45,9 +45,14 @@ def test_bits_are_as_independent_as_drawn_ones(p):
     assert abs(kept.mean() - (1 - p)) < 5 * (p * (1 - p) / kept.numel()) ** 0.5
     centred = (kept - (1 - p)) / (p * (1 - p)) ** 0.5
     for name, other in {
-        "layers": centred.flip(0), "samples": centred.roll(1, 1), "positions": centred.roll(1, 2),
-        "channels": centred.roll(1, 3), "lanes": centred.roll(4, 3), "steps": None, "seeds": None,
-    }.items():  # fmt: skip
+        "layers": centred.flip(0),
+        "samples": centred.roll(1, 1),
+        "positions": centred.roll(1, 2),
+        "channels": centred.roll(1, 3),
+        "lanes": centred.roll(4, 3),
+        "steps": None,
+        "seeds": None,
+    }.items():
         if other is None:
             changed = masks(p, torch.arange(40), STEP + (name == "steps"), SEED + (name == "seeds")).double()
             other = (changed - (1 - p)) / (p * (1 - p)) ** 0.5

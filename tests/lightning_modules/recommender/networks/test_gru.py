@@ -72,10 +72,14 @@ def test_dropout_follows_each_layer():
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("feed_forward", "relu", "none"), ("residual", "gated", "plain"), ("norm", "post", "pre"),
-        ("num_heads", 2, "1"), ("activation_checkpointing", True, "false"), ("request_time", True, "false"),
+        ("feed_forward", "relu", "none"),
+        ("residual", "gated", "plain"),
+        ("norm", "post", "pre"),
+        ("num_heads", 2, "1"),
+        ("activation_checkpointing", True, "false"),
+        ("request_time", True, "false"),
     ],
-)  # fmt: skip
+)
 def test_settings_without_effect_are_refused(key, value, expected):
     message = f"{key}: found {str(value).lower()}, and attention gru .* set {key} {expected}"
     with pytest.raises(ValueError, match=message):

@@ -124,8 +124,11 @@ def test_attention_of_one_query_has_the_gradients_of_attention_of_all(with_relat
     one = last_attention(select_position(query.transpose(1, 2), last).transpose(1, 2), key, value, last, 0.0, relations)
     torch.testing.assert_close(one.transpose(1, 2), whole)
     output_gradient = torch.randn(whole.shape, dtype=torch.double, generator=generator)
-    pairs = zip(torch.autograd.grad((one.transpose(1, 2) * output_gradient).sum(), leaves),
-                torch.autograd.grad((whole * output_gradient).sum(), leaves), strict=True)  # fmt: skip
+    pairs = zip(
+        torch.autograd.grad((one.transpose(1, 2) * output_gradient).sum(), leaves),
+        torch.autograd.grad((whole * output_gradient).sum(), leaves),
+        strict=True,
+    )
     for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs)
 

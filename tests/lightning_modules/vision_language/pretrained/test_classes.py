@@ -53,14 +53,22 @@ def directory(tmp_path_factory):
 
 def options(folder, chats, **model):
     settings = {
-        "path": str(folder), "learning_rate": RATE, "max_new_tokens": 4,
-        "language_model": {"trainable": "full"}, "vision_tower": {"trainable": "full"},
-        "connector": {"trainable": "full"}, **model,
-    }  # fmt: skip
+        "path": str(folder),
+        "learning_rate": RATE,
+        "max_new_tokens": 4,
+        "language_model": {"trainable": "full"},
+        "vision_tower": {"trainable": "full"},
+        "connector": {"trainable": "full"},
+        **model,
+    }
     data = {
-        "train": [{"path": str(chats / "chats.jsonl")}], "validation": [{"path": str(chats / "chats.jsonl")}],
-        "questions": str(chats / "questions.jsonl"), "batch_size": 8, "micro_batch_size": 4, "num_workers": 0,
-    }  # fmt: skip
+        "train": [{"path": str(chats / "chats.jsonl")}],
+        "validation": [{"path": str(chats / "chats.jsonl")}],
+        "questions": str(chats / "questions.jsonl"),
+        "batch_size": 8,
+        "micro_batch_size": 4,
+        "num_workers": 0,
+    }
     config = {
         "model": {"class_path": "PretrainedVisionLanguageModel", "init_args": settings},
         "data": {"class_path": "ImageChats", "init_args": data},

@@ -125,10 +125,17 @@ def test_the_pages_of_a_tiff_are_bounded(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("2.heic", b"\0\0\0\x18ftypheic"), ("2.HEIC", b""), ("2.jp2", b"jP  "), ("2.svg", b"<svg/>"),
-        ("2.psd", b"8BPS"), ("2.bak", b"x"), ("2", b"x"), ("2.png", b"text"), ("2.pdf", b"%PDF-1.4"),
+        ("2.heic", b"\0\0\0\x18ftypheic"),
+        ("2.HEIC", b""),
+        ("2.jp2", b"jP  "),
+        ("2.svg", b"<svg/>"),
+        ("2.psd", b"8BPS"),
+        ("2.bak", b"x"),
+        ("2", b"x"),
+        ("2.png", b"text"),
+        ("2.pdf", b"%PDF-1.4"),
     ],
-)  # fmt: skip
+)
 def test_a_page_that_cannot_be_read_is_named_and_no_page_moves_up(folder, name, data):
     for number in (1, 3):
         (folder / f"{number}.png").write_bytes(png(RED))

@@ -64,8 +64,10 @@ def test_a_page_in_reading_order(tmp_path, read):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_ruled_tables_are_recovered_exactly(tmp_path, read, seed):
-    rows = [[sentence(seed, row, column, words=1 + (row + column) % 3) for column in range(2 + seed % 4)]
-            for row in range(2 + seed)]  # fmt: skip
+    rows = [
+        [sentence(seed, row, column, words=1 + (row + column) % 3) for column in range(2 + seed % 4)]
+        for row in range(2 + seed)
+    ]
     path = write_pdf(tmp_path / "a.pdf", lambda canvas: draw_table(canvas, rows, 80, left=10))
     (table,) = read(path).pages[0].chunks
     assert table.text == "\n".join(" | ".join(row) for row in rows)
@@ -171,8 +173,10 @@ def test_columns_are_read_one_after_the_other(tmp_path, read):
 
     chunks = read(write_pdf(tmp_path / "a.pdf", page)).pages[0].chunks
     assert [" ".join(chunk.text.split()[:2]) for chunk in chunks] == [
-        "Across both", *(f"Left {row}." for row in range(3)), *(f"Right {row}." for row in range(3))
-    ]  # fmt: skip
+        "Across both",
+        *(f"Left {row}." for row in range(3)),
+        *(f"Right {row}." for row in range(3)),
+    ]
 
 
 def test_chinese_gets_no_spaces_at_ends_of_lines(tmp_path, read):
