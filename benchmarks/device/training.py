@@ -18,7 +18,7 @@ from benchmarks.device.measures.peaks import peak
 from benchmarks.device.measures.reference import Format, Outcome, Variant, autocast, compared, gradients_of
 from benchmarks.device.part import Check, Row, Setting, Sheet
 from benchmarks.device.rates import WHOLE_ROWS
-from benchmarks.engine.interleaving import Body, Turn, take_turns
+from benchmarks.engine.interleaving import Body, Measurement, take_turns
 from benchmarks.vision_language.models import LARGE, TINY, Layout, Sizes, amounts_of_turns, built
 from benchmarks.vision_language.plain_llava import PlainLlava
 from benchmarks.vision_language.trainings import compile_parts, ours, plain
@@ -48,7 +48,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         yield _sheet(turns, amounts, steps, setting)
 
 
-def _sheet(turns: dict[str, list[Turn]], amounts: list[dict[str, float]], steps: int, setting: Setting) -> Sheet:
+def _sheet(turns: dict[str, list[Measurement]], amounts: list[dict[str, float]], steps: int, setting: Setting) -> Sheet:
     """Return a sheet with ratios to the first variant, computed within a turn."""
     seconds = {name: [turn.wall * steps for turn in measured] for name, measured in turns.items()}
     first, best, rows = next(iter(seconds.values())), peak(setting, "bf16"), []

@@ -28,7 +28,7 @@ WARM_UP = 20
 """Steps before the first turn; one-time work (optimizer state, buckets, first log) is not part of a step's cost."""
 
 
-class Turn(NamedTuple):
+class Measurement(NamedTuple):
     """Seconds and memory of a step."""
 
     cpu: float  # of all processes of the variant
@@ -79,7 +79,7 @@ def take_turns(
     repeats: int,
     apart: str | None = None,
     warm_up: int = WARM_UP,
-) -> dict[str, list[Turn]]:
+) -> dict[str, list[Measurement]]:
     """Return `repeats` turns of `steps` steps of every variant, after `warm_up` steps that are not measured.
 
     With `apart`, the name of an additional variant, the first training also runs twice at the same time in independent
@@ -92,7 +92,7 @@ def take_turns(
         if apart:
             first = next(iter(variants.values()))
             running[apart] = Apart([stack.enter_context(Variant(apart, first, 1, warm_up)) for _ in range(2)])
-        turns: dict[str, list[Turn]] = {name: [] for name in running}
+        turns: dict[str, list[Measurement]] = {name: [] for name in running}
         for turn in range(repeats):
             for name, variant in in_order(running.items(), turn):
                 turns[name].append(variant.turn(steps))
@@ -110,7 +110,7 @@ class Variant(VariantProcess):
         self.process.join()
         self.connection.close()
 
-    def turn(self, steps: int) -> Turn:
+    def turn(self, steps: int) -> Measurement:
         """Train a number of steps, and return their measurements."""
         self.begin(steps)
         return self.finish()
@@ -119,7 +119,7 @@ class Variant(VariantProcess):
         """Start a turn; `finish` waits for it."""
         self.connection.send(steps)
 
-    def finish(self) -> Turn:
+    def finish(self) -> Measurement:
         """Wait for the turn that was started."""
         return self.receive()
 
@@ -130,12 +130,12 @@ class Apart:
     def __init__(self, variants: list[Variant]) -> None:
         self.variants = variants
 
-    def turn(self, steps: int) -> Turn:
+    def turn(self, steps: int) -> Measurement:
         """Train a number of steps on each variant at the same time."""
         for variant in self.variants:
             variant.begin(steps)
         turns = [variant.finish() for variant in self.variants]
-        return Turn(sum(turn.cpu for turn in turns) / len(turns), max(turn.wall for turn in turns) / len(turns))
+        return Measurement(sum(turn.cpu for turn in turns) / len(turns), max(turn.wall for turn in turns) / len(turns))
 
 
 def _first(connection: Connection, body: Body, processes: int, warm_up: int) -> None:
@@ -193,7 +193,7 @@ def _serve(connection: Connection, gate: Gate, warm_up: int) -> None:
         cpu, wall = _cpu_seconds(), time.perf_counter()
         gate.run(steps)
         cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
-        connection.send(Turn(cpu / steps, wall / steps, peak()))
+        connection.send(Measurement(cpu / steps, wall / steps, peak()))
 
 
 def _cpu_seconds() -> float:

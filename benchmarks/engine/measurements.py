@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.engine.interleaving import Body, Turn, take_turns
+from benchmarks.engine.interleaving import Body, Measurement, take_turns
 from benchmarks.engine.trainings import GUARDS, bare, engine, plain_lightning, with_accelerate
 from benchmarks.environment import spread
 
@@ -47,7 +47,7 @@ def step_2(repeats: int) -> Result:
 
 def share(repeats: int) -> Result:
     """Measure how much more a step costs than in a bare loop: with Accelerate, in plain Lightning, in the engine."""
-    turns: dict[str, list[Turn]] = {}
+    turns: dict[str, list[Measurement]] = {}
     bases: dict[str, str] = {}
     goals = []
     for number, size in itertools.product((1, 2), _BATCH):  # the variants of a size alternate; all at once need 20 GB
@@ -79,7 +79,7 @@ def _suffix(processes: int, size: str) -> str:
     return f", {size}, {processes} process{'es' * (processes > 1)}"
 
 
-def _result(name: str, title: str, turns: dict[str, list[Turn]], compared_with: str | None = None) -> Result:
+def _result(name: str, title: str, turns: dict[str, list[Measurement]], compared_with: str | None = None) -> Result:
     variants = [
         {"name": variant, "cpu": [turn.cpu for turn in measured], "wall": [turn.wall for turn in measured]}
         for variant, measured in turns.items()

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.engine.baselines import accelerate_loop, ddp_loop
-from benchmarks.engine.interleaving import Body, Turn, take_turns
+from benchmarks.engine.interleaving import Body, Measurement, take_turns
 from benchmarks.engine.trainings import recommender, write_interactions
 from benchmarks.environment import goals_reached, spread
 
@@ -35,7 +35,7 @@ def scaling(repeats: int, steps: int = 4) -> dict[str, Any]:
     return result_of(turns)
 
 
-def result_of(turns: dict[str, list[Turn]]) -> dict[str, Any]:
+def result_of(turns: dict[str, list[Measurement]]) -> dict[str, Any]:
     """Return the result of `scaling` from the turns of every variant."""
     variants: list[dict[str, Any]] = []
     for name, measured in turns.items():
@@ -57,7 +57,7 @@ def result_of(turns: dict[str, list[Turn]]) -> dict[str, Any]:
     return {"name": "scaling", "title": "SASRec, global batch 128, L 200", "sides": variants, "goals": goals}
 
 
-def _ours_per_cpu_second(turns: dict[str, list[Turn]], name: str, measured: list[Turn]) -> list[float]:
+def _ours_per_cpu_second(turns: dict[str, list[Measurement]], name: str, measured: list[Measurement]) -> list[float]:
     """Return Lockstep's samples per CPU second over the variant's, with the same number of processes."""
     number = 2 if name.endswith("2 processes") else 1
     return [turn.cpu / ours.cpu for ours, turn in zip(turns[_variant(_OURS, number)], measured, strict=True)]

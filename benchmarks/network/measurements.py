@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.network.machines import Machines, connected
 from benchmarks.network.step_model import BACKWARD_SHARE, Observed, StepModel, fit, ring_bytes, step_seconds
-from benchmarks.network.training import Alone, Options, Together, Turn, gradient_bytes
+from benchmarks.network.training import Alone, Measurement, Options, Together, gradient_bytes
 from benchmarks.order import in_order
 
 Result = dict[str, Any]
@@ -81,8 +81,8 @@ def _networks(name: str, repeats: int, networks: Sequence[Network], steps: int, 
     with connected(delayed) as machines, TemporaryDirectory() as folder, ExitStack() as stack:
         alone = Alone(stack, WARM_UP)
         together = Together(stack, machines, Path(folder), 29511, WARM_UP)
-        single: list[Turn] = []
-        turns: list[list[Turn]] = [[] for _ in networks]
+        single: list[Measurement] = []
+        turns: list[list[Measurement]] = [[] for _ in networks]
         # The order is fixed: each network is followed by steps that are not measured, in which TCP adapts.
         for _ in range(repeats):
             single.append(alone.turn(steps))
@@ -144,7 +144,7 @@ def _bounds(compute: float, sent: float, model: StepModel, point: Observed) -> t
 def settings(repeats: int, variants: dict[str, Options] | None = None, steps: int = 10) -> Result:
     """Measure steps with DDP's settings on a slow network; each variant is a separate training of two machines."""
     variants = SETTINGS if variants is None else variants
-    turns: dict[str, list[Turn]] = {name: [] for name in variants}
+    turns: dict[str, list[Measurement]] = {name: [] for name in variants}
     with connected() as machines, ExitStack() as stack:
         machines.limit(SETTINGS_AT)
         running = {}

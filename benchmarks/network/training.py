@@ -23,7 +23,7 @@ Options = tuple[str, ...]
 """Options of `train.py fit`."""
 
 
-class Turn(NamedTuple):
+class Measurement(NamedTuple):
     """Mean of the steps of a turn."""
 
     seconds: float
@@ -38,9 +38,9 @@ class Alone:
         self._variant = stack.push(Variant("one machine", partial(_train, machines=1, rank=0, options=()), 1, warm_up))
         self._variant.receive()
 
-    def turn(self, steps: int) -> Turn:
+    def turn(self, steps: int) -> Measurement:
         """Train a number of steps."""
-        return Turn(self._variant.turn(steps).wall, 0.0)
+        return Measurement(self._variant.turn(steps).wall, 0.0)
 
 
 class Together:
@@ -73,14 +73,14 @@ class Together:
             self._variants.append(stack.push(Variant(f"machine {rank}", body, 1, warm_up)))
         received(self._variants)  # after both have been started, as each waits for the other
 
-    def turn(self, steps: int) -> Turn:
+    def turn(self, steps: int) -> Measurement:
         """Train a number of steps on both machines."""
         sent = self._machines.sent(0)
         for variant in self._variants:
             variant.begin(steps)
         # The slower machine: the next step cannot start before both have the gradients.
         seconds = max(turn.wall for turn in received(self._variants))
-        return Turn(seconds, (self._machines.sent(0) - sent) / steps)
+        return Measurement(seconds, (self._machines.sent(0) - sent) / steps)
 
 
 def received(variants: Sequence[VariantProcess]) -> list[Any]:

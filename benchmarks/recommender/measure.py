@@ -31,7 +31,7 @@ Maker = Callable[[], Work]
 """Prepares a variant (not measured) and returns its work. Its process calls it, so it must be picklable."""
 
 
-class Turn(NamedTuple):
+class Measurement(NamedTuple):
     """Seconds per unit of a measured call."""
 
     cpu: float
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
 class Measured(NamedTuple):
     """Measurements of a variant."""
 
-    turns: list[Turn]
+    turns: list[Measurement]
     memory: int  # peak bytes of the work, above what the process held before
     prepared: int  # part of it that was allocated for the work, without libraries
 
@@ -51,7 +51,7 @@ def take_turns(variants: dict[str, Maker], repeats: int) -> dict[str, Measured]:
     """Measure all variants `repeats` times in turns, after a warm-up call each."""
     with ExitStack() as stack:
         running = {name: stack.enter_context(Variant(name, make)) for name, make in variants.items()}
-        turns: dict[str, list[Turn]] = {name: [] for name in variants}
+        turns: dict[str, list[Measurement]] = {name: [] for name in variants}
         for turn in range(repeats):
             for name, variant in in_order(running.items(), turn):
                 turns[name].append(variant.turn())
@@ -71,7 +71,7 @@ class Variant(VariantProcess):
         self.connection.close()
         self.process.join()
 
-    def turn(self) -> Turn:
+    def turn(self) -> Measurement:
         """Do the work once, and return its measurements."""
         return self._ask("turn")
 
@@ -100,8 +100,8 @@ def _serve(connection: Connection, make: Maker) -> None:
         connection.send(_turn(work) if question == "turn" else (peak() - before, before - imported))
 
 
-def _turn(work: Work) -> Turn:
+def _turn(work: Work) -> Measurement:
     cpu, wall = time.process_time(), time.perf_counter()
     done = work()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return Turn(cpu / done.amount, wall / done.amount, done.waited / wall)
+    return Measurement(cpu / done.amount, wall / done.amount, done.waited / wall)

@@ -104,7 +104,7 @@ def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [
         ["gpu", "--minutes", "-3"],
         ["gpu", "--minutes", "nan"],
@@ -116,11 +116,11 @@ def test_one_that_fails_keeps_no_other_from_being_measured(monkeypatch, capsys):
         ["document_qa", "--pages", "0"],
     ],
 )
-def test_a_number_that_measures_nothing_is_refused(given, capsys):
+def test_a_number_that_measures_nothing_is_refused(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
-        door.main(given)
+        door.main(arguments)
     assert ended.value.code == 2
-    assert f"argument {given[1]}: expected a" in capsys.readouterr().err
+    assert f"argument {arguments[1]}: expected a" in capsys.readouterr().err
 
 
 def test_no_option_of_a_benchmark_takes_every_number():

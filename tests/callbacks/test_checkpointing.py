@@ -96,27 +96,27 @@ def test_kept_checkpoints_stay_and_resume(lockstep, asynchronous):
         "--last_checkpoint.every_n_steps",
         "4",
     ]
-    whole = lockstep("fit", *options, "--last_checkpoint.keep_every_n_steps", "3", name="whole")
-    steps = whole.series("train/loss")
+    uninterrupted = lockstep("fit", *options, "--last_checkpoint.keep_every_n_steps", "3", name="whole")
+    steps = uninterrupted.series("train/loss")
     kept = {f"step-{step}.ckpt": step for step in range(3, max(steps) + 1, 3)}
-    found = steps_of(whole.folder)
+    found = steps_of(uninterrupted.folder)
     assert len(kept) >= 3
     assert found.items() >= kept.items()
     assert found.keys() - kept.keys() == {"best.ckpt", "last.ckpt", "last-1.ckpt"}
     for name in kept:
-        verify(whole.folder / "checkpoints" / name)
-    events = page_content([whole.folder], whole.folder / "page.html")["runs"][0]["events"]
+        verify(uninterrupted.folder / "checkpoints" / name)
+    events = page_content([uninterrupted.folder], uninterrupted.folder / "page.html")["runs"][0]["events"]
     listed = [event["message"] for event in events if event["event"] == "checkpoint_kept"]
     assert listed == [f"kept {Path('runs/whole/checkpoints')}/{name}: no rotation deletes it" for name in kept]
-    for path in (whole.folder / "checkpoints").glob("[bl]*.ckpt"):
+    for path in (uninterrupted.folder / "checkpoints").glob("[bl]*.ckpt"):
         path.unlink()
-    (whole.folder / "checkpoints" / max(kept, key=kept.__getitem__)).unlink()
-    first = str(whole.folder / "checkpoints/step-3.ckpt")
+    (uninterrupted.folder / "checkpoints" / max(kept, key=kept.__getitem__)).unlink()
+    first = str(uninterrupted.folder / "checkpoints/step-3.ckpt")
     resumed = lockstep("fit", *options, "--ckpt_path", first, name="resumed").series("train/loss")
     assert {step: loss for step, loss in resumed.items() if step > 3} == {
         step: loss for step, loss in steps.items() if step > 3
     }
-    assert newest_verified(whole.folder).name == list(kept)[-2], "--ckpt_path last takes it"
+    assert newest_verified(uninterrupted.folder).name == list(kept)[-2], "--ckpt_path last takes it"
 
 
 def test_keeping_0_best_checkpoints_is_refused():
@@ -161,7 +161,7 @@ def training(request, tmp_path):
 
 def test_the_best_are_kept_in_order(training):
     training.begin(keep=3)
-    for score, kept in (
+    for score, files in (
         (0.2, [0.2]),
         (0.5, [0.5, 0.2]),
         (0.5, [0.5, 0.5, 0.2]),
@@ -171,7 +171,7 @@ def test_the_best_are_kept_in_order(training):
         (0.9, [0.9, 0.5, 0.5]),
     ):
         training.evaluate(score)
-        assert training.scores() == kept
+        assert training.scores() == files
     assert [path.name for path in training.best.files] == ["best.ckpt", "best-2.ckpt", "best-3.ckpt"]
     training.begin(keep=3)  # the next start reads the scores from the files
     training.evaluate(0.4)
@@ -248,13 +248,13 @@ def test_a_corrupt_checkpoint_never_replaces_a_good_one(tmp_path_factory, rows, 
             )
     training.strategy.checkpoint_io._rotations.clear()
     training.begin(mode=mode, keep=len(rows))
-    kept = sorted([found for found in rows if isinstance(found, float)], reverse=mode == "max")
-    assert good(training) == kept
+    best = sorted([found for found in rows if isinstance(found, float)], reverse=mode == "max")
+    assert good(training) == best
     for score in scores:
         training.evaluate(score)
-        kept = sorted([*kept, score], reverse=mode == "max")[: len(rows)]
-        assert good(training) == kept
-        assert training.best._scores[: len(kept)] == kept
+        best = sorted([*best, score], reverse=mode == "max")[: len(rows)]
+        assert good(training) == best
+        assert training.best._scores[: len(best)] == best
 
 
 def good(training):

@@ -52,9 +52,11 @@ def test_adapters_alone_and_merged_compute_the_same(lockstep, adapted, tmp_path)
         assert len(loaded["tokenizer"])
     before = logits(AutoModelForCausalLM.from_pretrained(base))
     with_adapters = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), alone)
-    whole = AutoModelForCausalLM.from_pretrained(merged)
-    known = with_adapters.config.vocab_size  # transformers' class for a Qwen2's tokenizer adds a token of its own
-    torch.testing.assert_close(logits(whole)[..., :known], logits(with_adapters), atol=1e-5, rtol=0)
+    merged_model = AutoModelForCausalLM.from_pretrained(merged)
+    vocabulary_size = (
+        with_adapters.config.vocab_size
+    )  # transformers' class for a Qwen2's tokenizer adds a token of its own
+    torch.testing.assert_close(logits(merged_model)[..., :vocabulary_size], logits(with_adapters), atol=1e-5, rtol=0)
     assert (logits(with_adapters) - before).abs().max() > 1e-3
 
     saved = torch.load(run.folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]

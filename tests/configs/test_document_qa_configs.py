@@ -69,7 +69,7 @@ def files(tmp_path_factory):
         manuals.prepare()
     write_language_model(language_model, manuals.tokenizer)
     asked = [json.loads(line) for line in (folder / "others/questions.jsonl").read_text().splitlines()]
-    asked = [{**one, "id": 7 - number} for number, one in enumerate(asked[::2] + asked[1::2])]
+    asked = [{**record, "id": 7 - number} for number, record in enumerate(asked[::2] + asked[1::2])]
     for question in asked:
         del question["answer"]
     (folder / "asked.jsonl").write_text("".join(json.dumps(question) + "\n" for question in asked))

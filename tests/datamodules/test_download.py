@@ -32,14 +32,14 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range", "")
-        self.server.requests.append(asked)
+        byte_range = self.headers.get("Range", "")
+        self.server.requests.append(byte_range)
         if self.server.statuses:
             self.send_error(self.server.statuses.pop(0))
             return
         body, start = self.server.body, 0
-        if asked and self.server.ranges:
-            start = int(asked.removeprefix("bytes=").removesuffix("-"))
+        if byte_range and self.server.ranges:
+            start = int(byte_range.removeprefix("bytes=").removesuffix("-"))
             if start >= len(body):
                 self.send_error(416)
                 return

@@ -93,10 +93,10 @@ def test_every_package_of_the_image_has_one_version(lockstep):
     assert any("--constraint constraints.txt" in rest for word, rest in INSTRUCTIONS if "pip install" in rest)
     todo, seen, unpinned = [("lockstep", extra) for extra in ["", *EXTRAS]], set(), set()
     while todo:
-        name, extra = one = todo.pop()
-        if one in seen:
+        name, extra = requirement = todo.pop()
+        if requirement in seen:
             continue
-        seen.add(one)
+        seen.add(requirement)
         if name.startswith(("cuda-", "nvidia-", "triton")):
             continue  # installed only with torch for CUDA, which names their versions itself
         try:

@@ -48,11 +48,11 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     """promtool relabels the labels that the discovery of pods would give, as Prometheus would."""
     pods = all_pods()
     assert {pod.file for pod in pods} == {"job.yaml", "pytorchjob.yaml", "trainjob.yaml"}
-    found = [
+    actual = [
         (f"{one.file}-{number}", "Running", one.template["metadata"]["labels"], one.container["ports"])
         for number, one in enumerate(pods)
     ]
-    name, _, labels, ports = found[0]
+    name, _, labels, ports = actual[0]
     others = [
         (f"{name}-ended", "Succeeded", labels, ports),
         ("else", "Running", {"app": "else"}, ports),
@@ -68,7 +68,7 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
                 **{"__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", key): value for key, value in labels.items()},
             },
         }
-        for pod, phase, labels, ports in [*found, *others]
+        for pod, phase, labels, ports in [*actual, *others]
         for port in ports
     ]
     settings = yaml.safe_load((MONITORING / "prometheus-kubernetes.yml").read_text(encoding="utf-8"))
@@ -77,17 +77,17 @@ def test_prometheus_finds_all_processes_of_the_pods_and_nothing_else(tmp_path):
     job["static_configs"] = targets
     (tmp_path / "settings.yml").write_text(yaml.safe_dump(settings))
     output = promtool("check", "service-discovery", "--timeout=1s", "settings.yml", job["job_name"], folder=tmp_path)[1]
-    kept = {target["labels"]["__address__"] for target in json.loads(output) if target["labels"]}
-    wanted = {f"{pod}:{port['containerPort']}" for pod, _, _, ports in found for port in ports}
-    assert kept == wanted
+    addresses = {target["labels"]["__address__"] for target in json.loads(output) if target["labels"]}
+    wanted = {f"{pod}:{port['containerPort']}" for pod, _, _, ports in actual for port in ports}
+    assert addresses == wanted
     assert len(wanted) == sum(pod.processes for pod in pods)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_alert_is_seen_to_fire_and_not_to(name):
     groups = yaml.safe_load((MONITORING / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
-    asked = [test for group in groups for test in group["alert_rule_test"] if test["alertname"] == name]
-    assert {bool(test["exp_alerts"]) for test in asked} == {True, False}
+    tests_of_alert = [test for group in groups for test in group["alert_rule_test"] if test["alertname"] == name]
+    assert {bool(test["exp_alerts"]) for test in tests_of_alert} == {True, False}
     (rule,) = [rule for rule in alerts() if rule["alert"] == name]
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert set(rule["annotations"]) == {"summary", "description"}
@@ -95,9 +95,9 @@ def test_an_alert_is_seen_to_fire_and_not_to(name):
 
 
 def test_events_that_are_asked_for_exist():
-    asked = re.findall(r'event="([^"]+)"', " ".join(rule["expr"] for rule in alerts()))
-    assert asked
-    assert set(asked) <= set(EVENTS)
+    events = re.findall(r'event="([^"]+)"', " ".join(rule["expr"] for rule in alerts()))
+    assert events
+    assert set(events) <= set(EVENTS)
 
 
 def test_the_dashboard_misses_no_event_that_one_process_alone_knows():

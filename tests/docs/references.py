@@ -79,8 +79,8 @@ def _exists(reference: Reference, page: Path, family: str | None) -> bool:
     if kind == "test":
         target, _, test = name.partition("::")
         path = page.parent / target
-        found = re.search(rf"^def {test}\(", path.read_text(encoding="utf-8"), re.MULTILINE)
-        return bool(found) or test in (path.stem, path.name)
+        match = re.search(rf"^def {test}\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+        return bool(match) or test in (path.stem, path.name)
     if kind == "file":
         return bool(re.search(rf"FAMILY|/X\b|/{ADDED}\b", name)) or any(REPOSITORY.glob(name))
     if kind == "config":

@@ -104,10 +104,10 @@ def test_a_flag_is_one_flag_here_too(parser, monkeypatch, flags):
     config = parser.parse_args(["--config", CONFIG, *options])
     for flag in flags:
         key, value = IMPLIED.get(flag) or shlex.split(DOCUMENT_QA[flag])[-2:]
-        found, expected = config[key.removeprefix("--")], yaml.safe_load(value)
+        actual, expected = config[key.removeprefix("--")], yaml.safe_load(value)
         if isinstance(expected, dict):
-            found = {name: found[name] for name in expected}
-        assert found == expected, flag
+            actual = {name: actual[name] for name in expected}
+        assert actual == expected, flag
 
 
 @pytest.mark.parametrize("flag", DOCUMENT_QA)

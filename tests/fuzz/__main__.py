@@ -19,20 +19,20 @@ _SHOWN = 400
 
 def main(arguments: list[str] | None = None) -> int:
     """Return the exit code."""
-    given = _parse(arguments)
-    unknown = sorted({*given.reader} - {*MODULES})
+    options = _parse(arguments)
+    unknown = sorted({*options.reader} - {*MODULES})
     if unknown:
         raise SystemExit(f"--reader {unknown[0]}: expected some of {', '.join(MODULES)}")
-    if given.replay is not None:
-        if len(given.reader) != 1:
+    if options.replay is not None:
+        if len(options.reader) != 1:
             raise SystemExit("--replay FILE needs one --reader NAME")
-        outcome = replay(given.reader[0], given.replay)
+        outcome = replay(options.reader[0], options.replay)
         print(f"{outcome.kind.value}: {outcome.detail} ({outcome.seconds:.2f} s, {outcome.megabytes:.0f} MB)")
         return outcome.kind not in GOOD
     print(header(), flush=True)
     tallies = []
-    for name in given.reader or MODULES:
-        tallies.append(run(name, given.inputs, given.seed))
+    for name in options.reader or MODULES:
+        tallies.append(run(name, options.inputs, options.seed))
         print(tallies[-1].row(), flush=True)
     failures = [(tally.name, path, outcome) for tally in tallies for path, outcome in tally.failures.values()]
     for name, path, outcome in failures:

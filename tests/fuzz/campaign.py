@@ -66,16 +66,16 @@ def run(name: str, number: int, seed: int, kept: Path = KEPT) -> Tally:
     """Read inputs and return the counted outcomes; an input that failed is written to `kept`/READER."""
     tally, number_of_seeds = Tally(name), len(reader(name).seeds())
     with Worker(name) as worker:
-        for index, found in enumerate(inputs(name, number, seed)):
-            outcome = worker.read(found)
+        for index, mutated in enumerate(inputs(name, number, seed)):
+            outcome = worker.read(mutated)
             if index < number_of_seeds and outcome.kind is not OutcomeKind.RIGHT:
                 raise RuntimeError(
-                    f"{name}: the seed {found.path} is valid, but {outcome.kind.value}: {outcome.detail}"
+                    f"{name}: the seed {mutated.path} is valid, but {outcome.kind.value}: {outcome.detail}"
                 )
             tally.counts[outcome.kind] += 1
             tally.slowest, tally.peak = max(tally.slowest, outcome.seconds), max(tally.peak, outcome.megabytes)
             if outcome.kind not in GOOD and signature(outcome) not in tally.failures:
-                tally.failures[signature(outcome)] = keep(found, name, outcome, kept), outcome
+                tally.failures[signature(outcome)] = keep(mutated, name, outcome, kept), outcome
     return tally
 
 
@@ -85,13 +85,13 @@ def signature(outcome: Outcome) -> str:
     return f"{outcome.kind.value} {text[:_SIGNED]}"
 
 
-def keep(found: Input, name: str, outcome: Outcome, kept: Path) -> Path:
+def keep(mutated: Input, name: str, outcome: Outcome, kept: Path) -> Path:
     """Write an input that failed; return its path."""
     folder = kept / name
     folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(found.data).hexdigest()[:10]
-    path = folder / f"{outcome.kind.value}-{digest}@{found.file_name}"
-    path.write_bytes(found.data)
+    digest = hashlib.sha256(mutated.data).hexdigest()[:10]
+    path = folder / f"{outcome.kind.value}-{digest}@{mutated.file_name}"
+    path.write_bytes(mutated.data)
     return path
 
 

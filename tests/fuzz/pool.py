@@ -37,10 +37,10 @@ class Worker:
     ) -> None:
         self._end()
 
-    def read(self, found: Input) -> Outcome:
+    def read(self, mutated: Input) -> Outcome:
         """Return the outcome of an input."""
         connection = self._started()
-        connection.send(found)
+        connection.send(mutated)
         first = self._receive(connection)
         if not isinstance(first, Read):
             return first

@@ -85,9 +85,9 @@ class Reader(ABC):
             Unknown: the reference does not decide.
         """
 
-    def agrees(self, found: Any, expected: Any) -> bool:
+    def agrees(self, actual: Any, expected: Any) -> bool:
         """Return whether the rows are the same."""
-        return bool(found == expected)
+        return bool(actual == expected)
 
     def names_file(self, message: str, path: Path) -> bool:
         """Return whether a message names the file."""

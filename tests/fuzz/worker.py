@@ -68,23 +68,23 @@ def work(connection: Connection, name: str) -> None:
         _handle(chosen, found, connection.send)
 
 
-def examine(chosen: Reader, found: Input) -> Outcome:
+def examine(chosen: Reader, mutated: Input) -> Outcome:
     """Return the outcome of an input that is read in this process, where a crash ends all."""
     reports: list[Read | Compared] = []
-    _handle(chosen, found, reports.append)
+    _handle(chosen, mutated, reports.append)
     first, last = reports[0], reports[-1]
     assert isinstance(first, Read), "an accepted input is compared"
     assert last.kind is not None, "an accepted input is compared"
     return Outcome(last.kind, last.detail, first.seconds, first.megabytes)
 
 
-def _handle(chosen: Reader, found: Input, send: Any) -> None:
+def _handle(chosen: Reader, mutated: Input, send: Any) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     try:
         chosen.surround(folder)
-        path = folder / found.path
+        path = folder / mutated.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(found.data)
+        path.write_bytes(mutated.data)
         report, rows = _read(chosen, path)
         send(report)
         if report.kind is None:
@@ -124,15 +124,15 @@ def _compare(chosen: Reader, path: Path, rows: Any) -> Compared:
     return Compared(OutcomeKind.SILENT, _difference(rows, expected))
 
 
-def _difference(found: Any, expected: Any) -> str:
+def _difference(actual: Any, expected: Any) -> str:
     """Return the first rows that differ."""
-    if isinstance(found, list) and isinstance(expected, list):
-        if len(found) != len(expected):
-            return f"found {len(found)} rows, the reference {len(expected)}"
-        at = next((at for at, (own, other) in enumerate(zip(found, expected, strict=True)) if own != other), 0)
-        if found:
-            return f"row {at}: found {repr(found[at])[:_SHOWN]}, the reference {repr(expected[at])[:_SHOWN]}"
-    return f"found {repr(found)[:_SHOWN]}, the reference {repr(expected)[:_SHOWN]}"
+    if isinstance(actual, list) and isinstance(expected, list):
+        if len(actual) != len(expected):
+            return f"found {len(actual)} rows, the reference {len(expected)}"
+        at = next((at for at, (own, other) in enumerate(zip(actual, expected, strict=True)) if own != other), 0)
+        if actual:
+            return f"row {at}: found {repr(actual[at])[:_SHOWN]}, the reference {repr(expected[at])[:_SHOWN]}"
+    return f"found {repr(actual)[:_SHOWN]}, the reference {repr(expected)[:_SHOWN]}"
 
 
 def _raised_at(error: BaseException) -> str:
@@ -166,5 +166,5 @@ def _peak() -> float:
 
 
 def _status(key: str) -> float:
-    found = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match[1]) / 1024 if match else 0.0

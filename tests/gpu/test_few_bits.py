@@ -91,12 +91,14 @@ def quantized(device: str) -> dict[str, object]:
         layer = QuantizedLinear(plain, kind, double, torch.device(device)).to(device)
         bits += [hash_tensor(part).item() for part in layer.stored if part is not None]
         for dtype in (torch.float32, torch.bfloat16):
-            given = states.to(device, dtype).clone().requires_grad_()
-            result = layer(given)
+            states_on_device = states.to(device, dtype).clone().requires_grad_()
+            result = layer(states_on_device)
             result.sum().backward()
             weight = layer.dequantized(dtype).double().cpu()
-            exact = F.linear(given.detach().double().cpu(), weight, layer.bias.detach().to(dtype).double().cpu())
+            exact = F.linear(
+                states_on_device.detach().double().cpu(), weight, layer.bias.detach().to(dtype).double().cpu()
+            )
             gradient = weight.sum(0).expand(5, -1)
             name = f"{kind}{'+' * double} {str(dtype).removeprefix('torch.')}"
-            errors[name] = relative_error([result.detach().cpu(), given.grad.cpu()], [exact, gradient])
+            errors[name] = relative_error([result.detach().cpu(), states_on_device.grad.cpu()], [exact, gradient])
     return {"bits": bits, "errors": errors}

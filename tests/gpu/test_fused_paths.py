@@ -178,5 +178,5 @@ def _hashes(device: str) -> Iterator[int]:
 def _buckets(device: str) -> list[int]:
     borders = torch.tensor([math.ceil(math.exp(0.301 * index)) for index in range(1, 64)])
     beside = torch.stack([borders - 1, borders, borders + 1])
-    found: list[int] = time_buckets(beside.to(device)).flatten().tolist()
-    return found
+    buckets: list[int] = time_buckets(beside.to(device)).flatten().tolist()
+    return buckets

@@ -84,8 +84,8 @@ def _errors(ours: LanguageModel, reference: LanguageModel) -> list[tuple[float, 
             trained(model, *(part.to(_device(model)) for part in batch)) for model in (ours, reference)
         )
         pairs = [(gradients[name].cpu(), expected[name].cpu()) for name in expected]
-        found = relative_error(*map(list, zip(*pairs, strict=True)))
-        errors.append((relative_error([loss.cpu()], [exact.cpu()]), found))
+        actual = relative_error(*map(list, zip(*pairs, strict=True)))
+        errors.append((relative_error([loss.cpu()], [exact.cpu()]), actual))
     return errors
 
 

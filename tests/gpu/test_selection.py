@@ -57,13 +57,13 @@ def test_without_a_gpu_each_test_is_skipped_with_a_reason(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "finds no CUDA device" in done.stdout, done.stdout + done.stderr
-    found = json.loads((tmp_path / "tests.json").read_text())
-    assert found["skipped"] == len(found["tests"]) > 20
-    assert found["torch"] == torch.__version__
-    assert {test["message"] for test in found["tests"]} == {f"torch {torch.__version__} finds no CUDA device"}
+    report = json.loads((tmp_path / "tests.json").read_text())
+    assert report["skipped"] == len(report["tests"]) > 20
+    assert report["torch"] == torch.__version__
+    assert {test["message"] for test in report["tests"]} == {f"torch {torch.__version__} finds no CUDA device"}
     suite = ElementTree.parse(tmp_path / "tests.xml").getroot()[0]
-    assert suite.get("skipped") == str(found["skipped"])
-    files = [test["name"].split("::")[0].removeprefix("tests/gpu/") for test in found["tests"]]
+    assert suite.get("skipped") == str(report["skipped"])
+    files = [test["name"].split("::")[0].removeprefix("tests/gpu/") for test in report["tests"]]
     assert list(dict.fromkeys(files)) == [file for file in ORDER if file in files]
 
 

@@ -24,13 +24,15 @@ class Result(NamedTuple):
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code."""
-    given = _parse(arguments)
-    chosen = [bug for number, bug in enumerate(BUGS, 1) if not given.only or {str(number), bug.name} & {*given.only}]
+    options = _parse(arguments)
+    chosen = [
+        bug for number, bug in enumerate(BUGS, 1) if not options.only or {str(number), bug.name} & {*options.only}
+    ]
     if not chosen:
         raise SystemExit(
-            f"--only {' '.join(given.only)}: expected a number from 1 to {len(BUGS)}, or a name; see --list"
+            f"--only {' '.join(options.only)}: expected a number from 1 to {len(BUGS)}, or a name; see --list"
         )
-    if given.list:
+    if options.list:
         for number, bug in enumerate(BUGS, 1):
             print(f"{number:2} {bug.name:34} {bug.file}: {bug.sentence}")
         return 0
@@ -39,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         copy = Copy(Path(folder))
         for bug in chosen:
             copy.plant(bug)
-            result = _looked_for(copy, bug, given)
+            result = _looked_for(copy, bug, options)
             results.append(result)
             print(_row(result), flush=True)
     survivors = [result.bug.name for result in results if result.found is None]

@@ -105,12 +105,12 @@ class Campaign:
     def _compare(self, run: Team | LaunchedRun, result: Result) -> None:
         ours, theirs = _losses(run.folder), _losses(self.whole.folder)
         steps = sorted({step for step, _ in (*ours, *theirs)})
-        found, expected = _by_step(ours), _by_step(theirs)
-        differing = [step for step in steps if found.get(step) != expected.get(step)]
+        actual, expected = _by_step(ours), _by_step(theirs)
+        differing = [step for step in steps if actual.get(step) != expected.get(step)]
         if differing:
             first = differing[0]
             result.differing += len(differing)
-            result.faults.append(f"step {first}: {found.get(first)}, expected {expected.get(first)}\n{run.output}")
+            result.faults.append(f"step {first}: {actual.get(first)}, expected {expected.get(first)}\n{run.output}")
         files = [trained.folder / "checkpoints/last.ckpt" for trained in (run, self.whole)]
         if any(file.is_dir() for file in files):  # shards; the losses of the last steps depend on all weights
             return

@@ -130,10 +130,10 @@ def compare(cluster: Cluster, directory: Path, names: list[str]) -> None:
     log = (folder / f"slurm-{number}.log").read_text(errors="replace")
     print(log)
     print(f"disturbed: {job['JobState']} {job['ExitCode']}, restarts {job['Restarts']}, nodes {job['NodeList']}")
-    expected, found = undisturbed.series("train/loss"), lost.series("train/loss")
-    worst = max(abs(expected[step] - found[step]) for step in expected)
-    print(f"steps {len(expected)} and {len(found)}; largest difference of a loss {worst:.2e}")
-    right = expected.keys() == found.keys() and worst < 1e-5 and job["JobState"] == "COMPLETED"
+    expected, actual = undisturbed.series("train/loss"), lost.series("train/loss")
+    worst = max(abs(expected[step] - actual[step]) for step in expected)
+    print(f"steps {len(expected)} and {len(actual)}; largest difference of a loss {worst:.2e}")
+    right = expected.keys() == actual.keys() and worst < 1e-5 and job["JobState"] == "COMPLETED"
     raise SystemExit(0 if right and int(job["Restarts"]) else 1)
 
 

@@ -86,8 +86,8 @@ def test_the_parts_need_neither_jsonargparse_nor_rich_nor_polars():
 def set_results(monkeypatch):
     """Return fixed results of the parts instead of measuring."""
 
-    def set_to(**found):
-        monkeypatch.setattr(gpu, "part_results", lambda part, setting, seconds: iter(found.get(part, [])))
+    def set_to(**fields):
+        monkeypatch.setattr(gpu, "part_results", lambda part, setting, seconds: iter(fields.get(part, [])))
 
     return set_to
 

@@ -94,7 +94,7 @@ def test_a_timed_part_leaves_no_gradients(part, monkeypatch):
     before = _gradients()
     monkeypatch.setattr(rates, "memory_of", looking)
     monkeypatch.setattr(time_attention, "memory_of", looking)
-    assert any(isinstance(found, Sheet) for found in part.measure(TINY))
+    assert any(isinstance(sheet, Sheet) for sheet in part.measure(TINY))
     assert left[-1] == before  # when each form was timed
 
 

@@ -23,14 +23,14 @@ def printed(table):
 @pytest.mark.slow
 def test_ingestion_of_few_pages(monkeypatch):
     monkeypatch.setattr(ingestion, "_PAGES", 2)
-    found = ingestion.measure(10, 1)
-    assert found["pages"] == [10]
-    assert found["documents"] == [5]
-    assert found["rate"][0] > 0
-    assert all(1e6 < found[name][0] < 2e9 for name in ("parent", "worker", "parent_of_fewer", "worker_of_fewer"))
-    assert found["again"][0] > 0
-    assert "in 5 PDFs" in printed(ingestion.table(found))
-    assert "at most 2" in printed(ingestion.table(found))
+    measured = ingestion.measure(10, 1)
+    assert measured["pages"] == [10]
+    assert measured["documents"] == [5]
+    assert measured["rate"][0] > 0
+    assert all(1e6 < measured[name][0] < 2e9 for name in ("parent", "worker", "parent_of_fewer", "worker_of_fewer"))
+    assert measured["again"][0] > 0
+    assert "in 5 PDFs" in printed(ingestion.table(measured))
+    assert "at most 2" in printed(ingestion.table(measured))
 
 
 def test_memory_of_this_process():
@@ -44,10 +44,10 @@ def test_generated_manuals_are_read_and_their_pages_retrieved(tmp_path):
     for seed in range(2):
         manual(tmp_path / f"{seed}.pdf", 4, seed)
     (tmp_path / "page.png").write_bytes(b"no PDF, so not asked for")
-    found = manuals.measure(tmp_path, IngestionSettings(dpi=24, workers=1))
-    assert (found["documents"], found["pages"], found["table"], found["queries"]) == (2, 8, 4, 8)
-    assert found["recall@4"] >= found["recall@1"] > 0.8
-    assert "2, 8" in printed(manuals.table(found))
+    measured = manuals.measure(tmp_path, IngestionSettings(dpi=24, workers=1))
+    assert (measured["documents"], measured["pages"], measured["table"], measured["queries"]) == (2, 8, 4, 8)
+    assert measured["recall@4"] >= measured["recall@1"] > 0.8
+    assert "2, 8" in printed(manuals.table(measured))
 
 
 def test_missing_manuals_are_skipped(capsys, tmp_path):
@@ -67,11 +67,11 @@ NUT = Path("/usr/share/doc/nut-doc/pdf")
 @pytest.mark.skipif(not NUT.is_dir(), reason="Debian's package nut-doc is not installed")
 def test_tables_and_pages_of_real_manuals_are_found(capsys):
     """Network UPS Tools: text, pin tables and wiring diagrams. Nothing fails; tables and pages are found."""
-    found = manuals.measure(NUT, IngestionSettings(dpi=48))
+    measured = manuals.measure(NUT, IngestionSettings(dpi=48))
     with capsys.disabled():
-        print(f"\n{printed(manuals.table(found))}")
-    assert found["documents"] >= 5
-    assert found["pages"] > 200
-    assert found["table"] >= 20
-    assert found["figure"] >= 10
-    assert found["recall@4"] >= found["recall@1"] >= 0.6
+        print(f"\n{printed(manuals.table(measured))}")
+    assert measured["documents"] >= 5
+    assert measured["pages"] > 200
+    assert measured["table"] >= 20
+    assert measured["figure"] >= 10
+    assert measured["recall@4"] >= measured["recall@1"] >= 0.6

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.engine.baselines import by_hand, with_accelerate
-from benchmarks.engine.interleaving import Turn
+from benchmarks.engine.interleaving import Measurement
 from benchmarks.engine.scaling import result_of, table
 
 STEPS, BATCH = 3, 8
@@ -106,10 +106,10 @@ def test_on_two_processes_it_has_them_too(peer, full_rows, server):
 def test_ratios_are_taken_within_a_turn(capsys):
     ways, numbers = ("ours", "torch DDP loop by hand", "Accelerate"), ("1 process", "2 processes")
     names = [f"{way}, {number}" for way in ways for number in numbers]
-    turns = {name: [Turn(1.0, 2.0), Turn(2.0, 4.0)] for name in names}
-    turns["two runs of ours (machine's limit)"] = [Turn(1.0, 1.0), Turn(2.0, 2.0)]
-    turns["ours, 2 processes"] = [Turn(1.0, 1.0), Turn(2.0, 2.5)]
-    turns["Accelerate, 1 process"] = [Turn(3.0, 6.0), Turn(4.0, 8.0)]
+    turns = {name: [Measurement(1.0, 2.0), Measurement(2.0, 4.0)] for name in names}
+    turns["two runs of ours (machine's limit)"] = [Measurement(1.0, 1.0), Measurement(2.0, 2.0)]
+    turns["ours, 2 processes"] = [Measurement(1.0, 1.0), Measurement(2.0, 2.5)]
+    turns["Accelerate, 1 process"] = [Measurement(3.0, 6.0), Measurement(4.0, 8.0)]
     result = result_of(turns)
     variants = {variant["name"]: variant for variant in result["sides"]}
     assert variants["ours, 2 processes"]["times_as_fast_as_alone"] == [2.0, 1.6]

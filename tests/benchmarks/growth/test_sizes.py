@@ -68,9 +68,9 @@ def test_the_order_of_an_epoch_is_drawn_once_an_epoch(monkeypatch):
 
 @pytest.mark.slow
 def test_a_line_a_size():
-    found = sizes.measure("conversion", 2, [1000, 2000])
+    measured = sizes.measure("conversion", 2, [1000, 2000])
     console = Console(width=140, record=True)
-    console.print(sizes.table(found))
+    console.print(sizes.table(measured))
     text = console.export_text()
     assert "1,000 rows" in text
     assert "2,000 rows" in text

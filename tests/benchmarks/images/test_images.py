@@ -21,25 +21,25 @@ def test_decoders_agree_within_three_grey_levels():
     pictures = {name: decode(data).astype(float) for name, decode in decoders.decoders().items()}
     assert len(pictures) >= 2
     assert all(picture.shape == (3, 224, 224) for picture in pictures.values())
-    whole = pictures["Pillow, full size"]
-    assert {name for name, picture in pictures.items() if np.abs(picture - whole).mean() > 3} == set()
+    full_size = pictures["Pillow, full size"]
+    assert {name for name, picture in pictures.items() if np.abs(picture - full_size).mean() > 3} == set()
 
 
 def test_one_turn_of_the_decoders(monkeypatch):
     monkeypatch.setattr(decoders, "SIZES", {"32 x 24": (32, 24)})
-    found = decoders.measure(1, seconds=0)
+    measured = decoders.measure(1, seconds=0)
     assert list(SIZES)[0] == "224 x 224"
-    assert min(min(turns) for turns in found["32 x 24"].values()) > 0
-    assert "Pillow, reduced (Lockstep)" in printed(decoders.table(found))
+    assert min(min(turns) for turns in measured["32 x 24"].values()) > 0
+    assert "Pillow, reduced (Lockstep)" in printed(decoders.table(measured))
 
 
 def test_one_turn_of_the_loaders(monkeypatch):
     monkeypatch.setattr(loaders, "_SIZE", (40, 30))
     monkeypatch.setattr(loaders, "_VIEW", 16)
     monkeypatch.setattr(loaders, "_WORKERS", (1,))
-    found = loaders.measure(1, files=64)
-    assert all(list(columns) == ["core", "0", "1"] for columns in found.values())
-    assert min(rate for columns in found.values() for turns in columns.values() for rate in turns) > 0
-    text = printed(loaders.table(found))
+    measured = loaders.measure(1, files=64)
+    assert all(list(columns) == ["core", "0", "1"] for columns in measured.values())
+    assert min(rate for columns in measured.values() for turns in columns.values() for rate in turns) > 0
+    text = printed(loaders.table(measured))
     assert "1 workers" in text
     assert "image classifier" in text

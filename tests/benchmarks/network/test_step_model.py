@@ -65,11 +65,11 @@ def test_two_stages_by_hand():
 def test_a_fit_finds_what_made_the_observations(compute, size, waits):
     truth = StepModel(compute, size, waits)
     points = [(bandwidth, delay) for bandwidth in (math.inf, 1e9, 1e8) for delay in (0.0, 0.01)]
-    found = fit([Observed(truth.seconds(*point), *point) for point in points])
+    fitted = fit([Observed(truth.seconds(*point), *point) for point in points])
     for point in [*points, (3e8, 0.002), (5e7, 0.1)]:
-        assert found.seconds(*point) == pytest.approx(truth.seconds(*point), rel=1e-6)
-    assert found.compute == pytest.approx(compute, rel=1e-4, abs=1e-6)
-    assert found.bytes == pytest.approx(size, rel=1e-4, abs=1)
+        assert fitted.seconds(*point) == pytest.approx(truth.seconds(*point), rel=1e-6)
+    assert fitted.compute == pytest.approx(compute, rel=1e-4, abs=1e-6)
+    assert fitted.bytes == pytest.approx(size, rel=1e-4, abs=1)
 
 
 @settings(deadline=None)
@@ -77,10 +77,10 @@ def test_a_fit_finds_what_made_the_observations(compute, size, waits):
 def test_a_fit_finds_what_is_absorbed(compute, size, share):
     """Holds if the slow networks are slow enough to reveal it."""
     truth = StepModel(compute, size, absorbed=share * min(compute, 8 * size / 1e9))
-    found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (math.inf, 1e9, 3e8, 1e8)])
-    assert found == pytest.approx(truth, rel=1e-4, abs=1e-6)
+    fitted = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (math.inf, 1e9, 3e8, 1e8)])
+    assert fitted == pytest.approx(truth, rel=1e-4, abs=1e-6)
     for bandwidth in (1e10, 5e8, 5e7):
-        assert found.seconds(bandwidth) == pytest.approx(truth.seconds(bandwidth), rel=1e-4)
+        assert fitted.seconds(bandwidth) == pytest.approx(truth.seconds(bandwidth), rel=1e-4)
 
 
 def test_the_model_is_the_step_with_a_share_hidden():
@@ -90,17 +90,17 @@ def test_the_model_is_the_step_with_a_share_hidden():
 
 def test_a_fit_with_one_delay_has_no_waits():
     truth = StepModel(0.05, 4e6)
-    found = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (1e9, 1e8)])
-    assert found == pytest.approx(truth)
-    assert found.waits == 0
+    fitted = fit([Observed(truth.seconds(bandwidth), bandwidth) for bandwidth in (1e9, 1e8)])
+    assert fitted == pytest.approx(truth)
+    assert fitted.waits == 0
 
 
 def test_a_fit_has_no_waits_that_shorten_a_step():
     truth = StepModel(0.05, 4e6)
     points = [(bandwidth, delay) for bandwidth in (1e9, 1e8) for delay in (0.0, 0.01)]
-    found = fit([Observed(truth.seconds(bandwidth) - 0.1 * delay, bandwidth, delay) for bandwidth, delay in points])
-    assert found.waits == 0
-    assert found == pytest.approx(truth, rel=0.02)
+    fitted = fit([Observed(truth.seconds(bandwidth) - 0.1 * delay, bandwidth, delay) for bandwidth, delay in points])
+    assert fitted.waits == 0
+    assert fitted == pytest.approx(truth, rel=0.02)
 
 
 def test_a_fit_minds_relative_errors():

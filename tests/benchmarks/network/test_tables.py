@@ -112,10 +112,10 @@ def test_the_sizes_that_the_guides_speak_of_are_predicted():
 
 
 def test_another_cluster_can_be_asked_for(tmp_path, capsys):
-    kept = tmp_path / "kept.json"
+    report_path = tmp_path / "kept.json"
     arguments = ["--step", "0.5", "--gradients", "100", "--inside", "400", "--between", "25", "--between", "1"]
-    main(["--only", "predicted", *arguments, "--json", str(kept)])
-    assumed = json.loads(kept.read_text())["comparisons"][0]["assumptions"]
+    main(["--only", "predicted", *arguments, "--json", str(report_path)])
+    assumed = json.loads(report_path.read_text())["comparisons"][0]["assumptions"]
     assert assumed.pop("shards") == list(Shards())
     assert assumed == {"compute": 0.5, "gradients": [100e6], "inside": 400e9, "between": [25e9, 1e9]}
     output = capsys.readouterr().out
@@ -136,10 +136,10 @@ def test_a_part_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setattr(measurements, "delay", refused)
     measured = measurements.result("bandwidth", [0.03] * 2, rows(measurements.BANDWIDTHS), GRADIENTS)
     monkeypatch.setattr(measurements, "bandwidth", lambda repeats: measured)
-    kept = tmp_path / "kept.json"
+    report_path = tmp_path / "kept.json"
     with pytest.raises(SystemExit, match="not measured: delay: no TAP device here"):
-        main(["--only", "delay", "--only", "bandwidth", "--json", str(kept)])
-    assert [part["name"] for part in json.loads(kept.read_text())["comparisons"]] == ["bandwidth"]
+        main(["--only", "delay", "--only", "bandwidth", "--json", str(report_path)])
+    assert [part["name"] for part in json.loads(report_path.read_text())["comparisons"]] == ["bandwidth"]
 
 
 @pytest.mark.parametrize("step", ["abc", "0", "inf", "nan"])

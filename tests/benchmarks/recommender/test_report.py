@@ -8,12 +8,12 @@ import pytest
 import benchmarks.recommender.__main__ as command
 from benchmarks.recommender import comparisons, report
 from benchmarks.recommender.comparisons import COMPARISONS, Comparison
-from benchmarks.recommender.measure import Measured, Turn
+from benchmarks.recommender.measure import Measured, Measurement
 from benchmarks.recommender.training_steps import attention_alone
 
 
 def _measured(cpu: float, memory: int, waited: float = 0.0) -> Measured:
-    return Measured([Turn(cpu, 2 * cpu, waited), Turn(cpu, 2 * cpu, waited)], memory, 0)
+    return Measured([Measurement(cpu, 2 * cpu, waited), Measurement(cpu, 2 * cpu, waited)], memory, 0)
 
 
 def _compare(goals: dict[str, float]) -> Comparison:

@@ -23,18 +23,18 @@ _SMALL = [
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ends_at_the_first_validation_that_reaches_the_target(tmp_path: Path) -> None:
-    found = measure(tmp_path, 0.001, _QUICKSTART, _SMALL)
+    measured = measure(tmp_path, 0.001, _QUICKSTART, _SMALL)
 
-    (only,) = found["course"]
+    (only,) = measured["course"]
     assert only["epoch"] in (0, 1)
     assert only["step"] == 3
     assert only["value"] >= 0.001
     assert only["cpu"] > 0
     assert only["wall"] > 0
     assert only["memory"] > 1 << 26
-    assert 0 < found["test"]["test/ndcg@10"] < 1
+    assert 0 < measured["test"]["test/ndcg@10"] < 1
     out = Console(width=140, record=True)
-    out.print(table(found))
+    out.print(table(measured))
     assert "time to val/ndcg@10 0.001" in out.export_text()
 
 

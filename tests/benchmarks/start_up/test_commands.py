@@ -11,13 +11,13 @@ from benchmarks.start_up.commands import BASE, COMMANDS, FIRST_STEP, measure, st
 
 @pytest.mark.slow
 def test_the_first_step_is_measured_beside_the_import():
-    found = measure(1, {name: COMMANDS[name] for name in (BASE, FIRST_STEP)}, warm_up=0)
-    bare, step = found["sides"]
+    measured = measure(1, {name: COMMANDS[name] for name in (BASE, FIRST_STEP)}, warm_up=0)
+    bare, step = measured["sides"]
     assert 0 < bare["cpu"][0] < step["cpu"][0]
     assert step["memory"][0] > 2**27
-    assert {goal["text"].split(":")[0] for goal in found["goals"]} == {FIRST_STEP}
+    assert {goal["text"].split(":")[0] for goal in measured["goals"]} == {FIRST_STEP}
     console = Console(width=160, record=True)
-    console.print(table(found))
+    console.print(table(measured))
     assert "times the CPU time of `import torch`" in console.export_text()
 
 

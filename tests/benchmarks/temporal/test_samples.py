@@ -10,11 +10,11 @@ from benchmarks.temporal import samples
 def test_the_share_of_samples_in_a_step_is_measured_and_printed(monkeypatch):
     monkeypatch.setattr(samples, "_SAMPLES", 32)
     monkeypatch.setattr(samples, "_quickstart", lambda: (200.0, 0.01))  # the training itself takes half a minute
-    found = samples.measure(2)
-    assert all(len(turns) == 2 and min(turns) > 0 for turns in found.values())
-    assert found["share"] == [tiny * 32 / 200.0 for tiny in found["tiny"]]
+    measured = samples.measure(2)
+    assert all(len(turns) == 2 and min(turns) > 0 for turns in measured.values())
+    assert measured["share"] == [tiny * 32 / 200.0 for tiny in measured["tiny"]]
     text = io.StringIO()
-    Console(file=text, width=120).print(samples.table(found))
+    Console(file=text, width=120).print(samples.table(measured))
     assert "200 ms" in text.getvalue()
     assert "1.00%" in text.getvalue()
-    assert len(text.getvalue().splitlines()) == 5 + len(found)
+    assert len(text.getvalue().splitlines()) == 5 + len(measured)

@@ -36,12 +36,12 @@ def test_the_mixture_is_as_described():
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_variants")
 def test_turns_of_all_layouts():
-    found = packing.measure(repeats=1, sizes=TINY, steps=2)
-    assert [variant["name"] for variant in found["sides"]] == list(packing.LAYOUTS)
-    assert all(min(variant["tokens_per_second"]) > 0 for variant in found["sides"])
+    measured = packing.measure(repeats=1, sizes=TINY, steps=2)
+    assert [variant["name"] for variant in measured["sides"]] == list(packing.LAYOUTS)
+    assert all(min(variant["tokens_per_second"]) > 0 for variant in measured["sides"])
     console = Console(width=140, record=True)
-    console.print(packing.table(found))
+    console.print(packing.table(measured))
     text = console.export_text()
     assert "equal loss to 1e-5, of as many terms: met" in text
     assert "packed at least 1.8 times as fast" in text
-    assert len(found["goals"]) == 2
+    assert len(measured["goals"]) == 2

@@ -95,22 +95,22 @@ def test_turns_of_the_peer_and_of_ours():
     variants = {
         name: body for name, body in trainers.variants_of(TINY).items() if name in (trainers.PEER, *trainers.GOALS)
     }
-    found = trainers.measure(repeats=1, sizes=TINY, steps=2, variants=variants)
-    assert all(min(variant["tokens_per_cpu_second"]) > 0 and variant["memory"] > 2**27 for variant in found["sides"])
+    measured = trainers.measure(repeats=1, sizes=TINY, steps=2, variants=variants)
+    assert all(min(variant["tokens_per_cpu_second"]) > 0 and variant["memory"] > 2**27 for variant in measured["sides"])
     console = Console(width=160, record=True)
-    console.print(trainers.table(found))
+    console.print(trainers.table(measured))
     text = console.export_text()
-    assert all(variant["name"] in text for variant in found["sides"])
+    assert all(variant["name"] in text for variant in measured["sides"])
     assert text.count("goal: Lockstep") == 2
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_variants")
 def test_the_parts_of_a_step_are_the_whole_step():
-    found = step_parts.measure(repeats=2, sizes=TINY, steps=2, layouts={"packed": Layout(packed=True)})
-    for variant in found["sides"]:
+    measured = step_parts.measure(repeats=2, sizes=TINY, steps=2, layouts={"packed": Layout(packed=True)})
+    for variant in measured["sides"]:
         assert [sum(turn.values()) for turn in variant["shares"]] == [pytest.approx(1)] * 2
         assert all(min(turn.values()) > 0 for turn in variant["shares"])
     console = Console(width=160, record=True)
-    console.print(step_parts.table(found))
+    console.print(step_parts.table(measured))
     assert "optimizer" in console.export_text()

@@ -76,23 +76,23 @@ def test_it_resumes_from_every_save(trainer, micro_batch, lockstep, saves):
     options = [*OPTIONS, f"--data.init_args.micro_batch_size={micro_batch}"]
     options += [f"--trainer.{key}={value}" for key, value in trainer.items()]
     whole_saves = saves("whole")
-    whole = lockstep("fit", *options, name="whole")
-    losses, metrics = whole.series("train/loss"), whole.series("val/loss")
+    uninterrupted = lockstep("fit", *options, name="whole")
+    losses, metrics = uninterrupted.series("train/loss"), uninterrupted.series("val/loss")
     assert len(whole_saves.files) >= 5
     for number, file in enumerate(whole_saves.files):
         name = f"resumed-{number}"
-        folder = whole.folder.with_name(name) / "checkpoints"
+        folder = uninterrupted.folder.with_name(name) / "checkpoints"
         folder.mkdir(parents=True)
         shutil.copy(file, folder / file.name)
         resumed_saves = saves(name)
         resumed = lockstep("fit", *options, "--ckpt_path", "last", name=name)
         step = torch.load(file, weights_only=True)["global_step"]
-        found = resumed.series("train/loss")
-        found.pop(step, None)  # the checkpoint has the metrics of its step
-        assert found == {at: loss for at, loss in losses.items() if at > step}, file
-        found = resumed.series("val/loss")
-        assert found.items() <= metrics.items(), file
-        assert {at for at in metrics if at > step} <= set(found), file
+        series = resumed.series("train/loss")
+        series.pop(step, None)  # the checkpoint has the metrics of its step
+        assert series == {at: loss for at, loss in losses.items() if at > step}, file
+        series = resumed.series("val/loss")
+        assert series.items() <= metrics.items(), file
+        assert {at for at in metrics if at > step} <= set(series), file
         assert position(resumed.folder / "checkpoints/last.ckpt")["global_step"] == max(losses)
         following = {(copy.name, position(copy)["global_step"]): position(copy) for copy in whole_saves.files[number:]}
         for copy in resumed_saves.files:

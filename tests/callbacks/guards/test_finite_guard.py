@@ -78,9 +78,9 @@ def test_a_skipped_step_leaves_weights_and_optimizer_as_they_were(fit, messages)
     before = fit(*SIX_STEPS, "--trainer.max_steps", "5", name="before")
     run = fit(*SIX_STEPS, *SKIP, *fault("NonFiniteLoss", steps="[5]", value=".inf"), name="skipped")
     assert all(torch.equal(weight, weights(before)[name]) for name, weight in weights(run).items())
-    one, other = (torch.load(r.folder / "checkpoints/last.ckpt", weights_only=True) for r in (before, run))
-    assert (one["global_step"], other["global_step"]) == (5, 6)
-    moments = one["optimizer_states"][0]["state"], other["optimizer_states"][0]["state"]
+    first, second = (torch.load(r.folder / "checkpoints/last.ckpt", weights_only=True) for r in (before, run))
+    assert (first["global_step"], second["global_step"]) == (5, 6)
+    moments = first["optimizer_states"][0]["state"], second["optimizer_states"][0]["state"]
     assert all(torch.equal(moments[0][i]["exp_avg"], moments[1][i]["exp_avg"]) for i in moments[0])
     assert [line for line in messages if "This step is skipped (1 so far)" in line]
 

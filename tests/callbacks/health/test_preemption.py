@@ -44,7 +44,7 @@ def test_signals_arrive_when_the_output_is_not_read(pipe, monkeypatch):
         os.set_blocking(write, True)
     else:
         os.close(read)
-    kept = os.dup(2)
+    stderr_copy = os.dup(2)
     os.dup2(write, 2)
     try:
         with stop_signals.handlers_installed():
@@ -53,8 +53,8 @@ def test_signals_arrive_when_the_output_is_not_read(pipe, monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
             wait_until(lambda: stop_signals.received == signal.SIGTERM)
     finally:
-        os.dup2(kept, 2)
-        for descriptor in (kept, write, *([read] if pipe == "full" else [])):
+        os.dup2(stderr_copy, 2)
+        for descriptor in (stderr_copy, write, *([read] if pipe == "full" else [])):
             os.close(descriptor)
 
 
@@ -135,15 +135,15 @@ class Answers:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "looks"),
+    ("seconds", "checks"),
     [(0.01, [1, 2, 12, 22]), (0.5, [1, 2, 6, 10, 14, 18, 22, 26, 30]), (15.0, list(range(1, 31)))],
 )
-def test_slow_steps_are_all_looked_at(monkeypatch, seconds, looks):
+def test_slow_steps_are_all_looked_at(monkeypatch, seconds, checks):
     """With steps of 15 s and ten steps between polls, SLURM's 120 s would end before the first poll."""
     callback, run = Preemption(), Answers(monkeypatch, seconds)
     callback.setup(run, run, "fit")
     run.train(callback, 30)
-    assert run.looks == looks
+    assert run.looks == checks
     run.seconds = 15.0
     run.train(callback, 30)
     assert run.looks[-15:] == list(range(46, 61)), "at most ten slow steps after fast ones without a look"

@@ -124,12 +124,12 @@ def test_two_threads_whose_files_fail_at_once_do_not_deadlock(files, tmp_path):
     for handler in (text, lines):
         handler._file._file.full = False
     log.info("there is room")
-    found = log_lines(tmp_path / "log.jsonl")
-    assert {fields["path"] for fields in fields_of(found, "disk_full")} == {
+    records = log_lines(tmp_path / "log.jsonl")
+    assert {fields["path"] for fields in fields_of(records, "disk_full")} == {
         str(tmp_path / "train.log"),
         str(tmp_path / "log.jsonl"),
     }
-    assert "there is room" in found[-1]["message"] or any(line["message"] == "there is room" for line in found)
+    assert "there is room" in records[-1]["message"] or any(line["message"] == "there is room" for line in records)
     assert (tmp_path / "train.log").read_text().count("a line") == 1
 
 

@@ -29,15 +29,15 @@ def board(run):
 
 def test_previews_of_a_recommender_have_histories_and_unseen_items(lockstep):
     run = lockstep("fit", *TINY, "--trainer.max_epochs", "2", name="a")
-    found = previews_of(run)
-    assert list(found) == [13, 26]
-    assert all(len(examples) == 8 for examples in found.values())
+    previews = previews_of(run)
+    assert list(previews) == [13, 26]
+    assert all(len(examples) == 8 for examples in previews.values())
     inputs = [
         [(preview["name"], preview["question"], preview["expected"]) for preview in examples]
-        for examples in found.values()
+        for examples in previews.values()
     ]
     assert inputs[0] == inputs[1], "the same samples every time"
-    for preview in found[26]:
+    for preview in previews[26]:
         question_lines = preview["question"].splitlines()
         assert preview["name"].startswith("user shopper-")
         assert "newest first" in question_lines[0]
@@ -53,7 +53,7 @@ def test_previews_of_a_recommender_have_histories_and_unseen_items(lockstep):
         assert preview["blind"] is None
     texts = board(run).Tensors("val/examples/text_summary")
     assert [text.step for text in texts] == [13, 26]
-    assert found[26][0]["expected"] in texts[-1].tensor_proto.string_val[0].decode()
+    assert previews[26][0]["expected"] in texts[-1].tensor_proto.string_val[0].decode()
     assert board(run).Tags()["images"] == []
 
 
@@ -218,8 +218,8 @@ def test_trackers_have_the_pictures(lockstep, tmp_path):
     run = lockstep("fit", *TRACKED, name="a")
     sheet = Image.open(io.BytesIO(board(run).Images("val/examples")[0].encoded_image_string))
     (media,) = run.folder.glob("wandb/offline-run-*/files/media/images/val/*.png")
-    (kept,) = [file for file in (tmp_path / "runs/mlflow-files").glob("**/*.png") if "examples" in file.name]
-    for file in (media, kept):
+    (picture,) = [file for file in (tmp_path / "runs/mlflow-files").glob("**/*.png") if "examples" in file.name]
+    for file in (media, picture):
         assert Image.open(file).convert("RGB").tobytes() == sheet.convert("RGB").tobytes(), file
 
 

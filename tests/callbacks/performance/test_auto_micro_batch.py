@@ -40,10 +40,10 @@ def test_training_equals_that_with_the_same_micro_batch_set_by_hand(lockstep, me
     assert messages.count("global batch 16 = 1 rank x 4 samples x 4 accumulation steps") == 2
     assert auto.series("train/loss") == hand.series("train/loss")
     assert len(auto.series("train/loss")) == 3
-    found, given = (torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (auto, hand))
-    assert found["state_dict"].keys() == given["state_dict"].keys()
-    assert all(torch.equal(found["state_dict"][key], weight) for key, weight in given["state_dict"].items())
-    assert found["loops"] == given["loops"]
+    found, by_hand = (torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True) for run in (auto, hand))
+    assert found["state_dict"].keys() == by_hand["state_dict"].keys()
+    assert all(torch.equal(found["state_dict"][key], weight) for key, weight in by_hand["state_dict"].items())
+    assert found["loops"] == by_hand["loops"]
 
 
 DIGITS = [

@@ -155,9 +155,9 @@ def test_nothing_is_changed_or_recorded_on_a_gpu(cores, measured, messages):
 
 
 def test_where_passes_before_training_are_not_possible():
-    whole, divided = (SimpleNamespace(supports_grad_accumulation=splits) for splits in (False, True))
-    assert reason_not_timed(a_trainer(), whole) == reason_not_timed(a_trainer(2), divided) == ""
-    assert "samples of all ranks" in reason_not_timed(a_trainer(2), whole)
+    undivided, divided = (SimpleNamespace(supports_grad_accumulation=splits) for splits in (False, True))
+    assert reason_not_timed(a_trainer(), undivided) == reason_not_timed(a_trainer(2), divided) == ""
+    assert "samples of all ranks" in reason_not_timed(a_trainer(2), undivided)
     sharded = a_trainer(strategy=FSDPStrategy.__new__(FSDPStrategy))
     assert reason_not_timed(sharded, divided) == "FSDPStrategy shards the weights"
 

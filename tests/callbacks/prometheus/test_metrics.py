@@ -61,12 +61,12 @@ def test_a_logged_metric_never_replaces_one_of_the_process(serve):
     run = a_run()
     run.begin_training()
     run.logged.log_metrics({"step": 1000.0, "run_info": 5.0, "epoch": 3.0, "train/loss": math.nan, "val/a": math.inf})
-    found = parsed(get(serve(run), "/metrics")[2])
-    assert found["lockstep_step", None].value == 7
-    assert found["lockstep_epoch", None].value == 2
-    assert found["lockstep_run_info", None].value == 1
-    assert math.isnan(found["lockstep_train_loss", None].value)
-    assert found["lockstep_val_a", None].value == math.inf
+    samples = parsed(get(serve(run), "/metrics")[2])
+    assert samples["lockstep_step", None].value == 7
+    assert samples["lockstep_epoch", None].value == 2
+    assert samples["lockstep_run_info", None].value == 1
+    assert math.isnan(samples["lockstep_train_loss", None].value)
+    assert samples["lockstep_val_a", None].value == math.inf
 
 
 def test_other_metrics_stay_after_a_cuda_error(monkeypatch, serve):
@@ -87,18 +87,18 @@ def test_steps_are_those_of_a_training(serve):
     of_a_training = {"step", "epoch", "planned_steps", "time_left_seconds", "training_start_timestamp_seconds"}
     run.trainer.global_step = 20  # of the checkpoint
     port = serve(run)
-    found = parsed(get(port, "/metrics")[2])
-    assert not {PREFIX + name for name in of_a_training} & {name for name, _ in found}
-    assert found["lockstep_processes", None].value == 2
-    assert found["lockstep_steps_total", None].value == 0
+    samples = parsed(get(port, "/metrics")[2])
+    assert not {PREFIX + name for name in of_a_training} & {name for name, _ in samples}
+    assert samples["lockstep_processes", None].value == 2
+    assert samples["lockstep_steps_total", None].value == 0
     run.begin_training()
-    found = parsed(get(port, "/metrics")[2])
-    assert (found["lockstep_step", None].value, found["lockstep_steps_total", None].value) == (20, 0)
-    assert found["lockstep_time_left_seconds", None].value == math.inf
+    samples = parsed(get(port, "/metrics")[2])
+    assert (samples["lockstep_step", None].value, samples["lockstep_steps_total", None].value) == (20, 0)
+    assert samples["lockstep_time_left_seconds", None].value == math.inf
     run.trainer.global_step = 30
-    found = parsed(get(port, "/metrics")[2])
-    assert (found["lockstep_step", None].value, found["lockstep_steps_total", None].value) == (30, 10)
-    assert 0 < found["lockstep_time_left_seconds", None].value < 60  # as long again as the last lines took
+    samples = parsed(get(port, "/metrics")[2])
+    assert (samples["lockstep_step", None].value, samples["lockstep_steps_total", None].value) == (30, 10)
+    assert 0 < samples["lockstep_time_left_seconds", None].value < 60  # as long again as the last lines took
     run.trainer.global_step = 40
     assert parsed(get(port, "/metrics")[2])["lockstep_time_left_seconds", None].value == 0
 

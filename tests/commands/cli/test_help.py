@@ -37,8 +37,8 @@ def test_each_command_has_its_own_help(arguments):
     [("fitt", "did you mean fit?"), ("swep", "did you mean sweep?"), ("x" * 9, "python train.py --help lists them")],
 )
 def test_a_misspelled_command_is_answered_with_all_commands(name, advice):
-    found = unknown_command([name, "--config", "x.yaml"])
-    assert found == f"found the command {name!r}, expected one of {', '.join(COMMANDS)}; {advice}"
+    message = unknown_command([name, "--config", "x.yaml"])
+    assert message == f"found the command {name!r}, expected one of {', '.join(COMMANDS)}; {advice}"
     assert not any(
         unknown_command(arguments) for arguments in ([], ["--config", "x.yaml"], *([word] for word in COMMANDS))
     )

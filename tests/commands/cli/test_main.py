@@ -267,8 +267,8 @@ def test_prepare_converts_once_and_makes_no_run(lockstep, tmp_path):
     options = ["--config", str(REPOSITORY / "configs/recommender/your_data.yaml"), "--data.init_args.root", str(data)]
 
     def files():
-        found = (path for path in tmp_path.rglob("*") if path.is_file())
-        return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in found}
+        paths = (path for path in tmp_path.rglob("*") if path.is_file())
+        return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in paths}
 
     main(["prepare", *options])
     first = files()

@@ -63,8 +63,8 @@ def test_processes_that_are_started_inherit_the_bounds():
     ],
 )
 def test_the_source_of_the_thread_count_is_known(option, environ, stated_by):
-    known = known_threads(option, environ, None, None)
-    assert known == KnownThreads(stated_by) == from_text(as_text(known))
+    threads = known_threads(option, environ, None, None)
+    assert threads == KnownThreads(stated_by) == from_text(as_text(threads))
 
 
 def test_an_option_is_for_processes_that_are_started_too():
@@ -92,9 +92,9 @@ def test_the_checkpoint_counts_and_where_it_has_no_record_the_folder_of_the_run(
         (corrupt, None, (None, None)),  # reported when it is loaded
         (None, tmp_path / "new", (None, None)),
     ):
-        known = known_threads("auto", {}, checkpoint, begun)
-        assert known[1:] == recorded
-        assert from_text(as_text(known)) == known
+        threads = known_threads("auto", {}, checkpoint, begun)
+        assert threads[1:] == recorded
+        assert from_text(as_text(threads)) == threads
     for text in ("{", "[]", json.dumps({**facts, "device": "cuda:0"}), '{"device": "cpu", "processes": 1}'):
         (tmp_path / "environment.json").write_text(text)
         assert known_threads("auto", {}, None, tmp_path) == KnownThreads()

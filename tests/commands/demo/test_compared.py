@@ -57,9 +57,9 @@ def test_each_run_gets_the_question_of_its_own_page():
     question = Question(
         {"text": "hello", "at": "2024-01-02"}, {}, {"items": [Picked("a", "2024-01-01")]}, [Turn("x", "one", ("two",))]
     )
-    found = list(demo.answer(question))
-    assert [block.key for block in found] == ["0 answer", "time", "1 answer"]
-    assert found[0] == RunBlock(0, Text("answer", "", "old: hello", is_answer=True))
+    answers = list(demo.answer(question))
+    assert [block.key for block in answers] == ["0 answer", "time", "1 answer"]
+    assert answers[0] == RunBlock(0, Text("answer", "", "old: hello", is_answer=True))
     assert old.given == [Question({"text": "hello"}, {}, {"items": [Picked("a")]}, [Turn("x", "one")])]
     assert new.given == [question._replace(turns=[Turn("x", "two")])]
     list(demo.accept(TEXT, UploadedFile("a.png", b"")))
@@ -68,8 +68,8 @@ def test_each_run_gets_the_question_of_its_own_page():
 
 def test_a_run_that_cannot_answer_leaves_the_other():
     demo = compared(Echo("old"), Echo("new"))
-    found = list(demo.answer(Question({"text": "new"})))
-    assert [block.block for block in found] == [
+    answers = list(demo.answer(Question({"text": "new"})))
+    assert [block.block for block in answers] == [
         Text("answer", "", "old: new", is_answer=True),
         Failure("failure", "new: not this"),
     ]

@@ -80,8 +80,8 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
         (page,) = blocks["evidence"].pictures
         assert page.caption == f"page {line['page']}, {line['evidence']['kind']}"
         others = [page for page in line["ranked"] if page != line["page"]]
-        shown = blocks["pages"].pictures if "pages" in blocks else []
-        assert [picture.caption.split(",")[0] for picture in shown] == [f"page {page}" for page in others]
+        displayed = blocks["pages"].pictures if "pages" in blocks else []
+        assert [picture.caption.split(",")[0] for picture in displayed] == [f"page {page}" for page in others]
     picture = Image.open(io.BytesIO(base64.b64decode(page.url.partition("base64,")[2]))).convert("RGB")
     left, top, right, bottom = line["evidence"]["box"]
     edges = (

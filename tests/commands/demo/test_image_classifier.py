@@ -133,8 +133,8 @@ def test_a_visitor_takes_a_picture(run, tmp_path, monkeypatch):
         bars = served.answered(demo, Question(files={"picture": sent}))["classes"].bars
         assert [file.name for file in sent] == ["camera.png"]
         assert Image.open(io.BytesIO(sent[0].content)).width >= 320
-        shown = page.run("[...document.querySelectorAll('.bars tbody th')].map((cell) => cell.innerText)")
-        assert shown == [bar.label for bar in bars]
+        displayed = page.run("[...document.querySelectorAll('.bars tbody th')].map((cell) => cell.innerText)")
+        assert displayed == [bar.label for bar in bars]
         page.run("document.querySelectorAll('.ways button')[1].click()")
         assert page.run("document.querySelector('video').srcObject") is None, "the camera is off"
         page_driver.check_quality(page, address)

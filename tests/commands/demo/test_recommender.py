@@ -35,7 +35,7 @@ def recommended(blocks):
 
 
 def expected(record):
-    return [(found.get("title", found["item"]), found["score"]) for found in record["recommendations"]]
+    return [(actual.get("title", actual["item"]), actual["score"]) for actual in record["recommendations"]]
 
 
 def predicted(folder, *options):

@@ -86,8 +86,8 @@ def test_other_questions_are_refused(body, message):
 
 def test_a_question_is_parsed():
     body = b'{"values": {"text": "q", "items": [{"value": "a", "time": "2024-01-01"}]}, "turns": [["x", "y"]]}'
-    found = parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
-    assert found == Question({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y", ())])
+    question = parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
+    assert question == Question({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y", ())])
 
 
 def test_files_are_forgotten_at_the_limit():

@@ -91,7 +91,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
     _, demo = run
     sent, accept = [], demo.accept
     monkeypatch.setattr(demo, "accept", lambda field, file: sent.append(file) or accept(field, file))
-    asked, sketch = demo.examples()[0].values["question"], demo.fields[0].sketch
+    question, sketch = demo.examples()[0].values["question"], demo.fields[0].sketch
     with served.served(demo) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page.run("document.querySelector('.ways button').click()")
@@ -108,7 +108,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         page.run("document.querySelector('svg.sketch').focus()")
         for key in ("Home", "ArrowUp", "PageUp", "ArrowRight", "Delete"):
             page.press(key)
-        page.run(f"document.querySelector('textarea').value = {json.dumps(asked)}")
+        page.run(f"document.querySelector('textarea').value = {json.dumps(question)}")
         page_driver.ask(page)  # at once: it waits until the curve is sent
         header, *rows = sent[-1].content.decode().splitlines()
         values = [row.split(",")[1] for row in rows]
@@ -122,7 +122,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two positions of the mouse"
         assert shares[-1] == pytest.approx(0.5, abs=0.02), "the finger's"
         assert None in shares[sketch.points // 2 :], "the finger's"
-        blocks = served.answered(demo, Question({"question": asked}, {"timeline": [sent[-1]]}))
+        blocks = served.answered(demo, Question({"question": question}, {"timeline": [sent[-1]]}))
         assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text
         assert page.run("document.querySelectorAll('[data-key=curve] path').length") == 1
         page_driver.check_quality(page, address)

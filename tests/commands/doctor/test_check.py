@@ -9,10 +9,10 @@ FINE = Finding("fine", "ok", "all is well")
 
 def test_findings_come_in_the_order_of_the_checks_and_the_checks_are_announced():
     announced = []
-    found = run_checks(
+    findings = run_checks(
         [Check("a", lambda: [FINE, FINE]), Check("b", lambda: [])], lambda check: announced.append(check.name)
     )
-    assert found == [FINE, FINE]
+    assert findings == [FINE, FINE]
     assert announced == ["a", "b"]
 
 
@@ -37,9 +37,9 @@ def test_a_parser_that_exits_ends_only_its_check():
         raise SystemExit(2)
         yield
 
-    (found,) = run_checks([Check("config", refuses)])
-    assert found.status == "fail"
-    assert "SystemExit: 2" in found.found
+    (findings,) = run_checks([Check("config", refuses)])
+    assert findings.status == "fail"
+    assert "SystemExit: 2" in findings.found
 
 
 def test_a_check_that_hangs_keeps_its_earlier_findings():

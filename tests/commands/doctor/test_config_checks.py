@@ -23,12 +23,12 @@ def status(findings):
 
 
 def test_all_is_well_and_nothing_is_left_of_the_trial(doctor, tmp_path):
-    found = doctor(*TINY, "--trainer.devices", "2", "--data.init_args.micro_batch_size", "2")
-    assert set(map(tuple, status(found).values())) == {("ok",)}, found
-    assert found["batch"][0].found == "global batch 8 = 2 ranks x 2 samples x 2 accumulation steps"
-    assert found["data"][0].found == "50 samples to train on"
-    assert "2 samples on cpu: loss" in found["micro batch"][0].found
-    assert "4 checkpoints of" in found["checkpoint folder"][0].found
+    findings = doctor(*TINY, "--trainer.devices", "2", "--data.init_args.micro_batch_size", "2")
+    assert set(map(tuple, status(findings).values())) == {("ok",)}, findings
+    assert findings["batch"][0].found == "global batch 8 = 2 ranks x 2 samples x 2 accumulation steps"
+    assert findings["data"][0].found == "50 samples to train on"
+    assert "2 samples on cpu: loss" in findings["micro batch"][0].found
+    assert "4 checkpoints of" in findings["checkpoint folder"][0].found
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,12 +89,12 @@ def test_an_error_that_persists_ends_the_search(tmp_path):
 
 
 def test_a_batch_that_does_not_divide(doctor):
-    found = doctor(*TINY, "--trainer.devices", "3")
-    (error,) = found["batch"]
+    findings = doctor(*TINY, "--trainer.devices", "3")
+    (error,) = findings["batch"]
     assert error.status == "fail"
     assert "does not split evenly over 3 ranks" in error.found
-    assert "micro batch" not in found  # the other checks still run
-    (warning,) = found["checkpoint folder"]
+    assert "micro batch" not in findings  # the other checks still run
+    (warning,) = findings["checkpoint folder"]
     assert warning.status == "warn"
     assert warning.found.endswith("a checkpoint's size is not known")
 
@@ -112,12 +112,12 @@ def test_data_that_are_missing_and_data_that_are_not_prepared(doctor, tmp_path):
     assert error.status == "fail"
     assert "data/ml-1m does not exist" in error.found
     assert error.remedy.startswith("python train.py prepare --config ")
-    found = doctor(*QUICKSTART)
-    (untried,) = found["micro batch"]
+    findings = doctor(*QUICKSTART)
+    (untried,) = findings["micro batch"]
     assert untried.remedy.startswith("python train.py prepare --config ")
     assert (untried.status, untried.found) == ("warn", "not run: data are to be prepared first")
-    assert status(found)["checkpoint folder"] == ["warn"]
-    (warning,) = found["data"]
+    assert status(findings)["checkpoint folder"] == ["warn"]
+    (warning,) = findings["data"]
     assert warning.status == "warn"
     assert warning.found == "data/synthetic must be converted to a store of sequences"
     (own,) = doctor(*QUICKSTART, "--data.init_args.dataset", "files", "--data.init_args.root", "mine.csv")["data"]
@@ -144,11 +144,11 @@ def test_missing_weights_and_tokenizers_are_reported(doctor, tmp_path, monkeypat
     cache = tmp_path / "hub"
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
-    found = doctor(*config)["weights"]
-    assert [finding.status for finding in found] == ["fail", "fail"]
-    assert "Qwen/Qwen2.5-0.5B-Instruct is not in" in found[0].found
-    assert "HF_HUB_OFFLINE is set" in found[0].found
-    assert found[0].remedy.startswith("hf download Qwen/Qwen2.5-0.5B-Instruct")
+    weight_findings = doctor(*config)["weights"]
+    assert [finding.status for finding in weight_findings] == ["fail", "fail"]
+    assert "Qwen/Qwen2.5-0.5B-Instruct is not in" in weight_findings[0].found
+    assert "HF_HUB_OFFLINE is set" in weight_findings[0].found
+    assert weight_findings[0].remedy.startswith("hf download Qwen/Qwen2.5-0.5B-Instruct")
 
     shards, tokenizer = tmp_path / "shards", tmp_path / "tokenizer"
     for folder, files in {shards: ("config.json", "a.safetensors"), tokenizer: ("tokenizer.json",)}.items():
@@ -172,10 +172,10 @@ def test_missing_weights_and_tokenizers_are_reported(doctor, tmp_path, monkeypat
 @pytest.mark.slow
 def test_an_earlier_stage_that_is_not_there(doctor):
     config = str(REPOSITORY / "configs/vision_language/quickstart_sft.yaml")
-    found = doctor("--config", config, "--trainer.accelerator", "cpu")
-    assert [f.status for f in found["weights"]] == ["fail"]
-    assert "no trained run" in found["weights"][0].found
-    assert status(found)["micro batch"] == ["ok"], found  # with new weights it takes the same
+    findings = doctor("--config", config, "--trainer.accelerator", "cpu")
+    assert [f.status for f in findings["weights"]] == ["fail"]
+    assert "no trained run" in findings["weights"][0].found
+    assert status(findings)["micro batch"] == ["ok"], findings  # with new weights it takes the same
 
 
 @pytest.mark.slow

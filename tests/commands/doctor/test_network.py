@@ -48,11 +48,11 @@ def test_an_occupied_port_is_reported_with_its_process_and_a_free_port(listener)
     assert (after.status, after.found) == ("ok", f"MASTER_PORT={free} is free")
 
 
-@pytest.mark.parametrize("given", ["99999", "0", "29500x"])
-def test_an_invalid_port_is_reported(given):
-    (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": given})
+@pytest.mark.parametrize("port", ["99999", "0", "29500x"])
+def test_an_invalid_port_is_reported(port):
+    (finding,) = check_port(LaunchPlan(), {"MASTER_PORT": port})
     assert finding.status == "fail"
-    assert repr(given) in finding.found
+    assert repr(port) in finding.found
 
 
 def test_a_port_on_another_machine_and_one_that_the_launcher_serves_are_not_looked_at(listener):

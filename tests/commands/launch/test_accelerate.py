@@ -40,9 +40,9 @@ def test_settings_of_accelerate_without_effect_are_named():
     assert "configs/overlays/fsdp.yaml" in sharding
 
 
-@pytest.mark.parametrize(("asked", "names"), [("fp16", ["16", 16, "16-mixed"]), ("bf16", ["bf16", "bf16-mixed"])])
-def test_every_name_of_a_precision_is_accepted(asked, names):
-    environ = {"ACCELERATE_MIXED_PRECISION": asked}
+@pytest.mark.parametrize(("precision", "names"), [("fp16", ["16", 16, "16-mixed"]), ("bf16", ["bf16", "bf16-mixed"])])
+def test_every_name_of_a_precision_is_accepted(precision, names):
+    environ = {"ACCELERATE_MIXED_PRECISION": precision}
     assert [ignored_options(environ, name) for name in names] == [[]] * len(names)
     assert len(ignored_options(environ, "32")) == 1
 
@@ -50,14 +50,14 @@ def test_every_name_of_a_precision_is_accepted(asked, names):
 def test_numbers_and_devices_without_effect():
     usual = {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1", "ACCELERATE_GRADIENT_CLIPPING": "none"}
     assert ignored_options({**usual, "ACCELERATE_USE_CPU": "False"}, None, on_accelerator=True) == []
-    found = ignored_options(
+    ignored = ignored_options(
         {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "8", "ACCELERATE_GRADIENT_CLIPPING": "1.0"}, None
     )
-    assert found == [
+    assert ignored == [
         "accelerate's gradient accumulation of 8 is ignored; --data.init_args.micro_batch_size has that effect",
         "accelerate's gradient clipping of 1.0 is ignored; --trainer.gradient_clip_val has that effect",
     ]
     cpu = {"ACCELERATE_USE_CPU": "True"}
-    (found,) = ignored_options(cpu, None, on_accelerator=True)
-    assert "--trainer.accelerator cpu" in found
+    (ignored,) = ignored_options(cpu, None, on_accelerator=True)
+    assert "--trainer.accelerator cpu" in ignored
     assert ignored_options(cpu, None) == []

@@ -72,8 +72,8 @@ def test_where_processes_of_srun_meet(monkeypatch):
     for key, value in job.items():
         monkeypatch.setenv(key, value)
 
-    def port(**other):
-        environ = {**job, **other}
+    def port(**environment):
+        environ = {**job, **environment}
         rendezvous = rendezvous_from_env(environ)
         assert environ["MASTER_PORT"] == str(rendezvous.port), "torch takes it from there"
         return rendezvous.port

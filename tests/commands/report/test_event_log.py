@@ -12,12 +12,12 @@ def run(tmp_path):
 
 
 def test_attempts_and_what_was_lost_between(tmp_path):
-    found = read_events(killed_and_resumed(tmp_path / "a").folder)
-    first, second = found.attempts
+    events = read_events(killed_and_resumed(tmp_path / "a").folder)
+    first, second = events.attempts
     assert (first.from_step, first.to_step, first.end) == (0, 170, None)
     assert (second.from_step, second.to_step, second.end) == (150, 400, "run_ended")
     assert (first.ended, second.began) == (BEGAN.timestamp() + 170, BEGAN.timestamp() + 300)
-    assert dict(found.counts) == {
+    assert dict(events.counts) == {
         "run_started": 1,
         "checkpoint_saved": 3,
         "run_resumed": 1,
@@ -27,10 +27,10 @@ def test_attempts_and_what_was_lost_between(tmp_path):
         "run_ended": 1,
         "straggler": 1,
     }
-    times = [event["time"] for event in found.events]
+    times = [event["time"] for event in events.events]
     assert times == sorted(times)
-    assert len(times) == sum(found.counts.values())
-    (straggler,) = [event for event in found.events if event["event"] == "straggler"]
+    assert len(times) == sum(events.counts.values())
+    (straggler,) = [event for event in events.events if event["event"] == "straggler"]
     assert (straggler["rank"], straggler["step"], straggler["fields"]) == (1, 230, {"ratio": "2.5"})
 
 
@@ -48,10 +48,10 @@ def test_how_a_test_ends_is_not_how_the_training_did(run, event):
     run.log("run_started", 0, 0, command="fit")
     run.log(None, 50, 50, "step 50")
     run.log(event, 60, 9000, "it failed", "error", command="test")
-    found = read_events(run.folder)
-    (attempt,) = found.attempts
+    events = read_events(run.folder)
+    (attempt,) = events.attempts
     assert (attempt.to_step, attempt.ended, attempt.end) == (50, BEGAN.timestamp() + 50, None)
-    assert [event["fields"] for event in found.events] == [{}, {"command": "test"}], "the table tells which is which"
+    assert [event["fields"] for event in events.events] == [{}, {"command": "test"}], "the table tells which is which"
     run.log("run_failed", 51, 9100, "it failed", "error", command="fit")
     assert read_events(run.folder).attempts[0].end == "run_failed"
 
@@ -80,9 +80,9 @@ def test_the_last_event_of_an_attempt_is_its_end(run):
     run.log("run_resumed", 5, 25)
     run.log("out_of_memory", 6, 26, "", "warning")
     run.log(None, 8, 28)
-    found = read_events(run.folder)
-    assert [attempt.end for attempt in found.attempts] == ["process_lost", None]
-    (restarted,) = [event for event in found.events if event["event"] == "run_restarted"]
+    events = read_events(run.folder)
+    assert [attempt.end for attempt in events.attempts] == ["process_lost", None]
+    (restarted,) = [event for event in events.events if event["event"] == "run_restarted"]
     assert (restarted["step"], restarted["at"]) == (None, 9), "at the step that was reached"
 
 
@@ -91,15 +91,15 @@ def test_very_many_are_thinned_and_counted(run):
     for step in range(5 * KEPT + 7):
         run.log("checkpoint_saved", step, step)
     run.log("disk_full", 3, 9999, "no room", "error")
-    found = read_events(run.folder)
-    saved = [event["step"] for event in found.events if event["event"] == "checkpoint_saved"]
-    assert found.counts["checkpoint_saved"] == 5 * KEPT + 7
+    events = read_events(run.folder)
+    saved = [event["step"] for event in events.events if event["event"] == "checkpoint_saved"]
+    assert events.counts["checkpoint_saved"] == 5 * KEPT + 7
     assert KEPT / 2 <= len(saved) <= KEPT + 1
     assert (saved[0], saved[-1]) == (0, 5 * KEPT + 6)
     assert len({later - earlier for earlier, later in zip(saved[:-2], saved[1:-1], strict=True)}) == 1, (
         "in even distances"
     )
-    assert [event["message"] for event in found.events if event["event"] == "disk_full"] == ["no room"]
+    assert [event["message"] for event in events.events if event["event"] == "disk_full"] == ["no room"]
 
 
 def test_long_messages_and_torn_lines(run):
@@ -117,9 +117,9 @@ def test_lines_that_no_run_writes_are_passed_over(run):
         run.log(event, step, 1)
     run.write("log.jsonl", {"time": 5, "step": 1, "level": "info", "message": "", "fields": {"event": "straggler"}})
     run.log("run_ended", 7, 8)
-    found = read_events(run.folder)
-    assert [event["event"] for event in found.events] == ["run_started", "run_ended"]
-    assert found.attempts[0].to_step == 7
+    events = read_events(run.folder)
+    assert [event["event"] for event in events.events] == ["run_started", "run_ended"]
+    assert events.attempts[0].to_step == 7
 
 
 def test_a_run_without_a_log(run):

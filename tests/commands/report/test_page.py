@@ -126,8 +126,8 @@ def test_one_run_from_its_head_to_its_foot(show, tmp_path):
 
 def test_every_event_is_on_the_page(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
-    known = page.run("[...FAULTS, ...RESTARTS, ...Object.keys(EVENT_NAMES)].filter(Boolean)")
-    assert set(known) == set(EVENTS)
+    names = page.run("[...FAULTS, ...RESTARTS, ...Object.keys(EVENT_NAMES)].filter(Boolean)")
+    assert set(names) == set(EVENTS)
 
 
 def test_pointing_shows_the_values_of_all_charts(show, tmp_path):
@@ -259,8 +259,10 @@ def test_events_and_settings_are_found(show, tmp_path):
         "(() => { const one = document.querySelector('[name=setting]'); one.value = 'Dropout';"
         "one.dispatchEvent(new Event('input')); })()"
     )
-    shown = page.run("[...document.querySelectorAll('details[open] tr:not([hidden])')].map((one) => one.textContent)")
-    assert shown == ["model.init_args.dropout0.1"]
+    displayed = page.run(
+        "[...document.querySelectorAll('details[open] tr:not([hidden])')].map((one) => one.textContent)"
+    )
+    assert displayed == ["model.init_args.dropout0.1"]
 
 
 def test_markup_in_files_is_shown_as_text(show, tmp_path):

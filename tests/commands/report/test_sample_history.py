@@ -17,31 +17,31 @@ def run(tmp_path):
 def test_answers_by_step_and_each_picture_once(run):
     for step in (300, 20, 1000):
         run.example(step, f"answer {step}", step > 20)
-    found = read_examples(run.folder / "examples")
-    assert [step["step"] for step in found["steps"]] == [20, 300, 1000]
-    assert [step["answers"]["user 7"]["right"] for step in found["steps"]] == [False, True, True]
-    assert found["samples"] == {"user 7": {"question": "last items: 1, 2, 3", "expected": "4"}}
-    assert {step["answers"]["user 7"]["picture"] for step in found["steps"]} == {"p0"}
-    assert found["pictures"] == {"p0": "data:image/png;base64," + base64.b64encode(PIXEL).decode()}
+    history = read_examples(run.folder / "examples")
+    assert [step["step"] for step in history["steps"]] == [20, 300, 1000]
+    assert [step["answers"]["user 7"]["right"] for step in history["steps"]] == [False, True, True]
+    assert history["samples"] == {"user 7": {"question": "last items: 1, 2, 3", "expected": "4"}}
+    assert {step["answers"]["user 7"]["picture"] for step in history["steps"]} == {"p0"}
+    assert history["pictures"] == {"p0": "data:image/png;base64," + base64.b64encode(PIXEL).decode()}
 
 
 def test_many_evaluations_are_thinned(run):
     for step in range(100):
         run.example(step, "4", True)
-    found = read_examples(run.folder / "examples")
-    steps = [step["step"] for step in found["steps"]]
+    history = read_examples(run.folder / "examples")
+    steps = [step["step"] for step in history["steps"]]
     assert len(steps) == STEPS
     assert (steps[0], steps[-1]) == (0, 99)
-    assert found["evaluations"] == 100
+    assert history["evaluations"] == 100
 
 
 def test_pictures_have_a_bound(run):
     run.example(1, "4", True, PIXEL + bytes(3000))
     run.example(2, "4", True, PIXEL)
-    found = read_examples(run.folder / "examples", largest=1000)
-    assert found["left_out"] == 1
-    assert len(found["pictures"]) == 1
-    assert [step["answers"]["user 7"]["picture"] for step in found["steps"]] == [None, "p0"]
+    history = read_examples(run.folder / "examples", largest=1000)
+    assert history["left_out"] == 1
+    assert len(history["pictures"]) == 1
+    assert [step["answers"]["user 7"]["picture"] for step in history["steps"]] == [None, "p0"]
 
 
 @pytest.mark.parametrize("picture", [b"<svg onload=alert(1)>", b"GIF89a", b"\x89PNG"])
@@ -55,9 +55,9 @@ def test_incomplete_files_are_counted(run):
     folder = run.folder / "examples"
     (folder / "val-2.json").write_text('{"examples": [{"name"')
     (folder / "val-3.json").write_text(json.dumps({"examples": [{"name": "x"}]}))
-    found = read_examples(folder)
-    assert found["unreadable"] == 2
-    assert len(found["steps"]) == 1
+    history = read_examples(folder)
+    assert history["unreadable"] == 2
+    assert len(history["steps"]) == 1
 
 
 def test_a_run_without_examples(run):

@@ -23,9 +23,9 @@ def test_configs_in_the_order_of_the_starts(tmp_path):
     for number in (10, 2):
         text = (run.folder / "config.yaml").read_text().replace("max_epochs: 4", f"max_epochs: {number}")
         (run.folder / f"config-{number}.yaml").write_text(text)
-    found = read_settings(run.folder).of_files
-    assert list(found) == ["config.yaml", "config-2.yaml", "config-10.yaml"]
-    assert differences(list(found.values())) == [("trainer.max_epochs", ["4", "2", "10"])]
+    files = read_settings(run.folder).of_files
+    assert list(files) == ["config.yaml", "config-2.yaml", "config-10.yaml"]
+    assert differences(list(files.values())) == [("trainer.max_epochs", ["4", "2", "10"])]
 
 
 def test_a_config_that_is_not_yaml_is_named(tmp_path):

@@ -30,12 +30,12 @@ def test_best_and_last_resolve_to_the_checkpoints_that_exist(tmp_path, messages)
     assert resolve_checkpoint("last", tmp_path) is None
     with pytest.raises(FileNotFoundError, match="best.ckpt does not exist, nor any other"):
         resolve_checkpoint("best", tmp_path)
-    kept = write_checkpoint(tmp_path, "epoch-3.ckpt")
+    checkpoint = write_checkpoint(tmp_path, "epoch-3.ckpt")
     with pytest.raises(FileNotFoundError, match="last.ckpt does not exist, but there are epoch-3.ckpt"):
         resolve_checkpoint("last", tmp_path)
     with pytest.raises(FileNotFoundError, match="best.ckpt does not exist, but in .* there is epoch-3.ckpt"):
         resolve_checkpoint("best", tmp_path)
-    assert resolve_checkpoint(str(kept), tmp_path / "elsewhere") == kept
+    assert resolve_checkpoint(str(checkpoint), tmp_path / "elsewhere") == checkpoint
     only = write_checkpoint(tmp_path / "final", "last.ckpt")
     assert resolve_checkpoint("best", tmp_path / "final") == only, "a run without validations"
     assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)

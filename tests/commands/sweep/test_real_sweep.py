@@ -39,12 +39,12 @@ def test_a_killed_study_continues(tmp_path):
     output = second.communicate(timeout=240)[0]
     assert second.returncode == 0, output
     assert output.splitlines()[1] == "trial 1: continues"
-    found = read_study(study)
-    assert [(trial.state, trial.number) for trial in found.trials] == [("complete", number) for number in range(2)]
-    assert f"best: trial {found.best.number}, val/ndcg@10 {found.best.value:.6g}" in output
-    assert found.command.split()[-2:] == ["--run_name", "a-best"]
+    recorded = read_study(study)
+    assert [(trial.state, trial.number) for trial in recorded.trials] == [("complete", number) for number in range(2)]
+    assert f"best: trial {recorded.best.number}, val/ndcg@10 {recorded.best.value:.6g}" in output
+    assert recorded.command.split()[-2:] == ["--run_name", "a-best"]
     assert (study / "report.html").is_file()
-    for trial in found.trials:
+    for trial in recorded.trials:
         lines = [json.loads(line) for line in (study / trial.name / "metrics.jsonl").read_text().splitlines()]
         values = [(line["step"], line["val/ndcg@10"]) for line in lines if "val/ndcg@10" in line]
         assert len(dict(values)) == 2

@@ -31,14 +31,14 @@ parameters:
 
 def test_a_file_is_read(tmp_path):
     (tmp_path / "s.yaml").write_text(GOOD)
-    found = read_sweep(tmp_path / "s.yaml")
-    assert found[:4] == ("val/loss", "minimize", 3, 1)
-    assert (found.sampler, found.pruner) == (Sampler("tpe", 2), Pruner("median"))
-    rate, width, norm = found.parameters
+    settings = read_sweep(tmp_path / "s.yaml")
+    assert settings[:4] == ("val/loss", "minimize", 3, 1)
+    assert (settings.sampler, settings.pruner) == (Sampler("tpe", 2), Pruner("median"))
+    rate, width, norm = settings.parameters
     assert rate == Parameter("model.init_args.learning_rate", "float", 1e-4, 0.1, True, line=7)
     assert width == Parameter("model.init_args.width", "int", 8, 16, step=4, line=8)
     assert norm.values == ("group", None)
-    assert found.best([2.0, 1.0]) == 1.0
+    assert settings.best([2.0, 1.0]) == 1.0
 
 
 @pytest.mark.parametrize(

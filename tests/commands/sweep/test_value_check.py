@@ -37,9 +37,9 @@ def test_parser_model_and_data_refuse_a_value():
         (["--data.init_args.batch_size=0"], "data.init_args.batch_size must be at least 1, got 0"),
         (["--model.init_args.dropout=2"], "model.init_args.dropout must be at least 0 and less than 1, got 2.0"),
     ):
-        found = problem_of(["--config", CONFIG, *words])
-        assert found.startswith(message)
-        assert bool(found) == bool(message)
+        problem = problem_of(["--config", CONFIG, *words])
+        assert problem.startswith(message)
+        assert bool(problem) == bool(message)
 
 
 @pytest.mark.slow

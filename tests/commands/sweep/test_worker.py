@@ -89,8 +89,10 @@ def test_workers_share_the_trials(tmp_path):
 def test_a_bad_trial_is_pruned_between_its_validations(tmp_path):
     bad = "write(1, number); write(2, number)\nif number == 3:\n    signal.sigwait([signal.SIGINT])\n    sys.exit(130)"
     settings = SETTINGS._replace(pruner=Pruner("median", 3), trials=5)
-    one, study = worker(tmp_path / "a", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n" + bad, settings)
-    one.run(lambda number: None)
+    process, study = worker(
+        tmp_path / "a", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n" + bad, settings
+    )
+    process.run(lambda number: None)
     # Trial 4 had ended before its values were read: how fast a trial is does not decide what becomes of it.
     assert [state for _, _, state, _ in trials(study)] == ["COMPLETE"] * 3 + ["PRUNED"] * 2
     summary = summarize(study, settings, ["--config", "x.yaml"], tmp_path / "a")
@@ -111,8 +113,8 @@ if number == 3: write(1, 0.5)
 """
     lines: list[str] = []
     settings = SETTINGS._replace(trials=4)
-    one, study = worker(tmp_path / "a", program, settings, lines)
-    one.run(lambda number: None)
+    process, study = worker(tmp_path / "a", program, settings, lines)
+    process.run(lambda number: None)
     found = summarize(study, settings, [], tmp_path / "a").trials
     assert [(trial.state, trial.message) for trial in found] == [
         ("failed", "no such thing"),
@@ -139,16 +141,16 @@ if done < 5: os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_signal_leaves_the_trial_to_the_next_start(tmp_path):
     wait = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nwrite(1, 2.0)\nwhile True: time.sleep(0.01)"
-    one, study = worker(tmp_path / "a", wait)
-    begin = one._command
+    process, study = worker(tmp_path / "a", wait)
+    begin = process._command
 
     def command(claim):
-        one.received = signal.SIGTERM
+        process.received = signal.SIGTERM
         return begin(claim)
 
-    one._command = command
+    process._command = command
     with pytest.raises(SweepStopped) as stopped:
-        one.run(lambda number: None)
+        process.run(lambda number: None)
     assert stopped.value.number == signal.SIGTERM
     assert stopped.value.in_training
     assert trials(study)[0][2] == "RUNNING"
@@ -156,7 +158,7 @@ def test_a_signal_leaves_the_trial_to_the_next_start(tmp_path):
 
 
 def test_a_training_whose_worker_was_killed_is_waited_for(tmp_path):
-    one, study = worker(tmp_path / "a", settings=SETTINGS._replace(trials=1))
+    process, study = worker(tmp_path / "a", settings=SETTINGS._replace(trials=1))
     claim = study.claim()
     with training_lock(tmp_path / "a" / f"{claim.name}.training.lock") as lock:
         # Its training has not locked its run yet, as `fit` during its imports.
@@ -170,8 +172,8 @@ def test_a_training_whose_worker_was_killed_is_waited_for(tmp_path):
             assert not (tmp_path / "a" / claim.name).exists()
             orphan.communicate(b"end\n", timeout=60)
 
-    one._report = report
-    one.run(lambda number: None)
+    process._report = report
+    process.run(lambda number: None)
     waiting = "trial 0: waiting for the training that a killed start has left"
     assert lines == ["trial 0: continues", waiting]
     assert trials(study)[0][2] == "COMPLETE"
@@ -182,8 +184,8 @@ def test_a_run_that_another_training_writes_is_no_failure(tmp_path):
 if not os.path.exists(folder + "/busy"):
     open(folder + "/busy", "w"); print("[run] error: {BUSY} x"); sys.exit(2)
 """
-    one, study = worker(tmp_path / "a", busy + SQUARE, SETTINGS._replace(trials=1))
-    one.run(lambda number: None)
+    process, study = worker(tmp_path / "a", busy + SQUARE, SETTINGS._replace(trials=1))
+    process.run(lambda number: None)
     assert trials(study)[0][2] == "COMPLETE"
 
 
@@ -195,16 +197,16 @@ else: write(100, 3.0); write(200, 0.5 if sys.argv[4] == "100" else 3.0); write(3
 """
     settings = SETTINGS._replace(pruner=Pruner("median", 3, 150), trials=3)
     worker(tmp_path / "a", program, settings)[0].run(lambda number: None)
-    one, study = worker(tmp_path / "a", program, settings._replace(trials=4))
-    begin = one._command
-    one._command = lambda claim: [*begin(claim), str(last)]
+    process, study = worker(tmp_path / "a", program, settings._replace(trials=4))
+    begin = process._command
+    process._command = lambda claim: [*begin(claim), str(last)]
     claim = study.claim()
     for step in range(100, last + 1, 100):  # killed before the decision on the last of them
         study.store_value(claim.number, step, 3.0)
     study.release(claim)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # Optuna warns of a step that is reported again
-        one.run(lambda number: None)
+        process.run(lambda number: None)
     assert trials(study)[3][2:] == (state, [0.25 if last == 100 else 3.0])
     assert study.values(3)[:2] == [(100, 3.0), (200, 0.5 if last == 100 else 3.0)]
     assert len(study.values(3)) == (3 if last == 100 else 2)
@@ -225,9 +227,9 @@ def test_a_study_keeps_its_settings(tmp_path):
 )
 def test_a_metric_that_no_validation_logs_ends_the_study(tmp_path, program):
     settings = SETTINGS._replace(metric="val/nope")
-    one, study = worker(tmp_path / "a", program, settings)
+    process, study = worker(tmp_path / "a", program, settings)
     with pytest.raises(MissingMetricError, match="metric: no validation logs val/nope; it logs val/loss"):
-        one.run(lambda number: None)
+        process.run(lambda number: None)
     assert len(study.trials()) == 1
 
 
@@ -244,13 +246,13 @@ def test_a_metric_that_no_validation_logs_ends_the_study(tmp_path, program):
 def test_settings_that_every_training_refuses_end_the_study(tmp_path, message, accepted, code, trials):
     program = f"if {accepted} and number == 0: write(1, 0.5)\nelse: print('error: {message}'); sys.exit({code})"
     settings = SETTINGS._replace(trials=4)
-    one, study = worker(tmp_path / "a", program, settings)
+    process, study = worker(tmp_path / "a", program, settings)
     if trials == 1:
         with pytest.raises(RefusedSettingsError, match=f"trial 0 is refused, .*: {message}\n.*trial-0000.log") as error:
-            one.run(lambda number: None)
+            process.run(lambda number: None)
         assert str(error.value).count("\n") == 1
     else:
-        one.run(lambda number: None)
+        process.run(lambda number: None)
     found = summarize(study, settings, [], tmp_path / "a").trials
     assert [trial.state for trial in found] == ["complete"] * accepted + ["failed"] * (trials - accepted)
     assert found[-1].message == message

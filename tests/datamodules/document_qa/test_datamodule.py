@@ -153,7 +153,7 @@ def test_settings_that_cannot_be_used_are_named(wrong: dict[str, Any], messages:
 
 
 def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
-    given = parser.parse_args(
+    parsed = parser.parse_args(
         [
             *write_config(tmp_path),
             "--data.ablate",
@@ -168,7 +168,7 @@ def test_short_names_reach_the_settings(parser: Any, tmp_path: Path) -> None:
             "pages",
         ]
     )
-    settings = given.data.init_args
+    settings = parsed.data.init_args
     assert (settings.ablate, settings.context.tokens, settings.context.images) == ("figure", 512, "pages")
     assert settings.augmentation.enabled
     assert settings.retriever.kind == "bm25"

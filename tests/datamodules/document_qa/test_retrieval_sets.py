@@ -56,11 +56,11 @@ def test_each_question_comes_with_its_page_and_wrong_ones(reader):
     batch = RetrievalPairDataset(TinyQuestions(0, 32), reader, hard_negatives=1)[draw(0, 1, 2, 3)]
     assert batch.questions.samples.tolist() == [0, 1, 2]
     assert batch.pages.samples.tolist() == [0, 1, 2, 0, 1, 2]
-    asked, pages = decoded(reader, batch.questions), decoded(reader, batch.pages)
-    assert "made of?" in asked[0]
-    assert "A. steel" in asked[0]
-    assert "mass" in asked[1]
-    assert all(text.endswith("assistant\n") for text in (*asked, *pages)), "up to where the assistant speaks"
+    asked_questions, pages = decoded(reader, batch.questions), decoded(reader, batch.pages)
+    assert "made of?" in asked_questions[0]
+    assert "A. steel" in asked_questions[0]
+    assert "mass" in asked_questions[1]
+    assert all(text.endswith("assistant\n") for text in (*asked_questions, *pages)), "up to where the assistant speaks"
     assert [f"Page {number}" in text for number, text in enumerate(pages[:3], 1)] == [True] * 3
     assert "part | mass" in pages[1]
     assert batch.images.views.tolist()[:3] == [0, 0, 1]
@@ -256,8 +256,8 @@ def test_metrics_beside_words_and_chance(reader):
 def test_both_together_are_no_worse_than_the_better_one_may_be():
     """If both rankings have the same first page, it stays first."""
     document, found = TinyDocument(7), RankingMetrics()
-    asked = document.pages[0].chunks[0].text
-    question = TinyQuestions(0, 32)._question(0, 0)._replace(evidence_pages=(1,), question=asked)
+    query = document.pages[0].chunks[0].text
+    question = TinyQuestions(0, 32)._question(0, 0)._replace(evidence_pages=(1,), question=query)
     found.add(question, document, (1, 3, 2))
     assert found.metrics["baseline/bm25/mrr"] == found.metrics["baseline/hybrid/mrr"] == found.metrics["mrr"] == 1
 

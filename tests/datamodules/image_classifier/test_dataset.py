@@ -102,17 +102,17 @@ def test_only_corrupt_images_are_skipped(mixup):
     itself = 0
     for epoch in range(3):
         draw = MicroBatchRequest(epoch, np.arange(20))
-        found, skipped = load_batch_skipping_bad(corrupt.__getitem__, draw)
+        actual, skipped = load_batch_skipping_bad(corrupt.__getitem__, draw)
         assert [skip.sample for skip in skipped] == [0, 3]
-        assert found.samples.tolist() == [1, 2, *range(4, 20)]
-        expected = whole[draw._replace(indices=found.samples.numpy())]
-        assert torch.equal(found.pixels[:, 0], expected.pixels[:, 0])
-        assert torch.equal(found.shares, expected.shares)
+        assert actual.samples.tolist() == [1, 2, *range(4, 20)]
+        expected = whole[draw._replace(indices=actual.samples.numpy())]
+        assert torch.equal(actual.pixels[:, 0], expected.pixels[:, 0])
+        assert torch.equal(actual.shares, expected.shares)
         if mixup:
-            differ = (found.pixels[:, 1] != expected.pixels[:, 1]).flatten(1).any(1)
-            assert torch.equal(found.pixels[differ, 1], found.pixels[differ, 0])
-            assert torch.equal(found.labels[differ, 1], found.labels[differ, 0])
-            assert torch.equal(found.labels[~differ], expected.labels[~differ])
+            differ = (actual.pixels[:, 1] != expected.pixels[:, 1]).flatten(1).any(1)
+            assert torch.equal(actual.pixels[differ, 1], actual.pixels[differ, 0])
+            assert torch.equal(actual.labels[differ, 1], actual.labels[differ, 0])
+            assert torch.equal(actual.labels[~differ], expected.labels[~differ])
             itself += int(differ.sum())
     assert itself > 0 or not mixup
     nothing, skipped = load_batch_skipping_bad(corrupt.__getitem__, MicroBatchRequest(0, np.array([3, 0])))
@@ -133,8 +133,8 @@ def test_evaluation_reads_the_stored_pixels_and_labels():
 def test_crops_and_flips_one_by_one():
     pixels = torch.randint(1, 256, (64, 3, 6, 5), dtype=torch.uint8)
     uniform = torch.rand(64, 3)
-    found = random_crop_and_flip(pixels, uniform, 2, True)
-    for image, (down, across, mirror), ours in zip(pixels, uniform, found, strict=True):
+    actual = random_crop_and_flip(pixels, uniform, 2, True)
+    for image, (down, across, mirror), ours in zip(pixels, uniform, actual, strict=True):
         framed = torch.zeros(3, 10, 9, dtype=torch.uint8)
         framed[:, 2:8, 2:7] = image
         top, left = int(down * 5), int(across * 5)
@@ -171,18 +171,18 @@ def test_of_a_few_images_one_is_held_out():
 def test_a_rotation_by_90_degrees_is_numpys():
     pixels = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
     uniform = torch.tensor([[1.0, 0.5], [0.0, 0.5]])
-    found = random_rotation_and_scale(pixels, uniform, 90, 0.0)
+    actual = random_rotation_and_scale(pixels, uniform, 90, 0.0)
     expected = torch.stack([pixels[0].rot90(1, (1, 2)), pixels[1].rot90(-1, (1, 2))]).float()
-    torch.testing.assert_close(found, expected, atol=1e-2, rtol=0)
+    torch.testing.assert_close(actual, expected, atol=1e-2, rtol=0)
 
 
 def test_a_rotation_keeps_the_shape_of_what_an_oblong_image_shows():
     """A quarter turn of a 4 x 8 image: its middle square is turned, and its sides leave the image."""
     pixels = torch.randint(0, 256, (1, 1, 4, 8), dtype=torch.uint8)
-    found = random_rotation_and_scale(pixels, torch.tensor([[1.0, 0.5]]), 90, 0.0)
-    torch.testing.assert_close(found[..., 2:6], pixels[..., 2:6].rot90(1, (2, 3)).float(), atol=1e-2, rtol=0)
-    assert found[..., :2].abs().max() < 1e-2
-    assert found[..., 6:].abs().max() < 1e-2
+    transformed = random_rotation_and_scale(pixels, torch.tensor([[1.0, 0.5]]), 90, 0.0)
+    torch.testing.assert_close(transformed[..., 2:6], pixels[..., 2:6].rot90(1, (2, 3)).float(), atol=1e-2, rtol=0)
+    assert transformed[..., :2].abs().max() < 1e-2
+    assert transformed[..., 6:].abs().max() < 1e-2
 
 
 def test_an_image_is_enlarged_about_its_centre():

@@ -169,11 +169,11 @@ def test_a_far_larger_jpeg_is_decoded_smaller():
     assert decoded(data).shape == (800, 1600, 3)
     assert decoded(data, needed=64).shape == (200, 400, 3)  # a quarter: at least twice what is needed
     assert decoded(data, needed=500).shape == (800, 1600, 3)
-    small, whole = (
+    small, full = (
         np.asarray(Image.fromarray(decoded(data, needed=needed)).resize((64, 64), Image.Resampling.BICUBIC)).astype(int)
         for needed in (64, None)
     )
-    assert np.abs(small - whole).max() <= 4
+    assert np.abs(small - full).max() <= 4
 
 
 @pytest.mark.parametrize("kind", ["GIF", "BMP", "PNG"])

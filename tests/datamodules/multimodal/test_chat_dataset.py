@@ -85,8 +85,8 @@ def test_questions_come_from_the_shortest_prompt_to_the_longest(encoder):
         assert rows.samples.tolist() == prompts.samples.tolist()
         check(rows, modality, encoder.tokenizer.placeholder)
         for row, mask, whole in zip(prompts.tokens, prompts.mask, rows.tokens, strict=True):
-            asked = row[mask]
-            assert torch.equal(whole[: len(asked)], asked)  # a chat begins as its prompt
+            query = row[mask]
+            assert torch.equal(whole[: len(query)], query)  # a chat begins as its prompt
 
 
 def test_some_questions_are_the_first_and_not_the_shortest(encoder):
@@ -119,13 +119,13 @@ def test_too_long_a_chat_is_named(encoder):
 @pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
 def test_chats_that_are_too_long_are_dropped_whole(encoder, options):
     indices = np.arange(7)
-    whole = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, indices)]
+    full = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, indices)]
     sizes = {sample: len(encoder.chat(*Letters().item(0, sample)[:2]).tokens) for sample in range(7)}
     most = sorted(sizes.values())[3]
     long = [sample for sample, size in sizes.items() if size > most]
     parts = ChatExamples(Letters(), encoder, max_length=most, too_long="drop", **options)[MicroBatchRequest(0, indices)]
     assert 0 < len(long) < 7
-    assert len(parts) == len(whole)
+    assert len(parts) == len(full)
     assert sorted(sample for part in parts for sample in part.rows.samples.tolist()) == sorted(set(sizes) - set(long))
     assert [left.reason for part in parts for left in part.skipped] == ["too_long"] * len(long)
     for sample, left in zip(long, parts[0].skipped, strict=True):

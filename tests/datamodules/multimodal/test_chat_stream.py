@@ -106,13 +106,13 @@ def test_bad_samples_are_named_or_skipped(encoder):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_each_chat_once_on_any_number_of_processes_and_workers(encoder, processes, workers):
-    whole = stream(encoder, Letters(20), row_tokens=200)
+    full = stream(encoder, Letters(20), row_tokens=200)
     steps = []
     for process in range(processes):
         sampler = TrainSampler(None, 6, seed=1, rank=process, world_size=processes)
         # As a loader's workers have them: each a copy of its own.
         own = slice(process, None, processes)
-        copies = [pickle.loads(pickle.dumps(StreamBatches(whole, 6, own))) for _ in range(workers or 1)]
+        copies = [pickle.loads(pickle.dumps(StreamBatches(full, 6, own))) for _ in range(workers or 1)]
         draws = (copies[turn % len(copies)][draw] for turn, draw in zip(range(99), sampler, strict=False))
         batches = takewhile(lambda streamed: streamed.records, draws)
         steps.append([[sample for part in batch.batch for sample in part.rows.samples.tolist()] for batch in batches])

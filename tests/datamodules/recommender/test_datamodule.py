@@ -32,8 +32,11 @@ def make_data(tmp_path):
     """A data module of a table of 30 users with 7 events."""
     rows = ["user,item,timestamp"]
     for user in range(USERS):
-        one = history(user)
-        rows += [f"{one['user']},{item},{time}" for item, time in zip(one["items"], one["times"], strict=True)]
+        user_history = history(user)
+        rows += [
+            f"{user_history['user']},{item},{time}"
+            for item, time in zip(user_history["items"], user_history["times"], strict=True)
+        ]
     (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
 
     def make(**settings):
@@ -71,8 +74,8 @@ def test_a_history_has_one_answer_from_the_table_from_a_file_and_from_a_loaded_e
         data.setup("predict")
     assert (table.predict_input, file.predict_input) == (None, str(tmp_path / "people.jsonl"))
     ours, theirs = whole(table.predict_set), whole(file.predict_set)
-    for found, expected in zip([*ours.history[:5], *ours[1:]], [*theirs.history[:5], *theirs[1:]], strict=True):
-        assert torch.equal(found, expected)
+    for actual, expected in zip([*ours.history[:5], *ours[1:]], [*theirs.history[:5], *theirs[1:]], strict=True):
+        assert torch.equal(actual, expected)
 
     torch.manual_seed(0)
     encoder = SequenceEncoder(
@@ -82,9 +85,9 @@ def test_a_history_has_one_answer_from_the_table_from_a_file_and_from_a_loaded_e
     loaded = ExportedRecommender(encoder, {"top_k": 3, "remove_seen": True}, table.catalog.item_ids, None)
     for line, row in zip(lines, scores, strict=True):
         best = row.topk(3)
-        found = loaded.recommend(line["items"], line["times"])
-        assert [int(table.catalog.item_ids.index(item.item)) + 1 for item in found] == best.indices.tolist()
-        assert [item.score for item in found] == pytest.approx(best.values.tolist(), rel=1e-5)
+        actual = loaded.recommend(line["items"], line["times"])
+        assert [int(table.catalog.item_ids.index(item.item)) + 1 for item in actual] == best.indices.tolist()
+        assert [item.score for item in actual] == pytest.approx(best.values.tolist(), rel=1e-5)
 
 
 def test_a_small_evaluation_is_named_with_its_numbers_and_with_what_to_change(make_data, messages):

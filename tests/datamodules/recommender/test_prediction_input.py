@@ -72,8 +72,8 @@ def test_without_held_out_events_an_export_is_compared_at_the_latest_time(make_d
 
 def test_a_moment_before_an_event_is_refused_with_the_user(make_data: Callable[..., Any]) -> None:
     data = make_data(predict_at=time(4, 5) - 1)
-    given = time(4, 5)
-    with pytest.raises(ValueError, match=rf"predict_at: found {given - 1}, and user u4 has .* at {given}; .*{LATEST}"):
+    times = time(4, 5)
+    with pytest.raises(ValueError, match=rf"predict_at: found {times - 1}, and user u4 has .* at {times}; .*{LATEST}"):
         data.setup("predict")
 
 

@@ -19,12 +19,12 @@ EXTENTS = {Split.TRAIN: ShardRange(25, 2), Split.TEST: ShardRange(7)}
 FULL = SyntheticTimelines(format="full", missing_probability=0.5)
 
 
-def same(one, other):
-    assert (one.values == other.values).all()
-    assert (one.present == other.present).all()
-    assert one.values.dtype == other.values.dtype
-    assert one.present.dtype == other.present.dtype
-    assert one[2:] == other[2:]
+def same(first, second):
+    assert (first.values == second.values).all()
+    assert (first.present == second.present).all()
+    assert first.values.dtype == second.values.dtype
+    assert first.present.dtype == second.present.dtype
+    assert first[2:] == second[2:]
     return True
 
 
@@ -37,27 +37,27 @@ def folder(tmp_path):
 @pytest.mark.parametrize("synthesis", [SyntheticTimelines(), FULL], ids=["tiny", "full"])
 def test_kept_samples_are_the_made_ones_bit_by_bit(tmp_path, synthesis):
     write_cache(tmp_path, synthesis, EXTENTS, shard=10)
-    kept = CachedTimelines(tmp_path, synthesis)
+    cached = CachedTimelines(tmp_path, synthesis)
     for split, extent in EXTENTS.items():
         for epoch in range(extent.epochs):
             for index in range(extent.samples):
-                assert same(kept.sample(split, epoch, index), synthesis.sample(split, epoch, index))
+                assert same(cached.sample(split, epoch, index), synthesis.sample(split, epoch, index))
 
 
 def test_workers_read_the_same(folder):
-    kept = CachedTimelines(folder, FULL)
-    kept.sample(Split.TRAIN, 0, 0)  # mapped before the workers are there
+    cached = CachedTimelines(folder, FULL)
+    cached.sample(Split.TRAIN, 0, 0)  # mapped before the workers are there
 
     class Rows:
         def __len__(self):
             return 25
 
         def __getitem__(self, index):
-            return kept.sample(Split.TRAIN, 1, index)
+            return cached.sample(Split.TRAIN, 1, index)
 
     for index, sample in enumerate(DataLoader(Rows(), batch_size=None, num_workers=2, collate_fn=lambda row: row)):
         assert same(sample, FULL.sample(Split.TRAIN, 1, index))
-    assert same(pickle.loads(pickle.dumps(kept)).sample(Split.TEST, 0, 3), FULL.sample(Split.TEST, 0, 3))
+    assert same(pickle.loads(pickle.dumps(cached)).sample(Split.TEST, 0, 3), FULL.sample(Split.TEST, 0, 3))
 
 
 @pytest.mark.parametrize("coordinates", [(Split.TRAIN, 0, 25), (Split.TRAIN, 2, 0), (Split.VALIDATION, 0, 0)])
@@ -76,15 +76,15 @@ def test_a_cache_of_other_settings_is_refused(folder, monkeypatch):
 
 def test_a_cache_that_is_not_whole_is_refused(folder):
     shard = folder / "train-00001.arrow"
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-1])
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-1])
     with pytest.raises(CacheMismatch, match=r"train-00001\.arrow: found .* bytes, expected"):
         CachedTimelines(folder, FULL)
-    shard.write_bytes(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
+    shard.write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
     assert find_corrupt_file(folder) == shard.name
     with pytest.raises(CacheMismatch, match=r"train-00001\.arrow is corrupt: .* write it again with `prepare`"):
         verify_cache(folder)
-    shard.write_bytes(whole)
+    shard.write_bytes(content)
     assert find_corrupt_file(folder) is None
     verify_cache(folder)
     (folder / "manifest.json").write_text("{}")
@@ -145,11 +145,11 @@ def test_files_are_mapped_not_read(folder):
 
 
 def test_a_cache_that_is_too_small_for_the_training_is_refused_before_it(folder):
-    kept = CachedTimelines(folder, FULL)
-    kept.require(Split.TRAIN, 25, 2)
+    cached = CachedTimelines(folder, FULL)
+    cached.require(Split.TRAIN, 25, 2)
     for what in ((Split.TRAIN, 26), (Split.TRAIN, 25, 3), (Split.VALIDATION, 1)):
         with pytest.raises(CacheMismatch, match="found . epochs of .* samples for .*, expected"):
-            kept.require(*what)
+            cached.require(*what)
 
 
 def test_a_start_refuses_a_cache_with_a_flipped_bit(tmp_path):

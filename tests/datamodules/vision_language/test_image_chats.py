@@ -382,10 +382,10 @@ def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
     assert list(losses["llava"]) == list(range(1, 7))
     for name in sources:
         for metric in ("train/loss", "val/loss", "val/token_f1", "val/baseline/blind/loss"):
-            expected, found = runs["llava"].series(metric), runs[name].series(metric)
+            expected, actual = runs["llava"].series(metric), runs[name].series(metric)
             assert expected
-            assert expected.keys() == found.keys()
-            assert max(abs(expected[step] - found[step]) for step in expected) < 1e-6, (name, metric)
+            assert expected.keys() == actual.keys()
+            assert max(abs(expected[step] - actual[step]) for step in expected) < 1e-6, (name, metric)
 
 
 def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypatch, messages):

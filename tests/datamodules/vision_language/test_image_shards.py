@@ -75,14 +75,14 @@ def trained(data, processes=1, workers=0, resume=(0, 0)):
 
 def test_each_sample_once_in_the_same_batches_on_any_number_of_processes_and_workers(shards):
     data = module(shards)
-    whole = trained(data)
-    assert sorted(sum(whole, [])) == list(range(31))
-    assert list(map(len, whole)) == [6, 6, 6, 6, 6, 1]
+    uninterrupted = trained(data)
+    assert sorted(sum(uninterrupted, [])) == list(range(31))
+    assert list(map(len, uninterrupted)) == [6, 6, 6, 6, 6, 1]
     for processes in (1, 2, 3):
         for workers in (0, 2):
-            assert trained(data, processes, workers) == whole
-            assert trained(data, processes, workers, resume=(0, 3)) == whole[3:]
-    assert trained(data, resume=(1, 0)) != whole
+            assert trained(data, processes, workers) == uninterrupted
+            assert trained(data, processes, workers, resume=(0, 3)) == uninterrupted[3:]
+    assert trained(data, resume=(1, 0)) != uninterrupted
     assert sorted(sum(trained(data, resume=(1, 0)), [])) == list(range(31))
 
 
@@ -140,9 +140,9 @@ def test_shards_that_are_no_files_are_read_on(shards, known):
     assert (shards / "remote/shards/index.json").exists() == known
     remote.setup("fit")
     assert (remote.train_set.identity == local.train_set.identity) == known
-    whole = trained(local)
-    assert trained(remote) == whole
-    assert trained(remote, processes=2, workers=2, resume=(0, 4)) == whole[4:]
+    uninterrupted = trained(local)
+    assert trained(remote) == uninterrupted
+    assert trained(remote, processes=2, workers=2, resume=(0, 4)) == uninterrupted[4:]
     [part] = remote.train_set.batch(0, np.array([0]), [next(remote.train_set.records(0))])
     assert "Be brief." in remote.tokenizer.decode(part.rows.tokens[0].tolist())
 

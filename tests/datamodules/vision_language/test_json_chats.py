@@ -317,8 +317,8 @@ def test_every_line_that_is_not_blank_is_found(tmp_path_factory, lines, chunk):
     numbers = np.arange(len(extents.starts)) if extents.numbers is None else extents.numbers
     expected = [number for number, line in enumerate(lines) if line.strip() or len(line) >= 16]
     assert numbers.tolist() == expected
-    found = [path.read_bytes()[start:end] for start, end in zip(extents.starts, extents.ends, strict=True)]
-    assert [line.strip() for line in found] == [lines[number].strip() for number in expected]
+    actual = [path.read_bytes()[start:end] for start, end in zip(extents.starts, extents.ends, strict=True)]
+    assert [line.strip() for line in actual] == [lines[number].strip() for number in expected]
 
 
 @pytest.mark.parametrize(

@@ -151,10 +151,10 @@ def test_samples_of_several_forms(tmp_path):
     for copy in (mix, pickle.loads(pickle.dumps(mix))):
         chats = [copy.read(1, index) for index in range(len(copy))]
         assert [copy.name(1, index) for index in range(len(copy))] == [chat.name for chat in chats]
-        asked = [[message["content"] for message in chat.messages][:-1] for chat in chats]
+        prompts = [[message["content"] for message in chat.messages][:-1] for chat in chats]
         texts = {number: coloured(number).turns[0][1] for number in range(6)}
         both = [["Be kind.", "Hello?"], ["Be brief.", texts[4]]]
-        assert asked == [[texts[0]], [texts[1]], *both, [texts[5]], [texts[5]]]
+        assert prompts == [[texts[0]], [texts[1]], *both, [texts[5]], [texts[5]]]
         assert [list(chat.images) for chat in chats] == [
             list(sample.images) for sample in (coloured(0), coloured(1), plain, coloured(4), coloured(5), coloured(5))
         ]

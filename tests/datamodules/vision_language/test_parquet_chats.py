@@ -162,8 +162,8 @@ def test_a_file_that_is_written_again_keeps_the_column_that_fills_the_gaps(tmp_p
 
 def test_a_tiny_black_image_is_none_only_where_no_marker_asks_for_it(tmp_path):
     black, large = png((0, 0, 0)), png((0, 0, 0), size=16)
-    asked, plain = ([{"role": "user", "content": text}] for text in ("<image>", "Why?"))
-    rows = [(plain, black), (asked, black), (plain, large), (plain, png((0, 0, 9))), (plain, b"no image")]
+    with_image, plain = ([{"role": "user", "content": text}] for text in ("<image>", "Why?"))
+    rows = [(plain, black), (with_image, black), (plain, large), (plain, png((0, 0, 9))), (plain, b"no image")]
     chats = [json.dumps(turns) for turns, _ in rows]
     path = written(tmp_path / "a.parquet", conversations=chats, image_bytes=[image for _, image in rows])
     read = [ParquetChats(path, tmp_path).read(row) for row in range(len(rows))]
@@ -392,12 +392,12 @@ def test_of_several_processes_one_writes(tmp_path, large):
 
 
 def test_no_more_is_kept_than_the_budget():
-    kept = SizedLRUCache(10, len)
+    cache = SizedLRUCache(10, len)
     for size in (4, 4, 3, 11, 2):
-        kept.get(size, lambda: "x" * size)  # noqa: B023
-        assert kept.used <= max(10, size)
-    assert kept.misses == 4  # the second 4 was there
-    assert kept.get(2, lambda: pytest.fail("it is there")) == "xx"
+        cache.get(size, lambda: "x" * size)  # noqa: B023
+        assert cache.used <= max(10, size)
+    assert cache.misses == 4  # the second 4 was there
+    assert cache.get(2, lambda: pytest.fail("it is there")) == "xx"
 
 
 def _read(chats, row):

@@ -28,9 +28,9 @@ def large(tmp_path_factory):
 def small_memory(monkeypatch):
     """A process with a small cache; the ratio of window and cache is unchanged."""
     monkeypatch.setattr(parquet_rows, "WINDOW", WINDOW)
-    kept = SizedLRUCache(3 * WINDOW, lambda table: table.nbytes)
-    monkeypatch.setattr(parquet_row_groups, "tables", kept)
-    return kept
+    cache = SizedLRUCache(3 * WINDOW, lambda table: table.nbytes)
+    monkeypatch.setattr(parquet_row_groups, "tables", cache)
+    return cache
 
 
 def epoch_of(mix, process, processes, local=True):
@@ -59,10 +59,10 @@ def test_processes_read_row_groups_of_their_own(large, small_memory):
     groups, blocks = ROWS // GROUP, mix.blocks(0)
 
     def read_by(process, processes, local):
-        kept = SizedLRUCache(3 * WINDOW, lambda block: int(blocks.sizes[block]))
+        cache = SizedLRUCache(3 * WINDOW, lambda block: int(blocks.sizes[block]))
         for index in epoch_of(mix, process, processes, local):
-            kept.get(int(np.searchsorted(blocks.starts, index, side="right")), lambda: 0)
-        return kept.misses
+            cache.get(int(np.searchsorted(blocks.starts, index, side="right")), lambda: 0)
+        return cache.misses
 
     for processes, bound in ((1, 1), (2, 1.6), (4, 2.5)):
         assert sum(read_by(process, processes, True) for process in range(processes)) <= bound * groups

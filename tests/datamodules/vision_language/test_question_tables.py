@@ -132,8 +132,8 @@ def test_a_wrong_row_is_named(fields, message):
 
 @pytest.mark.parametrize("answer", [1, 1.0, "b", "(B)", "B.", "two", "Two"])
 def test_ways_to_name_an_option(answer):
-    found = parse_question("row", {"question": "Q", "choices": ["one", "Two"], "answer": answer})
-    assert found.reference.accepted == ("B",)
+    question = parse_question("row", {"question": "Q", "choices": ["one", "Two"], "answer": answer})
+    assert question.reference.accepted == ("B",)
 
 
 def test_several_accepted_answers_in_a_text_table(tmp_path):

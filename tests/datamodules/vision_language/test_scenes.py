@@ -126,10 +126,10 @@ def test_the_share_of_each_kind_is_the_mix() -> None:
 def test_the_training_can_have_a_mix_of_its_own() -> None:
     mixes = {"question_mix": {"empty": 1.0}, "training_mix": {"empty": 1.0, "where": 3.0}}
     tasks = SceneTasks(WORLD, Tasks(caption_share=0, **mixes))
-    asked = {split: Counter(tasks.sample(split, 0, index).kind for index in range(400)) for split in Split}
-    assert abs(asked[Split.TRAIN]["where"] - 300) < 40
-    assert asked[Split.TRAIN].keys() == {"empty", "where"}
-    assert asked[Split.VALIDATION] == asked[Split.TEST] == {"empty": 400}
+    kinds = {split: Counter(tasks.sample(split, 0, index).kind for index in range(400)) for split in Split}
+    assert abs(kinds[Split.TRAIN]["where"] - 300) < 40
+    assert kinds[Split.TRAIN].keys() == {"empty", "where"}
+    assert kinds[Split.VALIDATION] == kinds[Split.TEST] == {"empty": 400}
     assert [kind.name for kind in tasks.kinds] == ["empty"]
     assert tasks.chance() == 0.5
 
@@ -199,9 +199,9 @@ def test_shapes_differ_in_their_pixels() -> None:
     tasks = SceneTasks(World(1, 2, 5, 1, 48), Tasks(caption_share=1.0))
     for index in range(60):
         sample = tasks.sample(Split.TRAIN, 0, index)
-        shown = np.ptp(np.asarray(tasks.picture(sample)).astype(int), axis=2) > 70
-        rows, columns = np.nonzero(shown)
-        box = shown[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+        pixels = np.ptp(np.asarray(tasks.picture(sample)).astype(int), axis=2) > 70
+        rows, columns = np.nonzero(pixels)
+        box = pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
         middle = box[len(box) // 2, box.shape[1] // 2]
         top, bottom = box[: len(box) // 4].mean(), box[-(len(box) // 4) :].mean()
         found = (
@@ -261,12 +261,12 @@ def test_answers_are_graded_into_the_outcomes_of_their_kind() -> None:
     assert grade(described, " Red circle  top left.") == dict.fromkeys(
         ["exact", "captions/exact", "captions/object_f1"], (1.0, 1.0)
     )
-    asked = described._replace(kind="colour_of", answer="red")
-    assert grade(asked, "red") == dict.fromkeys(
+    question = described._replace(kind="colour_of", answer="red")
+    assert grade(question, "red") == dict.fromkeys(
         ["exact", "questions/exact", "colour_of/exact", "binding/exact"], (1.0, 1.0)
     )
-    assert grade(asked, "red circle")["exact"] == (0.0, 1.0)
-    assert grade(asked._replace(seen_wording=False), "red") == {"unseen_wording/exact": (1.0, 1.0)}
+    assert grade(question, "red circle")["exact"] == (0.0, 1.0)
+    assert grade(question._replace(seen_wording=False), "red") == {"unseen_wording/exact": (1.0, 1.0)}
     for kind in (CAPTION, *KINDS):
         assert grade(described._replace(kind=kind), "").keys() <= set(OUTCOMES)
 

@@ -57,17 +57,19 @@ def last(run):
     return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)
 
 
-def differing(one, other, name=""):
+def differing(first, second, name=""):
     """Names of what is not equal to the bit."""
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), name
-        return [found for key in one for found in differing(one[key], other[key], f"{name}/{key}")]
-    if isinstance(one, list):
-        assert len(one) == len(other), name
+    if isinstance(first, dict):
+        assert first.keys() == second.keys(), name
+        return [found for key in first for found in differing(first[key], second[key], f"{name}/{key}")]
+    if isinstance(first, list):
+        assert len(first) == len(second), name
         return [
-            found for i, parts in enumerate(zip(one, other, strict=True)) for found in differing(*parts, f"{name}/{i}")
+            found
+            for i, parts in enumerate(zip(first, second, strict=True))
+            for found in differing(*parts, f"{name}/{i}")
         ]
-    same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    same = torch.equal(first, second) if isinstance(first, torch.Tensor) else first == second
     return [] if same else [name]
 
 
@@ -112,8 +114,8 @@ def test_two_ranks_train_adapters_beside_quantized_weights_as_one(team, options)
         values = [run.series(metric) for run in runs]
         assert len(values[0]) == 3
         assert values[1] == pytest.approx(values[0], rel=tolerance)
-    one, two = (last(run)["frozen"] for run in runs)
-    assert one == two
+    one, second = (last(run)["frozen"] for run in runs)
+    assert one == second
     assert any(name.endswith(".codes") for name in one)
 
 

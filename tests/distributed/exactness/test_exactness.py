@@ -217,9 +217,9 @@ def test_evaluation_sees_every_sample_once(lockstep, team, processes, samples, s
         assert several.end(120) == [0] * processes, several.output
     seen = [sample for record in read(run.folder, "evaluated") for sample in record["samples"]]
     assert sorted(seen) == list(range(samples))
-    one, other = map(json.loads, (run.folder / "evaluations.jsonl").read_text().splitlines())
-    assert one["samples"] == other["samples"] == samples
-    assert abs(one["loss"] - other["loss"]) <= 1e-9
+    first, second = map(json.loads, (run.folder / "evaluations.jsonl").read_text().splitlines())
+    assert first["samples"] == second["samples"] == samples
+    assert abs(first["loss"] - second["loss"]) <= 1e-9
     assert (run.folder / "predictions.jsonl").read_text() == alone
     assert len(alone.splitlines()) == samples
 

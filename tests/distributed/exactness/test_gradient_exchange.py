@@ -34,8 +34,8 @@ def test_bf16_is_as_near_to_one_process_as_its_bits_allow(lockstep, pair, option
     alone = lockstep("fit", *OPTIONS, name="alone")
     both = pair("both", *BF16, *options)
     reported = re.search(r"gradients: ([\d,]+) bytes a step are sent as ([\d,]+) of bf16", both.output)
-    whole, sent = (int(number.replace(",", "")) for number in reported.groups())
-    assert whole == 2 * sent > 0
+    total, sent = (int(number.replace(",", "")) for number in reported.groups())
+    assert total == 2 * sent > 0
     ours, theirs = gradients(both), gradients(alone)
     # The first step has the same weights; 8 terms a sample at most make parts that are larger than their sum.
     torch.testing.assert_close(ours[0], theirs[0], rtol=0, atol=2 * NEAR * theirs[0].abs().max().item())

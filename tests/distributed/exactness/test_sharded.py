@@ -49,8 +49,8 @@ def options(tmp_path):
         }
         for name, content in files.items():
             (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
-        whole = [*config, "--config", str(tmp_path / "more.yaml")]
-        return whole, [*whole, "--config", str(tmp_path / "sharded.yaml")]
+        all_options = [*config, "--config", str(tmp_path / "more.yaml")]
+        return all_options, [*all_options, "--config", str(tmp_path / "sharded.yaml")]
 
     return write
 
@@ -75,9 +75,9 @@ BETWEEN_NODES = ["--trainer.strategy.init_args.sharding_strategy", "HYBRID_SHARD
 
 @pytest.mark.parametrize("model", ["tied", slow("untied"), slow("lora")])
 def test_shards_train_as_one_process_does(lockstep, team, options, model):
-    whole, sharded = options(**MODELS[model])
+    replicated, sharded = options(**MODELS[model])
     begun = ["--checkpoints.trainable_only", "true"] if model == "lora" else []
-    alone = lockstep("fit", *whole, *begun, name="alone")
+    alone = lockstep("fit", *replicated, *begun, name="alone")
     pair = ended(team("fit", *sharded, name="pair", processes=2))
     assert_same_series(alone, pair, LOSSES, 1e-4)
     assert "FSDPVisionLanguageModel" not in (pair.folder / "train.log").read_text()
@@ -89,14 +89,14 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
         resumed = ended(team("fit", *sharded, *BETWEEN_NODES, *further, name="pair", processes=2, nodes=True))
     else:
         resumed = ended(team("fit", *sharded, *further, name="pair", processes=2))
-    lockstep("fit", *whole, *further, name="alone")
+    lockstep("fit", *replicated, *further, name="alone")
     assert_same_series(alone, resumed, LOSSES, 1e-4)
     assert sorted(alone.series("train/loss")) == [1, 2, 3, 4, 5]
     if model == "untied":  # any strategy loads a checkpoint of shards
-        lockstep("test", *whole, name="pair")
+        lockstep("test", *replicated, name="pair")
         ended(team("test", *sharded, name="pair", processes=2))
-        one, other = losses_of_tests(resumed)
-        assert abs(one - other) < 1e-4
+        first, second = losses_of_tests(resumed)
+        assert abs(first - second) < 1e-4
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ FORMATS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("model", FORMATS.values(), ids=FORMATS)
 def test_mixed_precision_with_frozen_weights(lockstep, team, options, model):
-    whole, sharded = options("full", precision="bf16-mixed", **model)
-    alone = lockstep("fit", *whole, name="alone")
+    replicated, sharded = options("full", precision="bf16-mixed", **model)
+    alone = lockstep("fit", *replicated, name="alone")
     pair = ended(team("fit", *sharded, name="pair", processes=2))
     assert_same_series(alone, pair, ("train/loss", "val/loss"), 0.05)

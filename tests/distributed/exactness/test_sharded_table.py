@@ -72,11 +72,11 @@ def content(run, form):
     return read_full_checkpoint(folder, progress[GROUPS])
 
 
-def equal_states(one, other):
-    assert one["state_dict"].keys() == other["state_dict"].keys()
-    for name, weight in one["state_dict"].items():
-        assert torch.equal(weight, other["state_dict"][name]), name
-    states = [each["optimizer_states"][0]["state"] for each in (one, other)]
+def equal_states(first, second):
+    assert first["state_dict"].keys() == second["state_dict"].keys()
+    for name, weight in first["state_dict"].items():
+        assert torch.equal(weight, second["state_dict"][name]), name
+    states = [each["optimizer_states"][0]["state"] for each in (first, second)]
     assert states[0].keys() == states[1].keys()
     for number, state in states[0].items():
         assert all(torch.equal(value, states[1][number][key]) for key, value in state.items()), number
@@ -106,10 +106,13 @@ def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, for
     equal_states(content(runs[2], form), content(straight, form))
     for run in (straight, *runs.values()):
         assert_same_series(run, alone, ["train/loss", "train/gradient_norm"])
-    whole, sharded = content(alone, "full"), content(runs[numbers[-1]], form)
-    assert whole["state_dict"].keys() == sharded["state_dict"].keys()
+    replicated, sharded = content(alone, "full"), content(runs[numbers[-1]], form)
+    assert replicated["state_dict"].keys() == sharded["state_dict"].keys()
     torch.testing.assert_close(
-        sharded["state_dict"]["encoder.items.weight"], whole["state_dict"]["encoder.items.weight"], rtol=0, atol=1e-3
+        sharded["state_dict"]["encoder.items.weight"],
+        replicated["state_dict"]["encoder.items.weight"],
+        rtol=0,
+        atol=1e-3,
     )
 
 

@@ -13,8 +13,8 @@ BY_ROWS = pytest.mark.parametrize("options", [ADAGRAD, LAZY], ids=["rowwise_adag
 pytestmark = pytest.mark.slow
 
 
-def same_to_the_bit(one, other):
-    ours, theirs = saved(one), saved(other)
+def same_to_the_bit(first, second):
+    ours, theirs = saved(first), saved(second)
     for name, weight in ours["state_dict"].items():
         assert torch.equal(weight, theirs["state_dict"][name]), name
     states = [checkpoint["optimizer_states"][0]["state"] for checkpoint in (ours, theirs)]

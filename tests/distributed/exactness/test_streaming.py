@@ -126,8 +126,8 @@ def test_an_endless_epoch_is_refused(lockstep, options, message):
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize(("lacking", "batch", "found"), [(16, 4, "8, 0"), slow(3, 5, "8, 5")])
-def test_a_stream_that_is_shorter_on_one_process_stops_all(team, lacking, batch, found):
+@pytest.mark.parametrize(("lacking", "batch", "message"), [(16, 4, "8, 0"), slow(3, 5, "8, 5")])
+def test_a_stream_that_is_shorter_on_one_process_stops_all(team, lacking, batch, message):
     """48 records on the first process, fewer on the second (scenario 11 of the faults).
 
     Plain Lightning: one process finishes its epoch, the other fails in the middle of a step with gloo's error, or waits
@@ -136,7 +136,7 @@ def test_a_stream_that_is_shorter_on_one_process_stops_all(team, lacking, batch,
     short = data(length=48, short_process=1, short_by=lacking)
     run = team("fit", *OPTIONS, *short, *trainer(max_steps=20), name="a", processes=2)
     assert run.end() == [1, 1], run.output
-    assert f"ran out on rank 1 at global batch {batch} of epoch 0: the ranks find {found} records" in run.output
+    assert f"ran out on rank 1 at global batch {batch} of epoch 0: the ranks find {message} records" in run.output
     assert "Traceback" not in run.output
     assert run.survivors == []
     assert len(sample_log(run.folder)) == batch - 1, "it is known one batch ahead"

@@ -38,8 +38,8 @@ def options(tmp_path):
         }
         for name, content in {"more": more, "groups": {"trainer": {"strategy": strategy}}}.items():
             (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
-        whole = [*config, "--config", str(tmp_path / "more.yaml")]
-        return whole, [*whole, "--config", str(tmp_path / "groups.yaml")]
+        all_options = [*config, "--config", str(tmp_path / "more.yaml")]
+        return all_options, [*all_options, "--config", str(tmp_path / "groups.yaml")]
 
     return write
 
@@ -63,11 +63,11 @@ MODELS = {
 
 @pytest.mark.parametrize("model", MODELS)
 def test_two_ranks_train_as_one_and_one_resumes(lockstep, team, options, model):
-    whole, groups = options(**MODELS[model])
-    alone = lockstep("fit", *whole, name="alone")
+    replicated, groups = options(**MODELS[model])
+    alone = lockstep("fit", *replicated, name="alone")
     counted = ["--trainer.callbacks+=benchmarks.network.collective_bytes.CollectiveBytes"]
     pair = ended(team("fit", *groups, *counted, "--trainer.max_steps", "2", name="pair", processes=2))
-    lockstep("fit", *whole, "--ckpt_path", "last", name="pair")
+    lockstep("fit", *replicated, "--ckpt_path", "last", name="pair")
     assert_same_series(alone, pair, METRICS)
     assert sorted(alone.series("train/loss")) == [1, 2, 3, 4]
     assert "suboptimal" not in pair.output
@@ -76,8 +76,8 @@ def test_two_ranks_train_as_one_and_one_resumes(lockstep, team, options, model):
 
 
 def test_two_groups_train_resume_and_predict_as_one_process(lockstep, team, options):
-    whole, groups = options("sharded")
-    alone = lockstep("fit", *whole, name="alone")
+    replicated, groups = options("sharded")
+    alone = lockstep("fit", *replicated, name="alone")
     often = ["--last_checkpoint.every_n_steps", "2", "--last_checkpoint.keep", "3"]
     straight = ended(team("fit", *groups, *often, name="straight", processes=4))
     assert_same_series(alone, straight, METRICS)
@@ -89,7 +89,7 @@ def test_two_groups_train_resume_and_predict_as_one_process(lockstep, team, opti
     for metric in TRAINED:
         assert resumed.series(metric) == {step: straight.series(metric)[step] for step in (3, 4)}, "to the bit"
 
-    lockstep("predict", *whole, name="alone")
+    lockstep("predict", *replicated, name="alone")
     ended(team("predict", *groups, name="straight", processes=4))
     predictions = [(run.folder / "predictions.jsonl").read_text() for run in (straight, alone)]
     assert len(predictions[0].splitlines()) == 21

@@ -58,8 +58,8 @@ def test_one_and_two_processes_have_the_same_questions(lockstep, team, options, 
     assert_same_series(alone, pair, metrics, 1e-4)
 
     write_pdf(tmp_path / "others/new.pdf", 30)
-    asked = write_questions(tmp_path / "asked.jsonl", questions_about("new.pdf", 30, 100))
-    predict = ["--data.init_args.predict_questions", str(asked)]
+    path = write_questions(tmp_path / "asked.jsonl", questions_about("new.pdf", 30, 100))
+    predict = ["--data.init_args.predict_questions", str(path)]
     predict += ["--data.init_args.predict_documents", str(tmp_path / "others"), "--ckpt_path", "last"]
     answers = []
     for name, processes in (("alone", 1), ("pair", 2)):

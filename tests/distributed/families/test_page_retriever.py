@@ -24,14 +24,14 @@ def options(tmp_path):
     return [*config, "--config", str(tmp_path / "more.yaml")]
 
 
-def difference(one, other):
+def difference(first, second):
     """The largest of any weight.
 
     But of the tower's biases of keys: they change no attention, so their gradient is rounding, of which Adam makes
     whole steps.
     """
     ours, theirs = (
-        torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for run in (one, other)
+        torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for run in (first, second)
     )
     assert ours.keys() == theirs.keys()
     return max(
@@ -57,11 +57,11 @@ def test_two_processes_rank_as_one_does(lockstep, team, options):
     lockstep("fit", *options, "--trainer.max_steps", "1", name="model")
     options = [*options, "--data.init_args.rank", "[validation, test]", "--ckpt_path", "last"]
     alone = lockstep("predict", *options, name="model")
-    whole = (alone.folder / "rankings.jsonl").read_text()
-    assert len(list(map(json.loads, whole.splitlines()))) == 52
+    content = (alone.folder / "rankings.jsonl").read_text()
+    assert len(list(map(json.loads, content.splitlines()))) == 52
     pair = team("predict", *options, name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    assert (pair.folder / "rankings.jsonl").read_text() == whole
+    assert (pair.folder / "rankings.jsonl").read_text() == content
     assert pair.survivors == []
 
 

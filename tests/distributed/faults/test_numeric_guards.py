@@ -51,9 +51,9 @@ def weights(run):
     return saved(run)["state_dict"]
 
 
-def equal(one, other):
-    assert one.keys() == other.keys()
-    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+def equal(first, second):
+    assert first.keys() == second.keys()
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
 
 
 @pytest.mark.slow

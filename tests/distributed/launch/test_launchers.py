@@ -149,9 +149,9 @@ class Pods(Team):
 
     def _launcher(self, rank, processes, restart):
         if not self.port:
-            with socket.socket() as one:
-                one.bind(("127.0.0.1", 0))
-                self.port = one.getsockname()[1]
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
+                self.port = listener.getsockname()[1]
         return {
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.port),

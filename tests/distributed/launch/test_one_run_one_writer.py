@@ -28,9 +28,9 @@ def test_all_ranks_report_that_the_folder_is_in_use(team):
     hold = fault("SignalAt", name="SIGSTOP", step=2)
     first = team("fit", *TINY, *hold, name="a", processes=1)
     first.wait_for(".lock")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     rendezvous = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     second = [
         team("fit", *TINY, "--ckpt_path", "last", name="a", processes=1, environment={**rendezvous, "RANK": rank})

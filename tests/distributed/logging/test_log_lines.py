@@ -145,6 +145,6 @@ def test_the_progress_bar_is_on_rank_0_with_the_time_left(forge, tmp_path):
 def _free_port() -> int:
     import socket
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

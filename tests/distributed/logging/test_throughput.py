@@ -14,12 +14,12 @@ def test_a_sample_has_as_many_tokens_on_two_processes_as_on_one(lockstep, team):
     pair = team("fit", *options, name="pair", processes=2)
     assert pair.end(120) == [0, 0], pair.output
     for name in PER_SAMPLE:
-        one, two = (
+        one, second = (
             {step: rate / run.series("train/samples_per_second")[step] for step, rate in run.series(name).items()}
             for run in (alone, pair)
         )
         assert len(one) == 4, name
-        assert one == pytest.approx(two), name
+        assert one == pytest.approx(second), name
     shares = pair.series("train/mfu"), pair.series("train/tflops")
     assert all(shares[0][step] == pytest.approx(rate / 2) for step, rate in shares[1].items())
     assert all(0 <= share <= 1 for share in pair.series("train/data_wait").values())

@@ -63,8 +63,8 @@ def assert_resumes(team, uninterrupted, step, *options, processes=2, tolerance=0
 def test_stopped_in_the_middle_of_an_epoch(team, stopped, uninterrupted, name, process, code):
     """Lightning: SIGTERM to rank 1 hangs, to all exit code 0; SIGUSR1 without SLURM kills."""
     reported = fault("SignalAt", name=name, step=17, process=process)
-    one = stopped(*EVERY_TENTH, *reported, after=20, code=code, name=name)
-    assert sorted(one.series("train/loss")) == list(range(1, 21)), "the last step's metrics are written"
+    run = stopped(*EVERY_TENTH, *reported, after=20, code=code, name=name)
+    assert sorted(run.series("train/loss")) == list(range(1, 21)), "the last step's metrics are written"
     assert_resumes(team, uninterrupted, 20)
 
 
@@ -74,25 +74,25 @@ def test_stopped_in_the_last_step_of_an_epoch(team, stopped, uninterrupted):
 
     On a CPU every step is looked at by default.
     """
-    one = stopped(*fault("SignalAt", name="SIGTERM", step=12), after=13)
-    assert one.series("val/ndcg@10") == {}
+    run = stopped(*fault("SignalAt", name="SIGTERM", step=12), after=13)
+    assert run.series("val/ndcg@10") == {}
     assert_resumes(team, uninterrupted, 13)
 
 
 @pytest.mark.slow
 def test_a_run_stopped_with_accumulation_resumes_exactly(team, stopped):
     parts = ["--data.init_args.micro_batch_size", "4"]
-    whole = team("fit", *OPTIONS, *parts, name="whole")
-    assert whole.end() == [0, 0], whole.output
+    uninterrupted = team("fit", *OPTIONS, *parts, name="whole")
+    assert uninterrupted.end() == [0, 0], uninterrupted.output
     stopped(*EVERY_STEP, *parts, *fault("SignalAt", name="SIGTERM", step=16), after=17)
-    assert_resumes(team, whole, 17, *parts)
+    assert_resumes(team, uninterrupted, 17, *parts)
 
 
 @pytest.mark.slow
 def test_stopped_in_a_validation(team, stopped, uninterrupted):
     """Lightning: the validation is cut short, or lost; here the next start runs it from its beginning."""
-    one = stopped(*EVERY_STEP, *signal_in("on_validation_batch_end", "SIGTERM", number=6, process=1), after=26)
-    assert list(one.series("val/ndcg@10")) == [13]
+    run = stopped(*EVERY_STEP, *signal_in("on_validation_batch_end", "SIGTERM", number=6, process=1), after=26)
+    assert list(run.series("val/ndcg@10")) == [13]
     assert_resumes(team, uninterrupted, 26)
 
 
@@ -107,13 +107,13 @@ def test_stopped_in_a_validation(team, stopped, uninterrupted):
 def test_stopped_in_the_last_validation(team, stopped, steps, interval, where):
     """Lightning: max_steps is reached, so the validation is never done, and best.ckpt is not of the last step."""
     short = ["--trainer.max_steps", str(steps), "--trainer.val_check_interval", interval]
-    whole = team("fit", *OPTIONS, *short, name="whole")
-    assert whole.end() == [0, 0], whole.output
+    uninterrupted = team("fit", *OPTIONS, *short, name="whole")
+    assert uninterrupted.end() == [0, 0], uninterrupted.output
     one = stopped(*EVERY_STEP, *short, *signal_in(name="SIGTERM", **where), after=steps)
     assert list(one.series("val/ndcg@10")) == [steps // 2]
-    assert_resumes(team, whole, steps, *short)
+    assert_resumes(team, uninterrupted, steps, *short)
     for name in ("best.ckpt", "last.ckpt"):
-        ours, theirs = (load_lazily(run.folder / "checkpoints" / name) for run in (one, whole))
+        ours, theirs = (load_lazily(run.folder / "checkpoints" / name) for run in (one, uninterrupted))
         assert ours["global_step"] == theirs["global_step"], name
         assert ours["loops"] == theirs["loops"], name
 
@@ -122,25 +122,25 @@ def test_stopped_in_the_last_validation(team, stopped, steps, interval, where):
 def test_stopped_in_a_final_validation_outside_the_interval(team, stopped):
     """The last step lies inside an epoch; see callbacks/checkpointing/final_validation.py."""
     short = ["--trainer.max_steps", "10"]
-    whole = team("fit", *OPTIONS, *short, name="whole")
-    assert whole.end() == [0, 0], whole.output
-    assert list(whole.series("val/ndcg@10")) == [10]
+    uninterrupted = team("fit", *OPTIONS, *short, name="whole")
+    assert uninterrupted.end() == [0, 0], uninterrupted.output
+    assert list(uninterrupted.series("val/ndcg@10")) == [10]
     one = stopped(*EVERY_STEP, *short, *signal_in("on_validation_batch_end", "SIGTERM", number=2, process=1), after=10)
     assert not one.series("val/ndcg@10")
-    assert_resumes(team, whole, 10, *short)
+    assert_resumes(team, uninterrupted, 10, *short)
     for name in ("best.ckpt", "last.ckpt"):
-        ours, theirs = (load_lazily(run.folder / "checkpoints" / name) for run in (one, whole))
+        ours, theirs = (load_lazily(run.folder / "checkpoints" / name) for run in (one, uninterrupted))
         assert ours["global_step"] == theirs["global_step"] == 10, name
 
 
 @pytest.mark.slow
 def test_stopped_in_a_validation_within_an_epoch(team, stopped):
     often = ["--trainer.val_check_interval", "5"]
-    whole = team("fit", *OPTIONS, *often, name="whole")
-    assert whole.end() == [0, 0], whole.output
-    one = stopped(*EVERY_STEP, *often, *signal_in("on_validation_batch_end", "SIGTERM", number=5), after=10)
-    assert list(one.series("val/ndcg@10")) == [5], "the second validation was cut short"
-    assert_resumes(team, whole, 10, *often)
+    uninterrupted = team("fit", *OPTIONS, *often, name="whole")
+    assert uninterrupted.end() == [0, 0], uninterrupted.output
+    run = stopped(*EVERY_STEP, *often, *signal_in("on_validation_batch_end", "SIGTERM", number=5), after=10)
+    assert list(run.series("val/ndcg@10")) == [5], "the second validation was cut short"
+    assert_resumes(team, uninterrupted, 10, *often)
 
 
 def test_stopped_while_a_checkpoint_is_written(team, stopped, uninterrupted):
@@ -212,9 +212,9 @@ def test_a_slurm_job_requeues_itself(team, stopped, scontrol, uninterrupted, nam
     read_calls = scontrol()
     job = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
     reported = fault("SignalAt", name=name, step=17, process=process)
-    one = stopped(*EVERY_TENTH, *reported, after=20, name=name, environment=job)
+    run = stopped(*EVERY_TENTH, *reported, after=20, name=name, environment=job)
     assert read_calls() == ["show job 7_2", "requeue 7_2"]
-    assert "SLURM job 7_2 is requeued and resumes from here" in one.logs[0]
+    assert "SLURM job 7_2 is requeued and resumes from here" in run.logs[0]
     again = team("fit", *OPTIONS, name="a", environment={**job, "SLURM_RESTART_COUNT": "1"})
     assert again.end() == [0, 0], again.output
     assert again.series("train/loss") == uninterrupted.series("train/loss")
@@ -226,7 +226,7 @@ def test_a_slurm_job_stopped_before_its_first_step_requeues_once(stopped, scontr
     read_calls = scontrol()
     for restarts, requeued in (("0", 1), ("1", 1)):
         job = {"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": restarts}
-        one = stopped(
+        run = stopped(
             *signal_in("setup", "SIGUSR1", process=0),
             "--ckpt_path",
             "last",
@@ -236,4 +236,4 @@ def test_a_slurm_job_stopped_before_its_first_step_requeues_once(stopped, scontr
             environment=job,
         )
         assert read_calls().count("requeue 9") == requeued
-    assert "SLURM job 9 is not requeued: restart 1 was stopped" in one.logs[0]
+    assert "SLURM job 9 is not requeued: restart 1 was stopped" in run.logs[0]

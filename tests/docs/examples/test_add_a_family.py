@@ -137,12 +137,12 @@ def test_the_commands_train_it(copy):
     trained = [command for command in COMMANDS if command.startswith("python train.py ")]
     assert len(trained) == 5
     do([as_run(command) for command in trained], copy)
-    whole, halves = Run(copy / "runs/bytes"), Run(copy / "runs/halves")
-    (learned,) = whole.series("val/bits_per_byte").values()
+    uninterrupted, halves = Run(copy / "runs/bytes"), Run(copy / "runs/halves")
+    (learned,) = uninterrupted.series("val/bits_per_byte").values()
     assert learned < 0.7 * bits_of_frequencies()
-    assert 0 < whole.series("test/bits_per_byte").popitem()[1] < 0.7 * bits_of_frequencies()
-    assert len((whole.folder / "predictions.jsonl").read_text().splitlines()) > 100
-    losses, resumed = whole.series("train/loss"), halves.series("train/loss")
+    assert 0 < uninterrupted.series("test/bits_per_byte").popitem()[1] < 0.7 * bits_of_frequencies()
+    assert len((uninterrupted.folder / "predictions.jsonl").read_text().splitlines()) > 100
+    losses, resumed = uninterrupted.series("train/loss"), halves.series("train/loss")
     assert losses.keys() == resumed.keys(), "the second half follows the first"
     assert max(losses) > 150, "the second half follows the first"
     assert resumed == pytest.approx(losses, rel=1e-3)

@@ -79,7 +79,7 @@ def test_log_collectors_use_existing_keys():
         assert set(re.findall(r"(\w+) =", stage)) <= set(keys)
     named = set(re.findall(r"\[((?:loki|local)\.\w+\.\w+)\.receiver\]|= ((?:local)\.\w+\.\w+)\.targets", alloy))
     there = {f"{kind}.{name}" for kind, name in re.findall(r'^([a-z._]+) "(\w+)" \{', alloy, re.M)}
-    assert {one or other for one, other in named} <= there
+    assert {first or second for first, second in named} <= there
     assert named
 
     vector = yaml.safe_load((MONITORING / "logs.vector.yaml").read_text(encoding="utf-8"))

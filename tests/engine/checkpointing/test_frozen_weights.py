@@ -39,8 +39,8 @@ def test_frozen_weights_are_left_out_and_restored():
     nn.init.zeros_(other.head.weight)
     restore_frozen(other, checkpoint)
     other.load_state_dict(checkpoint["state_dict"], strict=True)
-    for one, two in zip(module.state_dict().values(), other.state_dict().values(), strict=True):
-        assert torch.equal(one, two)
+    for one, second in zip(module.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(one, second)
 
 
 def test_other_weights_are_refused():

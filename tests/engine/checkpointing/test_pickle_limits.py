@@ -51,9 +51,9 @@ def overlapping_members(path):
 def many_members(path):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("archive/data.pkl", pickle.dumps({}, 2))
-        one = file.infolist()[0]
-        one.extra = bytes(1 << 12)
-        file.filelist.extend([one] * 5000)  # a directory of 20 MB
+        member = file.infolist()[0]
+        member.extra = bytes(1 << 12)
+        file.filelist.extend([member] * 5000)  # a directory of 20 MB
         file.writestr("archive/version", "3")
     return path
 

@@ -126,13 +126,13 @@ def test_a_row_of_the_best(tmp_path_factory, scores, keep):
     """With insertion by score the rotation holds the best checkpoints in order."""
     folder = tmp_path_factory.mktemp("run")
     row = [folder / (f"best-{index + 1}.ckpt" if index else "best.ckpt") for index in range(keep)]
-    kept = []
+    best = []
     for score in scores:
-        index = next((index for index, other in enumerate(kept) if score > other), len(kept))
+        index = next((index for index, other in enumerate(best) if score > other), len(best))
         if index < keep:
-            kept = sorted([*kept, score], reverse=True)[:keep]
+            best = sorted([*best, score], reverse=True)[:keep]
             save(row[index], score, row, index)
-        assert steps(row) == kept + [None] * (keep - len(kept))
+        assert steps(row) == best + [None] * (keep - len(best))
 
 
 @settings(max_examples=50, deadline=None)

@@ -27,11 +27,11 @@ def path(tmp_path):
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_every_byte_that_counts(path):
     """Flip each byte in turn: it is detected, or the loaded content is unchanged (torch pads its files)."""
-    whole = path.read_bytes()
+    content = path.read_bytes()
     verify(path)
     unnoticed = 0
-    for offset in range(len(whole)):
-        path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 0xFF]) + whole[offset + 1 :])
+    for offset in range(len(content)):
+        path.write_bytes(content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :])
         try:
             verify(path)
         except CorruptCheckpointError as error:
@@ -41,7 +41,7 @@ def test_every_byte_that_counts(path):
         assert torch.equal(loaded["weight"], CONTENT["weight"]), offset
         assert loaded["steps"] == [1, 2, 3], offset
         unnoticed += 1
-    assert unnoticed < len(whole) / 2
+    assert unnoticed < len(content) / 2
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,14 +91,14 @@ def test_a_sharded_checkpoint_with_a_cut_or_missing_file_is_refused(tmp_path):
     assert saved_at(folder) == 7.0
     assert newest_verified(tmp_path) == folder
     shard = next(folder.glob("*.distcp"))
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-100])
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-100])
     with pytest.raises(CorruptCheckpointError, match=rf"is incomplete: {shard.name} has [\d,]+ of [\d,]+ bytes"):
         verify(folder)
     shard.unlink()
     with pytest.raises(CorruptCheckpointError, match=r"has 0 of"):
         verify(folder)
-    shard.write_bytes(whole)
+    shard.write_bytes(content)
     index = (folder / ".metadata").read_bytes()
     (folder / ".metadata").write_bytes(index[:50])
     with pytest.raises(CorruptCheckpointError, match=".metadata cannot be read"):
@@ -134,14 +134,14 @@ def test_a_manifest_detects_changed_files_of_a_checkpoint(tmp_path, messages, ca
     write_manifest(folder)
     verify(folder)
     for path in [path for path in folder.iterdir() if path.name != MANIFEST]:
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         with pytest.raises(CorruptCheckpointError, match=f"is corrupt: {path.name} has changed since it was saved"):
             verify(folder)
-        path.write_bytes(whole + b"0")
+        path.write_bytes(content + b"0")
         with pytest.raises(CorruptCheckpointError, match=rf"{path.name} has [\d,]+ of [\d,]+ bytes"):
             verify(folder)
-        path.write_bytes(whole)
+        path.write_bytes(content)
     (folder / MANIFEST).write_text("{}")
     with pytest.raises(CorruptCheckpointError, match="manifest.json cannot be read"):
         verify(folder)

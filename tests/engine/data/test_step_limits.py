@@ -71,9 +71,9 @@ def test_accumulation_moves_no_validation(lockstep, interval):
         "--model.init_args.dropout",
         "0",
     ]
-    whole = lockstep("fit", *options, name="whole")
+    uninterrupted = lockstep("fit", *options, name="whole")
     parts = lockstep("fit", *options, "--data.init_args.micro_batch_size", "4", name="parts")
-    assert sorted(whole.series("train/loss")) == sorted(parts.series("train/loss")) == list(range(1, 23))
-    ours, theirs = parts.series("val/ndcg@10"), whole.series("val/ndcg@10")
+    assert sorted(uninterrupted.series("train/loss")) == sorted(parts.series("train/loss")) == list(range(1, 23))
+    ours, theirs = parts.series("val/ndcg@10"), uninterrupted.series("val/ndcg@10")
     assert sorted(ours) == sorted(theirs) == ([5, 10, 16, 21, 22] if interval == "5" else [4, 8, 15, 19, 22])
     assert all(abs(ours[step] - theirs[step]) < 0.01 for step in ours)

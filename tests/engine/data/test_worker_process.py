@@ -124,11 +124,11 @@ def test_invalid_settings_are_refused(settings, message):
 
 
 @pytest.mark.parametrize(
-    ("workers", "given", "used"),
+    ("workers", "setting", "used"),
     [(0, {}, None), (0, {"prefetch_factor": 2}, None), (2, {}, 2), (2, {"prefetch_factor": 5}, 5)],
 )
-def test_workers_load_as_many_batches_ahead_as_set(workers, given, used):
-    data = Data(OneByOne(), num_workers=workers, **given)
+def test_workers_load_as_many_batches_ahead_as_set(workers, setting, used):
+    data = Data(OneByOne(), num_workers=workers, **setting)
     loader = data.val_dataloader()
     assert loader.prefetch_factor == used
     assert loaded(loader) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
@@ -141,9 +141,9 @@ class ProcessOfWorker(OneByOne):
         return np.full(len(request.indices), os.getpid())
 
 
-@pytest.mark.parametrize(("given", "lasting"), [({}, True), ({"persistent_workers": False}, False)])
-def test_workers_last_for_several_epochs_unless_they_are_not_to(given, lasting):
-    loader = Data(ProcessOfWorker(), num_workers=1, worker_start="fork", **given).val_dataloader()
+@pytest.mark.parametrize(("setting", "lasting"), [({}, True), ({"persistent_workers": False}, False)])
+def test_workers_last_for_several_epochs_unless_they_are_not_to(setting, lasting):
+    loader = Data(ProcessOfWorker(), num_workers=1, worker_start="fork", **setting).val_dataloader()
     first, second = ({int(number) for batch in loader for number in batch} for _ in range(2))
     assert len(first) == len(second) == 1
     assert (first == second) == lasting

@@ -59,10 +59,10 @@ def mix(number):
 @pytest.mark.parametrize("numel", [0, 1, 3, 1000, 3 * _ROW + 5])
 def test_the_hash_equals_the_reference(dtype, numel):
     tensor = tensor_of(dtype, numel)
-    found = hash_tensor(tensor)
-    assert found.dtype == torch.int64
-    assert found.shape == ()
-    assert int(found) == reference_hash(tensor) == int(hash_tensor(tensor.clone()))
+    hashed = hash_tensor(tensor)
+    assert hashed.dtype == torch.int64
+    assert hashed.shape == ()
+    assert int(hashed) == reference_hash(tensor) == int(hash_tensor(tensor.clone()))
 
 
 @settings(max_examples=150, deadline=None)

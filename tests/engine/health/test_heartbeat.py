@@ -11,15 +11,15 @@ def heartbeat(number, progress=10, step=3, phase="training", idle=0.0, max_idle=
 
 def tracker_of(*heartbeats, now=0.0):
     tracker = HeartbeatTracker(len(heartbeats), range(len(heartbeats)), 0.0)
-    for rank, one in enumerate(heartbeats):
-        if one is not None:
-            tracker.record(rank, one, now)
+    for rank, beat in enumerate(heartbeats):
+        if beat is not None:
+            tracker.record(rank, beat, now)
     return tracker
 
 
 def test_a_heartbeat_is_decoded_as_it_was():
-    one = heartbeat(1, max_idle=math.inf, location='"a" ü')
-    assert Heartbeat.decode(one.encode().encode()) == one
+    beat = heartbeat(1, max_idle=math.inf, location='"a" ü')
+    assert Heartbeat.decode(beat.encode().encode()) == beat
 
 
 def test_recent_heartbeats_have_no_diagnosis():

@@ -112,9 +112,9 @@ def test_entries_of_other_processes_are_kept(large: Path, tmp_path: Path) -> Non
 
 def test_a_folder_that_is_not_writable_only_costs_time(large: Path) -> None:
     hashes = ContentHashes([])
-    known = hashes.of(large)
+    digest = hashes.of(large)
     hashes.save(large / "below a file")
-    assert ContentHashes([large / "below a file"]).of(large) == known
+    assert ContentHashes([large / "below a file"]).of(large) == digest
 
 
 def test_the_path_of_a_source_is_relative_to_a_cache_beside_it_and_else_absolute(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ def test_hidden_names_are_left_out_and_links_to_folders_not_followed(tmp_path):
     (tmp_path / "a/.2.txt").touch()
     (tmp_path / "a/loop").symlink_to(tmp_path)
     (tmp_path / "lost").symlink_to(tmp_path / "missing")
-    found = {str(path.relative_to(tmp_path)) for path in walk_visible(tmp_path)}
-    assert found == {"a", "a/b", "a/b/1.txt", "a/loop", "lost"}
+    paths = {str(path.relative_to(tmp_path)) for path in walk_visible(tmp_path)}
+    assert paths == {"a", "a/b", "a/b/1.txt", "a/loop", "lost"}
     assert {str(path.relative_to(tmp_path)) for path in walk_visible(tmp_path / "a/loop")} == {
-        f"a/loop/{name}" for name in found
+        f"a/loop/{name}" for name in paths
     }, "the folder itself may be a link"
     assert list(walk_visible(tmp_path / "missing")) == []
 

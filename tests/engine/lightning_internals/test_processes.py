@@ -89,13 +89,13 @@ def test_the_observer_of_children_does_not_kill():
 
 @pytest.mark.parametrize("kind", [DDPStrategy, ModelParallelStrategy])
 def test_a_strategys_time_limit_is_set_unless_the_user_gave_one(kind):
-    limit, given = timedelta(minutes=10), timedelta(minutes=7)
+    limit, timeout = timedelta(minutes=10), timedelta(minutes=7)
     strategy = kind()
     assert internals.set_strategy_timeout(strategy, limit), INSTALLED
     assert internals.strategy_timeout(strategy) == limit, INSTALLED
-    strategy = kind(timeout=given)
+    strategy = kind(timeout=timeout)
     assert not internals.set_strategy_timeout(strategy, limit), INSTALLED
-    assert internals.strategy_timeout(strategy) == given, INSTALLED
+    assert internals.strategy_timeout(strategy) == timeout, INSTALLED
     assert not internals.set_strategy_timeout(SingleDeviceStrategy("cpu"), limit), INSTALLED
 
 

@@ -126,13 +126,13 @@ def test_whatever_count_is_expected_the_mean_is_exact(splits, expected):
     mean = GlobalLossMean(expected)
     for part in splits:
         mean.add(LossSum((weight * torch.tensor(part)).square().sum(), len(part))).backward()
-    found = mean.normalize_gradients([weight])
+    actual = mean.normalize_gradients([weight])
     count = max(len(together), 1)
     exact = sum(value * value for value in together) / count
-    torch.testing.assert_close(found, torch.tensor(4.0 * exact), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(actual, torch.tensor(4.0 * exact), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(weight.grad, torch.tensor(4.0 * exact), rtol=1e-5, atol=1e-6)
     if loss is not None:
-        assert torch.equal(found, loss), "a power of two changes no digit"
+        assert torch.equal(actual, loss), "a power of two changes no digit"
         assert torch.equal(weight.grad, gradient), "a power of two changes no digit"
 
 

@@ -28,12 +28,12 @@ def train(model, optimizer, scheduler, steps, begin=0):
         scheduler.step()
 
 
-def same(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+def same(first, second):
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return torch.equal(first, second) if isinstance(first, torch.Tensor) else first == second
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -147,8 +147,8 @@ def test_a_fused_kernel_computes_the_same_steps(name, offload):
     optimizer = build_optimizer(name, fused.groups(), 1e-3, BETAS, offload=offload, fused=True)
     fused.train_with(optimizer, 20)
     assert all(group["fused"] for group in optimizer.state_dict()["param_groups"])
-    for expected, found in zip(plain.parameters(), fused.parameters(), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    for expected, actual in zip(plain.parameters(), fused.parameters(), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_fused_run_is_not_resumed_without_the_kernel():

@@ -43,7 +43,7 @@ def test_the_mean_over_ranks_has_the_order_of_the_ranks(monkeypatch):
         seen = []
         monkeypatch.setattr(row_table, "all_gather_rows", lambda *own: seen.append(own) or parts)
         table.collect_gradients()
-        assert all(torch.equal(one, other) for one, other in zip(seen[0], parts[rank], strict=True))
+        assert all(torch.equal(first, second) for first, second in zip(seen[0], parts[rank], strict=True))
         return table.indices.tolist(), table.touched.grad
 
     indices, gradient = on(0)

@@ -29,8 +29,8 @@ def extras_of_setup() -> dict[str, set[str]]:
 
 
 def test_the_modules_are_those_of_the_packages_in_setup_cfg():
-    given = {extra: {extras._package(module) for module in modules} for extra, modules in MODULES.items()}
-    assert given == {extra: packages for extra, packages in extras_of_setup().items() if extra != "dev"}
+    requirements = {extra: {extras._package(module) for module in modules} for extra, modules in MODULES.items()}
+    assert requirements == {extra: packages for extra, packages in extras_of_setup().items() if extra != "dev"}
 
 
 def test_development_has_every_extra():

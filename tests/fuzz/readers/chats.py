@@ -254,10 +254,10 @@ class Shards(Chats):
     def names_location(self, message: str, data: bytes) -> bool:
         return "the file " in message or super().names_location(message, data)
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return len(found) == len(expected) and all(
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return len(actual) == len(expected) and all(
             own[0] == other[0] and sorted(own[1]) == sorted(other[1])
-            for own, other in zip(found, expected, strict=True)
+            for own, other in zip(actual, expected, strict=True)
         )
 
 

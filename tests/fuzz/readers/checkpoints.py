@@ -67,12 +67,12 @@ class Checkpoints(Reader):
     def reference(self, path: Path) -> Any:
         import torch
 
-        known = _members(saved())
+        members = _members(saved())
         try:
             found = _members(path.read_bytes())
         except Exception as error:  # noqa: BLE001  (see above)
             raise InvalidInput(f"zipfile finds {error!r}"[:200]) from error
-        needed = {name: content for name, content in known.items() if "/data" in name}
+        needed = {name: content for name, content in members.items() if "/data" in name}
         if {name: found.get(name) for name in needed} == needed:
             return _plain(torch.load(io.BytesIO(saved()), weights_only=True))
         # Also where a tensor has fewer bytes than its pickle states: torch then reads on in the same file. No damage

@@ -144,8 +144,8 @@ class Config(Reader):
             raise InvalidInput("it is no mapping")
         return dict(_leaves("", found))
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return all(key in found and _same(found[key], value) for key, value in expected.items())
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return all(key in actual and _same(actual[key], value) for key, value in expected.items())
 
     def names_file(self, message: str, path: Path) -> bool:
         return path.name in message or " required: " in message  # a key that no config has is of no file
@@ -203,8 +203,8 @@ class CommandLine(Config):
             raise Unknown("an option without a value")
         return {key[2:]: value for key, value in pairs.items() if key not in _NO_SETTINGS and value not in _NULL}
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return found is None or super().agrees(found, expected)
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return actual is None or super().agrees(actual, expected)
 
     def names_file(self, message: str, path: Path) -> bool:
         return True  # there is no file: the message names the option

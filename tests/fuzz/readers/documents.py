@@ -113,8 +113,8 @@ class Pdfs(Documents):
             return [[_LINE, _TABLE, ""], [_LINE]]
         raise Unknown("a mutated PDF is repaired by each program in its own way")
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return sorted(map(len, found)) == sorted(map(len, expected)) and all(_LINE in page for page in found)
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return sorted(map(len, actual)) == sorted(map(len, expected)) and all(_LINE in page for page in actual)
 
 
 class PageImages(Documents):

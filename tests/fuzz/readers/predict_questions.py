@@ -66,13 +66,15 @@ class PredictTimelines(Reader):
         lines = plain_json.lines(b"\n".join(path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines()))
         return [self._row(record, path.parent) for _, record in lines]
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return len(found) == len(expected) and all(
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return len(actual) == len(expected) and all(
             own[0] == other[0]
             and own[1].keys() == other[1].keys()
             and all(map(_close, own[1].values(), other[1].values()))
             for own, other in zip(
-                found, ((text, dict(sorted(rows.items(), key=_capacity_index))) for text, rows in expected), strict=True
+                actual,
+                ((text, dict(sorted(rows.items(), key=_capacity_index))) for text, rows in expected),
+                strict=True,
             )
         )
 
@@ -152,9 +154,9 @@ class PredictImages(Reader):
             raise Unknown("a chat, which the reader of chats reads")
         if not isinstance(record, dict):
             raise InvalidInput("a line is no object")
-        asked = record.get("question")
-        asked = asked if isinstance(asked, list) and asked else [asked]
-        texts = [_question({**record, "question": text}, keys - _CHATS) for text in asked]
+        questions = record.get("question")
+        questions = questions if isinstance(questions, list) and questions else [questions]
+        texts = [_question({**record, "question": text}, keys - _CHATS) for text in questions]
         if "image" in record and "images" in record:
             raise InvalidInput("a line has image and images")
         images = record.get("images", [] if record.get("image") is None else [record["image"]])
@@ -208,8 +210,8 @@ def _capacity_index(pair: tuple[str, Any]) -> int:
     return list(_CAPACITIES).index(pair[0])
 
 
-def _close(found: list[float | None], expected: list[float | None]) -> bool:
-    return len(found) == len(expected) and all(
+def _close(actual: list[float | None], expected: list[float | None]) -> bool:
+    return len(actual) == len(expected) and all(
         own is other if own is None or other is None else math.isclose(own, other, rel_tol=1e-5, abs_tol=1e-9)
-        for own, other in zip(found, expected, strict=True)
+        for own, other in zip(actual, expected, strict=True)
     )

@@ -94,13 +94,13 @@ class Questions(Reader):
     def reference(self, path: Path) -> Any:
         data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
         try:
-            whole = plain_json.parse(data)
+            document = plain_json.parse(data)
         except InvalidInput:
-            whole = None
-        if isinstance(whole, dict) and "data" in whole:
-            return [_docvqa(record) for record in _list(whole["data"])]
-        if isinstance(whole, list):
-            return [_bench(record) for record in whole]
+            document = None
+        if isinstance(document, dict) and "data" in document:
+            return [_docvqa(record) for record in _list(document["data"])]
+        if isinstance(document, list):
+            return [_bench(record) for record in document]
         rows = [
             _line(record) for _, record in plain_json.lines(b"\n".join(data.splitlines()))
         ]  # a carriage return ends a line, too
@@ -108,11 +108,11 @@ class Questions(Reader):
             raise InvalidInput("an id occurs twice")
         return rows
 
-    def agrees(self, found: Any, expected: Any) -> bool:
+    def agrees(self, actual: Any, expected: Any) -> bool:
         """Return whether the parts that the reference has are the same; None in a reference is not compared."""
-        return len(found) == len(expected) and all(
+        return len(actual) == len(expected) and all(
             other is None or own == other
-            for row, reference in zip(found, expected, strict=True)
+            for row, reference in zip(actual, expected, strict=True)
             for own, other in zip(row, reference, strict=True)
         )
 

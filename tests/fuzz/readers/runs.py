@@ -130,8 +130,8 @@ class Report(Reader):
             last = step
         return unreadable, losses
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return bool(found[0] == expected[0] and len(found[1]) == len(expected[1]))
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return bool(actual[0] == expected[0] and len(actual[1]) == len(expected[1]))
 
 
 class Resume(Reader):
@@ -230,8 +230,8 @@ class Export(Report):
                 stages[stage] = {name: value for name, value in values.items() if type(value) in (int, float)}
         return stages["val"] | stages["test"]
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return bool(found == expected)
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return bool(actual == expected)
 
 
 READERS = {"report": Report, "resume": Resume, "export": Export}

@@ -38,8 +38,8 @@ class Timelines(Reader):
             step: [float(share * size) for share, size in zip(found.shares[step], found.capacities, strict=True)]
             for step in np.flatnonzero(~np.isnan(found.shares).all(axis=1)).tolist()
         }
-        known = {step: zip(_CHANNELS, row, strict=True) for step, row in amounts.items()}
-        return len(found.shares), {step: {k: v for k, v in row if not math.isnan(v)} for step, row in known.items()}
+        columns = {step: zip(_CHANNELS, row, strict=True) for step, row in amounts.items()}
+        return len(found.shares), {step: {k: v for k, v in row if not math.isnan(v)} for step, row in columns.items()}
 
     def reference(self, path: Path) -> Any:
         try:
@@ -52,8 +52,8 @@ class Timelines(Reader):
         except (UnicodeDecodeError, csv.Error) as error:
             raise InvalidInput(str(error)) from error
         header = [cell.strip() for cell in lines[0]] if lines else []
-        known = {"time_ms", *_CHANNELS}
-        if "time_ms" not in header or len(header) < 2 or len(set(header)) < len(header) or not set(header) <= known:
+        columns = {"time_ms", *_CHANNELS}
+        if "time_ms" not in header or len(header) < 2 or len(set(header)) < len(header) or not set(header) <= columns:
             raise InvalidInput(f"the header is {header}"[:200])
         rows = [
             dict(zip(header, map(_number, cells), strict=True))
@@ -77,8 +77,8 @@ class Timelines(Reader):
             raise InvalidInput("a value is below 0")
         return length, {step: row for step, row in found.items() if row}
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        (steps, rows), (expected_steps, expected_rows) = found, expected
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        (steps, rows), (expected_steps, expected_rows) = actual, expected
         return (steps, rows.keys()) == (expected_steps, expected_rows.keys()) and all(
             row.keys() == other.keys() and all(math.isclose(row[key], other[key], rel_tol=1e-9) for key in row)
             for row, other in ((row, expected_rows[step]) for step, row in rows.items())

@@ -65,8 +65,8 @@ def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
         assert shown["blind"]
 
     lockstep("test", *options, name="a")
-    found = (run.folder / "metrics.jsonl").read_text().splitlines()[-1]
-    assert {"test/accuracy", "test/evidence_page_accuracy"} <= json.loads(found).keys()
+    records = (run.folder / "metrics.jsonl").read_text().splitlines()[-1]
+    assert {"test/accuracy", "test/evidence_page_accuracy"} <= json.loads(records).keys()
     assert (run.folder / "test_report.html").is_file()
     assert (run.folder / "ablation/none.json").is_file()
 
@@ -106,8 +106,8 @@ def test_bad_samples_are_named_and_counted(lockstep, tmp_path):
         lockstep("test", *options, name="a")
     allowed = [*options, "--data.init_args.on_bad_sample", "skip", "--data.init_args.max_bad_samples", "1"]
     lockstep("test", *allowed, name="a")
-    found = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
-    assert found["test/bad_samples"] == 1
+    records = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    assert records["test/bad_samples"] == 1
     lockstep("predict", *allowed, name="a")
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     assert len(lines) == 12
@@ -121,9 +121,9 @@ def test_bad_samples_are_named_and_counted(lockstep, tmp_path):
 def test_questions_about_broken_documents_keep_their_lines(lockstep, tmp_path):
     """`on_broken: skip` allows broken documents of the user, whatever the value of `on_bad_sample`."""
     train = write_folder(tmp_path / "train", range(3))
-    asked = write_folder(tmp_path / "asked", range(10, 12))
+    path = write_folder(tmp_path / "asked", range(10, 12))
     (tmp_path / "asked/documents/manual-10.pdf").write_bytes(b"%PDF-1.4 broken")
-    source = {"predict_questions": asked["questions"], "predict_documents": asked["documents"]}
+    source = {"predict_questions": path["questions"], "predict_documents": path["documents"]}
     settings = {
         "train": train,
         **source,
@@ -181,9 +181,9 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
     model, processor = (
         kind.from_pretrained(tmp_path / "llava") for kind in (LlavaForConditionalGeneration, AutoProcessor)
     )
-    asked = open_questions()
+    asked_questions = open_questions()
     written = []
-    for sample, (text, pictures) in asked.items():
+    for sample, (text, pictures) in asked_questions.items():
         chat = processor.apply_chat_template([{"role": "user", "content": text}], add_generation_prompt=True)
         model_inputs = processor(images=pictures, text=chat, return_tensors="pt")
         tokens = model.generate(**model_inputs)[0, model_inputs["input_ids"].shape[1] :]
@@ -191,7 +191,9 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
     assert len(written) == 6
     assert all(ours == theirs for ours, theirs in written)
     assert len({ours for ours, _ in written}) > 1
-    next(picture for _, pictures in asked.values() for picture in pictures).save(tmp_path / "llava" / "picture.png")
+    next(picture for _, pictures in asked_questions.values() for picture in pictures).save(
+        tmp_path / "llava" / "picture.png"
+    )
     run_code(tmp_path / "llava")
 
 

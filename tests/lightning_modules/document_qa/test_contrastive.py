@@ -42,8 +42,8 @@ def written_out(questions, pages, evidence, keys, symmetric, scale=float(SCALE))
 def test_is_the_probability_of_the_right_page(symmetric):
     for seed in range(5):
         batch = made(4, 6, seed)
-        found = info_nce(*batch, SCALE, symmetric)
-        assert found == pytest.approx(float(written_out(*batch, symmetric)), rel=1e-6)
+        loss = info_nce(*batch, SCALE, symmetric)
+        assert loss == pytest.approx(float(written_out(*batch, symmetric)), rel=1e-6)
 
 
 def test_other_pages_that_answer_are_no_wrong_ones():
@@ -51,8 +51,8 @@ def test_other_pages_that_answer_are_no_wrong_ones():
     questions = torch.eye(3)[:1]
     pages = torch.stack([questions[0], questions[0], questions[0], -questions[0]])
     keys, evidence = torch.tensor([7, 8, 7, 9]), torch.tensor([[7, 8, 0]])
-    found = info_nce(questions, pages, evidence, keys, torch.ones(1), symmetric=False)
-    assert found == pytest.approx(math.log(1 + math.exp(-2)), rel=1e-5)
+    loss = info_nce(questions, pages, evidence, keys, torch.ones(1), symmetric=False)
+    assert loss == pytest.approx(math.log(1 + math.exp(-2)), rel=1e-5)
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
@@ -176,9 +176,9 @@ def test_trains_the_same_on_any_number_of_processes(processes, team, tmp_path): 
         everyones = [torch.load(tmp_path / f"{processes}-{process}.pt") for process in range(processes)]
     for symmetric in (False, True):
         expected = reference(symmetric)
-        for found in everyones:
-            for kind, ours, theirs in zip(("weights", "gradients"), found[symmetric], expected, strict=True):
-                worst = max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
+        for actual in everyones:
+            for kind, ours, theirs in zip(("weights", "gradients"), actual[symmetric], expected, strict=True):
+                worst = max(float((first - second).abs().max()) for first, second in zip(ours, theirs, strict=True))
                 assert worst < 1e-5, (kind, symmetric, worst)
 
 

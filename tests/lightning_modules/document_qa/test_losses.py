@@ -84,9 +84,9 @@ def test_contrast_equals_its_definition(build, row_tokens):  # noqa: F811
 
 def test_the_contrastive_loss_of_parts_sums_to_that_of_the_whole(build):  # noqa: F811
     model = build()
-    whole, count = contrasted(model, *batch_of())
+    loss, count = contrasted(model, *batch_of())
     parts = [contrasted(model, *batch_of(some)) for some in (QUESTIONS[:2], QUESTIONS[2:])]
-    torch.testing.assert_close(whole, sum(total for total, _ in parts), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(loss, sum(total for total, _ in parts), atol=1e-5, rtol=1e-5)
     assert int(count) == sum(int(number) for _, number in parts)
     separate = [sum(some) for some in zip(*(gradients(model, total) for total, _ in parts), strict=True)]
     for ours, theirs in zip(gradients(model, contrasted(model, *batch_of())[0]), separate, strict=True):
@@ -98,8 +98,8 @@ def test_the_order_of_options_does_not_matter():
     questions, right = torch.tensor([0, 0, 0, 1]), torch.tensor([False, True, False, True])
     expected = contrastive_options(log_likelihoods, lengths, questions, right, 1.0)
     order = torch.tensor([3, 1, 2, 0])
-    found = contrastive_options(log_likelihoods[order], lengths[order], questions[order], right[order], 1.0)
-    torch.testing.assert_close(found, expected)
+    actual = contrastive_options(log_likelihoods[order], lengths[order], questions[order], right[order], 1.0)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_an_open_question_has_nothing_to_choose_from():
@@ -150,8 +150,8 @@ def test_label_smoothing_equals_its_definition(scored):
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
 def test_focal_equals_its_definition(scored, gamma):
     scores, targets = scored
-    known = torch.softmax(scores, -1)[torch.arange(7), targets]
-    torch.testing.assert_close(focal(gamma)(scores, targets), -((1 - known) ** gamma) * known.log())
+    probabilities = torch.softmax(scores, -1)[torch.arange(7), targets]
+    torch.testing.assert_close(focal(gamma)(scores, targets), -((1 - probabilities) ** gamma) * probabilities.log())
     assert torch.autograd.gradcheck(lambda x: focal(gamma)(x, targets), scores)
 
 

@@ -79,16 +79,16 @@ def test_a_few_at_a_time_is_the_same(lockstep, tmp_path):
     # Gradients as they are: where one is nothing but rounding, Adam would make a whole step of it.
     options = write_config(tmp_path, language_model=untied, symmetric=True)
     options += ["--trainer.max_steps", "1"]
-    whole = lockstep("fit", *options, *kept(tmp_path), name="whole")
+    uninterrupted = lockstep("fit", *options, *kept(tmp_path), name="whole")
     parts = lockstep("fit", *options, *kept(tmp_path), "--model.init_args.encode_at_once", "5", name="parts")
     groups = lockstep("fit", *options, *kept(tmp_path), "--data.init_args.length_groups", "3", name="groups")
-    expected = gradients(whole)
+    expected = gradients(uninterrupted)
     for run in (parts, groups):
-        found = gradients(run)
-        assert found.keys() == expected.keys()
-        worst = max(float((gradient - expected[name]).abs().max()) for name, gradient in found.items())
+        actual = gradients(run)
+        assert actual.keys() == expected.keys()
+        worst = max(float((gradient - expected[name]).abs().max()) for name, gradient in actual.items())
         assert 0 < worst < 1e-5, "not computed in another order, or not the same"
-        assert last(run, "train/loss") == pytest.approx(last(whole, "train/loss"), abs=1e-5)
+        assert last(run, "train/loss") == pytest.approx(last(uninterrupted, "train/loss"), abs=1e-5)
 
 
 @pytest.mark.slow

@@ -92,9 +92,9 @@ def test_weights_of_16_bits(lockstep):
     weights = torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
     assert weights["network.head.weight"].dtype == torch.bfloat16
     lockstep("test", "--trainer.accelerator", "cpu", name="a")
-    kept = read_answers(run.folder)  # refuses answers whose points are not the metric
-    assert len(kept.answers) == len(digits(0.1).test.labels)
-    assert kept.answers[0].expected in map(str, range(10))
+    answers = read_answers(run.folder)  # refuses answers whose points are not the metric
+    assert len(answers.answers) == len(digits(0.1).test.labels)
+    assert answers.answers[0].expected in map(str, range(10))
     for name, part in {"val": digits(0.1).validation, "test": digits(0.1).test}.items():
         loss = run.series(f"{name}/loss")[6]
         assert loss == pytest.approx(evaluated(weights, "network.", part), rel=0.02)

@@ -30,9 +30,9 @@ def shifted(image, down, across):
 @pytest.mark.parametrize("shift", [1, 2])
 def test_the_mean_of_probabilities_over_all_shifts(network, shift):
     images = torch.rand(4, 2, 6, 5) * 2 - 1
-    found = average_over_shifts(network, images, shift)
+    averaged = average_over_shifts(network, images, shift)
     offsets = range(-shift, shift + 1)
-    for image, logits in zip(images, found, strict=True):
+    for image, logits in zip(images, averaged, strict=True):
         copies = [shifted(image, down, across) for down in offsets for across in offsets]
         probabilities = torch.stack([network(copy[None])[0].softmax(0) for copy in copies]).mean(0)
         torch.testing.assert_close(logits.exp(), probabilities)

@@ -140,10 +140,10 @@ def test_recomputed_activations_are_not_counted(build):
 
 
 def test_attention_within_chats_counts_less_than_within_rows(build):
-    found = language_model_flops(build().causal_lm, behind_trained=True)
+    flops = language_model_flops(build().causal_lm, behind_trained=True)
     made, _ = chats(16)
     rows, _ = pack(made, torch.arange(3).numpy(), 90, 0)
-    assert found.of(rows, attention_within_chats=False) - found.of(rows, attention_within_chats=True) == found.pair * (
+    assert flops.of(rows, attention_within_chats=False) - flops.of(rows, attention_within_chats=True) == flops.pair * (
         rows.tokens.shape[0] * rows.tokens.shape[1] ** 2 - sum(len(chat.tokens) ** 2 for chat in made)
     )
     assert (rows.labels != IGNORE).sum() == rows.counts.supervised == 27

@@ -11,12 +11,12 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 
 
 @pytest.mark.parametrize(
-    ("attention", "device", "found"),
+    ("attention", "device", "message"),
     [("hstu", "cuda", "attention hstu"), ("time_interval", "cpu", "the device is cpu")],
 )
-def test_a_kernel_that_cannot_be_used_is_refused(attention, device, found):
+def test_a_kernel_that_cannot_be_used_is_refused(attention, device, message):
     check_attention_kernel("torch", attention, torch.device(device))
-    with pytest.raises(ValueError, match=f"attention_kernel triton .*{found}.*use torch"):
+    with pytest.raises(ValueError, match=f"attention_kernel triton .*{message}.*use torch"):
         check_attention_kernel("triton", attention, torch.device(device))
 
 

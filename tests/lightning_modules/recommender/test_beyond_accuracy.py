@@ -47,8 +47,8 @@ def test_metrics_equal_a_loop_over_users(batch, counts, k):
         given_scores = torch.tensor(scores)
         metrics.update(given_scores, None if excluded is None else torch.tensor(seen), torch.tensor(users))
         expected = plain_metrics(scores, excluded or [[]] * len(users), users, events, k)
-        found = {name: value.item() for name, value in metrics.compute().items()}
-        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True)
+        actual = {name: value.item() for name, value in metrics.compute().items()}
+        assert actual == pytest.approx(expected, rel=1e-12, nan_ok=True)
         assert torch.equal(given_scores.nan_to_num(), torch.tensor(scores).nan_to_num()), "not modified"
 
 
@@ -56,8 +56,8 @@ def test_batches_add_up_and_the_protocol_begins_the_names():
     metrics = BeyondAccuracyMetrics("request_time", 1, torch.tensor([0, 6, 1, 1]))
     for best in (1, 2):
         metrics.update(torch.eye(4)[best : best + 1], None, torch.tensor([7]))
-    found = {name: value.item() for name, value in metrics.compute().items()}
-    assert found == pytest.approx(
+    values = {name: value.item() for name, value in metrics.compute().items()}
+    assert values == pytest.approx(
         {
             "request_time/coverage@1": 2 / 3,
             "request_time/novelty@1": (math.log2(8 / 6) + math.log2(8)) / 2,

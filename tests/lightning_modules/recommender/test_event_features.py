@@ -33,13 +33,13 @@ def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, 
     ours, theirs = (max(trained.series("val/hr@10").values()) for trained in (run, blind))
     assert ours > theirs + 0.15, (ours, theirs)
 
-    whole = predictions(lockstep("predict", name="a"))
-    assert ask(lockstep, tmp_path, HISTORIES) == whole
+    prediction = predictions(lockstep("predict", name="a"))
+    assert ask(lockstep, tmp_path, HISTORIES) == prediction
     without = [
         {key: value for key, value in history.items() if key not in ("device", "stars")} for history in HISTORIES
     ]
     hidden = ask(lockstep, tmp_path, without)
-    assert all(line != other for line, other in zip(hidden, whole, strict=True))
+    assert all(line != other for line, other in zip(hidden, prediction, strict=True))
 
     lockstep("export", "--output", str(tmp_path / "out"), name="a")  # the graph is compared with the model
     settings = json.loads((tmp_path / "out/config.json").read_text())
@@ -48,11 +48,11 @@ def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, 
     assert coding["categories"] == {"device": ["phone", "web"]}
     assert coding["largest_number"] == 5
     loaded = load_recommender(tmp_path / "out")
-    for one, expected, alone in zip(HISTORIES[:9], whole, hidden, strict=False):
+    for one, expected, alone in zip(HISTORIES[:9], prediction, hidden, strict=False):
         for features, line in (({"device": one["device"], "stars": one["stars"]}, expected), (None, alone)):
-            found = loaded.recommend(one["items"], one["times"], features=features)
-            assert [row.item for row in found] == list(line)
-            assert [row.score for row in found] == pytest.approx(list(line.values()), abs=2e-4)
+            actual = loaded.recommend(one["items"], one["times"], features=features)
+            assert [row.item for row in actual] == list(line)
+            assert [row.score for row in actual] == pytest.approx(list(line.values()), abs=2e-4)
         items = np.array([[loaded.item_ids.index(item) + 1 for item in one["items"]]])
         codes = np.array([[[coding["categories"]["device"].index(name) + 1] for name in one["device"]]])
         stars = np.array([[[np.nan if star is None else star] for star in one["stars"]]], np.float32)

@@ -45,21 +45,21 @@ def test_blocks_of_any_size_give_the_same_ranks_and_best_items(example, size, nu
     states, weight, target, seen, excluded = example
     states, weight = (torch.tensor(x, dtype=torch.float32) for x in (states, weight))
     target, seen = torch.tensor(target), torch.tensor(seen)
-    whole = torch.cat((torch.full((len(states), 1), math.nan), states @ weight.T), 1)
+    sequence = torch.cat((torch.full((len(states), 1), math.nan), states @ weight.T), 1)
     mask = torch.zeros(len(weight) + 1, dtype=torch.bool)
     mask[list(excluded)] = True
     block_bytes = 4 * len(states) * size
-    of_blocks = DotProductScores(states, weight, block_bytes), PrecomputedScores(whole, block_bytes)
+    of_blocks = DotProductScores(states, weight, block_bytes), PrecomputedScores(sequence, block_bytes)
     assert [block.scores.shape[1] for block in of_blocks[0].blocks()][0] == min(size, len(weight))
     wanted = [
-        plain_best(row, number, excluded | set(own)) for row, own in zip(whole.tolist(), seen.tolist(), strict=True)
+        plain_best(row, number, excluded | set(own)) for row, own in zip(sequence.tolist(), seen.tolist(), strict=True)
     ]
-    for scores in (*of_blocks, whole):
-        assert ranks(scores, target, seen).equal(plain_ranks(whole, target, seen))
-        assert ranks(scores, target).equal(plain_ranks(whole, target, target[:, None]))
+    for scores in (*of_blocks, sequence):
+        assert ranks(scores, target, seen).equal(plain_ranks(sequence, target, seen))
+        assert ranks(scores, target).equal(plain_ranks(sequence, target, target[:, None]))
         assert shown(best_items(scores, number, seen, mask)) == wanted
         candidates = seen.clamp_min(1)
-        assert candidate_ranks(scores, target, candidates).equal(candidate_ranks(whole, target, candidates))
+        assert candidate_ranks(scores, target, candidates).equal(candidate_ranks(sequence, target, candidates))
 
 
 def plain_ranks(whole, target, seen):

@@ -53,9 +53,9 @@ def test_item_knn_equals_cosine_loops(example, neighbours, last_events, block):
         weights.append([row[other] if other in nearest else 0.0 for other in range(NUM_ITEMS)])
     rows = [*users, [], [3]]
     scores = model.scores(history_of(rows))
-    for row, found in zip(rows, scores, strict=True):
+    for row, actual in zip(rows, scores, strict=True):
         expected = summed(weights, row, last_events)
-        assert (found[1:].double() / 2**30).tolist() == pytest.approx(expected, abs=len(row) * 2**-30)
+        assert (actual[1:].double() / 2**30).tolist() == pytest.approx(expected, abs=len(row) * 2**-30)
 
 
 @settings(max_examples=60, deadline=None)

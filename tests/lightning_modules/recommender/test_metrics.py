@@ -39,22 +39,22 @@ def rankings(draw):
 @given(rankings())
 def test_ranks_equal_a_loop_over_users(example):
     scores, target, seen = example
-    found = ranks(torch.tensor(scores), torch.tensor(target), torch.tensor(seen))
-    assert found.tolist() == [plain_rank(s, t, set(n)) for s, t, n in zip(scores, target, seen, strict=True)]
-    found = ranks(torch.tensor(scores), torch.tensor(target))
-    assert found.tolist() == [plain_rank(s, t, set()) for s, t in zip(scores, target, strict=True)]
+    actual = ranks(torch.tensor(scores), torch.tensor(target), torch.tensor(seen))
+    assert actual.tolist() == [plain_rank(s, t, set(n)) for s, t, n in zip(scores, target, seen, strict=True)]
+    actual = ranks(torch.tensor(scores), torch.tensor(target))
+    assert actual.tolist() == [plain_rank(s, t, set()) for s, t in zip(scores, target, strict=True)]
 
 
 @settings(max_examples=100, deadline=None)
 @given(rankings())
 def test_candidate_ranks_equal_ranks_among_the_candidates_alone(example):
     scores, target, candidates = example
-    found = candidate_ranks(torch.tensor(scores), torch.tensor(target), torch.tensor(candidates))
+    actual = candidate_ranks(torch.tensor(scores), torch.tensor(target), torch.tensor(candidates))
     expected = [
         plain_rank([0.0, row[goal], *(row[c] for c in chosen)], 1, set()) if goal else 0
         for row, goal, chosen in zip(scores, target, candidates, strict=True)
     ]
-    assert found.tolist() == expected
+    assert actual.tolist() == expected
 
 
 def test_equal_scores_rank_last():

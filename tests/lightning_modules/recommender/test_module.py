@@ -94,11 +94,11 @@ def test_training_with_bfloat16_parameters(residual):
     expected, *_ = loss_and_gradients(module, batch)
     torch.set_default_dtype(torch.bfloat16)  # as Lightning does with bf16-true
     try:
-        found, _, gradients = loss_and_gradients(module.bfloat16(), batch)
+        actual, _, gradients = loss_and_gradients(module.bfloat16(), batch)
     finally:
         torch.set_default_dtype(torch.float32)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, rtol=0.01, atol=0)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual, expected, rtol=0.01, atol=0)
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 

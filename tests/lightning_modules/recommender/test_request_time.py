@@ -135,9 +135,9 @@ def test_every_interface_has_the_same_answer_for_a_time(lockstep, table, tmp_pat
         for row, line in enumerate(expected):
             recommended = loaded.recommend(HISTORIES[row]["items"], HISTORIES[row]["times"], at=at)
             by_graph = [(loaded.item_ids[item - 1], score) for item, score in zip(best[row], scores[row], strict=True)]
-            for found in ([(recommendation.item, recommendation.score) for recommendation in recommended], by_graph):
-                assert [item for item, _ in found] == [item for item, _ in line]
-                assert [score for _, score in found] == pytest.approx([score for _, score in line], abs=1e-4)
+            for actual in ([(recommendation.item, recommendation.score) for recommendation in recommended], by_graph):
+                assert [item for item, _ in actual] == [item for item, _ in line]
+                assert [score for _, score in actual] == pytest.approx([score for _, score in line], abs=1e-4)
 
     card = (tmp_path / "out/README.md").read_text()
     assert "| request_time/ndcg@10 |" in card

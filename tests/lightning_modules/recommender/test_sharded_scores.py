@@ -50,10 +50,10 @@ def compare():
         sharded, alone = ShardedDotProductScores(states, shard_rows(table, mesh)), DotProductScores(states, table[1:])
         for number in (1, 4, 20):
             for excluded in (None, mask):
-                found, expected = (best_items(scores, number, seen, excluded) for scores in (sharded, alone))
-                assert found[1].equal(expected[1])
+                actual, expected = (best_items(scores, number, seen, excluded) for scores in (sharded, alone))
+                assert actual[1].equal(expected[1])
                 real = expected[1] > -math.inf
-                assert found[0][real].equal(expected[0][real]), "the smaller item first, of equal scores"
+                assert actual[0][real].equal(expected[0][real]), "the smaller item first, of equal scores"
     torch.distributed.destroy_process_group()
 
 

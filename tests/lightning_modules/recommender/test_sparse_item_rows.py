@@ -25,8 +25,8 @@ def test_loss_and_gradients_are_those_of_the_whole_table(loss, negatives, option
         Recommender(loss=loss, attention=attention, item_optimizer=kind) for kind in ("dense", "lazy_adamw")
     )
     expected, terms, _ = loss_and_gradients(dense, batch)
-    found, count, _ = loss_and_gradients(by_rows, batch)
-    assert torch.equal(found, expected)
+    actual, count, _ = loss_and_gradients(by_rows, batch)
+    assert torch.equal(actual, expected)
     assert count == terms
     (table,) = by_rows.row_tables
     table.collect_gradients()

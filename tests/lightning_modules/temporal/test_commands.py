@@ -32,10 +32,10 @@ def test_test_reports_what_it_measures(lockstep):
             compared += 1
         assert metric["rules"] == 1
     assert compared > 30
-    kept = read_answers(run.folder)  # refuses answers whose points are not the metric
-    assert kept.metric in measured
-    assert len(kept.answers) <= 10
-    assert all(answer.expected for answer in kept.answers)
+    answers = read_answers(run.folder)  # refuses answers whose points are not the metric
+    assert answers.metric in measured
+    assert len(answers.answers) <= 10
+    assert all(answer.expected for answer in answers.answers)
     reported = {
         key: value for key, value in measured.items() if key.startswith("test/") and key.endswith("/perplexity")
     }

@@ -37,7 +37,7 @@ def test_alone_as_in_any_batch(tokens, summary, lengths, room):
 
 @pytest.mark.parametrize("tokens", KINDS)
 def test_activation_checkpointing_keeps_less_and_changes_no_bit(tokens):
-    found = {}
+    actual = {}
     for on in (False, True):
         network, kept = encoder(tokens, dropout=0.3, activation_checkpointing=on).train(), {}
 
@@ -49,8 +49,8 @@ def test_activation_checkpointing_keeps_less_and_changes_no_bit(tokens):
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
             features = network(series([40, 60]))
         features.square().sum().backward()
-        found[on] = sum(kept.values()), [features.detach(), *(parameter.grad for parameter in network.parameters())]
-    (most, expected), (least, results) = found[False], found[True]
+        actual[on] = sum(kept.values()), [features.detach(), *(parameter.grad for parameter in network.parameters())]
+    (most, expected), (least, results) = actual[False], actual[True]
     assert least < 0.7 * most
     assert all(torch.equal(a, b) for a, b in zip(expected, results, strict=True))
 
@@ -105,13 +105,13 @@ def test_a_summary_is_that_of_the_measurements(length, seed):
     """The plain reference computes one channel at a time, on the measurements alone."""
     batch = series([length], seed, room=3)
     batch = batch._replace(values=(batch.values * 10).round() / 10)  # equal values: the first step counts
-    found = summary_features(batch.values, batch.present)
-    assert found.shape == (1, CHANNELS, SUMMARY_FEATURES)
+    features = summary_features(batch.values, batch.present)
+    assert features.shape == (1, CHANNELS, SUMMARY_FEATURES)
     for channel in range(CHANNELS):
         steps = batch.present[0, channel].nonzero().flatten()
         there = batch.values[0, channel, steps]
         if not len(steps):
-            assert not found[0, channel].any()
+            assert not features[0, channel].any()
             continue
         end = max(1, len(there) // 10)
         levels = torch.stack((there.min(), there.max(), there[:end].mean(), there[-end:].mean()))
@@ -121,7 +121,7 @@ def test_a_summary_is_that_of_the_measurements(length, seed):
         ]
         at = fourier_features(torch.tensor(firsts, dtype=torch.float32), STEP_WAVES).flatten()
         torch.testing.assert_close(
-            found[0, channel], torch.cat((levels, fourier_features(levels, VALUE_WAVES).flatten(), at))
+            features[0, channel], torch.cat((levels, fourier_features(levels, VALUE_WAVES).flatten(), at))
         )
 
 

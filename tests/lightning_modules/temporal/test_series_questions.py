@@ -84,14 +84,14 @@ def plain_score(module, sample, option, vectors):
 
 def test_five_foreign_shapes_are_trained_tested_and_reported(finished):
     folder, *_ = finished
-    found = {key: value for line in lines(folder / "metrics.jsonl") for key, value in line.items()}
-    assert math.isfinite(found["train/loss"])
-    assert math.isfinite(found["val/loss"])
+    records = {key: value for line in lines(folder / "metrics.jsonl") for key, value in line.items()}
+    assert math.isfinite(records["train/loss"])
+    assert math.isfinite(records["val/loss"])
     for name in ("right", "accuracy", "number_within_tolerance", "text_exact", "gaps/right", "rates/right"):
-        assert 0 <= found[f"test/{name}"] <= 1, name
-        assert 0 <= found[f"test/baseline/blind/{name}"] <= 1, name
-    assert found["test/baseline/chance/accuracy"] == 0.5
-    assert found["test/baseline/chance/right"] == pytest.approx(0.2), "open questions cannot be guessed"
+        assert 0 <= records[f"test/{name}"] <= 1, name
+        assert 0 <= records[f"test/baseline/blind/{name}"] <= 1, name
+    assert records["test/baseline/chance/accuracy"] == 0.5
+    assert records["test/baseline/chance/right"] == pytest.approx(0.2), "open questions cannot be guessed"
     report = json.loads((folder / "prediction_report.json").read_text(encoding="utf-8"))
     assert len(report["records"]) == 10
     assert {len(record["curves"]) for record in report["records"]} == {1, 2}
@@ -100,10 +100,10 @@ def test_five_foreign_shapes_are_trained_tested_and_reported(finished):
     assert by_kind["text"]["curves"][0]["length"] == 5000
     assert len(by_kind["text"]["curves"][0]["values"]) <= 1200
     right = [not record["errors"] for record in report["records"]]
-    assert found["test/right"] == pytest.approx(sum(right) / 10)
-    kept = read_answers(folder)  # refuses answers whose points are not the metric
-    assert kept.metric == "test/right"
-    assert [answer.points == 1 for answer in kept.answers] == right
+    assert records["test/right"] == pytest.approx(sum(right) / 10)
+    answers = read_answers(folder)  # refuses answers whose points are not the metric
+    assert answers.metric == "test/right"
+    assert [answer.points == 1 for answer in answers.answers] == right
     assert (folder / "prediction_report.html").stat().st_size > 20_000
 
 

@@ -30,19 +30,19 @@ def read(folder: Path, name: str = "seen") -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def differences(found: Log, expected: Log) -> list[str]:
+def differences(actual: Log, expected: Log) -> list[str]:
     """Missing samples, duplicate samples and misordered samples, a message for each epoch or step."""
     messages = []
-    for epoch in sorted({epoch for epoch, _ in [*found.values(), *expected.values()]}):
-        ours, theirs = _of_epoch(found, epoch), _of_epoch(expected, epoch)
+    for epoch in sorted({epoch for epoch, _ in [*actual.values(), *expected.values()]}):
+        ours, theirs = _of_epoch(actual, epoch), _of_epoch(expected, epoch)
         if missing := theirs - ours:
             messages.append(f"missing samples in epoch {epoch}: {sorted(missing.elements())}")
         if duplicates := ours - theirs:
             messages.append(f"duplicate samples in epoch {epoch}: {sorted(duplicates.elements())}")
     if not messages:
-        for step in sorted({*found, *expected}):
-            if found.get(step) != expected.get(step):
-                messages.append(f"misordered samples in step {step}: {found.get(step)}, not {expected.get(step)}")
+        for step in sorted({*actual, *expected}):
+            if actual.get(step) != expected.get(step):
+                messages.append(f"misordered samples in step {step}: {actual.get(step)}, not {expected.get(step)}")
     return messages
 
 

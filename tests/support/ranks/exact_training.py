@@ -38,9 +38,11 @@ def gradients(run: Run, folder: str = "gradients") -> torch.Tensor:
     return torch.tensor([steps[step] for step in sorted(steps)])
 
 
-def same_training(one: Run, other: Run) -> None:
+def same_training(first: Run, second: Run) -> None:
     for metric in ("train/loss", "val/loss"):
-        assert_same_series(one, other, [metric])
-    assert one.series("train/learning_rate") == other.series("train/learning_rate"), "schedules count optimizer steps"
-    torch.testing.assert_close(gradients(one)[:7], gradients(other)[:7], rtol=0, atol=1e-6)  # one epoch
-    assert sample_log(one.folder) == sample_log(other.folder)
+        assert_same_series(first, second, [metric])
+    assert first.series("train/learning_rate") == second.series("train/learning_rate"), (
+        "schedules count optimizer steps"
+    )
+    torch.testing.assert_close(gradients(first)[:7], gradients(second)[:7], rtol=0, atol=1e-6)  # one epoch
+    assert sample_log(first.folder) == sample_log(second.folder)

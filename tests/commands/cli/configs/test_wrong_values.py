@@ -64,10 +64,10 @@ def answer(parser, arguments, capsys, messages):
 
 def wrongly_answered(parser, family, pairs, capsys, messages):
     for key, value in pairs:
-        found = answer(parser, [*config_of(family), f"--{key}={value}"], capsys, messages)
-        if found == ACCEPTED:
+        outcome = answer(parser, [*config_of(family), f"--{key}={value}"], capsys, messages)
+        if outcome == ACCEPTED:
             continue
-        code, lines = found
+        code, lines = outcome
         text = "\n".join(lines)
         is_named = key.rpartition(".")[2].split("[")[0] in text
         if code != 2 or len(lines) > 3 or len(text) > 1000 or not is_named or "Traceback" in text:
@@ -163,11 +163,11 @@ def test_null_is_refused_where_the_type_does_not_have_it(parser, capsys, message
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("", "nothing"), ("# none\n", "nothing"), ("- a\n", "a list"), ("a\n", "a text")]
+    ("text", "message"), [("", "nothing"), ("# none\n", "nothing"), ("- a\n", "a list"), ("a\n", "a text")]
 )
-def test_a_file_without_settings(parser, tmp_path, text, found):
+def test_a_file_without_settings(parser, tmp_path, text, message):
     (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(ValueError, match=f"x.yaml:1: found {found}, expected settings, KEY: VALUE"):
+    with pytest.raises(ValueError, match=f"x.yaml:1: found {message}, expected settings, KEY: VALUE"):
         parser.parse_args(["--config", str(tmp_path / "x.yaml")])
 
 
@@ -377,7 +377,7 @@ def test_the_values_of_a_choice_are_listed(parser, capsys, messages, option, mes
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("name", "meant"),
     [
         ("configs/recommender/quikstart.yaml", "did you mean configs/recommender/quickstart.yaml"),
         ("configs/recomender/esasrec.yaml", "did you mean configs/recommender/esasrec.yaml?"),
@@ -386,11 +386,11 @@ def test_the_values_of_a_choice_are_listed(parser, capsys, messages, option, mes
         ("mine/zzz.yaml", ""),
     ],
 )
-def test_a_misspelt_config_names_the_closest_file(parser, capsys, messages, tmp_path, monkeypatch, given, meant):
+def test_a_misspelt_config_names_the_closest_file(parser, capsys, messages, tmp_path, monkeypatch, name, meant):
     monkeypatch.chdir(tmp_path)
     Path("mine").mkdir()
     Path("mine/first.yaml").write_text("seed_everything: 1\n")
-    code, lines = answer(parser, ["--config", given], capsys, messages)
+    code, lines = answer(parser, ["--config", name], capsys, messages)
     assert code == 2
     assert "File does not exist" in lines[-1]
     assert meant in lines[-1]

@@ -46,9 +46,9 @@ def the_worst(plan, found, **variables):
 
 
 def test_two_free_gpus_with_peer_access_are_ok(nvidia_smi):
-    found = nvidia_smi([card(0), card(1)])
-    assert (found.version, found.cuda, len(found.gpus)) == ("550.54.15", "12.4", 2)
-    peers, there = check_gpus(LaunchPlan(devices=2), found, {})
+    driver = nvidia_smi([card(0), card(1)])
+    assert (driver.version, driver.cuda, len(driver.gpus)) == ("550.54.15", "12.4", 2)
+    peers, there = check_gpus(LaunchPlan(devices=2), driver, {})
     assert (peers.check, peers.status, there.status) == ("peer access", "ok", "ok")
     assert there.found == "2 x NVIDIA A100-SXM4-40GB; at least 40.0 GiB free on each"
 
@@ -69,12 +69,12 @@ def test_a_driver_that_does_not_answer(nvidia_smi):
 
 
 def test_other_processes_on_a_gpu_are_named(nvidia_smi):
-    found = nvidia_smi([card(0, used=30000, busy=97), card(1)], ["GPU-0000, 4711, python, 29800"])
-    finding = the_worst(LaunchPlan(), found)
+    driver = nvidia_smi([card(0, used=30000, busy=97), card(1)], ["GPU-0000, 4711, python, 29800"])
+    finding = the_worst(LaunchPlan(), driver)
     assert finding.status == "warn"
     assert finding.found == "GPU 0: 30000 of 40960 MiB used, 97 % busy, by python (pid 4711, 29800 MiB)"
     assert "kill 4711" in finding.remedy
-    assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1").status == "ok"
+    assert the_worst(LaunchPlan(), driver, CUDA_VISIBLE_DEVICES="1").status == "ok"
     exclusive = [card(0, used=30000, mode="Exclusive_Process")]
     finding = the_worst(LaunchPlan(), nvidia_smi(exclusive, ["GPU-0000, 4711, python, 29800"]))
     assert finding.status == "fail"
@@ -82,17 +82,17 @@ def test_other_processes_on_a_gpu_are_named(nvidia_smi):
 
 
 def test_more_processes_than_gpus_and_gpus_that_are_not_there(nvidia_smi):
-    found = nvidia_smi([card(0), card(1)])
-    finding = the_worst(LaunchPlan(devices=4), found)
+    driver = nvidia_smi([card(0), card(1)])
+    finding = the_worst(LaunchPlan(devices=4), driver)
     assert finding.status == "fail"
     assert "--trainer.devices 2" in finding.remedy
-    finding = the_worst(LaunchPlan(devices=2), found, CUDA_VISIBLE_DEVICES="0,2")
+    finding = the_worst(LaunchPlan(devices=2), driver, CUDA_VISIBLE_DEVICES="0,2")
     assert finding.status == "fail"
     assert "there is no GPU 2, only 0, 1" in finding.found
-    finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="")
+    finding = the_worst(LaunchPlan(), driver, CUDA_VISIBLE_DEVICES="")
     assert finding.status == "warn"
     assert "hidden by CUDA_VISIBLE_DEVICES=''" in finding.found
-    assert the_worst(LaunchPlan(devices=4, accelerator="cpu"), found).status == "ok"
+    assert the_worst(LaunchPlan(devices=4, accelerator="cpu"), driver).status == "ok"
 
 
 def test_gpus_without_peer_access_are_named(nvidia_smi):
@@ -140,14 +140,14 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1111)
 
 def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
     cards = [card(0, broken="3"), card(1, used=30000, busy=97).replace("Disabled", "Enabled")]
-    found = nvidia_smi(cards, listed=LISTED)
-    (there,) = check_gpus(LaunchPlan(), found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"})
+    driver = nvidia_smi(cards, listed=LISTED)
+    (there,) = check_gpus(LaunchPlan(), driver, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"})
     assert (there.status, there.found) == ("ok", "1 x NVIDIA A100-SXM4-40GB (MIG 3g.20gb)")
-    assert visible_gpus(found, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"}) == 1
-    finding = the_worst(LaunchPlan(devices=2), found, CUDA_VISIBLE_DEVICES="MIG-bbbb-2,MIG-aaaa-1")
+    assert visible_gpus(driver, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2,MIG-aaaa-1"}) == 1
+    finding = the_worst(LaunchPlan(devices=2), driver, CUDA_VISIBLE_DEVICES="MIG-bbbb-2,MIG-aaaa-1")
     assert finding.status == "fail"
     assert "--trainer.devices 1" in finding.remedy
-    finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="MIG-cccc-3")
+    finding = the_worst(LaunchPlan(), driver, CUDA_VISIBLE_DEVICES="MIG-cccc-3")
     assert finding.status == "fail"
     assert "nvidia-smi -L names MIG-aaaa-1, MIG-bbbb-2" in finding.found
     old = LISTED.replace("MIG-bbbb-2", "MIG-GPU-1111/2/0")
@@ -156,13 +156,13 @@ def test_a_part_of_a_gpu_is_a_device_and_one_alone_is_seen(nvidia_smi):
 
 
 def test_numbers_of_different_gpus_need_not_be_those_of_nvidia_smi(nvidia_smi):
-    found = nvidia_smi([card(0), card(1).replace("A100", "V100")])
-    finding = the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1")
+    driver = nvidia_smi([card(0), card(1).replace("A100", "V100")])
+    finding = the_worst(LaunchPlan(), driver, CUDA_VISIBLE_DEVICES="1")
     assert finding.status == "warn"
     assert finding.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID").status == "ok"
-    assert the_worst(LaunchPlan(), found, CUDA_VISIBLE_DEVICES="GPU-1111").status == "ok"
-    both = the_worst(LaunchPlan(), found)  # the one kind is chosen by number
+    assert the_worst(LaunchPlan(), driver, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID").status == "ok"
+    assert the_worst(LaunchPlan(), driver, CUDA_VISIBLE_DEVICES="GPU-1111").status == "ok"
+    both = the_worst(LaunchPlan(), driver)  # the one kind is chosen by number
     assert both.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0"
 
 

@@ -29,9 +29,9 @@ BUSY = "print(flush=True)\nwhile True: pass"
     ],
 )
 def test_a_long_spin_that_the_user_has_set(name, value, status):
-    found = list(check_thread_spin({name: value}))
-    assert [finding.status for finding in found] == [status] * bool(status)
-    assert all(finding.remedy == f"unset {name}" and "30 times" in finding.why for finding in found)
+    findings = list(check_thread_spin({name: value}))
+    assert [finding.status for finding in findings] == [status] * bool(status)
+    assert all(finding.remedy == f"unset {name}" and "30 times" in finding.why for finding in findings)
 
 
 def test_the_defaults_of_train_py_give_no_finding():
@@ -49,9 +49,9 @@ def test_the_defaults_of_train_py_give_no_finding():
     ],
 )
 def test_stated_threads_beside_other_programs(plan, busy, threads, status, words):
-    found = list(check_contention(plan, 2.0, busy, threads))
-    assert [finding.status for finding in found] == [status] * bool(status)
-    assert all(words in finding.found for finding in found)
+    findings = list(check_contention(plan, 2.0, busy, threads))
+    assert [finding.status for finding in findings] == [status] * bool(status)
+    assert all(words in finding.found for finding in findings)
 
 
 def test_an_option_counts_more_than_a_variable():

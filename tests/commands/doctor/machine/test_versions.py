@@ -38,9 +38,9 @@ def test_packages_that_are_missing_too_old_or_compromised(tmp_path):
     install(tmp_path / "site", "lightning", "2.6.2")
     install(tmp_path / "site", "rich", "15.0")
     setup = setup_that_needs(tmp_path, "lightning>=2.6.6,<2.7", "rich>=13", "filelock>=3.12")
-    found = list(check_packages(setup, [str(tmp_path / "site")]))
-    assert [finding.status for finding in found] == ["fail"] * 3
-    attack, old, missing = found
+    findings = list(check_packages(setup, [str(tmp_path / "site")]))
+    assert [finding.status for finding in findings] == ["fail"] * 3
+    attack, old, missing = findings
     assert "GHSA-w37p-236h-pfx3" in attack.why
     assert old.found == "lightning 2.6.2, but <2.7,>=2.6.6 is required"
     assert old.remedy == "pip install 'lightning<2.7,>=2.6.6'"

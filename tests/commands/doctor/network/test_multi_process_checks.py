@@ -129,10 +129,10 @@ def test_unreachable_ranks_and_wrong_answers_are_reported():
     gone.close()
     failed = unreachable({0: here.address, 1: gone.address, 2: here.address._replace(token=other.address.token)})
     assert failed == {1: "[Errno 111] Connection refused", 2: "another program answers there"}
-    found = list(reach_findings({1: gone.address, 2: other.address}, {0: failed}, NAMES))
-    assert [finding.status for finding in found] == ["fail", "fail"]
-    assert found[0].found.startswith("rank 0 on a cannot reach rank 1 on a at 127.0.0.1, a port of its own: ")
-    assert "GLOO_SOCKET_IFNAME=NAME" in found[0].remedy
+    findings = list(reach_findings({1: gone.address, 2: other.address}, {0: failed}, NAMES))
+    assert [finding.status for finding in findings] == ["fail", "fail"]
+    assert findings[0].found.startswith("rank 0 on a cannot reach rank 1 on a at 127.0.0.1, a port of its own: ")
+    assert "GLOO_SOCKET_IFNAME=NAME" in findings[0].remedy
     here.close()
     other.close()
 

@@ -73,14 +73,14 @@ def test_where_fit_would_find_a_smaller_micro_batch_so_does_the_doctor(doctor, m
 
 @pytest.mark.slow
 def test_an_error_before_the_first_step_names_its_part(doctor):
-    found = doctor(*TINY, "--trainer.accelerator", "gpuu")
-    (error,) = found["config"]
+    findings = doctor(*TINY, "--trainer.accelerator", "gpuu")
+    (error,) = findings["config"]
     assert error.status == "fail"
     assert error.found.startswith("trainer: ")
     assert "gpuu" in error.found
-    assert "data" not in found
+    assert "data" not in findings
     assert "prepare" not in error.remedy
-    (untried,) = found["micro batch"]
+    (untried,) = findings["micro batch"]
     assert (untried.status, untried.found) == ("warn", "not run: Lightning refuses the settings of the trainer")
     (error,) = doctor(*TINY, *broken("Unmade"))["micro batch"]
     assert error.found == "the model cannot be created: 64 channels do not split over 3 heads"
@@ -109,12 +109,12 @@ def test_a_wrong_value_is_reported_with_its_line(doctor, tmp_path):
 
 
 def test_sharded_weights_are_reported_as_not_run(doctor):
-    found = doctor(*TINY, "--trainer.devices", "2", "--trainer.strategy", "fsdp")
-    (untried,) = found["micro batch"]
+    findings = doctor(*TINY, "--trainer.devices", "2", "--trainer.strategy", "fsdp")
+    (untried,) = findings["micro batch"]
     assert untried.status == "warn"
     assert untried.found.startswith("not run: the weights are to be sharded over 2")
     assert "--trainer.strategy auto --trainer.devices 1" in untried.remedy
-    assert found["checkpoint folder"][0].status == "warn"
+    assert findings["checkpoint folder"][0].status == "warn"
 
 
 def test_nothing_is_left_of_a_step_that_is_not_waited_for(tmp_path, monkeypatch):

@@ -40,12 +40,12 @@ def predict(tmp_path):
 
 
 def test_a_quantized_model_is_predicted(predict):
-    found = predict(quantize="nf4", optimizer="adamw_8bit").found
-    assert "(lora, nf4) takes about 7.5" in found
-    assert "weights 5.32, gradients 0.15, optimizer 0.0" in found
-    assert "activations of 2,048 tokens 2.0" in found
-    assert "it fits a GPU of 24 GB" in found
-    assert found.endswith("14.19 GiB of the host while it is loaded")
+    prediction = predict(quantize="nf4", optimizer="adamw_8bit").found
+    assert "(lora, nf4) takes about 7.5" in prediction
+    assert "weights 5.32, gradients 0.15, optimizer 0.0" in prediction
+    assert "activations of 2,048 tokens 2.0" in prediction
+    assert "it fits a GPU of 24 GB" in prediction
+    assert prediction.endswith("14.19 GiB of the host while it is loaded")
     other = predict(offload=True, data={"row_tokens": 512, "micro_batch_size": 4, "batch_size": 8}).found
     assert "optimizer 0.00" in other
     assert "activations of 512 tokens" in other
@@ -58,11 +58,11 @@ def test_models_with_other_names_of_their_sizes_are_predicted(predict, tmp_path)
 
 
 def test_what_fits_follows_from_the_settings(predict):
-    whole = predict().found
-    assert "(lora) takes about 16." in whole
-    assert "optimizer 0.30" in whole
-    assert "fits a GPU of 24 GB" in whole
-    assert "of the host" not in whole
+    prediction = predict().found
+    assert "(lora) takes about 16." in prediction
+    assert "optimizer 0.30" in prediction
+    assert "fits a GPU of 24 GB" in prediction
+    assert "of the host" not in prediction
     assert "fits a GPU of 40 GB" in predict(activation_checkpointing=False).found
     assert "more than a GPU of 80 GB has" in predict(trainable="full").found
 

@@ -35,11 +35,11 @@ def test_answers_are_not_taken_for_abstentions(text):
 
 
 def test_which_questions_have_no_answer():
-    one = Question("a", "?", "d")
-    assert is_unanswerable(one._replace(answer=UNANSWERABLE, answer_type="unanswerable"))
-    assert is_unanswerable(one._replace(options=("a", UNANSWERABLE), answer=UNANSWERABLE, answer_type="choice"))
-    assert is_unanswerable(one._replace(source="none"))
-    assert not is_unanswerable(one._replace(answer="none", answer_type="string")), "how many alarms? none"
+    question = Question("a", "?", "d")
+    assert is_unanswerable(question._replace(answer=UNANSWERABLE, answer_type="unanswerable"))
+    assert is_unanswerable(question._replace(options=("a", UNANSWERABLE), answer=UNANSWERABLE, answer_type="choice"))
+    assert is_unanswerable(question._replace(source="none"))
+    assert not is_unanswerable(question._replace(answer="none", answer_type="string")), "how many alarms? none"
 
 
 @pytest.mark.parametrize(

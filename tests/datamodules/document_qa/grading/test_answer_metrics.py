@@ -51,8 +51,8 @@ def test_calibration_error_equals_that_by_hand():
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0])), min_size=1, max_size=30))
 def test_calibration_does_not_depend_on_the_order(answers):
-    one, other = ([list(column) for column in zip(*some, strict=True)] for some in (answers, answers[::-1]))
-    assert calibration_error(*one) == calibration_error(*other) <= 1.0
+    first, second = ([list(column) for column in zip(*some, strict=True)] for some in (answers, answers[::-1]))
+    assert calibration_error(*first) == calibration_error(*second) <= 1.0
 
 
 def test_a_preference_for_a_letter_does_not_help():

@@ -122,9 +122,9 @@ def test_rare_words_are_no_units():
 
 
 def test_units_made_of_others():
-    one, other = parse_unit(normal_form("N/mm²")), parse_unit("MPa")
-    assert one.bases == other.bases
-    assert one.factor == pytest.approx(other.factor)
+    first, second = parse_unit(normal_form("N/mm²")), parse_unit("MPa")
+    assert first.bases == second.bases
+    assert first.factor == pytest.approx(second.factor)
 
 
 @given(st.integers(1, 10**6), st.integers(0, 3), st.sampled_from(["m", "V", "Ω", "Hz", "g", "W"]))
@@ -145,8 +145,8 @@ def test_both_notations_of_a_number(whole, thousandths):
 
 
 @given(st.text(max_size=40), st.text(alphabet="0123456789.,-e×10³ mAkΩ°C%毫米/ ", max_size=40))
-def test_any_text_is_read(one, other):
-    for text in (one, other):
-        found = quantities(text)
-        assert same_quantities(text, text) == 1.0 or len(found) != 1 or not math.isfinite(found[0].number)
-    assert same_quantities(one, other) in (0.0, 1.0)
+def test_any_text_is_read(first, second):
+    for text in (first, second):
+        parsed = quantities(text)
+        assert same_quantities(text, text) == 1.0 or len(parsed) != 1 or not math.isfinite(parsed[0].number)
+    assert same_quantities(first, second) in (0.0, 1.0)

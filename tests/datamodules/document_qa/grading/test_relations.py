@@ -63,9 +63,9 @@ SIDES = st.sampled_from([("left", "right"), ("right", "left"), ("above", "below"
 
 
 @given(SIDES, st.integers(1, 99), st.integers(100, 199))
-def test_turned_around_it_is_the_same_and_mirrored_it_is_not(sides, one, other):
+def test_turned_around_it_is_the_same_and_mirrored_it_is_not(sides, first, second):
     side, opposite = sides
-    output = f"part {one} is {side} of {other}"
-    assert same_relation(output, f"{other} is {opposite} of {one}") == 1.0
-    assert same_relation(output, f"{other} is {side} of {one}") == 0.0
-    assert same_relation(output, f"{one} is {opposite} of {other}") == 0.0
+    output = f"part {first} is {side} of {second}"
+    assert same_relation(output, f"{second} is {opposite} of {first}") == 1.0
+    assert same_relation(output, f"{second} is {side} of {first}") == 0.0
+    assert same_relation(output, f"{first} is {opposite} of {second}") == 0.0

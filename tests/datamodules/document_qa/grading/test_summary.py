@@ -45,28 +45,28 @@ RECORDS = [
 
 
 def test_a_summary_equals_that_by_hand():
-    found = summary(ASKED.__getitem__, RECORDS, MostFrequentAnswers(1, "3.5 A"))
-    assert found["accuracy"] == 1.0
-    assert found["text/accuracy"] == 1.0
-    assert found["choice_accuracy"] == 1.0
-    assert found["baseline/question_only/accuracy"] == 0.0
-    assert found["baseline/random/accuracy"] == pytest.approx(1 / 15)
-    assert found["baseline/random/table/accuracy"] == pytest.approx(1 / 3)
-    assert found["baseline/majority/accuracy"] == pytest.approx(2 / 5)
-    assert found["exact_match"] == 0.5, "the quantity and the relation are right in other words"
-    assert found["numeric_accuracy"] == found["relation_accuracy"] == found["abstention_f1"] == 1.0
-    assert found["loss"] == pytest.approx(6 / 12)
-    assert found["perplexity"] == pytest.approx(math.exp(0.5))
-    assert found["page_recall@1"] == pytest.approx((1 + 0 + 0 + 1) / 4)
-    assert found["page_recall@4"] == pytest.approx((1 + 1 + 0 + 1) / 4)
-    assert found["context_recall"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
-    assert found["evidence_page_accuracy"] == 1.0
-    assert found["calibration_error"] == pytest.approx((4 * 0.5 + 0.2) / 5)
+    metrics = summary(ASKED.__getitem__, RECORDS, MostFrequentAnswers(1, "3.5 A"))
+    assert metrics["accuracy"] == 1.0
+    assert metrics["text/accuracy"] == 1.0
+    assert metrics["choice_accuracy"] == 1.0
+    assert metrics["baseline/question_only/accuracy"] == 0.0
+    assert metrics["baseline/random/accuracy"] == pytest.approx(1 / 15)
+    assert metrics["baseline/random/table/accuracy"] == pytest.approx(1 / 3)
+    assert metrics["baseline/majority/accuracy"] == pytest.approx(2 / 5)
+    assert metrics["exact_match"] == 0.5, "the quantity and the relation are right in other words"
+    assert metrics["numeric_accuracy"] == metrics["relation_accuracy"] == metrics["abstention_f1"] == 1.0
+    assert metrics["loss"] == pytest.approx(6 / 12)
+    assert metrics["perplexity"] == pytest.approx(math.exp(0.5))
+    assert metrics["page_recall@1"] == pytest.approx((1 + 0 + 0 + 1) / 4)
+    assert metrics["page_recall@4"] == pytest.approx((1 + 1 + 0 + 1) / 4)
+    assert metrics["context_recall"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    assert metrics["evidence_page_accuracy"] == 1.0
+    assert metrics["calibration_error"] == pytest.approx((4 * 0.5 + 0.2) / 5)
 
 
 def test_a_summary_has_only_metrics_that_apply():
-    found = summary([CHOICE, CHOICE].__getitem__, [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), evidence=())])
-    own = {name for name in found if "/" not in name}
+    metrics = summary([CHOICE, CHOICE].__getitem__, [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), evidence=())])
+    own = {name for name in metrics if "/" not in name}
     assert own == {
         "accuracy",
         "balanced_accuracy",
@@ -78,15 +78,15 @@ def test_a_summary_has_only_metrics_that_apply():
         "loss",
         "perplexity",
     }
-    assert not any("majority" in name for name in found), "the most frequent answers are unknown"
+    assert not any("majority" in name for name in metrics), "the most frequent answers are unknown"
     unknown = CHOICE._replace(answer=None, right=None, evidence_pages=())
     assert set(summary(lambda sample: unknown, [AnswerRecord(0, ModelAnswer("", (-1.0, -2.0, -3.0), 0.5))])) == set()
 
 
 def test_a_missed_page_lowers_the_recall():
     records = [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), pages=())]
-    found = summary([CHOICE, CHOICE].__getitem__, records)
-    assert found["page_recall@1"] == found["page_recall@4"] == found["context_recall"] == 0.5
+    metrics = summary([CHOICE, CHOICE].__getitem__, records)
+    assert metrics["page_recall@1"] == metrics["page_recall@4"] == metrics["context_recall"] == 0.5
     nothing = summary([CHOICE, CHOICE].__getitem__, records[1:])
     assert nothing["page_recall@1"] == nothing["context_recall"] == nothing["table/context_recall"] == 0.0
     assert not any("recall" in name for name in summary([CHOICE].__getitem__, records[:1], retrieved=False))
@@ -154,6 +154,6 @@ def test_a_right_answer_is_never_an_abstention():
 def test_order_and_doubles_do_not_matter(order, doubles):
     """Ranks return records in any order, and padding repeats some of them."""
     most_frequent = MostFrequentAnswers(1, None)
-    found = compute_metrics(ASKED.__getitem__, [RECORDS[index] for index in (*order, *doubles)], most_frequent)
-    assert found == compute_metrics(ASKED.__getitem__, RECORDS, most_frequent)
-    assert list(found) == list(compute_metrics(ASKED.__getitem__, RECORDS, most_frequent))
+    metrics = compute_metrics(ASKED.__getitem__, [RECORDS[index] for index in (*order, *doubles)], most_frequent)
+    assert metrics == compute_metrics(ASKED.__getitem__, RECORDS, most_frequent)
+    assert list(metrics) == list(compute_metrics(ASKED.__getitem__, RECORDS, most_frequent))

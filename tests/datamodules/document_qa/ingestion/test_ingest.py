@@ -61,10 +61,10 @@ def logged(caplog):
 
 def test_the_second_time_nothing_is_done_nor_read(documents, tmp_path, none_started, logged, monkeypatch):
     cache = tmp_path / "cache"
-    found = ingest(documents, cache, SETTINGS)
-    assert [len(document.pages) for document in found.documents.values()] == [2, 3, 1]
-    assert list(found.documents) == ["a.pdf", "deadly.pdf", "z.pdf"]
-    assert found.broken == {}
+    ingested = ingest(documents, cache, SETTINGS)
+    assert [len(document.pages) for document in ingested.documents.values()] == [2, 3, 1]
+    assert list(ingested.documents) == ["a.pdf", "deadly.pdf", "z.pdf"]
+    assert ingested.broken == {}
     assert any("3 documents ingested into" in line and "6 pages" in line for line in logged())
     none_started()
     opened, opens = [], Path.open
@@ -74,9 +74,9 @@ def test_the_second_time_nothing_is_done_nor_read(documents, tmp_path, none_star
     assert "nothing to do" in logged()[-1]
     assert [path.name for path in opened] == ["known.json"]
     assert [document.folder for document in again.documents.values()] == [
-        document.folder for document in found.documents.values()
+        document.folder for document in ingested.documents.values()
     ]
-    assert open_ingested(documents, cache, SETTINGS).documents.keys() == found.documents.keys()
+    assert open_ingested(documents, cache, SETTINGS).documents.keys() == ingested.documents.keys()
 
 
 def test_new_and_changed_documents_are_ingested(documents, tmp_path, logged):
@@ -120,11 +120,11 @@ def test_corrupt_documents_stop_or_are_skipped(documents, tmp_path, none_started
         ValueError, match=r"broken\.pdf: not a PDF, or corrupt\. Remove it, or .*ingestion.on_broken to skip"
     ):
         ingest(paths, cache, SETTINGS)
-    found = ingest(paths, cache, SKIP)
-    assert len(found.documents) == 3
-    assert found.broken == {"broken.pdf": "not a PDF, or corrupt"}
+    ingested = ingest(paths, cache, SKIP)
+    assert len(ingested.documents) == 3
+    assert ingested.broken == {"broken.pdf": "not a PDF, or corrupt"}
     none_started()
-    assert ingest(paths, cache, SKIP).broken == found.broken == open_ingested(paths, cache, SKIP).broken
+    assert ingest(paths, cache, SKIP).broken == ingested.broken == open_ingested(paths, cache, SKIP).broken
     assert any("broken.pdf is skipped: not a PDF" in line for line in logged())
     assert "3 documents already ingested" in logged()[-1]
     with pytest.raises(ValueError, match="broken.pdf: not a PDF"):
@@ -137,11 +137,13 @@ def test_corrupt_documents_stop_or_are_skipped(documents, tmp_path, none_started
 def test_a_process_that_dies_takes_its_document_alone(documents, tmp_path, converting, do, reason, dies):
     cache = tmp_path / "cache"
     converting(do)
-    found = ingest(documents, cache, SKIP)
-    assert set(found.documents) == {"a.pdf", "z.pdf"}
-    assert reason in found.broken["deadly.pdf"]
+    ingested = ingest(documents, cache, SKIP)
+    assert set(ingested.documents) == {"a.pdf", "z.pdf"}
+    assert reason in ingested.broken["deadly.pdf"]
     assert (
-        open_ingested(documents, cache, SKIP).broken == found.broken == open_ingested(documents, cache, SETTINGS).broken
+        open_ingested(documents, cache, SKIP).broken
+        == ingested.broken
+        == open_ingested(documents, cache, SETTINGS).broken
     )
     with pytest.raises(ValueError, match=f"deadly.pdf: .*{reason}"):
         ingest(documents, cache, SETTINGS)
@@ -150,7 +152,7 @@ def test_a_process_that_dies_takes_its_document_alone(documents, tmp_path, conve
         assert ingest(documents, cache, SKIP).broken == {}, "the death of a process is no fact about the document"
         assert open_ingested(documents, cache, SKIP).broken == {}
     else:
-        assert ingest(documents, cache, SKIP).broken == found.broken, "what a reader raised is not tried in vain"
+        assert ingest(documents, cache, SKIP).broken == ingested.broken, "what a reader raised is not tried in vain"
     assert set(ingest(documents, cache, SETTINGS).documents) == {"a.pdf", "deadly.pdf", "z.pdf"}, "it is tried again"
 
 
@@ -159,11 +161,11 @@ def test_a_mark_of_the_previous_version_is_tried_again(documents, tmp_path, conv
     cache = tmp_path / "cache"
     converting(pdf_files.killed)
     ingest(documents, cache, SKIP)
-    known = json.loads((cache / "known.json").read_text())
-    for record in known["documents"].values():
+    index = json.loads((cache / "known.json").read_text())
+    for record in index["documents"].values():
         record["files"] = [stamp[:3] for stamp in record["files"]]
-    del known["checksum"]
-    (cache / "known.json").write_text(json.dumps(known))
+    del index["checksum"]
+    (cache / "known.json").write_text(json.dumps(index))
     converting(worker_pool.convert)
     assert open_ingested(documents[:1], cache, SKIP).documents.keys() == {"a.pdf"}, "its documents are read"
     assert ingest(documents, cache, SKIP).broken == {}
@@ -212,8 +214,8 @@ def test_other_permissions_and_links_are_no_change(documents, tmp_path, none_sta
     none_started()
     assert len(open_ingested(documents, cache, SETTINGS).documents) == 3
     assert len(ingest(documents, cache, SETTINGS).documents) == 3
-    known = json.loads((cache / "known.json").read_text())["documents"]
-    assert known[str(documents[0])]["files"][0][3] == documents[0].stat().st_ctime_ns, "it is compared once"
+    index = json.loads((cache / "known.json").read_text())["documents"]
+    assert index[str(documents[0])]["files"][0][3] == documents[0].stat().st_ctime_ns, "it is compared once"
 
 
 def test_git_ignores_the_cache(documents, tmp_path):
@@ -225,9 +227,9 @@ def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, c
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
     paths, cache = [*documents, tmp_path / "latin.md"], tmp_path / "cache"
     converting(pdf_files.killed)
-    found = ingest(paths, cache, SKIP)
-    assert set(found.broken) == {"deadly.pdf", "latin.md"}
-    assert open_ingested(paths, cache, SKIP).broken == found.broken
+    ingested = ingest(paths, cache, SKIP)
+    assert set(ingested.broken) == {"deadly.pdf", "latin.md"}
+    assert open_ingested(paths, cache, SKIP).broken == ingested.broken
     converting(worker_pool.convert)
     manual(documents[1], 4)
     (tmp_path / "latin.md").write_text("# A\n\ncafe\n")
@@ -251,9 +253,9 @@ def test_a_killed_ingestion_resumes(documents, tmp_path, logged):
     assert len(left) == 2, "one whole, one half"
     assert left[0].startswith("."), "one whole, one half"
     assert left[0].endswith(".new"), "one whole, one half"
-    found = ingest(documents, cache, SETTINGS)
+    ingested = ingest(documents, cache, SETTINGS)
     assert "4 pages" in logged()[-1], "what was done was not done again"
-    assert len(found.documents) == 3
+    assert len(ingested.documents) == 3
     assert not list((cache / "documents").glob(".*"))
     ingest(documents, tmp_path / "whole", SETTINGS)
     assert cached_files(cache) == cached_files(tmp_path / "whole")
@@ -297,13 +299,13 @@ def test_paths_that_cannot_be_documents(documents, tmp_path):
 
 def test_few_decoded_pages_are_kept_however_many_documents_are_open(tmp_path):
     paths = [manual(tmp_path / f"{seed}.pdf", 2, seed) for seed in range(6)]
-    found, decoded = ingest(paths, tmp_path / "cache", SETTINGS).documents.values(), ingested_document._decode
+    ingested, decoded = ingest(paths, tmp_path / "cache", SETTINGS).documents.values(), ingested_document._decode
     decoded.cache_clear()
-    pictures = [item.picture(1) for item in found for _ in range(3)]
+    pictures = [item.picture(1) for item in ingested for _ in range(3)]
     assert decoded.cache_info()[:2] == (12, 6)
     assert decoded.cache_info().currsize == 4
     pictures[-1].paste("red", (0, 0, 9, 9))
-    assert list(found)[-1].picture(1).tobytes() == pictures[-2].tobytes(), "a copy was painted on"
+    assert list(ingested)[-1].picture(1).tobytes() == pictures[-2].tobytes(), "a copy was painted on"
 
 
 def test_damaged_caches_say_what_to_delete(documents, tmp_path):
@@ -326,8 +328,8 @@ def test_damaged_caches_say_what_to_delete(documents, tmp_path):
     (document.folder / "document.json").write_text(description.replace('"pages": 2', '"pages": 3'))
     with pytest.raises(ValueError, match="document.json is corrupt .*a value has changed.* delete its folder"):
         _ = document.pages
-    known = (cache / "known.json").read_text()
-    for content in (known.replace('"content": "', '"content": "0'), "[]"):
+    index = (cache / "known.json").read_text()
+    for content in (index.replace('"content": "', '"content": "0'), "[]"):
         (cache / "known.json").write_text(content)
         with pytest.raises(ValueError, match="known.json: is corrupt .*; delete it, and it is created again"):
             ingest(documents, cache, SETTINGS)

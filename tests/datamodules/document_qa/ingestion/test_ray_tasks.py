@@ -77,10 +77,10 @@ def test_both_engines_write_the_same_bytes(documents, tmp_path, monkeypatch):
     expected = ingest(documents, tmp_path / "processes", PROCESSES)
     with monkeypatch.context() as patch:
         patch.setattr(module, "convert_with_ray", partial(convert_with_ray, conversion=pdf_files.killed))
-        found = ingest(documents, tmp_path / "ray", RAY)
-    assert set(found.documents) == {"a.pdf", "z.pdf"}
-    assert found.broken["broken.pdf"] == expected.broken["broken.pdf"]
-    assert "its worker process died" in found.broken["deadly.pdf"]
+        actual = ingest(documents, tmp_path / "ray", RAY)
+    assert set(actual.documents) == {"a.pdf", "z.pdf"}
+    assert actual.broken["broken.pdf"] == expected.broken["broken.pdf"]
+    assert "its worker process died" in actual.broken["deadly.pdf"]
     assert ingest(documents, tmp_path / "ray", PROCESSES).broken == expected.broken, "the death of a process is no fact"
     assert (tmp_path / "ray/known.json").read_bytes() == (tmp_path / "processes/known.json").read_bytes()
     mark = {name for name, content in cached_files(tmp_path / "ray").items() if b"worker process died" in content}

@@ -68,8 +68,8 @@ def test_page_images_in_the_order_of_their_numbers(tmp_path, read):
     (folder / "notes.txt").write_text("not a page")
     document = read(folder)
     seen = [document.picture(page).getpixel((30, 30)) for page in (1, 2, 3)]
-    for found, expected in zip(seen, (COLOURS[2], COLOURS[0], COLOURS[1]), strict=True):
-        assert found == pytest.approx(expected, abs=3)
+    for actual, expected in zip(seen, (COLOURS[2], COLOURS[0], COLOURS[1]), strict=True):
+        assert actual == pytest.approx(expected, abs=3)
     assert [chunk[1:] for page in document.pages for chunk in page.chunks] == [("figure", (0, 0, 1, 1), "")] * 3
 
 
@@ -252,8 +252,8 @@ def test_no_text_takes_long(text):
 
 def test_find_documents_reads_what_ingest_takes(tmp_path):
     manual(tmp_path / "a.pdf", 1)
-    found = ingest(find_documents(tmp_path), tmp_path / "cache", IngestionSettings(dpi=24, workers=1))
-    assert list(found.documents) == ["a.pdf"]
+    ingested = ingest(find_documents(tmp_path), tmp_path / "cache", IngestionSettings(dpi=24, workers=1))
+    assert list(ingested.documents) == ["a.pdf"]
 
 
 def test_a_document_under_the_right_name_is_read_though_it_was_refused_under_a_wrong_one(tmp_path, read):

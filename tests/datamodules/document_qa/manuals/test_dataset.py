@@ -23,22 +23,22 @@ def pixels(manual) -> list[bytes]:
 
 @pytest.mark.parametrize("split", Split)
 def test_a_sample_is_a_function_of_its_coordinates(split):
-    one, other = questions(split), pickle.loads(pickle.dumps(questions(split)))
+    first, second = questions(split), pickle.loads(pickle.dumps(questions(split)))
     for index in (39, 0, 7):  # in any order
-        assert one.questions(2, index) == other.questions(2, index)
-        assert one.document(2, index).pages == other.document(2, index).pages
-    figures = pixels(one.document(2, 0))
+        assert first.questions(2, index) == second.questions(2, index)
+        assert first.document(2, index).pages == second.document(2, index).pages
+    figures = pixels(first.document(2, 0))
     assert figures
-    assert pixels(other.document(2, 0)) == figures
-    assert pixels(other.document(2, 0)) == figures  # drawing a figure changes nothing
+    assert pixels(second.document(2, 0)) == figures
+    assert pixels(second.document(2, 0)) == figures  # drawing a figure changes nothing
 
 
 def test_epochs_differ_in_training_alone():
     training, test = questions(Split.TRAIN), questions(Split.TEST)
     assert training.questions(0, 3) != training.questions(1, 3)
     assert test.questions(0, 3) == test.questions(1, 3)
-    kept = questions(Split.TRAIN, fresh=False)
-    assert kept.questions(0, 3) == kept.questions(1, 3)
+    cached = questions(Split.TRAIN, fresh=False)
+    assert cached.questions(0, 3) == cached.questions(1, 3)
 
 
 def test_no_two_splits_or_seeds_have_a_manual_in_common():
@@ -51,12 +51,16 @@ def test_no_two_splits_or_seeds_have_a_manual_in_common():
 def test_in_training_a_sample_asks_several_things_about_one_chapter():
     training = questions(Split.TRAIN)
     for index in range(10):
-        asked = training.questions(0, index)
-        assert len(asked) == len({question.question for question in asked}) == 3
+        asked_questions = training.questions(0, index)
+        assert len(asked_questions) == len({question.question for question in asked_questions}) == 3
         manual = training.document(0, index)
-        assert {question.document for question in asked} == {manual.name}
-        chapters = [chapter for chapter in manual.device.chapters if f"the {chapter.title}" in asked[0].question]
-        assert all(any(f"the {chapter.title}" in question.question for chapter in chapters) for question in asked)
+        assert {question.document for question in asked_questions} == {manual.name}
+        chapters = [
+            chapter for chapter in manual.device.chapters if f"the {chapter.title}" in asked_questions[0].question
+        ]
+        assert all(
+            any(f"the {chapter.title}" in question.question for chapter in chapters) for question in asked_questions
+        )
 
 
 def test_the_questions_of_a_chat_may_keep_to_one_page():
@@ -78,9 +82,9 @@ def test_drawings_are_described_at_first():
         [questions(Split.TRAIN, one_page=True).sample_questions(epoch, index) for index in range(60)]
         for epoch in range(3)
     ]
-    others = [(one, two) for one, two in zip(asked[0], plain[0], strict=True) if two[0].source != "figure"]
+    others = [(one, second) for one, second in zip(asked[0], plain[0], strict=True) if second[0].source != "figure"]
     assert others, "the other chats are as without"
-    assert all(one == two for one, two in others), "the other chats are as without"
+    assert all(one == second for one, second in others), "the other chats are as without"
     assert asked[2] == plain[2]
     assert questions(describing=2).sample_questions(0, 5) == questions().sample_questions(0, 5), "in training alone"
     drawn = next(index for index in range(60) if asked[0][index][0].kind == "drawing")

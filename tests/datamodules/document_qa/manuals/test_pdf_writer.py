@@ -37,25 +37,25 @@ def test_ingesting_the_pdf_gives_the_same_chunks(manuals, tmp_path):
     for manual in manuals:
         (tmp_path / manual.name).write_bytes(manual.pdf())
     paths = sorted(tmp_path.glob("*.pdf"))
-    found = ingest(paths, tmp_path / "cache", IngestionSettings(workers=1)).documents
+    ingested = ingest(paths, tmp_path / "cache", IngestionSettings(workers=1)).documents
     for manual in manuals:
-        pages = found[manual.name].pages
+        pages = ingested[manual.name].pages
         assert len(pages) == len(manual.pages)
         for read, made in zip(pages, manual.pages, strict=True):
             found_here, made_here = (
                 [(chunk.kind, chunk.text) for chunk in document.chunks] for document in (read, made)
             )
             assert found_here == made_here
-            for one, other in zip(read.chunks, made.chunks, strict=True):
-                if one.kind != "text":  # the letters of a text do not fill its box
-                    assert np.allclose(one.box, other.box, atol=0.01)
+            for first, second in zip(read.chunks, made.chunks, strict=True):
+                if first.kind != "text":  # the letters of a text do not fill its box
+                    assert np.allclose(first.box, second.box, atol=0.01)
                     continue
-                across, down = (one.box[0] + one.box[2]) / 2, (one.box[1] + one.box[3]) / 2
-                assert other.box[0] <= across <= other.box[2]
-                assert other.box[1] <= down <= other.box[3]
-            for one, other in zip(read.chunks, made.chunks, strict=True):
-                if one.kind == "figure":
-                    assert alike(found[manual.name].figure(one), manual.figure(other))
+                across, down = (first.box[0] + first.box[2]) / 2, (first.box[1] + first.box[3]) / 2
+                assert second.box[0] <= across <= second.box[2]
+                assert second.box[1] <= down <= second.box[3]
+            for first, second in zip(read.chunks, made.chunks, strict=True):
+                if first.kind == "figure":
+                    assert alike(ingested[manual.name].figure(first), manual.figure(second))
 
 
 def alike(one, other) -> bool:

@@ -39,9 +39,9 @@ def training_questions():
     return [question for *_, question in asked(8 * NUMBER, choice_share=1.0, key=2)]
 
 
-def near(found: float, expected: float, number: int) -> bool:
+def near(actual: float, expected: float, number: int) -> bool:
     """Within four standard errors."""
-    return abs(found - expected) < 4 * (expected * (1 - expected) / number) ** 0.5
+    return abs(actual - expected) < 4 * (expected * (1 - expected) / number) ** 0.5
 
 
 def test_every_letter_is_right_as_often():

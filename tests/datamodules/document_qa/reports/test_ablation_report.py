@@ -57,12 +57,12 @@ def test_verdicts_follow_from_the_intervals(ablated, source, expected, right, te
 
 
 def test_an_accuracy_at_chance_gives_no_evidence():
-    whole = result("none", figure=0.3)
-    assert verdict(whole, result("figure", figure=0.25), "figure") == ("chance", False, "never above chance")
+    unablated = result("none", figure=0.3)
+    assert verdict(unablated, result("figure", figure=0.25), "figure") == ("chance", False, "never above chance")
     leaking = result("none", blind=0.9, figure=0.9)
     assert not verdict(leaking, result("figure", blind=0.9, figure=0.9), "figure").right
     assert chance(leaking, "figure") == 0.9
-    assert chance(whole, "figure") == 0.25
+    assert chance(unablated, "figure") == 0.25
 
 
 def test_answers_without_documents_are_measured_by_dice_and_custom_not_by_themselves():
@@ -75,9 +75,9 @@ def test_answers_without_documents_are_measured_by_dice_and_custom_not_by_themse
 
 
 def test_an_unclear_drop_is_no_fall_to_chance():
-    whole, ablated = (result(name, figure=value) for name, value in (("none", 0.36), ("figure", 0.33)))
-    found = verdict(whole._replace(question_only={}), ablated._replace(question_only={}), "figure")
-    assert found == ("chance", False, "does not clearly fall")
+    unablated, ablated = (result(name, figure=value) for name, value in (("none", 0.36), ("figure", 0.33)))
+    text = verdict(unablated._replace(question_only={}), ablated._replace(question_only={}), "figure")
+    assert text == ("chance", False, "does not clearly fall")
 
 
 def test_few_questions_tell_nothing():
@@ -121,11 +121,11 @@ def test_the_result_keeps_accuracies_and_baselines():
 
 
 def test_questions_are_the_same_by_what_is_asked():
-    one = Question("a", "?", "d", ("x", "y"), "x", 0)
-    assert hash_questions([one]) == hash_questions([one._replace(where="other.jsonl, line 3")])
+    question = Question("a", "?", "d", ("x", "y"), "x", 0)
+    assert hash_questions([question]) == hash_questions([question._replace(where="other.jsonl, line 3")])
     others = {"right": 1, "also_right": ("z",), "answer_type": "choice", "source": "table"}
     for field, other in others.items():
-        assert hash_questions([one]) != hash_questions([one._replace(**{field: other})])
+        assert hash_questions([question]) != hash_questions([question._replace(**{field: other})])
 
 
 def test_old_results_are_named_and_not_mixed_in():

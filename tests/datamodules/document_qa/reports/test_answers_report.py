@@ -59,17 +59,17 @@ def test_pages_are_small_and_photographs_are_no_drawings():
 
 
 def test_a_checkpoint_is_known_by_its_bytes(tmp_path):
-    one, other, folder = tmp_path / "a.ckpt", tmp_path / "b.ckpt", tmp_path / "shards"
-    one.write_bytes(b"x")
-    other.write_bytes(b"x")
-    assert hash_checkpoint(str(one)) == hash_checkpoint(str(other))
+    first, second, folder = tmp_path / "a.ckpt", tmp_path / "b.ckpt", tmp_path / "shards"
+    first.write_bytes(b"x")
+    second.write_bytes(b"x")
+    assert hash_checkpoint(str(first)) == hash_checkpoint(str(second))
     folder.mkdir()
     (folder / "0").write_bytes(b"x")
     before = hash_checkpoint(str(folder))
     (folder / "1").write_bytes(b"y")
     assert hash_checkpoint(str(folder)) != before
-    other.write_bytes(b"y")
-    assert hash_checkpoint(str(one)) != hash_checkpoint(str(other))
+    second.write_bytes(b"y")
+    assert hash_checkpoint(str(first)) != hash_checkpoint(str(second))
 
 
 def test_a_test_leaves_its_reports(tmp_path, caplog):
@@ -90,12 +90,12 @@ def test_a_test_leaves_its_reports(tmp_path, caplog):
     }
     answers = read_answers(run).answers
     assert sum(answer.points for answer in answers) / len(answers) == 0.75, "the accuracy of the reports"
-    kept = json.loads((run / "ablation" / "figure.json").read_text())
-    assert kept["identity"]["checkpoint"].startswith("best.ckpt (")
-    assert kept["identity"]["retriever"] == "bm25"
+    stored = json.loads((run / "ablation" / "figure.json").read_text())
+    assert stored["identity"]["checkpoint"].startswith("best.ckpt (")
+    assert stored["identity"]["retriever"] == "bm25"
     # Where the figure was the page is white.
-    shown = json.loads((run / "ablation" / "figure_report.json").read_text())
-    assert shown["pictures"]["uris"] != json.loads((run / "test_report.json").read_text())["pictures"]["uris"]
+    report = json.loads((run / "ablation" / "figure_report.json").read_text())
+    assert report["pictures"]["uris"] != json.loads((run / "test_report.json").read_text())["pictures"]["uris"]
     text = (run / "test_report.html").read_text(encoding="utf-8")
     assert text.count("</script>") == 2
     assert "<img src=x" not in text
@@ -151,7 +151,7 @@ def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
         "return [at(left + 0.05, top + 0.05), at(left - 0.05, top + 0.05)]; })()"
     )
     colour = COLOURS[questions.document(0, 6).colour]
-    assert all(abs(one - other) <= 8 for one, other in zip(seen[0][:3], colour, strict=True))
+    assert all(abs(first - second) <= 8 for first, second in zip(seen[0][:3], colour, strict=True))
     assert seen[1][:3] == [255, 255, 255]
 
     page.run(choose("task", "none"))

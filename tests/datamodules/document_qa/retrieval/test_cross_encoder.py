@@ -91,8 +91,8 @@ def test_the_order_is_that_of_a_plain_loop(tmp_path, candidates):
     expected, scores = plain_order(folder, searched[:candidates], length=32)
     retriever = CrossEncoder(BM25(), folder, candidates)
     texts = [page_text(Manual.pages[page - 1]) for page in searched[:candidates]]
-    found = retriever.scores("\n".join((QUESTION.question, *QUESTION.options)), texts)
-    assert found == pytest.approx([scores[page] for page in searched[:candidates]], abs=1e-5)
+    actual = retriever.scores("\n".join((QUESTION.question, *QUESTION.options)), texts)
+    assert actual == pytest.approx([scores[page] for page in searched[:candidates]], abs=1e-5)
     assert retriever.rank(Manual(), QUESTION) == expected + searched[candidates:]
     if candidates == 10:
         assert expected != searched, "the model is random"

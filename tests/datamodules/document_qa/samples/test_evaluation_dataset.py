@@ -250,8 +250,10 @@ def test_a_batch_is_the_same_in_another_process() -> None:
 
 def test_a_document_without_anything_is_the_question_alone() -> None:
     batch = asked(sample_builder(ablate="question_only"))[MicroBatchRequest(0, np.array([0]))]
-    whole, alone = (prompt_of(batch, int(torch.where(batch.variants == kind)[0])) for kind in (WHOLE, QUESTION_ONLY))
-    assert torch.equal(whole, alone)
+    with_pages, alone = (
+        prompt_of(batch, int(torch.where(batch.variants == kind)[0])) for kind in (WHOLE, QUESTION_ONLY)
+    )
+    assert torch.equal(with_pages, alone)
 
 
 @pytest.mark.parametrize("ablate", ["figure", "table", "text", "shuffled_figure"])

@@ -42,12 +42,14 @@ def test_a_chat_has_its_context_once_and_learns_each_answer(together: int) -> No
         MicroBatchRequest(0, np.arange(8))
     ]
     for row, sample in enumerate(batch.rows.samples.tolist()):
-        asked = questions.questions(0, sample)
-        assert learned(batch.rows.labels[row]) == [question.answer for question in asked]
+        asked_questions = questions.questions(0, sample)
+        assert learned(batch.rows.labels[row]) == [question.answer for question in asked_questions]
         text = text_of(batch.rows.tokens[row])
         assert [text.count(f"Page {page}\n") for page in (1, 2, 3)] == [1, 1, 1]
         assert text.count("<|im_start|>user") == together
-        positions = [text.index(question.question, text.index(asked[0].question)) for question in asked]
+        positions = [
+            text.index(question.question, text.index(asked_questions[0].question)) for question in asked_questions
+        ]
         assert positions == sorted(positions)
         assert positions[0] > text.index("Page 3")
     assert batch.encoder_input.views.tolist() == [1] * 8
@@ -76,9 +78,9 @@ def test_each_option_is_the_answer_of_a_chat_of_its_own(row_tokens: int | None, 
     answers = [answer for row in batch.rows.labels for answer in learned(row)]
     for answer, number, right in zip(answers, batch.questions.tolist(), batch.right.tolist(), strict=True):
         output.setdefault(number, []).append((answer, right))
-    asked = [question for sample in range(4) for question in questions.questions(0, sample)]
-    assert sorted(output) == list(range(len(asked)))
-    for number, question in enumerate(asked):
+    asked_questions = [question for sample in range(4) for question in questions.questions(0, sample)]
+    assert sorted(output) == list(range(len(asked_questions)))
+    for number, question in enumerate(asked_questions):
         options = question.options or (str(question.answer),)
         assert sorted(output[number]) == sorted((option, option == question.answer) for option in options)
         samples = batch.rows.samples[batch.questions == number].tolist()

@@ -105,10 +105,10 @@ def test_a_file_that_is_no_archive(served, tmp_path, monkeypatch):
 def test_a_corrupt_file_is_named(served, tmp_path):
     root = tmp_path / "cifar10"
     download_cifar("cifar10", root, base_url=served)
-    whole = (root / "test_batch.bin").read_bytes()
-    (root / "test_batch.bin").write_bytes(whole[:-1])
+    content = (root / "test_batch.bin").read_bytes()
+    (root / "test_batch.bin").write_bytes(content[:-1])
     with pytest.raises(ValueError, match="test_batch.bin: found 61,459 bytes, expected whole records of 3073"):
         read_cifar("cifar10", root, 0.1)
-    (root / "test_batch.bin").write_bytes(whole[: 4 * 3073] + b"\x0b" + whole[4 * 3073 + 1 :])
+    (root / "test_batch.bin").write_bytes(content[: 4 * 3073] + b"\x0b" + content[4 * 3073 + 1 :])
     with pytest.raises(ValueError, match="record 4 has class 11, expected less than 10"):
         read_cifar("cifar10", root, 0.1)

@@ -214,11 +214,11 @@ def test_markers_become_as_many_placeholders_as_there_are_features(encoder, mark
 def test_texts_stand_between_placeholders(encoder, marked, tokenizer):
     chat = [{"role": "user", "content": f"see {MARKER} it"}, {"role": "assistant", "content": "42"}]
     line, gap = tokenizer.encode("\n"), tokenizer.encode("\n\n")
-    one = tokenizer.placeholder
+    token = tokenizer.placeholder
     for way in (encoder, marked):
         plain, texts = way.chat(chat, [5]), way.chat(chat, [(2, "\n", 1, "\n\n", 2)])
-        start = plain.tokens.tolist().index(one)
-        expected = [one, one, *line, one, *gap, one, one]
+        start = plain.tokens.tolist().index(token)
+        expected = [token, token, *line, token, *gap, token, token]
         assert texts.tokens.tolist() == [*plain.tokens[:start], *expected, *plain.tokens[start + 5 :]]
         assert texts.placeholders == 5
         assert texts.supervised.sum() == plain.supervised.sum()

@@ -19,7 +19,7 @@ MEASURES = (exact_match, token_f1, character_f1, anls)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "second", "same"),
     [
         ("The pump", "pump.", 1.0),
         ("3.5 A", "3.5A", 1.0),
@@ -57,8 +57,8 @@ MEASURES = (exact_match, token_f1, character_f1, anls)
         ("a: b", "a b", 1.0),
     ],
 )
-def test_exact_match_keeps_signs_units_and_separators_of_numbers(one, other, same):
-    assert exact_match(one, other) == exact_match(other, one) == same
+def test_exact_match_keeps_signs_units_and_separators_of_numbers(first, second, same):
+    assert exact_match(first, second) == exact_match(second, first) == same
 
 
 def test_normalisation_keeps_what_tells_numbers_apart():
@@ -98,14 +98,14 @@ def test_edit_distance_is_that_of_the_table(one, other):
 
 
 @given(TEXTS, TEXTS)
-def test_every_measure_is_a_symmetric_share(one, other):
+def test_every_measure_is_a_symmetric_share(first, second):
     for measure in MEASURES:
-        assert 0.0 <= measure(one, other) <= 1.0
-        assert measure(one, other) == pytest.approx(measure(other, one))
-        assert measure(one, one) == 1.0
+        assert 0.0 <= measure(first, second) <= 1.0
+        assert measure(first, second) == pytest.approx(measure(second, first))
+        assert measure(first, first) == 1.0
 
 
 @given(TEXTS, TEXTS)
-def test_an_exact_match_shares_all_characters(one, other):
-    if exact_match(one, other):
-        assert character_f1(one, other) == 1.0
+def test_an_exact_match_shares_all_characters(first, second):
+    if exact_match(first, second):
+        assert character_f1(first, second) == 1.0

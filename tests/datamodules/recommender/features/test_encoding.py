@@ -58,10 +58,10 @@ def test_against_a_plain_computation():
 
 
 def test_other_items_do_not_change_those_of_the_training():
-    whole = encode_items(TABLE, ROW_OF, TRAINED)
+    encoded = encode_items(TABLE, ROW_OF, TRAINED)
     alone = encode_items(TABLE, ROW_OF[:4], TRAINED[:4])
-    assert [names(whole, item) for item in range(4)] == [names(alone, item) for item in range(4)]
-    np.testing.assert_array_equal(whole.dense[:4], alone.dense)
+    assert [names(encoded, item) for item in range(4)] == [names(alone, item) for item in range(4)]
+    np.testing.assert_array_equal(encoded.dense[:4], alone.dense)
 
 
 # -- of a file ---------------------------------------------------------------------------------------------------------

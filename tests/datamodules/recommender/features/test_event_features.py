@@ -111,15 +111,15 @@ def test_a_store_belongs_to_its_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cell", "column", "found"),
+    ("cell", "column", "message"),
     [("four", 3, "'four'"), ("nan", 3, "'nan'"), ("inf", 5, "'inf'"), ("1,5", 5, "fields"), ("1 2", 5, "'1 2'")],
 )
-def test_a_wrong_value_is_named_with_line_and_column(tmp_path, cell, column, found):
+def test_a_wrong_value_is_named_with_line_and_column(tmp_path, cell, column, message):
     rows = [list(row) for row in ROWS]
     rows[2][column] = cell
-    with pytest.raises(InteractionError, match=rf"events.csv: line 4: .*{found}") as raised:
+    with pytest.raises(InteractionError, match=rf"events.csv: line 4: .*{message}") as raised:
         store_of(table(tmp_path, rows))
-    assert found == "fields" or f"column '{HEADER.split(',')[column]}'" in str(raised.value)
+    assert message == "fields" or f"column '{HEADER.split(',')[column]}'" in str(raised.value)
 
 
 def test_wrong_columns_and_parquet_values_are_refused(tmp_path):
@@ -257,8 +257,8 @@ def test_the_features_of_a_target_are_in_no_batch(tmp_path):
         changed = batches(module_of(tmp_path / str(index), rows))
         for before, after in zip((train, validation, test), changed, strict=True):
             alike = all(
-                np.array_equal(one.numpy(), other.numpy(), equal_nan=one.is_floating_point())
-                for one, other in zip(before.history, after.history, strict=True)
+                np.array_equal(first.numpy(), second.numpy(), equal_nan=first.is_floating_point())
+                for first, second in zip(before.history, after.history, strict=True)
             )
             assert alike == any(before is batch for batch in same)
 

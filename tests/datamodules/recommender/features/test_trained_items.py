@@ -31,8 +31,8 @@ def test_negatives_are_uniform_over_the_absent_trained_items():
     draws = absent_items(EVENTS, starts, ends, 3, np.arange(3)[:, None], np.arange(3000), among=trained)
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
         absent = sorted(set(trained.items) - set(EVENTS.items[start:end].tolist()))
-        found, counts = np.unique(draws[row], return_counts=True)
-        assert found.tolist() == absent
+        items, counts = np.unique(draws[row], return_counts=True)
+        assert items.tolist() == absent
         assert np.abs(counts - 3000 / len(absent)).max() < 5 * np.sqrt(3000 / len(absent))
 
 

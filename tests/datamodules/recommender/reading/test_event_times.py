@@ -25,9 +25,9 @@ texts = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(texts, min_size=1, max_size=8))
 def test_dates_have_the_seconds_of_the_standard_library(texts: list[str]) -> None:
-    found = [datetime.fromisoformat(text) for text in texts]
+    actual = [datetime.fromisoformat(text) for text in texts]
     expected = [
-        (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).replace(microsecond=0) for moment in found
+        (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).replace(microsecond=0) for moment in actual
     ]
     seconds = [round((moment - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()) for moment in expected]
     assert [iso_seconds(text) for text in texts] == seconds

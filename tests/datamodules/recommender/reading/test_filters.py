@@ -81,9 +81,9 @@ def test_the_filters_keep_what_a_plain_loop_keeps(rows: list[Row], filters: Filt
             apply_filters(interactions(rows), filters)
         assert len(str(error.value).splitlines()) <= 3
         return
-    found = apply_filters(interactions(rows), filters)
-    assert [row for row, kept in zip(rows, found.kept, strict=True) if kept] == expected
-    head, _, parts = found.report.partition(" rows = ")
+    actual = apply_filters(interactions(rows), filters)
+    assert [row for row, kept in zip(rows, actual.kept, strict=True) if kept] == expected
+    head, _, parts = actual.report.partition(" rows = ")
     counts = [int(part.split()[0]) for part in parts.split(" + ")]
     assert int(head) == len(rows) == sum(counts)
     assert counts[0] == len(expected)

@@ -51,13 +51,13 @@ def test_every_format_gives_the_same_rows_in_file_order(tmp_path: Path, name: st
 
 
 def test_ids_of_tables_are_text(tmp_path: Path) -> None:
-    found = read(tmp_path / "a.csv", HEADER + "007,a b,1\n7,ü,2\n")
-    assert rows(found) == [("007", "a b", 1), ("7", "ü", 2)]
+    interactions = read(tmp_path / "a.csv", HEADER + "007,a b,1\n7,ü,2\n")
+    assert rows(interactions) == [("007", "a b", 1), ("7", "ü", 2)]
 
 
 def test_a_quoted_field_may_hold_separators_and_line_breaks(tmp_path: Path) -> None:
-    found = read(tmp_path / "a.csv", 'user_id,review,item_id,timestamp\na,"good,\nreally",x,1\nb,"",y,2\n')
-    assert rows(found) == [("a", "x", 1), ("b", "y", 2)]
+    interactions = read(tmp_path / "a.csv", 'user_id,review,item_id,timestamp\na,"good,\nreally",x,1\nb,"",y,2\n')
+    assert rows(interactions) == [("a", "x", 1), ("b", "y", 2)]
 
 
 @pytest.mark.parametrize(

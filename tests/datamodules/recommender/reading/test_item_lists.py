@@ -18,9 +18,9 @@ IDS = [str(number) for number in range(7)]
 def test_a_list_has_the_ids_of_its_lines(tmp_path_factory: pytest.TempPathFactory, ids: list[str], end: str) -> None:
     path = tmp_path_factory.getbasetemp() / "list.txt"
     path.write_bytes(("\ufeff" + end.join(ids)).encode())
-    found = read_item_list(path, {item: number for number, item in enumerate(IDS, 1)})
-    assert set(found.items.tolist()) == {IDS.index(item) + 1 for item in ids if item in IDS}
-    assert found.unknown == [item for item in dict.fromkeys(ids) if item not in IDS]
+    items_read = read_item_list(path, {item: number for number, item in enumerate(IDS, 1)})
+    assert set(items_read.items.tolist()) == {IDS.index(item) + 1 for item in ids if item in IDS}
+    assert items_read.unknown == [item for item in dict.fromkeys(ids) if item not in IDS]
 
 
 def excluded(folder: Path, allow: str | None, deny: str | None) -> tuple[list[str], list[str]]:

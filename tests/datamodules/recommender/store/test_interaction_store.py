@@ -70,14 +70,14 @@ def test_conversion_equals_the_rule_in_plain_python(
         with pytest.raises(InteractionError, match="nothing is left"):
             to_sequences(interactions, Filters(min_item, min_user))
         return
-    found, _ = to_sequences(interactions, Filters(min_item, min_user))
-    assert found.user_ids == list(expected)
-    for index, user in enumerate(found.user_ids):
-        part = slice(found.offsets[index], found.offsets[index + 1])
-        items = [found.item_ids[item - 1] for item in found.items[part]]
-        assert list(zip(items, found.times[part].tolist(), strict=True)) == expected[user]
+    actual, _ = to_sequences(interactions, Filters(min_item, min_user))
+    assert actual.user_ids == list(expected)
+    for index, user in enumerate(actual.user_ids):
+        part = slice(actual.offsets[index], actual.offsets[index + 1])
+        items = [actual.item_ids[item - 1] for item in actual.items[part]]
+        assert list(zip(items, actual.times[part].tolist(), strict=True)) == expected[user]
     # Numbered by first appearance, without gaps.
-    assert list(dict.fromkeys(found.items.tolist())) == list(range(1, 1 + len(found.item_ids)))
+    assert list(dict.fromkeys(actual.items.tolist())) == list(range(1, 1 + len(actual.item_ids)))
 
 
 def test_a_written_store_opens_with_the_same_content(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_open_reports_what_is_corrupt(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="not an interaction store"):
         InteractionStore.open(tmp_path / "nowhere")
     root = write_store(tmp_path / "store", **WHOLE).root
-    whole = (root / "times.npy").read_bytes()
-    (root / "times.npy").write_bytes(whole[:-8])
+    content = (root / "times.npy").read_bytes()
+    (root / "times.npy").write_bytes(content[:-8])
     with pytest.raises(StoreError, match=r"times\.npy: not a complete array"):
         InteractionStore.open(root)
     np.save(root / "times.npy", np.zeros(3, np.int32))
@@ -172,7 +172,7 @@ def test_open_reports_what_is_corrupt(tmp_path: Path) -> None:
     (root / "times.npy").unlink()
     with pytest.raises(StoreError, match="missing"):
         InteractionStore.open(root)
-    (root / "times.npy").write_bytes(whole)
+    (root / "times.npy").write_bytes(content)
     (root / "user_ids.json").write_text('["one"]')
     with pytest.raises(StoreError, match="found 1 entries, expected 2"):
         _ = InteractionStore.open(root).user_ids

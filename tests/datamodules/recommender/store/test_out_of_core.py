@@ -56,10 +56,10 @@ def on_disk(source: Path, cache: Path, **conversion: object) -> InteractionStore
         return prepare_store(source, cache=cache, **Conversion(**conversion))  # type: ignore[typeddict-item]
 
 
-def assert_same(found: InteractionStore, expected: InteractionStore) -> None:
+def assert_same(actual: InteractionStore, expected: InteractionStore) -> None:
     names = [path.name for path in expected.root.iterdir()]
-    assert sorted(names) == sorted(path.name for path in found.root.iterdir())
-    assert filecmp.cmpfiles(expected.root, found.root, names, shallow=False) == (names, [], [])
+    assert sorted(names) == sorted(path.name for path in actual.root.iterdir())
+    assert filecmp.cmpfiles(expected.root, actual.root, names, shallow=False) == (names, [], [])
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -83,9 +83,9 @@ def test_it_is_the_store_of_the_conversion_in_memory(rows, parts, text, filters)
         try:
             expected = prepare_store(source, cache=folder / "memory", **filters)
         except InteractionError as error:
-            with pytest.raises(InteractionError) as found:
+            with pytest.raises(InteractionError) as actual:
                 on_disk(source, folder / "disk", **filters)
-            assert str(found.value) == str(error)
+            assert str(actual.value) == str(error)
         else:
             assert_same(on_disk(source, folder / "disk", **filters), expected)
             assert [path.name for path in (folder / "disk").iterdir() if path.suffix == ".work"] == []
@@ -96,10 +96,10 @@ def test_a_table_without_times_and_dates(tmp_path: Path) -> None:
     source.mkdir()
     pl.DataFrame({"user": ["b", "a", "b"], "item": ["x", "x", "y"]}).write_parquet(source / "events.parquet")
     expected = prepare_store(source, cache=tmp_path / "memory", min_item_interactions=1)
-    found = on_disk(source, tmp_path / "disk", min_item_interactions=1)
-    assert_same(found, expected)
-    assert not found.has_times
-    assert found.user_ids == ["b", "a"]
+    actual = on_disk(source, tmp_path / "disk", min_item_interactions=1)
+    assert_same(actual, expected)
+    assert not actual.has_times
+    assert actual.user_ids == ["b", "a"]
 
 
 ROWS_OF_FOUR_PARTS = [(number % 5, number % 7, number % 3, 1) for number in range(48)]
@@ -171,15 +171,15 @@ def test_a_corrupt_file_ends_in_one_message(tmp_path: Path) -> None:
     content = bytearray((source / "part-1.parquet").read_bytes())
     content[4:200] = b"\xff" * 196
     (source / "part-1.parquet").write_bytes(content)
-    with pytest.raises(InteractionError, match=r"part-1.parquet: cannot be read as Parquet: .*corrupt") as found:
+    with pytest.raises(InteractionError, match=r"part-1.parquet: cannot be read as Parquet: .*corrupt") as error:
         on_disk(source, tmp_path / "disk")
-    assert str(found.value).count("\n") == 0
+    assert str(error.value).count("\n") == 0
 
 
 def test_without_duckdb_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(tmp_path / "table", ROWS_OF_FOUR_PARTS)
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "duckdb" else object())
-    with pytest.raises(extras.MissingPackages) as found:
+    with pytest.raises(extras.MissingPackages) as error:
         on_disk(source, tmp_path / "disk")
-    assert "duckdb" in str(found.value)
-    assert "large" in str(found.value)
+    assert "duckdb" in str(error.value)
+    assert "large" in str(error.value)

@@ -175,9 +175,9 @@ def test_a_last_line_without_an_end_is_read_with_a_warning(tmp_path, monkeypatch
     monkeypatch.setattr("engine.io.last_line._warned", set())
     path = tmp_path / "machine.csv"
     path.write_bytes(GOOD)
-    whole = read_csv(path).shares
+    recording = read_csv(path).shares
     assert not caplog.records
     path.write_bytes(GOOD[:-1])
-    np.testing.assert_array_equal(read_csv(path).shares, whole)
+    np.testing.assert_array_equal(read_csv(path).shares, recording)
     (record,) = caplog.records
     assert record.getMessage().startswith(f"{path}: the last line has no line end")

@@ -34,9 +34,9 @@ def test_a_sample_is_a_window_of_the_recording(tmp_path):
     source = RecordedTimelines(csv_of(tmp_path, {"gpu_sm": wave(), "cpu_cores": np.full(300, 8)}))
     for index in range(100):
         sample = source.sample(Split.TEST, 0, index)
-        shown = np.round(sample.values[:, 2] * 100)
-        windows = np.lib.stride_tricks.sliding_window_view(wave(), len(shown))
-        assert (windows == shown).all(1).any()
+        pixels = np.round(sample.values[:, 2] * 100)
+        windows = np.lib.stride_tricks.sliding_window_view(wave(), len(pixels))
+        assert (windows == pixels).all(1).any()
         assert sample.present.any(0).tolist() == [True, False, True, False]
         assert sample.facts.channel in ("gpu_sm", "cpu_cores")
         assert PLACEHOLDER in sample.question

@@ -47,10 +47,10 @@ def test_differences_are_marked_by_whole_words(truth, answer, missing, wrong):
 @given(st.text(), st.text())
 @example("  two  spaces\n", "1.2.3 x_y é 漢字 <b>")
 @example(ATTACK, "at 1.5s")
-def test_parts_joined_are_the_text(one, other):
-    parts = word_differences(one, other)
-    assert ["".join(piece for piece, _ in side) for side in parts] == [one, other]
-    assert all(not differs for side in word_differences(one, one) for _, differs in side)
+def test_parts_joined_are_the_text(first, second):
+    parts = word_differences(first, second)
+    assert ["".join(piece for piece, _ in side) for side in parts] == [first, second]
+    assert all(not differs for side in word_differences(first, first) for _, differs in side)
 
 
 # -- records --------------------------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def leaky(requirement_tells: bool) -> list[SampleView]:
         share = (number % 3 + random.random()) / 3 if requirement_tells else random.random()
         # The value alone is no clue, but its share of the capacity is.
         capacity = float(random.choice([8, 16, 64, 128]))
-        asked = {"channel": "cpu", "requirement": share * capacity, "share": share, "capacity": capacity}
-        samples.append(shown(number, task="feasibility", truth_class=verdict, asked=asked))
+        amounts = {"channel": "cpu", "requirement": share * capacity, "share": share, "capacity": capacity}
+        samples.append(shown(number, task="feasibility", truth_class=verdict, asked=amounts))
     return samples
 
 

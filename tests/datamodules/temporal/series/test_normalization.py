@@ -19,27 +19,27 @@ _NUMBERS = st.floats(-1e30, 1e30, allow_nan=False, allow_subnormal=False)
 @example([-3.25, math.nan, 1e-9])
 def test_values_are_found_again(values):
     column = np.array(values)
-    found = normalize(column)
-    assert found.shares.dtype == np.float32
-    assert found.present.tolist() == (~np.isnan(column)).tolist()
-    assert ((found.shares >= 0) & (found.shares <= 1)).all()
-    assert not found.shares[~found.present].any()
-    measured = column[found.present]
+    normalized = normalize(column)
+    assert normalized.shares.dtype == np.float32
+    assert normalized.present.tolist() == (~np.isnan(column)).tolist()
+    assert ((normalized.shares >= 0) & (normalized.shares <= 1)).all()
+    assert not normalized.shares[~normalized.present].any()
+    measured = column[normalized.present]
     if not len(measured):
         return
-    offset, scale = float(found.offset), float(found.scale)
+    offset, scale = float(normalized.offset), float(normalized.scale)
     assert offset <= measured.min() * (1 + math.copysign(1e-15, measured.min()))
     assert scale > 0
     # Shares are float32; where the range is finer than float64 resolves, the values' own precision limits.
     tolerance = 1e-7 * scale + 4e-16 * np.abs(measured).max()
-    np.testing.assert_allclose(found.values()[found.present], measured, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(normalized.values()[normalized.present], measured, rtol=0, atol=tolerance)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_offset_and_scale_have_few_digits(low, span):
-    found = normalize(np.array([low, low + span]))
-    assert len(found.scale.replace(".", "").strip("0")) <= 4
-    assert float(found.scale) <= span * 1.03 + 1e-9
+    normalized = normalize(np.array([low, low + span]))
+    assert len(normalized.scale.replace(".", "").strip("0")) <= 4
+    assert float(normalized.scale) <= span * 1.03 + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -53,5 +53,5 @@ def test_offset_and_scale_have_few_digits(low, span):
     ],
 )
 def test_the_numbers_of_the_text(values, offset, scale):
-    found = normalize(np.array(values))
-    assert (found.offset, found.scale) == (offset, scale)
+    normalized = normalize(np.array(values))
+    assert (normalized.offset, normalized.scale) == (offset, scale)

@@ -29,31 +29,31 @@ def test_every_measurement_counts_in_the_nearest_step(data, distances, step):
     times = np.cumsum([0, *distances]).astype(float) + 1000
     values = [data.draw(_VALUES) for _ in times]
     column = np.array([math.nan if value is None else value for value in values], float)
-    found = resample(times, column, step, 10_000)
+    resampled = resample(times, column, step, 10_000)
     apart = sorted(distance for distance in distances if distance)
-    assert found.step == (step or apart[(len(apart) - 1) // 2])
-    np.testing.assert_allclose(found.values, plain(times, values, found.step), rtol=1e-12)
+    assert resampled.step == (step or apart[(len(apart) - 1) // 2])
+    np.testing.assert_allclose(resampled.values, plain(times, values, resampled.step), rtol=1e-12)
 
 
 @given(st.integers(1, 1000), st.lists(st.one_of(st.just(math.nan), st.floats(-1e9, 1e9)), min_size=2, max_size=50))
 def test_regular_stamps_keep_their_values_to_the_bit(step, values):
     column = np.array(values)
-    found = resample(np.arange(len(values)) * float(step), column, None, 1000)
-    assert found.step == step
-    assert np.array_equal(found.values, column, equal_nan=True)
+    resampled = resample(np.arange(len(values)) * float(step), column, None, 1000)
+    assert resampled.step == step
+    assert np.array_equal(resampled.values, column, equal_nan=True)
 
 
 def test_a_gap_is_marked_and_nothing_is_interpolated():
-    found = resample(np.array([0.0, 10, 20, 60, 70]), np.array([1.0, 2, 3, 4, 5]), None, 100)
-    np.testing.assert_array_equal(found.values, [1, 2, 3, np.nan, np.nan, np.nan, 4, 5])
+    resampled = resample(np.array([0.0, 10, 20, 60, 70]), np.array([1.0, 2, 3, 4, 5]), None, 100)
+    np.testing.assert_array_equal(resampled.values, [1, 2, 3, np.nan, np.nan, np.nan, 4, 5])
 
 
 def test_irregular_multiples_of_ten_seconds_do_not_become_mostly_gaps():
     """The lower median of the distances is the step, not the smallest distance."""
     distances = [300] * 50 + [10] + [290, 310] * 20
-    found = resample(np.cumsum([0.0, *distances]), np.ones(len(distances) + 1), None, 1000)
-    assert found.step == 300
-    assert np.isnan(found.values).mean() < 0.05
+    resampled = resample(np.cumsum([0.0, *distances]), np.ones(len(distances) + 1), None, 1000)
+    assert resampled.step == 300
+    assert np.isnan(resampled.values).mean() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,6 @@ def test_unordered_and_far_stamps_are_refused(times, step, message):
 
 
 def test_a_single_stamp_is_a_step_of_unknown_length():
-    found = resample(np.array([7.0, 7.0]), np.array([1.0, 3.0]), None, 10)
-    assert found.values.tolist() == [2.0]
-    assert found.step is None
+    resampled = resample(np.array([7.0, 7.0]), np.array([1.0, 3.0]), None, 10)
+    assert resampled.values.tolist() == [2.0]
+    assert resampled.step is None

@@ -29,8 +29,8 @@ def test_a_guess_from_the_texts_is_at_chance(kind):
     assert abs(np.bincount(answers, minlength=len(options)) / NUMBER - chance).max() < chance * error
     facts = []
     for question in questions:
-        found = [normalize(series.values) for series in question.series]
-        first, last = found[0], found[-1]
+        normalized = [normalize(series.values) for series in question.series]
+        first, last = normalized[0], normalized[-1]
         numbers = [len(question.series[0].values), question.series[0].step, float(first.offset), float(first.scale)]
         facts.append([*numbers, float(last.scale) / float(first.scale), float(last.offset) - float(first.offset)])
     for column in np.array(facts, float).T:

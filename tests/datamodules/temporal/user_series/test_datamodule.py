@@ -41,13 +41,13 @@ def test_a_series_of_gaps_is_counted_and_the_first_named(tmp_path, messages, for
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("series", "found"), [([EMPTY], "flow"), ([EMPTY, EMPTY], "any of 2 series"), ([{"values": [None]}], "series 1")]
+    ("series", "message"), [([EMPTY], "flow"), ([EMPTY, EMPTY], "any of 2 series"), ([{"values": [None]}], "series 1")]
 )
-def test_a_question_about_gaps_alone_is_refused(tmp_path, form, series, found):
+def test_a_question_about_gaps_alone_is_refused(tmp_path, form, series, message):
     where = written(tmp_path / f"a.{form}", [MEASURED], series)
     with pytest.raises(ValueError) as raised:
         read_questions(tmp_path / f"a.{form}", SeriesLimits(), answers=True)
-    assert str(raised.value) == f"{where}: series: found no number in {found}, expected one or more that is not null"
+    assert str(raised.value) == f"{where}: series: found no number in {message}, expected one or more that is not null"
 
 
 def test_an_empty_column_of_a_series_file(tmp_path, messages):

@@ -46,9 +46,9 @@ def test_records_of_timeseriesexam_become_questions(tmp_path):
         "relevant_concepts": [],
         "format_hint": "x",
     }
-    one = parse(tmp_path, {"question": "Rising?", "ts": [1.0, -2.0], "ts1": None, "ts2": [], **shared})
-    assert (one.options, one.answer, one.key, one.kind) == (("yes", "no"), "no", "12", "Causality Analysis")
-    assert [(s.name, s.values.tolist()) for s in one.series] == [("ts", [1, -2])]
+    record = parse(tmp_path, {"question": "Rising?", "ts": [1.0, -2.0], "ts1": None, "ts2": [], **shared})
+    assert (record.options, record.answer, record.key, record.kind) == (("yes", "no"), "no", "12", "Causality Analysis")
+    assert [(s.name, s.values.tolist()) for s in record.series] == [("ts", [1, -2])]
     two = parse(tmp_path, {"question": "Alike?", "ts1": [1.0], "ts2": [2.0, 3.0], **shared})
     assert [s.name for s in two.series] == ["ts1", "ts2"]
 

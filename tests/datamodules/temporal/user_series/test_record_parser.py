@@ -44,10 +44,10 @@ def test_every_field_of_a_record_is_read(tmp_path):
     [([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]]), ({"values": [4]}, [[4]]), ([{"values": [4]}], [[4]])],
 )
 def test_short_forms_of_series(tmp_path, series, expected):
-    found = parse(tmp_path, {"question": "?", "answer": 1.5, "series": series})
-    assert values(found) == expected
-    assert found.answer == "1.5"
-    assert found.series[0].name == "series 1"
+    actual = parse(tmp_path, {"question": "?", "answer": 1.5, "series": series})
+    assert values(actual) == expected
+    assert actual.answer == "1.5"
+    assert actual.series[0].name == "series 1"
 
 
 def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):

@@ -58,9 +58,9 @@ def test_every_form_of_a_sample(write_shard):
 
 def test_a_streamed_sample_holds_its_contents(write_shard):
     path = write_shard("a.tar", {"1.jpg": b"one", "1.txt": b"a dog"})
-    [kept] = list(Shard(f"file://{path}").locations())
+    [location] = list(Shard(f"file://{path}").locations())
     path.unlink()
-    assert read_sample(kept) == ImageChat(f"file://{path}, sample 0 (1)", chat("<image>", "a dog"), [b"one"])
+    assert read_sample(location) == ImageChat(f"file://{path}, sample 0 (1)", chat("<image>", "a dog"), [b"one"])
 
 
 @pytest.mark.parametrize(

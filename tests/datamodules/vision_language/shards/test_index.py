@@ -37,9 +37,9 @@ def test_shards_are_looked_at_once(shards, tmp_path, opened):
     opened.clear()
     index = ShardIndex(tmp_path / "root/index")
     index.add(shards)
-    known = [shard.info for shard in index.shards(shards)]
-    assert [shard.samples for shard in known] == [3, 0, 5]
-    assert len({shard.files for shard in known}) == 3
+    infos = [shard.info for shard in index.shards(shards)]
+    assert [shard.samples for shard in infos] == [3, 0, 5]
+    assert len({shard.files for shard in infos}) == 3
     locations = [list(shard.locations()) for shard in index.shards(shards)]
     assert [len(some) for some in locations] == [3, 0, 5]
     assert opened == [], "their samples are known, too"
@@ -134,7 +134,7 @@ def test_an_edited_index_is_refused(shards, tmp_path):
     ShardIndex(tmp_path).add(shards)
     path = tmp_path / "index.json"
     path.write_text(
-        re.sub(r'"samples": (\d+)', lambda found: f'"samples": {int(found[1]) + 1}', path.read_text(), count=1)
+        re.sub(r'"samples": (\d+)', lambda match: f'"samples": {int(match[1]) + 1}', path.read_text(), count=1)
     )
     with pytest.raises(ValueError, match=r"index.json: not an index .*a value has changed .*delete it to rebuild it"):
         ShardIndex(tmp_path)
@@ -187,7 +187,7 @@ def test_other_files_have_another_hash_whatever_the_archive_is_called(write_shar
     index = ShardIndex(tmp_path)
     files = {"1.txt": b"abc", "2.txt": b"de"}
     others = [files, files, {"1.txt": b"ab", "2.txt": b"cde"}, {"1.txt": b"abc", "3.txt": b"de"}]
-    names = [str(write_shard(f"{number}/x.tar", one)) for number, one in enumerate(others)]
+    names = [str(write_shard(f"{number}/x.tar", samples)) for number, samples in enumerate(others)]
     index.add(names)
     first, same, *rest = (shard.info.files for shard in index.shards(names))
     assert first == same

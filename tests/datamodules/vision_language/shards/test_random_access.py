@@ -16,9 +16,9 @@ def test_a_row_read_by_index_equals_the_row_read_in_order(write_shard):
         for name, some in (("a.tar", files), ("empty.tar", {}), ("b.tar", {"__note__.txt": b"", "x.jpg": b"j"}))
     ]
     chats = TarChats(shards)
-    whole = [sample for shard in shards for sample in shard.locations()]
-    assert len(chats) == len(whole) == 6
-    assert [chats.read(row) for row in range(5)] == [read_sample(sample) for sample in whole[:5]]
+    all_samples = [sample for shard in shards for sample in shard.locations()]
+    assert len(chats) == len(all_samples) == 6
+    assert [chats.read(row) for row in range(5)] == [read_sample(sample) for sample in all_samples[:5]]
     assert chats.read(3).images == [b"3jpg"]
     assert [chats.name(row) for row in (0, 5)] == [f"{shards[0].name}, sample 0", f"{shards[2].name}, sample 0"]
     with pytest.raises(ValueError, match="b.tar, sample 0 .x.: expected a .json"):

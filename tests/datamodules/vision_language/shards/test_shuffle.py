@@ -39,9 +39,11 @@ def numbered(locations):
 def test_an_epoch_from_any_position_is_the_rest_of_it(counts, window, epoch, known, start):
     shards = [Numbered(str(shard), count, known) for shard, count in enumerate(counts)]
     order = ShardOrder(shards, window)
-    whole = numbered(order.locations_from(epoch, 0))
-    assert sorted(whole) == [(str(shard), number) for shard, count in enumerate(counts) for number in range(count)]
-    assert numbered(order.locations_from(epoch, start)) == whole[start:]
+    all_samples = numbered(order.locations_from(epoch, 0))
+    assert sorted(all_samples) == [
+        (str(shard), number) for shard, count in enumerate(counts) for number in range(count)
+    ]
+    assert numbered(order.locations_from(epoch, start)) == all_samples[start:]
 
 
 def test_each_epoch_has_its_order_and_each_seed(monkeypatch):

@@ -34,14 +34,14 @@ def archive(files=FILES, form=tarfile.PAX_FORMAT, **attributes):
 def test_files_in_every_format(form, keep):
     files = {name: data for name, data in FILES.items() if form != tarfile.USTAR_FORMAT or len(name) < 90}
     data = archive(files, form)
-    found = list(iter_members(io.BytesIO(data), "a.tar", keep))
-    assert {member.name: data[member.offset : member.offset + member.size] for member in found} == files
-    assert [member.data for member in found] == [files[member.name] if keep else None for member in found]
+    members = list(iter_members(io.BytesIO(data), "a.tar", keep))
+    assert {member.name: data[member.offset : member.offset + member.size] for member in members} == files
+    assert [member.data for member in members] == [files[member.name] if keep else None for member in members]
 
 
 def test_a_large_number_of_seconds_is_no_path():
-    found = list(iter_members(io.BytesIO(archive(mtime=1.5)), "a.tar", keep=False))  # a pax header for each file
-    assert [member.name for member in found] == list(FILES)
+    members = list(iter_members(io.BytesIO(archive(mtime=1.5)), "a.tar", keep=False))  # a pax header for each file
+    assert [member.name for member in members] == list(FILES)
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -76,9 +76,9 @@ def test_links_and_devices_are_refused(kind):
 
 def test_large_members_are_not_kept(monkeypatch):
     monkeypatch.setattr(tar_index, "MAX_BYTES", 600)
-    found = list(iter_members(io.BytesIO(archive()), "a.tar", keep=True))
-    assert [member.data and len(member.data) for member in found] == [None, 2, b"", 512]
-    assert found[0].size == 700
+    members = list(iter_members(io.BytesIO(archive()), "a.tar", keep=True))
+    assert [member.data and len(member.data) for member in members] == [None, 2, b"", 512]
+    assert members[0].size == 700
 
 
 def test_an_extended_header_is_bounded_and_whole():
@@ -141,8 +141,8 @@ def test_a_path_that_leaves_the_archive_is_refused(name, form):
 
 def test_names_that_only_look_like_it_are_read():
     names = ["./000.jpg", "a..b.jpg", "v1..2/000.jpg", "...jpg", "10:30.jpg"]
-    found = list(iter_members(io.BytesIO(archive(dict.fromkeys(names, b"x"))), "a.tar", keep=False))
-    assert [member.name for member in found] == names
+    members = list(iter_members(io.BytesIO(archive(dict.fromkeys(names, b"x"))), "a.tar", keep=False))
+    assert [member.name for member in members] == names
 
 
 @pytest.mark.parametrize("name", ["a\nb\nc\nd.jpg", "x" * 100_000 + ".jpg", "\x1b[2J.jpg"])
@@ -184,8 +184,8 @@ def test_an_erased_header_is_no_end():
 @pytest.mark.parametrize("slash", range(95, 105))
 def test_a_long_path_is_a_file_wherever_its_short_name_is_cut(form, slash):
     name = "d" * slash + "/" + "n" * 120 + ".jpg"
-    found = list(iter_members(io.BytesIO(archive({name: b"j" * 700, "b.jpg": b"k"}, form)), "a.tar", keep=True))
-    assert [(member.name, member.size) for member in found] == [(name, 700), ("b.jpg", 1)]
+    members = list(iter_members(io.BytesIO(archive({name: b"j" * 700, "b.jpg": b"k"}, form)), "a.tar", keep=True))
+    assert [(member.name, member.size) for member in members] == [(name, 700), ("b.jpg", 1)]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "gbk"])
@@ -196,6 +196,6 @@ def test_names_in_another_encoding_are_no_paths_out_of_the_archive(encoding, for
     with tarfile.open(fileobj=buffer, mode="w", format=form, encoding=encoding) as tar:
         for name in names if form == tarfile.GNU_FORMAT else names[:1]:
             tar.addfile(tarfile.TarInfo(name), io.BytesIO())
-    found = [member.name for member in iter_members(io.BytesIO(buffer.getvalue()), "a.tar", keep=False)]
+    actual = [member.name for member in iter_members(io.BytesIO(buffer.getvalue()), "a.tar", keep=False)]
     expected = [name.encode(encoding).decode("utf-8", "backslashreplace") for name in names]
-    assert found == (expected if form == tarfile.GNU_FORMAT else expected[:1])
+    assert actual == (expected if form == tarfile.GNU_FORMAT else expected[:1])

@@ -21,8 +21,8 @@ class ItemLists(Reader):
     def read(self, path: Path) -> Any:
         from datamodules.recommender.reading.item_lists import read_item_list
 
-        found = read_item_list(path, {item: number for number, item in enumerate(_IDS, 1)})
-        return found.items.tolist(), found.unknown
+        items_read = read_item_list(path, {item: number for number, item in enumerate(_IDS, 1)})
+        return items_read.items.tolist(), items_read.unknown
 
     def reference(self, path: Path) -> Any:
         try:

@@ -75,10 +75,10 @@ class Ranks(Reader):
         from lightning_modules.recommender.item_ranks.rank_file import read_ranks
 
         compare_runs([path.parent, path.parents[1] / "b"])
-        found = read_ranks(path)
-        numbers = (found.history, found.popularity, found.rank, found.candidates)
-        rows = zip(found.users, found.targets, *(column.tolist() for column in numbers), strict=True)
-        return found.header._asdict(), list(rows)
+        restored = read_ranks(path)
+        numbers = (restored.history, restored.popularity, restored.rank, restored.candidates)
+        rows = zip(restored.users, restored.targets, *(column.tolist() for column in numbers), strict=True)
+        return restored.header._asdict(), list(rows)
 
     def reference(self, path: Path) -> Any:
         try:

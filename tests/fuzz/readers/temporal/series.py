@@ -83,10 +83,10 @@ class SeriesQuestionLines(Reader):
         lines = plain_json.lines(b"\n".join(path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines()))
         return [question(record, path.parent) for _, record in lines]
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return len(found) == len(expected) and all(
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return len(actual) == len(expected) and all(
             own[:5] == other[:5] and len(own[5]) == len(other[5]) and all(map(_same, own[5], other[5]))
-            for own, other in zip(found, expected, strict=True)
+            for own, other in zip(actual, expected, strict=True)
         )
 
 
@@ -155,8 +155,8 @@ class SeriesTables(Reader):
     def reference(self, path: Path) -> Any:
         return table(path.read_bytes(), None, None)
 
-    def agrees(self, found: Any, expected: Any) -> bool:
-        return len(found) == len(expected) and all(map(_same, found, expected))
+    def agrees(self, actual: Any, expected: Any) -> bool:
+        return len(actual) == len(expected) and all(map(_same, actual, expected))
 
 
 READERS = {"series": SeriesQuestionLines, "series_csv": SeriesQuestionTable, "series_tables": SeriesTables}
@@ -166,8 +166,8 @@ def _listed(values: Any) -> list[float | None]:
     return [None if math.isnan(value) else float(value) for value in values]
 
 
-def _same(found: Sequence[Any], expected: Sequence[Any]) -> bool:
-    (name, unit, step, values), (other_name, other_unit, other_step, other_values) = found, expected
+def _same(actual: Sequence[Any], expected: Sequence[Any]) -> bool:
+    (name, unit, step, values), (other_name, other_unit, other_step, other_values) = actual, expected
     return (name, unit, step, len(values)) == (other_name, other_unit, other_step, len(other_values)) and all(
         own is other if own is None or other is None else math.isclose(own, other, rel_tol=1e-9, abs_tol=1e-290)
         for own, other in zip(values, other_values, strict=True)

@@ -36,9 +36,9 @@ def table(data: bytes, columns: list[str] | None, step: float | None) -> list[tu
     time = next((index for index, name in enumerate(header) if name.lower() in _TIMES), None)
     channels = []
     for index, name in enumerate(header):
-        found = re.fullmatch(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]", name)
+        match = re.fullmatch(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]", name)
         if index != time:
-            channels.append((index, *((found[1], found[2].strip()) if found else (name, ""))))
+            channels.append((index, *((match[1], match[2].strip()) if match else (name, ""))))
     if columns is not None:
         named = [[channel for channel in channels if column in (channel[1], header[channel[0]])] for column in columns]
         if not all(named):

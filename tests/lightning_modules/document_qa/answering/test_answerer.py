@@ -42,8 +42,8 @@ def with_images(module, asked, index):
 def likelihood(module, embeddings, text):
     """Sum over the tokens, the whole chat in one pass."""
     model = module.language_model
-    whole = torch.cat((embeddings, model.embed(text))).unsqueeze(0)
-    states = model.hidden_states(whole, torch.arange(whole.shape[1]).unsqueeze(0))[0]
+    sequence = torch.cat((embeddings, model.embed(text))).unsqueeze(0)
+    states = model.hidden_states(sequence, torch.arange(sequence.shape[1]).unsqueeze(0))[0]
     reported = torch.log_softmax(model.logits(states[len(embeddings) - 1 : -1]), -1)
     return float(reported[torch.arange(len(text)), text].sum())
 
@@ -52,8 +52,8 @@ def written(module, embeddings, end):
     """Token by token, from the beginning each time: the tokens, with the end if it came."""
     model, tokens = module.language_model, []
     while len(tokens) < 4:
-        whole = torch.cat([embeddings, *(model.embed(torch.tensor([token])) for token in tokens)]).unsqueeze(0)
-        states = model.hidden_states(whole, torch.arange(whole.shape[1]).unsqueeze(0))[0, -1:]
+        sequence = torch.cat([embeddings, *(model.embed(torch.tensor([token])) for token in tokens)]).unsqueeze(0)
+        states = model.hidden_states(sequence, torch.arange(sequence.shape[1]).unsqueeze(0))[0, -1:]
         tokens.append(int(model.logits(states)[0, : model.vocabulary].argmax()))
         if tokens[-1] == end:
             break
@@ -148,7 +148,7 @@ def differences(some, others):
         (r.sample, r.whole.text, r.whole.terms) for r in others
     ]
     pairs = zip(some, others, strict=True)
-    return max(abs(a - b) for one, other in pairs for a, b in zip(numbers(one), numbers(other), strict=True))
+    return max(abs(a - b) for first, second in pairs for a, b in zip(numbers(first), numbers(second), strict=True))
 
 
 def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
@@ -220,8 +220,8 @@ def test_in_step_with_processes_that_have_more_to_do(monkeypatch):
     assert expected.count("pass") > 20
     for size in (2, 0):
         agreed = (event for event in expected if isinstance(event, int))
-        some, found = ask(asked_of(data, size=size), with_the_busy_one)
-        assert found == expected
+        some, actual = ask(asked_of(data, size=size), with_the_busy_one)
+        assert actual == expected
         assert some == [] if size == 0 else differences(some, records[:2]) < 1e-5
 
 
@@ -248,12 +248,12 @@ def test_permuting_the_options_permutes_the_prediction(answer_with, by):
         before = module.answering.records(asked_of(data, evidence=0))
         questions.questions = turned
         after = module.answering.records(asked_of(data, evidence=0))
-    for one, other in zip(before, after, strict=True):
-        options = one.whole.options
-        assert other.whole.options == pytest.approx(options[by:] + options[:by], abs=1e-5)
+    for first, second in zip(before, after, strict=True):
+        options = first.whole.options
+        assert second.whole.options == pytest.approx(options[by:] + options[:by], abs=1e-5)
         if options:
-            assert other.whole.chosen == (one.whole.chosen - by) % len(options)
-            assert other.whole.confidence == pytest.approx(one.whole.confidence, abs=1e-5)
+            assert second.whole.chosen == (first.whole.chosen - by) % len(options)
+            assert second.whole.confidence == pytest.approx(first.whole.confidence, abs=1e-5)
 
 
 def test_parts_have_the_images_of_their_prompts():

@@ -18,11 +18,11 @@ def rows(placeholders=COUNTS, tokens=TOKENS):
 
 def test_features_replace_the_placeholders_in_order():
     embeddings, features = torch.randn(2, 6, 4), torch.randn(6, 4)
-    found = merge_features_into_embeddings(embeddings, rows(), features, COUNTS, PLACEHOLDER)
+    merged = merge_features_into_embeddings(embeddings, rows(), features, COUNTS, PLACEHOLDER)
     slots = TOKENS == PLACEHOLDER
-    assert torch.equal(found[slots], features)
-    assert torch.equal(found[~slots], embeddings[~slots])
-    assert torch.equal(found, embeddings.masked_scatter(slots.unsqueeze(-1), features))
+    assert torch.equal(merged[slots], features)
+    assert torch.equal(merged[~slots], embeddings[~slots])
+    assert torch.equal(merged, embeddings.masked_scatter(slots.unsqueeze(-1), features))
 
 
 def test_gradients_reach_features_and_the_other_embeddings_alone():
@@ -36,11 +36,11 @@ def test_gradients_reach_features_and_the_other_embeddings_alone():
 
 def test_features_are_cast_to_the_format_of_embeddings():
     features = torch.randn(6, 4, requires_grad=True)
-    found = merge_features_into_embeddings(
+    merged = merge_features_into_embeddings(
         torch.zeros(2, 6, 4, dtype=torch.bfloat16), rows(), features, COUNTS, PLACEHOLDER
     )
-    found.float().sum().backward()
-    assert found.dtype == torch.bfloat16
+    merged.float().sum().backward()
+    assert merged.dtype == torch.bfloat16
     assert features.grad.dtype == torch.float32
 
 
@@ -48,9 +48,9 @@ def test_placeholders_of_prompts_are_replaced_by_features():
     tokens = torch.tensor([[0, 0, 9, 1], [9, 9, 9, 2]])
     prompts = Prompts(tokens, tokens > 0, torch.tensor([5, 6]), torch.tensor([1, 3]))
     features = torch.randn(4, 2)
-    found = merge_features_into_embeddings(torch.zeros(2, 4, 2), prompts, features, torch.tensor([1, 3]), PLACEHOLDER)
-    assert torch.equal(found[0, 2], features[0])
-    assert torch.equal(found[1, :3], features[1:])
+    merged = merge_features_into_embeddings(torch.zeros(2, 4, 2), prompts, features, torch.tensor([1, 3]), PLACEHOLDER)
+    assert torch.equal(merged[0, 2], features[0])
+    assert torch.equal(merged[1, :3], features[1:])
 
 
 def test_a_batch_without_features():

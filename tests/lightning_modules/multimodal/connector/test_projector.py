@@ -10,10 +10,10 @@ from lightning_modules.multimodal.connector.projector import PixelShuffle, Proje
 def test_every_projector_has_its_shape_and_passes_gradients(kind):
     projector = Projector(ProjectorSettings(kind=kind), input_size=6, output_size=10)
     features = torch.randn(2, 16, 6, requires_grad=True)
-    found = projector(features)
-    assert found.shape == (2, projector.settings.count(16), 10)
+    projected = projector(features)
+    assert projected.shape == (2, projector.settings.count(16), 10)
     assert projector.settings.count(16) == (4 if kind == "pixel_shuffle" else 16)
-    (found * torch.randn_like(found)).sum().backward()
+    (projected * torch.randn_like(projected)).sum().backward()
     assert all(parameter.grad is not None for parameter in projector.parameters())
     assert features.grad.abs().min() > 0
 

@@ -21,8 +21,8 @@ def test_any_number_of_features_becomes_as_many_as_queries(features):
 
 def test_gradients_reach_every_weight_and_every_feature():
     resampler, features = projector(), torch.randn(2, 9, 6, requires_grad=True)
-    found = resampler(features)
-    (found * torch.randn_like(found)).sum().backward()
+    resampled = resampler(features)
+    (resampled * torch.randn_like(resampled)).sum().backward()
     assert [name for name, parameter in resampler.named_parameters() if parameter.grad is None] == []
     assert (features.grad.norm(dim=-1) > 0).all()
 
@@ -39,8 +39,8 @@ def test_order_of_the_features_does_not_matter_and_the_features_do():
 
 
 def test_queries_become_different_embeddings():
-    found = projector()(torch.randn(1, 9, 6))[0]
-    distances = torch.cdist(found, found) + torch.eye(5) * 10
+    projected = projector()(torch.randn(1, 9, 6))[0]
+    distances = torch.cdist(projected, projected) + torch.eye(5) * 10
     assert distances.min() > 1e-2
 
 

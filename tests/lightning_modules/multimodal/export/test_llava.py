@@ -225,13 +225,13 @@ def test_rows_beyond_the_tokenizers_tokens_are_not_generated(build, tokenizer, t
 )
 def test_an_obstacle_to_the_export_is_named(build, change, messages):
     parts = build(**{"tower": "siglip_vision_model", **change})
-    (found,) = incompatibilities(Llava(), parts, merge=False)
-    assert found.startswith(messages)
+    (problems,) = incompatibilities(Llava(), parts, merge=False)
+    assert problems.startswith(messages)
 
 
 def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
     parts = build("deit", projector=ProjectorSettings())._replace(layout=LAYOUT._replace(max_tiles=2))
-    assert [found.split(":")[0] for found in incompatibilities(Llava(), parts, merge=False)] == [
+    assert [problems.split(":")[0] for problems in incompatibilities(Llava(), parts, merge=False)] == [
         "vision_tower",
         "data.init_args.max_tiles",
         "projector.layer_norm",
@@ -242,9 +242,9 @@ def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(frozen.language_model, "settings", settings)
             patch.setattr(LanguageModel, "causal_lm", property(lambda self: self.network))
-            (found,) = incompatibilities(Llava(), frozen, merge=False)
-            assert found.startswith("language_model: ")
-            assert "add --merge" in found
+            (problems,) = incompatibilities(Llava(), frozen, merge=False)
+            assert problems.startswith("language_model: ")
+            assert "add --merge" in problems
 
 
 # -- as a user does it -----------------------------------------------------------------------------------------------

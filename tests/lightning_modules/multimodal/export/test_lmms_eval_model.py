@@ -92,8 +92,8 @@ def test_answers_and_losses_are_those_of_lockstep(adapter, exported, tmp_path):
     model.task_dict["tiny"] = {"test": [{"file": tmp_path / "picture.png", "answer": "brass"}]}
     instance = (lambda document: [Image.open(document["file"])], 0, "tiny", "test")
     options = [{"max_new_tokens": 12}, {"max_new_tokens": 12, "until": [answer[1]]}]
-    found = model.generate_until([request(QUESTION, option, *instance) for option in options])
-    assert found == [answer.strip(), answer[: answer.index(answer[1])].strip()]
+    actual = model.generate_until([request(QUESTION, option, *instance) for option in options])
+    assert actual == [answer.strip(), answer[: answer.index(answer[1])].strip()]
     assert len(answer) > 1
     answers = [*OPTIONS, answer[0]]
     results = model.loglikelihood([request(QUESTION, f" {text}", *instance) for text in answers])
@@ -141,7 +141,7 @@ def test_lmms_eval_evaluates_the_export(adapter, exported, tmp_path):
     parts, tokenizer, folder = exported
     answer = predicted(parts, tokenizer, tmp_path)[2].strip()
     document = {"question": QUESTION, "image": str(tmp_path / "picture.png")}
-    lines = [json.dumps({**document, "answer": given}) + "\n" for given in (answer, answer, answer, f"not {answer}")]
+    lines = [json.dumps({**document, "answer": output}) + "\n" for output in (answer, answer, answer, f"not {answer}")]
     (tmp_path / "data.jsonl").write_text("".join(lines))
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks/tasks.py").write_text(TASKS)

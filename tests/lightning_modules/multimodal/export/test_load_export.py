@@ -100,8 +100,8 @@ def test_an_exported_llava_loads_into_another_module(build, tokenizer, tmp_path,
     write_image_text(first, tokenizer, tmp_path)
     module = module_of(second)
     load_image_text(module, tmp_path)
-    found = second._replace(language_model=module.language_model.eval())
-    torch.testing.assert_close(scores(found), expected, atol=1e-5, rtol=0)
+    actual = second._replace(language_model=module.language_model.eval())
+    torch.testing.assert_close(scores(actual), expected, atol=1e-5, rtol=0)
 
 
 def test_another_image_text_model_is_refused(build, tokenizer, tmp_path):

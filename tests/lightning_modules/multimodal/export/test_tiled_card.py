@@ -50,12 +50,12 @@ def test_the_card_answers_as_predict_does(tmp_path, capsys, tiling, kind, templa
     (names,) = run_code(tmp_path)
     assert capsys.readouterr().out == answer + "\n"
     assert len(answer) > 1
-    given = names["inputs"]
-    own = given["input_ids"] < parts.placeholder
-    assert torch.equal(given["input_ids"][own], here.tokens[own])
-    torch.testing.assert_close(given["pixel_values"].flatten(0, 1), here.pixels, atol=1e-6, rtol=0)
+    inputs = names["inputs"]
+    own = inputs["input_ids"] < parts.placeholder
+    assert torch.equal(inputs["input_ids"][own], here.tokens[own])
+    torch.testing.assert_close(inputs["pixel_values"].flatten(0, 1), here.pixels, atol=1e-6, rtol=0)
     for options in ({}, {"add_special_tokens": False}, {"add_special_tokens": True}):
         tokens = names["processor"](
             images=[names["read_image"](tmp_path / "picture.png")], text=names["text"], **options
         )
-        assert tokens["input_ids"][0] == given["input_ids"][0].tolist()
+        assert tokens["input_ids"][0] == inputs["input_ids"][0].tolist()

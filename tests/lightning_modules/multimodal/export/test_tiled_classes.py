@@ -39,9 +39,9 @@ def check(parts, tokenizer, folder):
             pixels = pixels[pixels.flatten(1).any(1)]  # some images of a batch are padded with views of zeros
             torch.testing.assert_close(pixels, here.pixels, atol=1e-6, rtol=0)
         with torch.no_grad():
-            found = model(**model_inputs).logits[..., :rows]
-        torch.testing.assert_close(found[:, -1], scores[:, -1], atol=1e-5, rtol=0)
-        torch.testing.assert_close(found, scores, atol=2e-5, rtol=0)
+            actual = model(**model_inputs).logits[..., :rows]
+        torch.testing.assert_close(actual[:, -1], scores[:, -1], atol=1e-5, rtol=0)
+        torch.testing.assert_close(actual, scores, atol=2e-5, rtol=0)
         written = model.generate(**model_inputs)[0, here.tokens.shape[1] :].tolist()
         assert len(answer) >= 2
         assert written[: len(answer)] == answer
@@ -139,8 +139,8 @@ def test_each_patch_has_its_own_position_in_idefics3(edge):
             "patch_embedding.bias": torch.zeros(1),
         }
     )
-    found = embeddings(torch.zeros(1, 3, edge, edge), torch.ones(1, edge, edge, dtype=torch.bool))
-    assert found.flatten().tolist() == list(range(1, edge * edge + 1))
+    embedded = embeddings(torch.zeros(1, 3, edge, edge), torch.ones(1, edge, edge, dtype=torch.bool))
+    assert embedded.flatten().tolist() == list(range(1, edge * edge + 1))
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_each_patch_has_its_own_position_in_idefics3(edge):
 )
 def test_an_obstacle_is_named(tokenizer, tiling, settings, message):
     parts = tiny_parts(tokenizer, tiling, **{"max_tiles": 2 if tiling != "tile_positions" else 1, **settings})
-    (found,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
-    assert found.startswith(message)
+    (problems,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
+    assert problems.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def test_each_tower_of_the_documentation_fits_llava_next(tokenizer, tower, layer
 def test_idefics3_takes_no_blank_colour(tokenizer):
     parts = tiny_parts(tokenizer, "idefics3")
     parts.tower.normalization = parts.tower.normalization._replace(mean=(0.0, 0.0, 0.0))
-    (found,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
-    assert "becomes zeros" in found
+    (problems,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)
+    assert "becomes zeros" in problems
 
 
 def test_the_check_leaves_the_language_model_as_it_was(tokenizer):

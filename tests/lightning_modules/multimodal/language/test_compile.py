@@ -21,8 +21,8 @@ def test_a_compiled_language_model_is_the_same(build, graphs, trainable, checkpo
     assert compiled.state_dict().keys() == plain.state_dict().keys()
     for lengths, width in (([9, 4], 14), ([7, 11, 5], 17), ([3, 6, 9, 2], 12)):
         batch = rows(lengths, width)
-        expected, found = trained(plain, *batch), trained(compiled, *batch)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        expected, actual = trained(plain, *batch), trained(compiled, *batch)
+        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
     assert len(graphs) <= 2, "not one for each layer or length"
 
 

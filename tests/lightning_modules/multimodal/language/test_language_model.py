@@ -170,11 +170,11 @@ def test_activations_are_computed_again_whatever_trains(build, pretrained, train
     batch = packed_row()
     plain, model = (build(pretrained, trainable=trainable, activation_checkpointing=on) for on in (False, True))
     calls_of_plain, calls = counted(plain), counted(model)
-    expected, found = run(plain, *batch), run(model, *batch)
+    expected, actual = run(plain, *batch), run(model, *batch)
     assert (len(calls_of_plain), len(calls)) == (1, 2)
-    assert torch.equal(expected[1], found[1])
-    assert torch.equal(expected[3], found[3])
-    assert found[3].abs().max() > 0, "no gradient reaches the embeddings"
+    assert torch.equal(expected[1], actual[1])
+    assert torch.equal(expected[3], actual[3])
+    assert actual[3].abs().max() > 0, "no gradient reaches the embeddings"
     theirs, ours = gradients(plain), gradients(model)
     assert theirs.keys() == ours.keys()
     assert bool(ours) == (trainable != "none")
@@ -185,8 +185,8 @@ def test_scores_are_computed_in_parts_with_activation_checkpointing(build, monke
     batch = packed_row()
     expected = run(build(), *batch)
     monkeypatch.setattr("lightning_modules.multimodal.language.language_model._MAX_SCORED", 4)
-    found = run(build(activation_checkpointing=True), *batch)
-    torch.testing.assert_close(found[1:], expected[1:], atol=1e-5, rtol=1e-5)
+    actual = run(build(activation_checkpointing=True), *batch)
+    torch.testing.assert_close(actual[1:], expected[1:], atol=1e-5, rtol=1e-5)
 
 
 # -- formats ---------------------------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def test_computes_in_bf16_under_mixed_precision(build, pretrained, trainable, ou
     layer = model.causal_lm.get_decoder().layers[-1].mlp.down_proj
     layer.register_forward_hook(lambda _, __, output: formats.add(output.dtype))
     with torch.autocast("cpu", outer):
-        found = run(model, *batch)
+        actual = run(model, *batch)
     assert formats == {torch.bfloat16}
-    assert found[1].dtype == torch.float32
-    torch.testing.assert_close(found[1], expected[1], rtol=0.02, atol=0)
-    assert F.cosine_similarity(found[3].flatten().float(), expected[3].flatten(), dim=0) > 0.99
+    assert actual[1].dtype == torch.float32
+    torch.testing.assert_close(actual[1], expected[1], rtol=0.02, atol=0)
+    assert F.cosine_similarity(actual[3].flatten().float(), expected[3].flatten(), dim=0) > 0.99

@@ -134,10 +134,10 @@ def test_a_frozen_model_without_pretrained_weights_is_refused(build):
         build(trainable="none")
 
 
-@pytest.mark.parametrize("given", [{}, {"path": "a", "config": {"model_type": "qwen2"}}])
-def test_a_path_and_a_config_together_or_none_are_refused(given):
+@pytest.mark.parametrize("arguments", [{}, {"path": "a", "config": {"model_type": "qwen2"}}])
+def test_a_path_and_a_config_together_or_none_are_refused(arguments):
     with pytest.raises(ValueError, match="takes either path"):
-        LanguageModelSettings(**given).check()
+        LanguageModelSettings(**arguments).check()
 
 
 @pytest.mark.parametrize(

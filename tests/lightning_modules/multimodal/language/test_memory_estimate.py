@@ -40,14 +40,14 @@ def estimate(tokens=64, config=None, vocabulary=VOCABULARY, precision="bf16-mixe
     ids=str,
 )
 def test_weights_and_gradients_are_those_of_the_model(build, settings):
-    found = estimate(**settings, config=CONFIGS["llama"])
+    estimated = estimate(**settings, config=CONFIGS["llama"])
     model = build("llama", precision="bf16-mixed", **settings)
     buffers = sum(b.nbytes for b in model.buffers())
-    assert found.weights == sum(p.nbytes for p in model.parameters()) + buffers
+    assert estimated.weights == sum(p.nbytes for p in model.parameters()) + buffers
     trained = [p for p in model.parameters() if p.requires_grad]
-    assert found.gradients == sum(p.nbytes for p in trained)
-    assert found.optimizer == 8 * sum(p.numel() for p in trained)
-    assert found.total == sum(found) - found.loading
+    assert estimated.gradients == sum(p.nbytes for p in trained)
+    assert estimated.optimizer == 8 * sum(p.numel() for p in trained)
+    assert estimated.total == sum(estimated) - estimated.loading
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])

@@ -44,9 +44,9 @@ def reading(model, prompts):
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_scores_equal_those_of_whole_chats(build, texts, kind, attention):
     model, (prompts, followed) = build(kind, attention=attention), texts
-    found = reading(model, prompts).log_likelihoods(*padded(followed))
+    actual = reading(model, prompts).log_likelihoods(*padded(followed))
     expected = torch.tensor([whole(model, *case) for case in followed])
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_scores_equal_those_of_chats_that_share_a_row(build, texts):
@@ -57,8 +57,8 @@ def test_scores_equal_those_of_chats_that_share_a_row(build, texts):
     with torch.no_grad():
         terms = model.terms(model.hidden_states(model.embed(tokens), positions), labels)
     expected = -torch.stack([part.sum() for part in terms.split([len(text) for _, text in followed])])
-    found = reading(model, prompts).log_likelihoods(*padded(followed))
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    actual = reading(model, prompts).log_likelihoods(*padded(followed))
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_likelihoods_are_the_same_in_parts_and_repeated(build, texts, monkeypatch):
@@ -70,9 +70,9 @@ def test_likelihoods_are_the_same_in_parts_and_repeated(build, texts, monkeypatc
     monkeypatch.setattr("lightning_modules.multimodal.language.prefix_cache._MAX_SCORED", 3)
     once.generate(torch.tensor([2, 0]), 6, [])
     passes = []
-    found = once.log_likelihoods(*padded(followed), lambda needed: passes.append(needed) or needed + 2)
+    actual = once.log_likelihoods(*padded(followed), lambda needed: passes.append(needed) or needed + 2)
     assert passes == [4]
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-6)
     model.train()
     torch.testing.assert_close(once.log_likelihoods(*padded(followed)), expected, atol=1e-6, rtol=1e-6)
     assert model.training
@@ -110,8 +110,10 @@ def test_a_prompt_is_read_once(build, texts, monkeypatch):
 
 def test_no_sample_has_no_log_likelihoods(build, texts):
     nothing = torch.zeros(0, dtype=torch.int64)
-    found = reading(build(), texts[0]).log_likelihoods(nothing.view(0, 1), nothing, nothing, lambda needed: needed + 1)
-    assert found.shape == (0,)
+    log_likelihoods = reading(build(), texts[0]).log_likelihoods(
+        nothing.view(0, 1), nothing, nothing, lambda needed: needed + 1
+    )
+    assert log_likelihoods.shape == (0,)
 
 
 def test_sliding_windows_keep_what_they_see(build, texts):
@@ -124,20 +126,20 @@ def test_sliding_windows_keep_what_they_see(build, texts):
     sliding = {**CONFIGS["qwen2"], "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
     model = LanguageModel(LanguageModelSettings(config=sliding), VOCABULARY, precision_of("32-true", has_bf16=True))
     prompts, followed = texts
-    found = reading(model, prompts).log_likelihoods(*padded(followed))
+    actual = reading(model, prompts).log_likelihoods(*padded(followed))
     expected = torch.tensor([whole(model, *case) for case in followed])
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
 def test_half_precision_differs_by_rounding_alone(build, pretrained, texts, precision):
     """Answers differ from those to whole chats by rounding alone; sums are in single precision."""
     model, (prompts, followed) = build(pretrained, precision=precision, trainable="none"), texts
-    found = reading(model, prompts).log_likelihoods(*padded(followed))
-    assert found.dtype == torch.float32
+    actual = reading(model, prompts).log_likelihoods(*padded(followed))
+    assert actual.dtype == torch.float32
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16-mixed"):
         expected = torch.tensor([whole(model, *case) for case in followed])
-    torch.testing.assert_close(found, expected, atol=0.2, rtol=0.02)
+    torch.testing.assert_close(actual, expected, atol=0.2, rtol=0.02)
     (written,) = reading(model, prompts[:1]).generate(torch.tensor([0]), 5, [])
     assert len(written.tokens) == written.terms == 5
     assert written.log_likelihood < 0

@@ -23,23 +23,23 @@ def styles(network: LanguageModel) -> dict[str, type]:
 
 
 def test_pairs_of_layers_are_divided_by_outputs_and_then_by_inputs():
-    found = styles(model("qwen3", tied=False))
-    assert found["model.layers.0.self_attn.q_proj"] is ColwiseParallel
-    assert found["model.layers.1.self_attn.o_proj"] is RowwiseParallel
-    assert found["model.layers.1.mlp.down_proj"] is RowwiseParallel
-    assert found["model.layers.0.self_attn.k_norm"] is SequenceParallel
-    assert found["lm_head"] is ColwiseParallel
-    assert len(found) == 2 * 9 + 1
+    styles_of_layers = styles(model("qwen3", tied=False))
+    assert styles_of_layers["model.layers.0.self_attn.q_proj"] is ColwiseParallel
+    assert styles_of_layers["model.layers.1.self_attn.o_proj"] is RowwiseParallel
+    assert styles_of_layers["model.layers.1.mlp.down_proj"] is RowwiseParallel
+    assert styles_of_layers["model.layers.0.self_attn.k_norm"] is SequenceParallel
+    assert styles_of_layers["lm_head"] is ColwiseParallel
+    assert len(styles_of_layers) == 2 * 9 + 1
     assert "lm_head" not in styles(model())  # it shares the weight of the embeddings
 
 
 def test_adapters_are_divided_as_their_layers():
-    found = styles(model(trainable="lora"))
+    styles_of_layers = styles(model(trainable="lora"))
     layer = "base_model.model.model.layers.0."
-    assert found[f"{layer}self_attn.v_proj.lora_B.default"] is ColwiseParallel
-    assert found[f"{layer}mlp.down_proj.lora_A.default"] is RowwiseParallel
-    assert found[f"{layer}mlp.down_proj.base_layer"] is RowwiseParallel
-    assert f"{layer}mlp.down_proj.lora_B.default" not in found
+    assert styles_of_layers[f"{layer}self_attn.v_proj.lora_B.default"] is ColwiseParallel
+    assert styles_of_layers[f"{layer}mlp.down_proj.lora_A.default"] is RowwiseParallel
+    assert styles_of_layers[f"{layer}mlp.down_proj.base_layer"] is RowwiseParallel
+    assert f"{layer}mlp.down_proj.lora_B.default" not in styles_of_layers
 
 
 @pytest.mark.parametrize(

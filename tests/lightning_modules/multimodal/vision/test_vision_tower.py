@@ -150,14 +150,14 @@ def test_only_the_last_layers_train(kind, checkpointing):
 
 @every_kind
 def test_checkpointing_keeps_fewer_tensors_for_the_same_gradients(kind):
-    found = {}
+    actual = {}
     for on in (False, True):
         tower, kept = built(kind, trainable="full", activation_checkpointing=on), []
         with torch.autograd.graph.saved_tensors_hooks(lambda saved, kept=kept: kept.append(1) or saved, lambda x: x):
             loss = tower(images()).square().sum()
         loss.backward()
-        found[on] = len(kept), {name: parameter.grad for name, parameter in tower.named_parameters()}
-    (many, expected), (few, gradients) = found[False], found[True]
+        actual[on] = len(kept), {name: parameter.grad for name, parameter in tower.named_parameters()}
+    (many, expected), (few, gradients) = actual[False], actual[True]
     assert few < many / 2
     torch.testing.assert_close(gradients, expected)
 

@@ -20,7 +20,7 @@ def check(architecture=None, kernel="torch", item_optimizer="dense", features=No
 
 
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "message"),
     [
         ({"architecture": {"attention": "gru"}}, "attention gru.*another attention"),
         ({"architecture": {"residual": "gated_mhc"}}, "residual gated_mhc.*use plain or gated"),
@@ -32,9 +32,11 @@ def check(architecture=None, kernel="torch", item_optimizer="dense", features=No
         ({"strategy": VerifiedFSDPStrategy()}, "trainer.strategy VerifiedFSDPStrategy.*use ddp"),
     ],
 )
-def test_what_is_not_in_a_graph_of_fixed_shapes_is_refused(settings, found):
+def test_what_is_not_in_a_graph_of_fixed_shapes_is_refused(settings, message):
     check()
-    with pytest.raises(ValueError, match=f"^model.init_args.compile_step true with .*{found}, or compile_step false$"):
+    with pytest.raises(
+        ValueError, match=f"^model.init_args.compile_step true with .*{message}, or compile_step false$"
+    ):
         check(**settings)
 
 

@@ -12,29 +12,29 @@ REAL = ROWS + 1  # with the filler
 @pytest.mark.parametrize("shared", [False, True])
 def test_parts_are_joined_in_their_order(shared):
     parts = make_batch(4, negatives=3, shared=shared)
-    whole = fixed_shape(parts, 12, LONGEST)
-    assert whole.history.items.shape == whole.history.times.shape == whole.targets.shape == (12, LONGEST)
-    assert whole.negatives.shape == (12, 1 if shared else LONGEST, 3)
+    padded = fixed_shape(parts, 12, LONGEST)
+    assert padded.history.items.shape == padded.history.times.shape == padded.targets.shape == (12, LONGEST)
+    assert padded.negatives.shape == (12, 1 if shared else LONGEST, 3)
     start = 0
     for part in parts:
         rows, length = slice(start, start + len(part.users)), part.targets.shape[1]
-        torch.testing.assert_close(whole.targets[rows, :length], part.targets, rtol=0, atol=0)
-        torch.testing.assert_close(whole.history.items[rows, :length], part.history.items, rtol=0, atol=0)
-        torch.testing.assert_close(whole.negatives[rows, : part.negatives.shape[1]], part.negatives, rtol=0, atol=0)
-        assert not whole.targets[rows, length:].any()
+        torch.testing.assert_close(padded.targets[rows, :length], part.targets, rtol=0, atol=0)
+        torch.testing.assert_close(padded.history.items[rows, :length], part.history.items, rtol=0, atol=0)
+        torch.testing.assert_close(padded.negatives[rows, : part.negatives.shape[1]], part.negatives, rtol=0, atol=0)
+        assert not padded.targets[rows, length:].any()
         start += len(part.users)
     assert start == REAL
 
 
 def test_further_rows_are_padding_rows():
-    whole = fixed_shape(make_batch(4), 12, LONGEST)
-    assert whole.users[REAL:].tolist() == [-1, -1]
-    assert whole.history.lengths[REAL:].tolist() == [0, 0]
-    assert whole.history.time_scale.min() == 1, "it is divided by"
-    assert whole.history.at is not None
-    assert whole.history.at.shape == (12,)
-    assert whole.history.event_codes is None
-    assert whole.history.event_numbers is None
+    padded = fixed_shape(make_batch(4), 12, LONGEST)
+    assert padded.users[REAL:].tolist() == [-1, -1]
+    assert padded.history.lengths[REAL:].tolist() == [0, 0]
+    assert padded.history.time_scale.min() == 1, "it is divided by"
+    assert padded.history.at is not None
+    assert padded.history.at.shape == (12,)
+    assert padded.history.event_codes is None
+    assert padded.history.event_numbers is None
 
 
 def test_more_rows_than_expected_are_an_error():

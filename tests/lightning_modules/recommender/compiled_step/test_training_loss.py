@@ -51,8 +51,8 @@ def check(loss, negatives=0, shared=False, **network):
     parts = make_batch(4, negatives, shared)
     # Other lengths, another number of parts, and an incomplete batch as the last of an epoch.
     for step, batch in enumerate([parts, make_batch(1, negatives, shared), parts[1:2], parts[:3]]):
-        expected, found = outcome(plain, batch, step), outcome(compiled, batch, step)
-        torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=TOLERANCE)
+        expected, actual = outcome(plain, batch, step), outcome(compiled, batch, step)
+        torch.testing.assert_close(actual, expected, atol=TOLERANCE, rtol=TOLERANCE)
 
 
 @pytest.mark.slow

@@ -201,9 +201,9 @@ def test_the_graphs_intervals_are_exact_for_decades(tmp_path):
     inputs = {"times": gaps.cumsum(1), "time_scale": scale}
     axes = {"times": {0: torch.export.Dim("rows")}, "time_scale": {0: torch.export.Dim("rows")}}
     export_onnx(tmp_path / "intervals.onnx", Intervals(), inputs, ["intervals"], axes)
-    ((found,),) = run_onnx(tmp_path / "intervals.onnx", {name: value.numpy() for name, value in inputs.items()})
+    ((actual,),) = run_onnx(tmp_path / "intervals.onnx", {name: value.numpy() for name, value in inputs.items()})
     expected = attention.time_intervals(*inputs.values(), 256).numpy()
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
     assert len(np.unique(expected)) > 100
 
 

@@ -82,8 +82,8 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
     assert any("features of 60 of 60 items of the data, and of 6 items without an interaction" in m for m in messages)
     chance = 10 / (GROUPS * (KNOWN + HELD_OUT) - EVENTS)
     without = lockstep("fit", *OPTIONS, name="without")
-    found, blind = (lockstep("test", name=run.folder.name).series("test/hr@10") for run in (fit, without))
-    assert max(found.values()) > 4 * chance, "features alone"
+    series, blind = (lockstep("test", name=run.folder.name).series("test/hr@10") for run in (fit, without))
+    assert max(series.values()) > 4 * chance, "features alone"
     assert max(blind.values()) < chance, "vectors that are negatives in every step, and a target in none"
 
     histories = [
@@ -121,9 +121,9 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
     (tmp_path / "people.jsonl").write_text('{"items": ["g3-1"], "times": [1]}\n')
     (tmp_path / "deny.txt").write_text("g3-new\n")
     lockstep("predict", *ask, "--data.init_args.deny_items", "deny.txt", name="a")
-    found = {item for item, _ in answers(fit, "predictions-people.jsonl")[0]}
-    assert "newest" in found, "without a new training"
-    assert "g3-new" not in found, "without a new training"
+    series = {item for item, _ in answers(fit, "predictions-people.jsonl")[0]}
+    assert "newest" in series, "without a new training"
+    assert "g3-new" not in series, "without a new training"
     lockstep("predict", *ask, "--data.init_args.item_features.cold_items", "false", name="a")
     assert not any(item.endswith(("new", "newest")) for item, _ in answers(fit, "predictions-people.jsonl")[0])
     items.with_columns(price=pl.col("price") + 1).write_parquet(tmp_path / "items.parquet")

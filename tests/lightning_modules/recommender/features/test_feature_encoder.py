@@ -65,10 +65,10 @@ def test_training_items_and_their_indices():
 @pytest.mark.parametrize(("seed", "step"), [(1, 0), (2**40, 12_345)])
 def test_item_dropout_is_a_hash_of_seed_step_and_item(share, seed, step):
     items = torch.arange(5000).view(50, 100)
-    found = keeps_own_vector(items, share, seed, step)
+    actual = keeps_own_vector(items, share, seed, step)
     expected = hash_uniform(seed, _DROPPED_ITEMS, step, items.numpy()) >= share
-    np.testing.assert_array_equal(found.numpy(), expected)
-    assert abs(float(found.float().mean()) - (1 - share)) < 0.03
+    np.testing.assert_array_equal(actual.numpy(), expected)
+    assert abs(float(actual.float().mean()) - (1 - share)) < 0.03
 
 
 def test_what_does_not_work_with_features():

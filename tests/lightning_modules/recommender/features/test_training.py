@@ -83,11 +83,11 @@ def test_loss_and_gradients_against_a_plain_table(loss, negatives, shared, item_
     } - {0}
     module = WithFeatures(used, loss=loss, item_dropout=item_dropout, attention=attention)
     assert loss != "cross_entropy" or used <= ALL
-    found, _, gradients = loss_and_gradients(module, batch)
+    actual, _, gradients = loss_and_gradients(module, batch)
     module.zero_grad()
     expected = plain_loss(module, batch, loss)
     expected.backward()
-    torch.testing.assert_close(found, expected.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(actual, expected.detach(), rtol=1e-5, atol=1e-5)
     for (name, parameter), ours in zip(module.named_parameters(), gradients, strict=True):
         torch.testing.assert_close(
             ours, parameter.grad, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
@@ -117,8 +117,8 @@ def test_training_by_rows_has_the_gradients_of_the_whole_table(kind, loss, negat
     batch = make_batch(4, negatives)
     dense, by_rows = (WithFeatures(loss=loss, item_dropout=0.3, item_optimizer=name) for name in ("dense", kind))
     expected, _, _ = loss_and_gradients(dense, batch)
-    found, _, _ = loss_and_gradients(by_rows, batch)
-    assert torch.equal(found, expected)
+    actual, _, _ = loss_and_gradients(by_rows, batch)
+    assert torch.equal(actual, expected)
     (table,) = by_rows.row_tables
     table.collect_gradients()
     items = torch.zeros(V + 1, 8).index_copy_(0, table.indices, table.touched.grad)

@@ -14,8 +14,8 @@ from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_cl
 @settings(max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 6), min_size=5, max_size=5), min_size=1, max_size=6), st.integers(0, 6))
 def test_distinct_items_are_those_of_a_set(seen, target):
-    found = distinct_items(torch.tensor(seen), torch.full((len(seen),), target))
-    assert found.tolist() == [len(set(items) - {0, target}) for items in seen]
+    actual = distinct_items(torch.tensor(seen), torch.full((len(seen),), target))
+    assert actual.tolist() == [len(set(items) - {0, target}) for items in seen]
 
 
 def metrics_of(run, stage):

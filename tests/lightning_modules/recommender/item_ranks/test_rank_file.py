@@ -40,9 +40,9 @@ def rows(ranks):
 def test_users_are_read_sorted_whatever_their_order_was(tmp_path_factory, users, order):
     ranks, path = make_ranks(users), tmp_path_factory.getbasetemp() / "ranks-test.npz"
     path.write_bytes(encode(ranks))
-    found = read_ranks(path)
-    assert found.header == HEADER
-    assert rows(found) == sorted(rows(ranks))
+    restored = read_ranks(path)
+    assert restored.header == HEADER
+    assert rows(restored) == sorted(rows(ranks))
     shuffled = order.sample(range(len(users)), len(users))
     columns = [np.array(column)[shuffled] for column in ranks[3:]]
     texts = [[texts[index] for index in shuffled] for texts in ranks[1:3]]
@@ -62,12 +62,12 @@ def test_any_changed_byte_and_any_truncation_is_refused_or_harmless(tmp_path):
     path = tmp_path / "runs" / "a" / "ranks-test.npz"
     path.parent.mkdir(parents=True)
     ranks = make_ranks([f"user {number}" for number in range(5)])
-    whole = encode(ranks)
+    encoded = encode(ranks)
     chosen, refused = random.Random(0), 0
-    for offset in range(0, len(whole), 11):
-        changed = bytearray(whole)
+    for offset in range(0, len(encoded), 11):
+        changed = bytearray(encoded)
         changed[offset] ^= 1 << chosen.randrange(8)
-        for content in (bytes(changed), whole[:offset]):
+        for content in (bytes(changed), encoded[:offset]):
             path.write_bytes(content)
             try:
                 assert rows(read_ranks(path)) == rows(ranks), "a changed value is read"
@@ -77,7 +77,7 @@ def test_any_changed_byte_and_any_truncation_is_refused_or_harmless(tmp_path):
                 assert str(path) in str(error)
                 assert "python train.py test --runs" in str(error)
                 assert "--run_name a`" in str(error)
-    assert refused > len(whole) / 11 * 1.2
+    assert refused > len(encoded) / 11 * 1.2
 
 
 def edited(content, **arrays):

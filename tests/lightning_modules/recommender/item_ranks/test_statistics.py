@@ -34,8 +34,8 @@ def test_metrics_are_those_of_the_evaluation(ranks):
     metrics = RankingMetrics(cutoffs=(1, 5, 10))
     metrics.update(torch.tensor(ranks))
     expected = {name: value.item() for name, value in metrics.compute().items()}
-    found = metric_intervals(np.array(ranks), TABLE, resamples=10)
-    assert {name: interval.value for name, interval in found.items()} == pytest.approx(expected, rel=1e-12)
+    actual = metric_intervals(np.array(ranks), TABLE, resamples=10)
+    assert {name: interval.value for name, interval in actual.items()} == pytest.approx(expected, rel=1e-12)
 
 
 def plain_bootstrap(rank, resamples, seed):
@@ -69,10 +69,10 @@ def binomial_quantile(n, p, level):
 
 def test_the_interval_of_a_hit_rate_has_the_quantiles_of_a_binomial_distribution():
     rank = np.repeat([1, 99], [30, 70])
-    found = metric_intervals(rank, TABLE, MANY)["hr@10"]
-    assert found.value == 0.3
+    actual = metric_intervals(rank, TABLE, MANY)["hr@10"]
+    assert actual.value == 0.3
     expected = [binomial_quantile(100, 0.3, level) / 100 for level in (0.025, 0.975)]
-    assert found[1:] == pytest.approx(expected, abs=0.0101)
+    assert actual[1:] == pytest.approx(expected, abs=0.0101)
 
 
 def test_a_seed_decides_and_parts_do_not(monkeypatch):
@@ -83,9 +83,9 @@ def test_a_seed_decides_and_parts_do_not(monkeypatch):
     # BLAS sums matrices of another height in another order.
     after = metric_intervals(a, TABLE, 500), paired_test(a, b, TABLE, 500)
     assert list(after[0].values()) == [pytest.approx(interval, rel=1e-12, abs=1e-12) for interval in before[0].values()]
-    for found, expected in zip(after[1], before[1], strict=True):
-        assert found.p == expected.p
-        assert found.interval == pytest.approx(expected.interval, rel=1e-12, abs=1e-12)
+    for actual, expected in zip(after[1], before[1], strict=True):
+        assert actual.p == expected.p
+        assert actual.interval == pytest.approx(expected.interval, rel=1e-12, abs=1e-12)
     assert metric_intervals(a, TABLE, 500, seed=1) != before[0]
 
 
@@ -141,9 +141,9 @@ def test_intervals_of_differences_are_those_of_drawn_users():
 
 def test_exchanged_models_have_the_opposite_difference_and_the_same_p():
     a, b = random_ranks(5, 60), random_ranks(6, 60, worst=25)
-    for one, other in zip(paired_test(a, b, TABLE, 2000), paired_test(b, a, TABLE, 2000), strict=True):
-        assert one.interval.value == pytest.approx(-other.interval.value)
-        assert one.p == pytest.approx(other.p, abs=0.05)
+    for first, second in zip(paired_test(a, b, TABLE, 2000), paired_test(b, a, TABLE, 2000), strict=True):
+        assert first.interval.value == pytest.approx(-second.interval.value)
+        assert first.p == pytest.approx(second.p, abs=0.05)
 
 
 def test_equal_models_do_not_differ():

@@ -24,8 +24,8 @@ def grouped(history, popularity, head_from=40, tail_to=3):
 
 
 def test_users_are_grouped_by_history_length_and_target_popularity():
-    found = grouped([2, 9, 3, 4, 30, 5, 8, 6], [40, 39, 4, 3, 0, 50, 5, 2])
-    assert found == {
+    groups = grouped([2, 9, 3, 4, 30, 5, 8, 6], [40, 39, 4, 3, 0, 50, 5, 2])
+    assert groups == {
         "all users": [0, 1, 2, 3, 4, 5, 6, 7],
         "history: 2 to 3 events": [0, 2],
         "history: 4 to 5 events": [3, 5],
@@ -48,9 +48,9 @@ def test_equal_users_are_one_group_and_empty_groups_are_left_out():
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), min_size=1, max_size=40))
 def test_quartiles_and_items_each_divide_the_users(users):
     history, popularity = zip(*users, strict=True)
-    found = grouped(history, popularity)
-    quartiles = [own for name, own in found.items() if name.startswith("history")]
-    targets = [own for name, own in found.items() if "targets" in name]
+    groups = grouped(history, popularity)
+    quartiles = [own for name, own in groups.items() if name.startswith("history")]
+    targets = [own for name, own in groups.items() if "targets" in name]
     for parts in (quartiles, targets):
         assert sorted(user for own in parts for user in own) == list(range(len(users)))
     # Longer histories are in later groups, and none begins before a quarter of the users is in those before it.

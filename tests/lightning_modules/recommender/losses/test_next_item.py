@@ -51,8 +51,8 @@ def test_cross_entropy_equals_torchs(chunk_rows, dtype, tolerance):
     states, weight, targets, _ = make(dtype)
     loss, expected = cross_entropy(states, weight, targets), plain_cross_entropy(states, weight, targets)
     torch.testing.assert_close(loss, expected, atol=tolerance, rtol=tolerance)
-    found, wanted = gradients(3 * loss, states, weight), gradients(3 * expected, states, weight)
-    torch.testing.assert_close(found, wanted, atol=tolerance, rtol=tolerance)
+    actual, wanted = gradients(3 * loss, states, weight), gradients(3 * expected, states, weight)
+    torch.testing.assert_close(actual, wanted, atol=tolerance, rtol=tolerance)
 
 
 def test_cross_entropy_passes_gradcheck(chunk_rows):
@@ -91,8 +91,8 @@ def test_half_inputs_are_computed_in_float32(name, shared, half):
     loss, expected = (LOSSES[name](*pair, targets, negatives) for pair in ((states, weight), exact))
     assert loss.dtype == torch.float32
     assert torch.equal(loss, expected)
-    for found, wanted in zip(gradients(loss, states, weight), gradients(expected, *exact), strict=True):
-        assert torch.equal(found, wanted.to(half))  # rounded once, at the end
+    for actual, wanted in zip(gradients(loss, states, weight), gradients(expected, *exact), strict=True):
+        assert torch.equal(actual, wanted.to(half))  # rounded once, at the end
 
 
 def test_small_gradients_of_cross_entropy_survive_float16():
@@ -118,8 +118,8 @@ def test_without_gradients_none_are_computed(monkeypatch):
 def test_sampled_losses_equal_their_formulas(shared):
     states, weight, targets, negatives = make(shared=shared)
     every = negatives.expand(B, L, K)
-    found = {name: LOSSES[name](states, weight, targets, negatives) for name in ("sampled_softmax", "bce", "gbce")}
-    expected = dict.fromkeys(found, torch.zeros((), dtype=torch.float64))
+    actual = {name: LOSSES[name](states, weight, targets, negatives) for name in ("sampled_softmax", "bce", "gbce")}
+    expected = dict.fromkeys(actual, torch.zeros((), dtype=torch.float64))
     alpha = K / (V - 1)
     beta = alpha * (0.75 * (1 - 1 / alpha) + 1 / alpha)
     for b in range(B):
@@ -138,7 +138,7 @@ def test_sampled_losses_equal_their_formulas(shared):
                 / (K + 1),
             }
             expected = {name: expected[name] + term for name, term in terms.items()}
-    for name, loss in found.items():
+    for name, loss in actual.items():
         assert loss.dtype == torch.float32
         torch.testing.assert_close(loss, expected[name].float(), rtol=1e-5, atol=1e-5)
         wanted = gradients(expected[name], states, weight)
@@ -243,8 +243,8 @@ def test_corrected_sampled_softmax_equals_its_formula(number, shared):
             terms += [scores[item - 1] - log for item, log in others if log.isfinite()]
             expected = expected + torch.stack(terms).logsumexp(0) - terms[0]
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-5)
-    found, wanted = gradients(loss, states, weight), gradients(expected, exact_states, exact_weight)
-    torch.testing.assert_close([x.double() for x in found], list(wanted), rtol=1e-4, atol=1e-5)
+    actual, wanted = gradients(loss, states, weight), gradients(expected, exact_states, exact_weight)
+    torch.testing.assert_close([x.double() for x in actual], list(wanted), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -49,22 +49,25 @@ def test_the_cheap_form_equals_the_definition(tiles, heads, dtype, tolerance):
     query, key, value, relations = make(heads, dtype)
     assert relations.intervals.max() == T  # some are clipped
     inputs = query, key, value, relations.keys, relations.values
-    found, expected = causal_attention(query, key, value, 0.0, relations), naive_attention(query, key, value, relations)
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
-    weight = torch.randn(found.shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
-    gradients = torch.autograd.grad((found * weight).sum(), inputs)
+    actual, expected = (
+        causal_attention(query, key, value, 0.0, relations),
+        naive_attention(query, key, value, relations),
+    )
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=tolerance)
+    weight = torch.randn(actual.shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    gradients = torch.autograd.grad((actual * weight).sum(), inputs)
     wanted = torch.autograd.grad((expected * weight).sum(), inputs)
     torch.testing.assert_close(gradients, wanted, atol=tolerance, rtol=tolerance)
 
 
 def test_without_relations_it_equals_torchs(tiles):
     query, key, value, _ = make()
-    found = causal_attention(query, key, value)
+    actual = causal_attention(query, key, value)
     expected = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    torch.testing.assert_close(found, expected)
-    weight = torch.randn(found.shape, dtype=found.dtype)
+    torch.testing.assert_close(actual, expected)
+    weight = torch.randn(actual.shape, dtype=actual.dtype)
     torch.testing.assert_close(
-        torch.autograd.grad((found * weight).sum(), (query, key, value)),
+        torch.autograd.grad((actual * weight).sum(), (query, key, value)),
         torch.autograd.grad((expected * weight).sum(), (query, key, value)),
     )
 
@@ -92,17 +95,25 @@ def test_dropout_keeps_the_expectation():
 def test_attention_in_bfloat16_stays_near_float32(timed):
     query, key, value, relations = make(dtype=torch.float32)
     relations = relations if timed else None
-    found = causal_attention(query.bfloat16(), key.bfloat16(), value.bfloat16(), 0.0, relations)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), causal_attention(query, key, value, 0.0, relations), atol=0.1, rtol=0.05)
+    attended = causal_attention(query.bfloat16(), key.bfloat16(), value.bfloat16(), 0.0, relations)
+    assert attended.dtype == torch.bfloat16
+    torch.testing.assert_close(
+        attended.float(), causal_attention(query, key, value, 0.0, relations), atol=0.1, rtol=0.05
+    )
 
 
 def test_time_intervals_equal_those_by_hand():
     times = torch.tensor([[10, 10, 17, 20, 1000], [5, 6, 7, 8, 9]])
-    found = time_intervals(times, torch.tensor([7, 1]), 3)
+    intervals = time_intervals(times, torch.tensor([7, 1]), 3)
     # First row in units of 7 s since its first event: 0, 0, 1, 1.43 -> 1, 141.4 -> 141.
-    assert found[0].tolist() == [[0, 0, 1, 1, 3], [0, 0, 1, 1, 3], [1, 1, 0, 0, 3], [1, 1, 0, 0, 3], [3, 3, 3, 3, 0]]
-    assert found[1, 0].tolist() == [0, 1, 2, 3, 3]
+    assert intervals[0].tolist() == [
+        [0, 0, 1, 1, 3],
+        [0, 0, 1, 1, 3],
+        [1, 1, 0, 0, 3],
+        [1, 1, 0, 0, 3],
+        [3, 3, 3, 3, 0],
+    ]
+    assert intervals[1, 0].tolist() == [0, 1, 2, 3, 3]
     assert time_intervals(torch.tensor([[0, 5, 14]]), torch.tensor([10]), 9)[0, 0].tolist() == [0, 1, 1]
 
 
@@ -110,9 +121,9 @@ def test_time_intervals_equal_those_by_hand():
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=6), st.integers(1, 2**62), st.integers(1, 2**40))
 def test_intervals_are_whole_number_arithmetic_without_overflow(times, scale, span):
     times = sorted(times)
-    found = time_intervals(torch.tensor([times]), torch.tensor([scale]), span)[0].tolist()
+    intervals = time_intervals(torch.tensor([times]), torch.tensor([scale]), span)[0].tolist()
     units = [(2 * (time - times[0]) + scale) // (2 * scale) for time in times]
-    assert found == [[min(abs(a - b), span) for b in units] for a in units]
+    assert intervals == [[min(abs(a - b), span) for b in units] for a in units]
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -160,11 +171,11 @@ def test_time_interval_attention_adds_positions_to_keys_and_values(buckets, with
     assert found_rows.max() == rows.max() > 4
     mixed = naive_attention(query, key, value, Relations(torch.from_numpy(rows), *split))
     expected = attention.output(mixed.transpose(1, 2).reshape(B, L, hidden))
-    found = attention(x, context)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    actual = attention(x, context)
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
     inputs = x, *attention.parameters(), *tables.parameters()
-    weight = torch.randn(found.shape)
-    gradients = torch.autograd.grad((found * weight).sum(), inputs)
+    weight = torch.randn(actual.shape)
+    gradients = torch.autograd.grad((actual * weight).sum(), inputs)
     wanted = torch.autograd.grad((expected * weight).sum(), inputs)
     torch.testing.assert_close(gradients, wanted, atol=1e-5, rtol=1e-5)
 

@@ -53,11 +53,11 @@ def ligr(x, block):
 def test_a_gated_block_with_swiglu_is_a_layer_of_ligr():
     block = make_block()
     x = torch.randn(B, L, C, dtype=torch.float64, requires_grad=True)
-    found, expected = block(x, None), ligr(x, block)
-    torch.testing.assert_close(found, expected)
-    weight, inputs = torch.randn_like(found), (x, *block.parameters())
+    actual, expected = block(x, None), ligr(x, block)
+    torch.testing.assert_close(actual, expected)
+    weight, inputs = torch.randn_like(actual), (x, *block.parameters())
     torch.testing.assert_close(
-        torch.autograd.grad((found * weight).sum(), inputs), torch.autograd.grad((expected * weight).sum(), inputs)
+        torch.autograd.grad((actual * weight).sum(), inputs), torch.autograd.grad((expected * weight).sum(), inputs)
     )
 
 

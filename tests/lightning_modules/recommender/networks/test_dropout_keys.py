@@ -41,9 +41,9 @@ def masks(p, samples, step=STEP, seed=SEED, shape=(50, 64)):
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_bits_are_as_independent_as_drawn_ones(p):
     """Each statistic lies within five standard errors of its value for independent bits."""
-    kept = masks(p, torch.arange(40)).double()
-    assert abs(kept.mean() - (1 - p)) < 5 * (p * (1 - p) / kept.numel()) ** 0.5
-    centred = (kept - (1 - p)) / (p * (1 - p)) ** 0.5
+    mask = masks(p, torch.arange(40)).double()
+    assert abs(mask.mean() - (1 - p)) < 5 * (p * (1 - p) / mask.numel()) ** 0.5
+    centred = (mask - (1 - p)) / (p * (1 - p)) ** 0.5
     for name, other in {
         "layers": centred.flip(0),
         "samples": centred.roll(1, 1),
@@ -56,18 +56,18 @@ def test_bits_are_as_independent_as_drawn_ones(p):
         if other is None:
             changed = masks(p, torch.arange(40), STEP + (name == "steps"), SEED + (name == "seeds")).double()
             other = (changed - (1 - p)) / (p * (1 - p)) ** 0.5
-        assert abs((centred * other).mean()) * kept.numel() ** 0.5 < 5, name
+        assert abs((centred * other).mean()) * mask.numel() ** 0.5 < 5, name
     for dimension in range(4):
-        share = kept.mean([other for other in range(4) if other != dimension])
-        error = (p * (1 - p) * len(share) / kept.numel()) ** 0.5
+        share = mask.mean([other for other in range(4) if other != dimension])
+        error = (p * (1 - p) * len(share) / mask.numel()) ** 0.5
         assert (share - (1 - p)).abs().max() < 5 * error, dimension
 
 
 def test_a_mask_depends_on_its_sample_and_not_on_the_batch():
-    whole = masks(0.3, USERS)
+    mask = masks(0.3, USERS)
     for row, user in enumerate(USERS):
         alone = masks(0.3, user[None], shape=(7, 10))
-        assert torch.equal(alone[:, 0], whole[:, row, :7, :10])
+        assert torch.equal(alone[:, 0], mask[:, row, :7, :10])
 
 
 def test_rows_share_the_mask_of_a_table():

@@ -51,11 +51,11 @@ def plain(features, codes, numbers):
 
 def test_vectors_and_gradients_against_a_plain_loop():
     features, history = drawn(EventFeatureEncoder(SIZES, 5)), with_features(make_history())
-    found, expected = (
+    actual, expected = (
         f(history.event_codes, history.event_numbers) for f in (features, lambda *given: plain(features, *given))
     )
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    gradients = [torch.autograd.grad((vectors**3).sum(), list(features.parameters())) for vectors in (found, expected)]
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad((vectors**3).sum(), list(features.parameters())) for vectors in (actual, expected)]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
     assert {name for name, _ in features.named_parameters()} == {"categories", "numbers", "missing"}

@@ -45,10 +45,10 @@ def papers_layer(x, buckets, layer):
 def test_the_layer_is_the_papers(heads):
     layer, buckets = make_layer(heads), make()[3].buckets
     x = torch.randn(B, L, C, dtype=torch.float64, requires_grad=True)
-    found, expected = layer(x, buckets), papers_layer(x, buckets, layer)
-    torch.testing.assert_close(found, expected)
+    actual, expected = layer(x, buckets), papers_layer(x, buckets, layer)
+    torch.testing.assert_close(actual, expected)
     inputs = (x, *layer.parameters())
-    torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+    torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs))
 
 
 def test_one_position_has_the_values_and_gradients_of_all():
@@ -62,12 +62,12 @@ def test_one_position_has_the_values_and_gradients_of_all():
 
 def test_the_tiles_need_no_biases(tiles):
     query, key, value, _ = make()
-    found = pointwise_attention(query, key, value)
+    actual = pointwise_attention(query, key, value)
     weights = silu(torch.einsum("bhid,bhjd->bhij", query, key)).tril()
     expected = torch.einsum("bhij,bhjd->bhid", weights, value)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     inputs = query, key, value
-    torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+    torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs))
 
 
 def test_it_starts_as_the_papers_code_does():

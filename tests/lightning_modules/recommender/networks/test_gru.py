@@ -38,12 +38,12 @@ def test_the_layers_are_the_recurrence():
     history = make_history()
     states = encoder(history)
     rows = [row[:length] for row, length in zip(history.items, history.lengths.tolist(), strict=True) if length]
-    found = torch.cat([states[row, : len(items)] for row, items in enumerate(rows)])
+    actual = torch.cat([states[row, : len(items)] for row, items in enumerate(rows)])
     expected = torch.cat([plain_gru(encoder, items) for items in rows])
-    torch.testing.assert_close(found, expected)
-    weight = torch.randn(found.shape, dtype=found.dtype, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(actual, expected)
+    weight = torch.randn(actual.shape, dtype=actual.dtype, generator=torch.Generator().manual_seed(1))
     parameters = list(encoder.parameters())
-    gradients = [torch.autograd.grad((x * weight).sum(), parameters) for x in (found, expected)]
+    gradients = [torch.autograd.grad((x * weight).sum(), parameters) for x in (actual, expected)]
     torch.testing.assert_close(*gradients)
     last = encoder(history, last_only=True)[:3, 0]
     torch.testing.assert_close(last, torch.stack([plain_gru(encoder, items)[-1] for items in rows]))

@@ -38,10 +38,10 @@ def inputs_of(query, key, value, biases):
 def test_the_tiles_equal_the_definition(tiles, heads, dtype, tolerance):
     arguments = make(heads, dtype)
     assert len(arguments[3].buckets.unique()) > 10
-    found, expected = pointwise_attention(*arguments), naive_attention(*arguments)
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+    actual, expected = pointwise_attention(*arguments), naive_attention(*arguments)
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=tolerance)
     inputs = inputs_of(*arguments)
-    torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs), atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs), atol=tolerance, rtol=tolerance)
 
 
 def test_gradients_of_attention_pass_gradcheck(tiles):
@@ -55,10 +55,10 @@ def test_gradients_of_attention_pass_gradcheck(tiles):
 
 def test_tiles_of_200_events_equal_the_whole_matrix():
     arguments = make(length=200, longest=200)
-    found, expected = pointwise_attention(*arguments), untiled_attention(*arguments)
-    torch.testing.assert_close(found, expected)
+    actual, expected = pointwise_attention(*arguments), untiled_attention(*arguments)
+    torch.testing.assert_close(actual, expected)
     inputs = inputs_of(*arguments)
-    torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+    torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs))
 
 
 def test_attention_of_one_query_has_the_gradients_of_attention_of_all():
@@ -76,9 +76,9 @@ def test_attention_of_one_query_has_the_gradients_of_attention_of_all():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_near(dtype):
     query, key, value, biases = make(dtype=torch.float32)
-    found = pointwise_attention(query.to(dtype), key.to(dtype), value.to(dtype), biases)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.float(), pointwise_attention(query, key, value, biases), atol=0.2, rtol=0.05)
+    attended = pointwise_attention(query.to(dtype), key.to(dtype), value.to(dtype), biases)
+    assert attended.dtype == dtype
+    torch.testing.assert_close(attended.float(), pointwise_attention(query, key, value, biases), atol=0.2, rtol=0.05)
 
 
 def make_layer(heads=2):
@@ -104,12 +104,12 @@ def papers_layer(x, buckets, layer):
 def test_the_layer_is_the_papers(heads):
     layer, buckets = make_layer(heads), make()[3].buckets
     x = torch.randn(B, L, 8, dtype=torch.float64, requires_grad=True)
-    found, expected = layer(x, buckets), papers_layer(x, buckets, layer)
-    torch.testing.assert_close(found, expected)
+    actual, expected = layer(x, buckets), papers_layer(x, buckets, layer)
+    torch.testing.assert_close(actual, expected)
     inputs = (x, *layer.parameters())
-    torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
+    torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs))
     last = torch.tensor([2, 6, 0])
-    torch.testing.assert_close(layer(x, buckets, last)[:, 0], found[torch.arange(B), last])
+    torch.testing.assert_close(layer(x, buckets, last)[:, 0], actual[torch.arange(B), last])
 
 
 def test_it_starts_as_the_papers_code_does():
@@ -128,9 +128,9 @@ def test_more_of_the_same_is_more_before_the_norm():
     """With a softmax it would be the same: the reason for its absence."""
     event = torch.ones(1, 1, 1, D)
     biases = Biases(torch.zeros(L), torch.zeros(LAST_BUCKET + 1), torch.zeros(1, L, L, dtype=torch.int64))
-    found = pointwise_attention(*[event.expand(1, 1, L, D)] * 3, biases)
+    attended = pointwise_attention(*[event.expand(1, 1, L, D)] * 3, biases)
     torch.testing.assert_close(
-        found[0, 0], silu(torch.tensor(float(D))) * torch.arange(1.0, L + 1).unsqueeze(1).expand(L, D)
+        attended[0, 0], silu(torch.tensor(float(D))) * torch.arange(1.0, L + 1).unsqueeze(1).expand(L, D)
     )
 
 

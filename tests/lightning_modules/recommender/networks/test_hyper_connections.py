@@ -97,17 +97,17 @@ def test_sinkhorn_equals_the_plain_iteration_and_its_gradient(monkeypatch, chunk
 @pytest.mark.parametrize(("deviation", "tolerance"), [(1, 1e-3), (3, 0.1)])
 def test_rows_and_columns_sum_to_one(deviation, tolerance):
     torch.manual_seed(0)
-    found = sinkhorn(deviation * torch.randn(N, N, 200), 20)
-    assert (found >= 0).all()
-    torch.testing.assert_close(found.sum(1), torch.ones(N, 200))
-    torch.testing.assert_close(found.sum(0), torch.ones(N, 200), atol=tolerance, rtol=0)
+    balanced = sinkhorn(deviation * torch.randn(N, N, 200), 20)
+    assert (balanced >= 0).all()
+    torch.testing.assert_close(balanced.sum(1), torch.ones(N, 200))
+    torch.testing.assert_close(balanced.sum(0), torch.ones(N, 200), atol=tolerance, rtol=0)
 
 
 def test_sinkhorn_survives_extreme_logits():
     logits = torch.tensor([[1e4, 0.0], [-1e4, 300.0]]).unsqueeze(-1).requires_grad_()
-    found = sinkhorn(logits, 20)
-    found[0, 0].sum().backward()
-    assert found.isfinite().all()
+    balanced = sinkhorn(logits, 20)
+    balanced[0, 0].sum().backward()
+    assert balanced.isfinite().all()
     assert logits.grad.isfinite().all()
 
 
@@ -136,12 +136,12 @@ def test_coefficients_are_float32_under_autocast():
     exact = connection(state, observed)
     wanted = connection.observed
     with torch.autocast("cpu", torch.bfloat16):
-        found = connection(state, observed)
+        actual = connection(state, observed)
     assert seen == [torch.float32, torch.bfloat16]
     assert all(part.dtype == torch.float32 for part in connection.observed.coefficients)
     assert all(torch.equal(a, b) for a, b in zip(connection.observed.coefficients, wanted.coefficients, strict=True))
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, exact, atol=0.02, rtol=0.02)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual, exact, atol=0.02, rtol=0.02)
 
 
 def test_parameters_may_be_of_half_precision():

@@ -70,10 +70,10 @@ def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_same_states_and_ranks_as_the_whole_encoder(variant: dict[str, Any], blocks: int) -> None:
     encoder = make_encoder(**variant, num_blocks=blocks)
     history = histories([24, 3, 17, 0, 24, 9, 1, 5, 12, 20, 2, 7, 24, 0, 11, 4, 6, 19, 22])
-    found, expected = encode_last_position(encoder, history), plain(encoder, history)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    target = torch.arange(1, len(found) + 1)
-    theirs, ours = (ranks(encoder.scores(states), target, history.items) for states in (expected, found))
+    actual, expected = encode_last_position(encoder, history), plain(encoder, history)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+    target = torch.arange(1, len(actual) + 1)
+    theirs, ours = (ranks(encoder.scores(states), target, history.items) for states in (expected, actual))
     assert ours.equal(theirs)
     assert len(ours.unique()) > 5
 
@@ -87,9 +87,9 @@ def test_same_states_and_ranks_as_the_whole_encoder(variant: dict[str, Any], blo
 def test_there_may_be_fewer_rows_than_groups(lengths: list[int]) -> None:
     encoder, history, passes = make_encoder(), histories(lengths), []
     encoder.register_forward_hook(lambda *_: passes.append(1))
-    found = encode_last_position(encoder, history)
+    encoded = encode_last_position(encoder, history)
     assert len(passes) == min(len(lengths), grouping._MAX_GROUPS)
-    torch.testing.assert_close(found, plain(encoder, history), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(encoded, plain(encoder, history), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("rows", "passes"), [(1, 1), (64, 1), (128, 3), (500, 8)])

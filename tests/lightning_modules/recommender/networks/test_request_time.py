@@ -86,9 +86,9 @@ def test_padding_changes_no_real_position(kind):
 def test_linear_intervals_are_counted_from_the_next_event():
     times = torch.tensor([[0, 9, 9 + YEAR, 2 * YEAR]])
     following = torch.tensor([[9, 9 + YEAR, 2 * YEAR, 2 * YEAR + 40]])
-    found = time_intervals(times, torch.tensor([10]), 10**9, following)[0].numpy()
+    intervals = time_intervals(times, torch.tensor([10]), 10**9, following)[0].numpy()
     units, queries = np.floor(times.numpy() / 10 + 0.5), np.floor(following.numpy() / 10 + 0.5)
-    assert found.tolist() == np.abs(queries[0][:, None] - units[0]).tolist()
+    assert intervals.tolist() == np.abs(queries[0][:, None] - units[0]).tolist()
 
 
 def test_the_longest_history_has_its_request():

@@ -48,16 +48,16 @@ def test_buckets_begin_as_in_exact_arithmetic():
 
 def test_rows_are_those_of_the_whole():
     seconds = torch.from_numpy(around_borders()).repeat(3, 2, 1)
-    found = time_buckets(seconds)
-    assert found.shape == seconds.shape
-    assert found[2, 1].tolist() == plain(around_borders()).tolist()
-    assert torch.equal(found, time_buckets(seconds.flatten()).view_as(found))
+    buckets = time_buckets(seconds)
+    assert buckets.shape == seconds.shape
+    assert buckets[2, 1].tolist() == plain(around_borders()).tolist()
+    assert torch.equal(buckets, time_buckets(seconds.flatten()).view_as(buckets))
 
 
 def test_any_shape_and_never_below_0_or_above_the_last():
-    found = time_buckets(torch.tensor([[[-(2**62), -1, 0], [1, 2, 2**62]]]))
-    assert found.tolist() == [[[0, 0, 0], [0, 2, LAST_BUCKET]]]
-    assert found.dtype == torch.int64
+    buckets = time_buckets(torch.tensor([[[-(2**62), -1, 0], [1, 2, 2**62]]]))
+    assert buckets.tolist() == [[[0, 0, 0], [0, 2, LAST_BUCKET]]]
+    assert buckets.dtype == torch.int64
 
 
 class Buckets(torch.nn.Module):

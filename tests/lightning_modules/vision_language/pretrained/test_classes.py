@@ -235,7 +235,7 @@ def assert_answers_are_plain(run, whole, conversations, chats):
     model, processor = load(whole)
     expected = [plain_conversation(model, processor, record, chats) for record in records]
     assert [line.get("answers", [line["answer"]]) for line in lines] == expected
-    assert [line["answer"] for line in lines] == [found[-1] for found in expected]
+    assert [line["answer"] for line in lines] == [actual[-1] for actual in expected]
 
 
 @pytest.mark.slow

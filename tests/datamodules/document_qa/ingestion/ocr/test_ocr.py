@@ -86,8 +86,8 @@ def test_pages_without_text_name_the_option(scans, tmp_path, caplog):
 
 def test_a_blank_scan_is_reported(tmp_path, caplog):
     Image.new("RGB", (60, 40), "white").save(tmp_path / "blank.png")
-    found = ingest([tmp_path / "blank.png"], tmp_path / "cache", IngestionSettings(workers=1, ocr="rapidocr"))
-    assert len(found.documents["blank.png"].pages[0].chunks) == 1
+    ingested = ingest([tmp_path / "blank.png"], tmp_path / "cache", IngestionSettings(workers=1, ocr="rapidocr"))
+    assert len(ingested.documents["blank.png"].pages[0].chunks) == 1
     assert "rapidocr found no text on 1 of 1 pages" in caplog.text
 
 

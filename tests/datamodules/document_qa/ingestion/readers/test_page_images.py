@@ -77,8 +77,8 @@ def test_avif_is_a_page_within_the_same_bounds(folder, monkeypatch):
     (folder / "1.png").write_bytes(png(RED))
     (folder / "2.avif").write_bytes(avif(GREEN))
     (folder / "10.AVIF").write_bytes(avif(BLUE))
-    for found, expected in zip(read(folder), (RED, GREEN, BLUE), strict=True):
-        assert found == pytest.approx(expected, abs=4), "a lossy format"
+    for actual, expected in zip(read(folder), (RED, GREEN, BLUE), strict=True):
+        assert actual == pytest.approx(expected, abs=4), "a lossy format"
     (folder / "10.AVIF").write_bytes(avif(BLUE)[:-40])
     assert "10.AVIF: found" in read(folder)
     assert "cannot be decoded" in read(folder)

@@ -206,9 +206,9 @@ def test_broken_documents_say_why(tmp_path, read):
         (tmp_path / name).write_bytes(data)
         return read(tmp_path / name)
 
-    whole = manual(tmp_path / "whole.pdf", 3).read_bytes()
+    content = manual(tmp_path / "whole.pdf", 3).read_bytes()
     assert broken("empty.pdf", b"") == broken("text.pdf", b"hello") == "not a PDF, or corrupt"
-    assert "corrupt" in broken("cut.pdf", whole[:300])
+    assert "corrupt" in broken("cut.pdf", content[:300])
     locked = write_pdf(tmp_path / "locked.pdf", lambda canvas: canvas.drawString(9, 9, "x"), encrypt="secret")
     assert "encrypted with a password" in read(locked)
     huge = write_pdf(tmp_path / "huge.pdf", lambda canvas: None, size=(20_000, 500))
@@ -229,12 +229,12 @@ def test_the_same_file_gives_the_same_bytes(tmp_path, read):
     path = manual(tmp_path / "a.pdf", 6)
     copy = tmp_path / "b.pdf"
     copy.write_bytes(path.read_bytes())
-    one, other = read(path, cache="one"), read(copy, cache="other")
-    files = sorted(file.relative_to(one.folder) for file in one.folder.rglob("*") if file.is_file())
+    first, second = read(path, cache="one"), read(copy, cache="other")
+    files = sorted(file.relative_to(first.folder) for file in first.folder.rglob("*") if file.is_file())
     assert len(files) == 2 + 6
-    assert one.folder.name == other.folder.name
-    assert all((one.folder / file).read_bytes() == (other.folder / file).read_bytes() for file in files)
-    assert one.pages == other.pages
+    assert first.folder.name == second.folder.name
+    assert all((first.folder / file).read_bytes() == (second.folder / file).read_bytes() for file in files)
+    assert first.pages == second.pages
 
 
 def test_grey_pages_take_a_channel_and_are_rgb_again(tmp_path, read):

@@ -26,7 +26,7 @@ def chosen(**settings) -> LanguageModelSettings:
 
 
 @pytest.mark.parametrize(
-    "settings, device, sharded, dtype, found",
+    "settings, device, sharded, dtype, message",
     [
         (FLEX, "cpu", False, torch.float32, "attention is flex_attention, .* the device is cpu. Set it to sdpa"),
         (LIGER, "cpu", False, torch.float32, "loss_kernel is liger, .* the device is cpu. Set it to torch"),
@@ -34,8 +34,8 @@ def chosen(**settings) -> LanguageModelSettings:
         (LIGER, "cuda", False, torch.float64, "loss_kernel is liger, .*64-true. Set it to torch"),
     ],
 )
-def test_kernels_that_a_device_or_format_lacks_are_refused(settings, device, sharded, dtype, found):
-    with pytest.raises(ValueError, match=found):
+def test_kernels_that_a_device_or_format_lacks_are_refused(settings, device, sharded, dtype, message):
+    with pytest.raises(ValueError, match=message):
         require_gpu_kernels(chosen(**settings), torch.device(device), sharded, dtype)
 
 
@@ -74,16 +74,16 @@ def test_kernels_refuse_capped_logits_and_compilation(settings, found):
 
 
 @pytest.mark.parametrize(
-    "config, found",
+    "config, message",
     [
         ({"attention_dropout": 0.5}, "attention_dropout is 0.5. Set .* sdpa"),
         (None, "gemma2 with eager or flash_attention_2 only"),
     ],
 )
-def test_models_without_flex_attention(config, found):
-    given = {**CONFIGS["qwen2"], **config} if config else GEMMA2
-    with pytest.raises(ValueError, match=found):
-        LanguageModel(chosen(**FLEX, config=given), VOCABULARY, precision_of("32-true", True), torch.device("cuda"))
+def test_models_without_flex_attention(config, message):
+    settings = {**CONFIGS["qwen2"], **config} if config else GEMMA2
+    with pytest.raises(ValueError, match=message):
+        LanguageModel(chosen(**FLEX, config=settings), VOCABULARY, precision_of("32-true", True), torch.device("cuda"))
 
 
 def test_adapters_at_the_output_layer():

@@ -40,12 +40,12 @@ def test_the_loss_is_the_same_and_only_trainings_on_cuda_fuse(build, monkeypatch
     expected, gradients = trained(model, *batch)
     assert calls == [], "a CPU has no kernel"
     monkeypatch.setattr(LanguageModel, "_fuses", lambda *arguments: torch.is_grad_enabled())
-    found, own = trained(model, *batch)
+    actual, own = trained(model, *batch)
     states = model.hidden_states(model.embed(batch[0]), batch[2])
     terms = model.terms(states, batch[1])
     assert calls == ["sum", "none"]
     with torch.no_grad():
         torch.testing.assert_close(model.terms(states, batch[1]), terms)
     assert calls == ["sum", "none"], "an evaluation needs no gradients"
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(own, gradients)
