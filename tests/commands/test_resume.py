@@ -77,7 +77,7 @@ def test_killed_after_the_last_checkpoint(lockstep):
 
 
 @pytest.mark.slow
-def test_with_accumulation_and_workers(lockstep):
+def test_a_run_with_accumulation_and_workers_resumes_exactly(lockstep):
     options = [*OPTIONS, "--data.init_args.micro_batch_size", "4", "--data.init_args.num_workers", "1"]
     through = lockstep("fit", *options, *steps(22), name="through")
     lockstep("fit", *options, *steps(17), name="stopped")

@@ -53,7 +53,7 @@ def test_every_config_is_parsed(parser, path):
 
 
 @pytest.mark.parametrize("path", [path if path in FIRST else slow(path) for path in CONFIGS], ids=name)
-def test_parsed_with_every_overlay(parser, path):
+def test_every_config_parses_with_every_overlay(parser, path):
     alone = parser.parse_args(["--config", str(path)])
     for overlay in OVERLAYS:
         if any(path.parent.name not in families and words in overlay.read_text() for words, families in ONLY.items()):

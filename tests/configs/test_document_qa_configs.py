@@ -128,13 +128,13 @@ def check_training(run, stem):
     assert {file.name for file in (run.folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
 
 
-def test_every_config_is_here():
+def test_every_config_is_tested():
     assert {"your_documents", "choice_lora", "retriever", *ON_MANUALS} == CONFIGS.keys()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ["your_documents", "choice_lora"])
-def test_from_documents_to_answers(lockstep, options, files, stem, tmp_path, monkeypatch):
+def test_a_config_trains_on_documents_and_answers_questions(lockstep, options, files, stem, tmp_path, monkeypatch):
     of_the_data, all_of_it = options(stem)
     all_of_it += FEWER
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -84,7 +84,7 @@ def test_callbacks_that_are_refused(fit, callback, reason):
     ],
     ids=lambda callback: callback["class_path"],
 )
-def test_callbacks_that_only_watch(fit, callback):
+def test_callbacks_that_only_watch_change_no_step(fit, callback):
     assert steps(fit(callbacks=[callback])) == list(range(1, 3 * EPOCH + 1))
 
 
@@ -119,7 +119,7 @@ def test_profilers_report_the_optimizer_step(fit, tmp_path, profiler):
     assert "optimizer_step" in report.read_text()
 
 
-def test_ddp_strategy_with_options(team, tmp_path):  # noqa: F811
+def test_a_ddp_strategy_of_the_yaml_trains_all_steps(team, tmp_path):  # noqa: F811
     options = {"find_unused_parameters": True, "gradient_as_bucket_view": True, "static_graph": False}
     path = tmp_path / "user.yaml"
     path.write_text(yaml.safe_dump({"trainer": {"max_epochs": 1, "strategy": given("DDPStrategy", **options)}}))

@@ -65,7 +65,7 @@ def test_one_stage_after_the_other(run, ablation):
     )
 
 
-def test_the_second_stage_alone(run):
+def test_the_second_stage_trains_without_the_first(run):
     check(run("quickstart_sft", "--config", str(FOLDER / "ablation/no_pretrain.yaml")), "quickstart_sft")
 
 

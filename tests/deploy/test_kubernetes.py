@@ -33,7 +33,7 @@ def test_documents_are_valid_in_every_release_of_kubernetes(name, release):
 
 @each_release
 @each_pod
-def test_kubernetes_takes_its_pods(pods, release):
+def test_the_pods_fit_the_schema_of_kubernetes(pods, release):
     kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pods.template}, release, strict=True)
 
 
@@ -44,7 +44,7 @@ def test_a_wrong_word_would_be_found():
         kubernetes_validate.validate(wrong, "1.29", strict=True)
 
 
-def test_kubeflow_trainer_takes_it():
+def test_the_job_fits_the_models_of_kubeflow_trainer():
     """Its models refuse wrong types, and omit unknown keys from their output."""
     runtime, job = documents("trainjob.yaml")
     assert models.TrainerV1alpha1TrainJob.from_dict(job).to_dict() == job

@@ -25,7 +25,7 @@ def test_an_operation_counts_what_it_reads_and_writes():
     assert bytes_of(lambda: x.view(1, 100).expand(50, 100) * 2) == 400 + 50 * 400
 
 
-def test_the_backward_pass_counts():
+def test_bytes_of_the_backward_pass_are_counted():
     x = torch.ones(100, requires_grad=True)
     forward = bytes_of(lambda: x.exp())
     assert bytes_of(lambda: x.exp().sum().backward()) > 2 * forward
@@ -39,7 +39,7 @@ def test_a_copy_moves_the_requested_number_of_bytes():
     assert torch.equal(copy.target, copy.source)
 
 
-def test_time_that_spans_cover():
+def test_overlapping_spans_are_counted_once():
     assert covered([(0, 2), (1, 3), (5, 6), (5.5, 5.75)]) == 4
     assert covered([]) == 0
 

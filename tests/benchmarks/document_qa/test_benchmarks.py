@@ -21,7 +21,7 @@ def printed(table):
 
 
 @pytest.mark.slow
-def test_ingestion_of_few_pages(monkeypatch):
+def test_ingestion_reports_pages_rate_and_memory(monkeypatch):
     monkeypatch.setattr(ingestion, "_PAGES", 2)
     measured = ingestion.measure(10, 1)
     assert measured["pages"] == [10]
@@ -33,7 +33,7 @@ def test_ingestion_of_few_pages(monkeypatch):
     assert "at most 2" in printed(ingestion.table(measured))
 
 
-def test_memory_of_this_process():
+def test_peak_memory_includes_what_is_allocated_meanwhile():
     with PeakMemory(os.getpid()) as memory:
         held = bytearray(os.urandom(1)) * 50_000_000
     assert memory.together >= memory.parent >= len(held)

@@ -13,17 +13,17 @@ from engine.data.samplers import TrainSampler
 
 
 @pytest.mark.parametrize("attention", ["standard", "time_interval"])
-def test_steps_of_a_length(attention):
+def test_a_step_of_a_length_counts_all_positions(attention):
     assert length_step(attention, 20, batch_size=4, num_items=100)().amount == 80
 
 
 @pytest.mark.parametrize("loss", ["sampled_softmax", "cross_entropy"])
-def test_steps_of_many_items(loss):
+def test_a_step_of_many_items_counts_all_positions(loss):
     assert item_step(loss, 1000, length=10, batch_size=4)().amount == 40
 
 
 @pytest.mark.parametrize("item_optimizer", ["dense", "rowwise_adagrad", "lazy_adamw"])
-def test_steps_of_many_items_by_rows(item_optimizer):
+def test_a_step_by_rows_counts_the_positions_of_all_steps(item_optimizer):
     work = row_step(item_optimizer, 1000, length=10, batch_size=4, batches=3, steps=4)
     assert work().amount == work().amount == 160
 
@@ -67,7 +67,7 @@ def test_the_order_of_an_epoch_is_drawn_once_an_epoch(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_line_a_size():
+def test_the_table_has_a_line_for_each_size():
     measured = sizes.measure("conversion", 2, [1000, 2000])
     console = Console(width=140, record=True)
     console.print(sizes.table(measured))

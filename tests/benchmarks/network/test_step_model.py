@@ -22,7 +22,7 @@ def test_a_ring_sends_at_most_twice_the_gradients_and_one_process_nothing(size, 
     assert ring_bytes(size, processes) <= ring_bytes(size, processes + 1) < 2 * size
 
 
-def test_a_ring_by_hand():
+def test_the_bytes_of_a_ring_equal_those_computed_by_hand():
     """Four processes with a quarter each: three quarters are sent to be summed, and three to be collected."""
     assert ring_bytes(400, 4) == 600
 
@@ -52,7 +52,7 @@ def test_a_faster_network_and_smaller_gradients_never_slow_down(cluster, compute
     assert cluster.communication(size / 2) == pytest.approx(cluster.communication(size) / 2)
 
 
-def test_two_stages_by_hand():
+def test_two_stages_take_the_time_computed_by_hand():
     """2 x 4 GPUs, 1 GB: 1.5 GB inside at 100 Gbit/s and 1 GB between at 10 Gbit/s."""
     cluster = Cluster(2, 4, inside=100e9, between=10e9)
     assert cluster.communication(1e9) == pytest.approx(0.12 + 0.8)

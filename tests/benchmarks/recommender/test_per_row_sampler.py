@@ -14,7 +14,7 @@ from lightning_modules.recommender.networks.attention import time_intervals
 LENGTH, SPAN = 40, 256
 
 
-def test_same_rows_and_intervals() -> None:
+def test_rows_and_intervals_equal_those_of_the_batched_sampler() -> None:
     events = movielens_like(8, 2300)
     sequences = train_sequences(events, LENGTH)
     batch = sequences[MicroBatchRequest(0, np.arange(8))]

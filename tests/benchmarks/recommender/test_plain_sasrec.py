@@ -15,7 +15,7 @@ from lightning_modules.recommender.networks.sequence_encoder import SequenceEnco
 
 
 @pytest.mark.parametrize(("heads", "groups"), [(1, 1), (1, 4), (2, 3)])
-def test_same_loss_and_gradients(heads: int, groups: int) -> None:
+def test_loss_and_gradients_equal_those_of_the_encoder(heads: int, groups: int) -> None:
     torch.manual_seed(0)
     sequences = train_sequences(movielens_like(6, 2300), length=60)
     draw = MicroBatchRequest(0, np.arange(6))

@@ -35,7 +35,7 @@ def test_the_mixture_is_as_described():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_variants")
-def test_turns_of_all_layouts():
+def test_all_layouts_are_measured_with_equal_loss():
     measured = packing.measure(repeats=1, sizes=TINY, steps=2)
     assert [variant["name"] for variant in measured["sides"]] == list(packing.LAYOUTS)
     assert all(min(variant["tokens_per_second"]) > 0 for variant in measured["sides"])

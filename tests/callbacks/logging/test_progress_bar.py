@@ -23,7 +23,7 @@ METRICS = {
 }
 
 
-def test_summary_and_short_names():
+def test_a_summary_has_short_names_and_rounded_values():
     line = "loss 1.235, lr 3.00e-04, norm 0.8 (encoder 0.6, projector 0.53), samples/s 1234, wait 3%, GiB 12.30"
     assert summary(METRICS, 300, 2) == f"step 300, epoch 2: {line}"
     assert format_metrics(METRICS)["lr"] == "3.00e-04"

@@ -15,7 +15,7 @@ def records(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_files_of_a_run(trained):
+def test_a_finished_run_has_its_metrics_by_step_and_epoch(trained):
     run = Run(trained / "runs/recommender-quickstart-job1")
     lines = records(run.folder / "metrics.jsonl")
     assert all({"time", "run", "process", "step", "epoch"} < record.keys() for record in lines)

@@ -252,7 +252,7 @@ def test_a_checkpoint_of_other_data(lockstep, done):
 
 
 @pytest.mark.filterwarnings("ignore:You passed .*but AMP with fp16 is not supported on CPU:UserWarning")
-def test_the_precision_in_force(lockstep, messages):
+def test_the_precision_in_force_is_reported(lockstep, messages):
     """Lightning uses bf16 where the CPU has no fp16; environment.json has the precision in force."""
     run = lockstep("fit", *TINY, "--trainer.precision", "16-mixed", "--trainer.max_steps", "2", name="half")
     assert json.loads((run.folder / "environment.json").read_text())["precision"] == "bf16-mixed"
@@ -291,6 +291,6 @@ def test_the_config_of_a_run_runs_it_again(lockstep, done):
     assert re.fullmatch(r"recommender-quickstart-\d{8}-\d{6}", cli.trainer.default_root_dir.split("/")[-1])
 
 
-def test_last_of_which_run(lockstep):
+def test_last_without_a_run_name_is_refused(lockstep):
     with pytest.raises(ValueError, match="--ckpt_path last: of which run"):
         main(["fit", *TINY, "--ckpt_path", "last"])

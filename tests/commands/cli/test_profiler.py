@@ -10,7 +10,7 @@ SHORT = [*TINY, "--trainer.max_steps", "8"]
 
 
 @pytest.mark.parametrize("name", ["simple", "advanced"])
-def test_times_of_every_hook(lockstep, tmp_path, name):
+def test_a_profiler_writes_the_times_of_every_hook_into_the_run(lockstep, tmp_path, name):
     run = lockstep("fit", *SHORT, "--trainer.profiler", name, name="a")
     (report,) = run.folder.glob("profile/*")
     assert report.name == f"fit-{name}.txt"
@@ -19,7 +19,7 @@ def test_times_of_every_hook(lockstep, tmp_path, name):
 
 
 @pytest.mark.slow
-def test_a_trace_of_some_steps(lockstep, tmp_path):
+def test_a_profiler_writes_a_trace_of_some_steps(lockstep, tmp_path):
     run = lockstep("fit", *SHORT, "--trainer.profiler", "pytorch", name="a")
     traces = sorted(run.folder.glob("profile/*.json"))
     assert traces

@@ -10,7 +10,7 @@ QUICKSTART = "configs/recommender/quickstart.yaml"
 
 
 @pytest.mark.parametrize("words", [["--config", "{}"], ["-c", "{}"], ["--config={}"]], ids=" ".join)
-def test_the_programs_own_file(tmp_path, monkeypatch, words):
+def test_a_shipped_config_is_found_unless_a_file_of_the_user_has_its_path(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     here, there = (["fit", *(word.format(path) for word in words)] for path in (QUICKSTART, REPOSITORY / QUICKSTART))
     assert resolve_shipped_configs(here) == there

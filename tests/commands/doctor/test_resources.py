@@ -139,7 +139,7 @@ def test_a_control_group_that_allows_too_little_memory(tmp_path, version):
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a file system of its own takes root")
-def test_a_tiny_dev_shm():
+def test_a_small_dev_shm_fails_the_check():
     shell = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh")
     code = "memory.check_shared_memory(LaunchPlan(workers=4))"
     (finding,) = elsewhere(code, "from commands.doctor.machine import memory", shell)
@@ -173,7 +173,7 @@ def test_shared_memory_that_is_small_for_so_many_loaders(tmp_path):
         ("AS", 64 << 30, "warn", "64 GiB of addresses", "ulimit -v unlimited"),
     ],
 )
-def test_limits_of_the_shell(name, soft, status, words, remedy):
+def test_low_limits_of_the_shell_are_reported(name, soft, status, words, remedy):
     which = f"resource.RLIMIT_{name}"
     before = "from commands.doctor.machine import ulimits\n"
     before += f"resource.setrlimit({which}, ({soft}, resource.getrlimit({which})[1]))"

@@ -25,7 +25,7 @@ def test_several_as_torchrun_starts_them():
     assert launched_processes({**SEVERAL, **torchrun}) == LaunchedProcesses("torchrun", 2, 1)
 
 
-def test_children_of_lightnings_launcher():
+def test_children_of_lightnings_launcher_are_no_launched_processes():
     assert launched_processes({**SEVERAL, "LOCAL_RANK": "1", "WORLD_SIZE": "2", "NODE_RANK": "0"}) is None
 
 

@@ -26,7 +26,7 @@ def test_a_malformed_variable_has_no_number():
         ({}, None, None),
     ],
 )
-def test_ranks_and_nodes(variables, per_node, nodes):
+def test_ranks_per_node_and_nodes_are_read_from_any_launcher(variables, per_node, nodes):
     assert READ(variables).ranks_per_node() == per_node
     assert READ(variables).nodes() == nodes
 
@@ -41,5 +41,5 @@ def test_ranks_and_nodes(variables, per_node, nodes):
         ({"RANK": "0", "SLURM_PROCID": "1"}, True),
     ],
 )
-def test_rank_zero(variables, expected):
+def test_process_0_is_found_from_the_variables_of_any_launcher(variables, expected):
     assert READ(variables).is_rank_zero() is expected

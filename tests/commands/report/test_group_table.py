@@ -63,7 +63,7 @@ def test_metrics_with_intervals_of_each_group(run, capsys):
     assert json.dumps(["all users", *found["all users"]], separators=(",", ":")) in page
 
 
-def test_cutoffs_protocol_and_stage(run, capsys):
+def test_cutoffs_select_the_metrics_and_a_test_is_preferred(run, capsys):
     keep(run, stage="val", protocol="request_time")
     lines = printed(capsys, "--cutoffs", "3", "100")
     heads = [cells(line) for line in lines if "users" in line and "ndcg" in line]

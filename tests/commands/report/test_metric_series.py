@@ -109,9 +109,9 @@ def test_a_metric_that_is_not_finite_is_never_the_best(run):
     assert read(run).best_step == 2
 
 
-def test_a_run_without_metrics(tmp_path):
+def test_a_run_without_metrics_has_no_series(tmp_path):
     assert read_metrics(tmp_path / "metrics.jsonl", None, "max", 10).series == {}
 
 
-def test_times_of_all_writers():
+def test_times_with_and_without_offset_are_the_same_moment():
     assert seconds("2026-01-02T03:04:05Z") == seconds("2026-01-02T04:04:05.000+01:00") == BEGAN.timestamp()

@@ -232,7 +232,7 @@ def test_seeds_are_one_line_with_their_spread(show, tmp_path):
     assert rows == [["seed_everything", "1", "3", "1"], ["model.init_args.dropout", "0.1", "0.1", "0.5"]]
 
 
-def test_examples_over_the_evaluations(show, tmp_path):
+def test_an_example_shows_its_answers_of_all_evaluations(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     assert texts(page, ".example h3") == ["user 7"]
     assert texts(page, ".said .verdict") == ["✓ right"]

@@ -35,7 +35,7 @@ def test_many_evaluations_are_thinned(run):
     assert history["evaluations"] == 100
 
 
-def test_pictures_have_a_bound(run):
+def test_pictures_over_the_bound_are_left_out_and_counted(run):
     run.example(1, "4", True, PIXEL + bytes(3000))
     run.example(2, "4", True, PIXEL)
     history = read_examples(run.folder / "examples", largest=1000)
@@ -60,5 +60,5 @@ def test_incomplete_files_are_counted(run):
     assert len(history["steps"]) == 1
 
 
-def test_a_run_without_examples(run):
+def test_a_run_without_examples_has_no_steps(run):
     assert read_examples(run.folder / "examples")["steps"] == []

@@ -58,7 +58,7 @@ def test_last_is_what_was_saved_last(tmp_path):
     assert resolve_checkpoint("last", tmp_path) == old, "written before checkpoints had a time"
 
 
-def test_the_newest_that_verifies(tmp_path, messages):
+def test_the_newest_checkpoint_that_verifies_is_taken(tmp_path, messages):
     """Plain Lightning takes the newest by its time and ends with `OSError: [Errno 22] Invalid argument`."""
     last = write_checkpoint(tmp_path, "last.ckpt")
     before = write_checkpoint(tmp_path, "last-1.ckpt", age=10)

@@ -54,7 +54,7 @@ def test_the_old_name_of_a_value_is_no_difference(run):
     assert changed_evaluation_keys("test", yaml.safe_dump(new), run, checkpoint) == ""
 
 
-def test_a_checkpoint_from_elsewhere(run, tmp_path_factory):
+def test_a_checkpoint_of_another_run_is_a_changed_setting(run, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("other")
     text = yaml.safe_dump(OWN)
     for checkpoint in (str(elsewhere / "best.ckpt"), None):

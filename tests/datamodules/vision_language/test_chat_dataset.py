@@ -26,7 +26,7 @@ def test_a_sample_has_the_views_of_its_images():
     assert item.encoder_input.pixels[:, :, 8, 8].tolist() == [list(RED), list(BLUE)]
     split = ImageProcessor(LAYOUT._replace(max_tiles=2), 10_000).item(chat)
     assert split.counts == (5, 25)
-    assert split.encoder_input.places.tolist() == [0, 0, 1, 2, 3, 4]
+    assert split.encoder_input.tile_positions.tolist() == [0, 0, 1, 2, 3, 4]
     assert ImageProcessor(LAYOUT, 1).item(chat._replace(images=[])).counts == ()
 
 

@@ -76,7 +76,7 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
         ({"tiling": "llava_next", "fit": "pad"}, "fit is pad, but the tiling llava_next stretches"),
     ],
 )
-def test_settings_that_are_refused(settings, messages):
+def test_impossible_settings_are_refused(settings, messages):
     with pytest.raises(ValueError, match=messages):
         ImageChats(**{"train": [SourceSettings("a.json")], "batch_size": 4, **settings})
 

@@ -78,7 +78,7 @@ def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypat
     assert list(run.series("train/loss")) == [1, 2]
 
 
-def test_from_files_to_answers(lockstep, tmp_path, messages):
+def test_a_model_trained_on_files_answers_new_images_in_order(lockstep, tmp_path, messages):
     """fit, test and predict: a model that has learned the colours answers questions about new images in order."""
     colours = {"red": RED, "green": GREEN, "blue": BLUE}
     user_turn = ("user", "<image>\nWhat colour?")

@@ -218,7 +218,7 @@ def test_a_broken_image_is_named_or_skipped(shards):
         (["a.tar.gz"], {}, "cannot detect the format"),
     ],
 )
-def test_settings_that_are_refused(sources, settings, messages):
+def test_impossible_settings_of_shards_are_refused(sources, settings, messages):
     train = [SourceSettings(**source) if isinstance(source, dict) else SourceSettings(source) for source in sources]
     with pytest.raises(ValueError, match=messages):
         ImageChats(train, **{"validation": train, "shuffle_window": 4, "batch_size": 2, **settings})

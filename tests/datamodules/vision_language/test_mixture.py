@@ -137,7 +137,7 @@ def test_a_large_mixture_is_small_in_every_process():
     assert len(pickle.dumps(mixed(found, block=mixture._BLOCK)._sources)) < 1_000_000
 
 
-def test_samples_of_several_forms(tmp_path):
+def test_sources_of_several_formats_are_read_as_one(tmp_path):
     (tmp_path / "parquet").mkdir()
     plain = Sample([("system", "Be kind."), ("user", "Hello?"), ("assistant", "Hello.")], [])
     sources = [

@@ -165,7 +165,7 @@ def test_null_is_refused_where_the_type_does_not_have_it(parser, capsys, message
 @pytest.mark.parametrize(
     ("text", "message"), [("", "nothing"), ("# none\n", "nothing"), ("- a\n", "a list"), ("a\n", "a text")]
 )
-def test_a_file_without_settings(parser, tmp_path, text, message):
+def test_a_file_without_settings_is_refused(parser, tmp_path, text, message):
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(ValueError, match=f"x.yaml:1: found {message}, expected settings, KEY: VALUE"):
         parser.parse_args(["--config", str(tmp_path / "x.yaml")])

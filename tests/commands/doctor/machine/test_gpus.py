@@ -53,7 +53,7 @@ def test_two_free_gpus_with_peer_access_are_ok(nvidia_smi):
     assert there.found == "2 x NVIDIA A100-SXM4-40GB; at least 40.0 GiB free on each"
 
 
-def test_a_machine_without_one(monkeypatch, tmp_path):
+def test_a_machine_without_gpus_fails_only_if_the_config_needs_one(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert the_worst(LaunchPlan(), query_driver()).status == "ok"
     finding = the_worst(LaunchPlan(accelerator="gpu"), query_driver())
@@ -61,7 +61,7 @@ def test_a_machine_without_one(monkeypatch, tmp_path):
     assert "has trainer.accelerator gpu" in finding.why
 
 
-def test_a_driver_that_does_not_answer(nvidia_smi):
+def test_a_driver_that_does_not_answer_is_reported(nvidia_smi):
     words = "Failed to initialize NVML: Driver/library version mismatch"
     finding = the_worst(LaunchPlan(), nvidia_smi([], head=words, fails=18))
     assert finding.status == "fail"
@@ -176,6 +176,6 @@ def test_numbers_of_different_gpus_need_not_be_those_of_nvidia_smi(nvidia_smi):
         ("12.6", "CUDA unknown error", "fail", "cannot use the GPUs: CUDA unknown error"),
     ],
 )
-def test_pytorch_against_the_driver(nvidia_smi, built, reason, status, words):
+def test_a_pytorch_that_the_driver_cannot_run_is_reported(nvidia_smi, built, reason, status, words):
     (finding,) = check_torch("2.13.0", built, nvidia_smi([card(0)]), reason)
     assert (finding.status, words in finding.found) == (status, True), finding

@@ -22,7 +22,7 @@ def test_outside_of_a_job_there_is_nothing_to_say():
     assert list(check_slurm(PLAN, {})) == []
 
 
-def test_a_job_that_fits():
+def test_a_job_that_fits_the_plan_is_ok():
     (finding,) = check_slurm(PLAN, JOB)
     assert (finding.status, finding.found) == ("ok", "job 7: 8 task(s) on 2 node(s), within srun")
     (finding,) = check_slurm(LaunchPlan(), JOB)

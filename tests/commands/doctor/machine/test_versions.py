@@ -47,7 +47,7 @@ def test_packages_that_are_missing_too_old_or_compromised(tmp_path):
     assert missing.found == "filelock is not installed"
 
 
-def test_another_nccl_beside_pytorch(tmp_path):
+def test_an_nccl_that_pytorch_does_not_require_is_a_warning(tmp_path):
     install(tmp_path, "torch", "2.13.0", "nvidia-nccl-cu12==2.27.5; platform_system == 'Linux'", "sympy")
     install(tmp_path, "nvidia-nccl-cu12", "2.21.5")
     pinned, package = packaged_nccl([str(tmp_path)])
@@ -67,7 +67,7 @@ def test_another_nccl_beside_pytorch(tmp_path):
         (None, None, None, 1, "warn", "no NCCL"),
     ],
 )
-def test_the_nccl_that_answers(loaded, pinned, package, gpus, status, words):
+def test_the_loaded_nccl_is_compared_with_the_required_version(loaded, pinned, package, gpus, status, words):
     (finding,) = check_nccl(loaded, pinned, package, gpus)
     assert finding.status == status
     assert words in finding.found

@@ -50,7 +50,7 @@ def test_a_gpu_that_would_wait_is_a_warning_with_the_number_of_workers(monkeypat
     assert "the training process feeds it" in throughput_finding(1e-6, 8, 0.1, torch.device("cuda"), 0, 1).found
 
 
-def test_workers_of_the_config(monkeypatch):
+def test_auto_workers_share_the_cores_of_the_machine(monkeypatch):
     monkeypatch.setattr(loader_throughput, "available_cpus", lambda: 8.0)
     assert planned_workers(3, 1, on_gpu=True, in_memory=True) == 3
     assert planned_workers("auto", 2, on_gpu=True, in_memory=False) == 3

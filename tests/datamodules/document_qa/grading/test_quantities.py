@@ -121,7 +121,7 @@ def test_rare_words_are_no_units():
     assert parse_unit("") is None
 
 
-def test_units_made_of_others():
+def test_composed_units_equal_their_named_unit():
     first, second = parse_unit(normal_form("N/mm²")), parse_unit("MPa")
     assert first.bases == second.bases
     assert first.factor == pytest.approx(second.factor)

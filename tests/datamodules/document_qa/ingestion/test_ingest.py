@@ -267,7 +267,7 @@ def _ingest_at_once(connection, documents, cache):
 
 
 @pytest.mark.slow
-def test_two_processes_at_once(tmp_path):
+def test_two_processes_that_ingest_at_once_read_the_same(tmp_path):
     documents = [manual(tmp_path / f"{seed}.pdf", 2, seed) for seed in range(6)]
     spawn, cache = multiprocessing.get_context("spawn"), tmp_path / "cache"
     pipes = [spawn.Pipe() for _ in range(2)]

@@ -48,7 +48,7 @@ def markdown(tmp_path):
     return write
 
 
-def test_documents_of_a_folder(tmp_path):
+def test_hidden_and_other_files_of_a_folder_are_no_documents(tmp_path):
     folder = tmp_path / "documents"
     for name in ("scans", "empty", ".hidden"):
         (folder / name).mkdir(parents=True)
@@ -244,7 +244,7 @@ def test_other_text_than_utf_8(markdown, read):
         "![a](" * 50_000,
     ],
 )
-def test_no_text_takes_long(text):
+def test_long_texts_are_split_in_linear_time(text):
     begun = time.process_time()
     list(blocks(f"a | b\n{text}\n\n{text}"))
     assert time.process_time() - begun < 10

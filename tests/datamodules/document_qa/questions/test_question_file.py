@@ -223,7 +223,7 @@ def test_an_id_that_occurs_twice_is_refused_with_both_lines(tmp_path):
         read(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})
 
 
-def test_files_that_are_none(tmp_path):
+def test_absent_empty_and_binary_files_are_refused(tmp_path):
     path = tmp_path / "questions.jsonl"
     with pytest.raises(FileNotFoundError, match="the question file does not exist"):
         read_question_file(path)

@@ -89,6 +89,6 @@ def test_one_document_under_two_names_and_the_parts_of_one_are_one():
         (SplitSettings(0.5, 0.5), "leave no document for training: 0.5 \\+ 0.5"),
     ],
 )
-def test_shares_that_cannot_be(settings, messages):
+def test_impossible_shares_are_refused(settings, messages):
     with pytest.raises(ValueError, match=messages):
         settings.check()

@@ -144,7 +144,7 @@ def test_old_results_are_named_and_not_mixed_in():
 
 
 @browser.with_browser
-def test_the_page_shows_them(tmp_path):
+def test_the_page_shows_the_ablated_results(tmp_path):
     for ablated in (WHOLE, result("figure", text=0.6, table=0.95, figure=0.25), result("text", OTHER, text=0.2)):
         write_result(tmp_path / "ablation", ablated)
     write_ablation_report(tmp_path, tmp_path / "ablation", "figure", {"run": "<b>mine</b>"})

@@ -41,7 +41,7 @@ def asks(text):
         ("What is it?", [], ["what", "is", "it"]),
     ],
 )
-def test_subjects_and_function_words(text, subject, function):
+def test_subject_and_function_words_of_a_question_are_found(text, subject, function):
     found = question_terms(text)
     assert found.subject == subject
     assert sorted(found.function) == sorted(function)

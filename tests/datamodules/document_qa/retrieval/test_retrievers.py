@@ -102,7 +102,7 @@ def test_a_text_has_the_expected_terms(text, expected):
         ("", []),
     ],
 )
-def test_pages_that_are_named(text, pages):
+def test_pages_that_a_question_names_are_found(text, pages):
     assert mentioned_pages(text) == pages
 
 
@@ -208,7 +208,7 @@ def test_rankings_are_read_strictly(rankings, line, wrong):
         read_rankings(rankings({"id": "a", "document": NAME, "pages": [2], "scores": [0.5]}, line))
 
 
-def test_rankings_of_a_run(rankings, tmp_path, monkeypatch):
+def test_rankings_of_a_run_are_found_by_its_name(rankings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="found none of retriever, .*`python train.py predict`"):
         rankings_file("retriever")

@@ -33,7 +33,7 @@ def offer(folder: Path, monkeypatch, dataset: str, content: bytes, md5: str) -> 
 
 
 @pytest.mark.parametrize("dataset, train, classes", [("cifar10", 100, 10), ("cifar100", 20, 100)])
-def test_downloaded_once_and_read(served, tmp_path, dataset, train, classes):
+def test_cifar_is_downloaded_once(served, tmp_path, dataset, train, classes):
     root = tmp_path / "data" / dataset
     download_cifar(dataset, root, base_url=served)
     assert not list(root.parent.glob("*.tar.gz")), "nothing else is left"

@@ -76,7 +76,7 @@ def test_a_wrong_folder_layout_is_named(tmp_path):
         read_unlabelled(tmp_path / "nowhere", SHAPE)
 
 
-def test_settings_that_cannot_be(tmp_path):
+def test_impossible_settings_of_a_folder_are_refused(tmp_path):
     with pytest.raises(ValueError, match="root is null"):
         LabelledImages(dataset="folder", batch_size=4)
     with pytest.raises(ValueError, match="validation_share must be more than 0 and less than 1, got 1.0"):

@@ -45,7 +45,7 @@ def test_written_chats_are_read_back(tmp_path, monkeypatch, write, lines, chunk)
         assert chats.name(row) == chats.read(row).name == f"{tmp_path / 'chats'}, {expected}"
 
 
-def test_images_of_another_folder(tmp_path):
+def test_images_are_read_from_the_stated_folder(tmp_path):
     write_llava(tmp_path / "chats.json", SAMPLES, tmp_path / "elsewhere")
     assert JsonChats(tmp_path / "chats.json", False, tmp_path / "elsewhere").read(0).images == SAMPLES[0].images
     with pytest.raises(BadSampleError, match="record 0: the image .*000000-0.png cannot be read: No such file"):
@@ -70,7 +70,7 @@ def test_images_of_another_folder(tmp_path):
         },
     ],
 )
-def test_the_forms_of_turns(tmp_path, turns):
+def test_all_forms_of_turns_are_read_alike(tmp_path, turns):
     (tmp_path / "chats.jsonl").write_text(json.dumps(turns))
     turns = [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")]
     assert as_sample(JsonChats(tmp_path / "chats.jsonl", True).read(0)) == Sample(turns, [])

@@ -31,7 +31,7 @@ def archive(files=FILES, form=tarfile.PAX_FORMAT, **attributes):
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
-def test_files_in_every_format(form, keep):
+def test_members_of_every_tar_format_are_found(form, keep):
     files = {name: data for name, data in FILES.items() if form != tarfile.USTAR_FORMAT or len(name) < 90}
     data = archive(files, form)
     members = list(iter_members(io.BytesIO(data), "a.tar", keep))

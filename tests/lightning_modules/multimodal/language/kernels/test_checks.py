@@ -80,7 +80,7 @@ def test_kernels_refuse_capped_logits_and_compilation(settings, found):
         (None, "gemma2 with eager or flash_attention_2 only"),
     ],
 )
-def test_models_without_flex_attention(config, message):
+def test_flex_attention_is_refused_for_models_that_lack_it(config, message):
     settings = {**CONFIGS["qwen2"], **config} if config else GEMMA2
     with pytest.raises(ValueError, match=message):
         LanguageModel(chosen(**FLEX, config=settings), VOCABULARY, precision_of("32-true", True), torch.device("cuda"))
