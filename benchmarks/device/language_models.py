@@ -132,7 +132,7 @@ class _Reader(nn.Module):
             model.network = freeze_and_add_adapters(model.causal_lm, model.settings, model.precision)
             self.before.to(model.precision.trained)
         for name, weight in model.named_parameters():
-            if "lora_B" in name:  # it is initialised with zeros, which would make the gradient of the other factor zero
+            if "lora_B" in name:  # it is initialized with zeros, which would make the gradient of the other factor zero
                 nn.init.normal_(weight, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def convert(folder: Path, rows: int) -> Work:
 
 
 def write_interactions(folder: Path, rows: int) -> Path:
-    """Write users and items in random order; a few items have most of the interactions, as in real catalogues."""
+    """Write users and items in random order; a few items have most of the interactions, as in real catalogs."""
     folder.mkdir()
     random = np.random.default_rng(1)
     for part, first in enumerate(range(0, rows, _PART)):

@@ -1,7 +1,7 @@
 """Peer: evaluation of a user at a time, as in the public codes (kang205/SASRec, pmixer/SASRec.pytorch).
 
 For each user Python fills the padded history, draws 100 negatives that the user has no event with, asks the model for
-101 scores and sorts them. The public codes do this with gradients enabled; here they are disabled, which favours the
+101 scores and sorts them. The public codes do this with gradients enabled; here they are disabled, which favors the
 peer.
 """
 

@@ -27,7 +27,7 @@ def shown(best):
 
 
 @st.composite
-def catalogues(draw):
+def catalogs(draw):
     """Vectors of small integers: products are exact, and nearly every example has ties."""
     rows, number = draw(st.integers(1, 4)), draw(st.integers(1, 11))
     vector = st.lists(st.integers(-1, 1), min_size=2, max_size=2)
@@ -40,7 +40,7 @@ def catalogues(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(catalogues(), st.integers(1, 13), st.integers(1, 13))
+@given(catalogs(), st.integers(1, 13), st.integers(1, 13))
 def test_blocks_of_any_size_give_the_same_ranks_and_best_items(example, size, number):
     states, weight, target, seen, excluded = example
     states, weight = (torch.tensor(x, dtype=torch.float32) for x in (states, weight))
