@@ -8,7 +8,7 @@ import yaml
 
 from callbacks.performance import auto_micro_batch
 from tests.conftest import REPOSITORY, TINY
-from tests.support.families import coloured_squares, tiny_documents, tiny_retriever
+from tests.support.families import colored_squares, tiny_documents, tiny_retriever
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 from tests.support.faults.memory_faults import memory_fault
 from tests.tiers import slow
@@ -208,7 +208,7 @@ FIRST_STEP = ["--trainer.max_steps", "1", "--trainer.log_every_n_steps", "1", "-
     [
         (lambda folder: TINY_TEMPORAL, True),
         (lambda folder: DIGITS, True),
-        (coloured_squares.write_config, True),
+        (colored_squares.write_config, True),
         (tiny_documents.write_config, True),
         (tiny_retriever.write_config, False),
     ],

@@ -15,7 +15,7 @@ from commands.cli.main import main
 from datamodules.document_qa.manuals.settings import ManualSettings
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from tests.conftest import REPOSITORY
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, write_tower
+from tests.support.families.colored_squares import LANGUAGE_MODEL, write_tower
 
 pytestmark = pytest.mark.timeout(600)  # several runs in each
 

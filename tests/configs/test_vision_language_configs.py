@@ -13,7 +13,7 @@ import yaml
 
 from tests.conftest import REPOSITORY
 from tests.support.data_files.vision_language_files import Sample, png, write_llava
-from tests.support.families.coloured_squares import COLOURS, write_language_model, write_tower
+from tests.support.families.colored_squares import COLORS, write_language_model, write_tower
 
 FOLDER = REPOSITORY / "configs/vision_language"
 STAGES = ("pretrain", "sft", "sft_lora", "one_stage")
@@ -45,8 +45,8 @@ def files(tmp_path_factory):
     write_language_model(language_model)
     write_tower(tower)
     samples = []
-    for number, (name, colour) in zip(range(70), cycle(COLOURS.items()), strict=False):
-        seen = Sample([("user", "<image>\nwhat colours ?"), ("assistant", name)], [png(colour)])
+    for number, (name, color) in zip(range(70), cycle(COLORS.items()), strict=False):
+        seen = Sample([("user", "<image>\nwhat colours ?"), ("assistant", name)], [png(color)])
         samples.append(seen if number % 7 else Sample([("user", "what colours ?"), ("assistant", "none")]))
     data = write_llava(folder / "chats.json", samples)
     return SimpleNamespace(language_model=language_model, tower=tower, data=data)

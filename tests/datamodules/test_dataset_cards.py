@@ -11,7 +11,7 @@ from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
 from datamodules.vision_language.source_config import SourceSettings
-from tests.support.data_files.image_files import write_colours
+from tests.support.data_files.image_files import write_colors
 
 
 @pytest.mark.parametrize("data", [RenderedScenes(), ResourceTimelines(), SyntheticManuals()])
@@ -22,7 +22,7 @@ def test_generated_data_name_lockstep_as_their_source(data):
 
 
 def test_ones_own_are_named_without_where_they_lie(tmp_path):
-    write_colours(tmp_path / "photos" / "train", 10)
+    write_colors(tmp_path / "photos" / "train", 10)
     images = LabelledImages("folder", str(tmp_path / "photos")).dataset_card()
     assert images.name == "photos"
     assert "of 2 classes" in images.content

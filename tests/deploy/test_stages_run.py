@@ -11,8 +11,8 @@ import yaml
 
 from commands.cli.main import main
 from tests.conftest import REPOSITORY
-from tests.support.data_files.vision_language_files import coloured, write_llava
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.data_files.vision_language_files import colored, write_llava
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 
 pytestmark = [
     pytest.mark.launcher,
@@ -41,7 +41,7 @@ def backbones(tmp_path):
 def test_pretrain_sft_and_export(backbones, monkeypatch):
     """The stages run on two processes of a machine without a GPU."""
     folder = backbones
-    write_llava(folder / "chats.json", [coloured(number) for number in range(48)])
+    write_llava(folder / "chats.json", [colored(number) for number in range(48)])
     overlay = {
         "model": {
             "init_args": {

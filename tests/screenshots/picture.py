@@ -15,11 +15,11 @@ _SCROLL = (
     "scrollTo(0, scrollY + document.querySelector({}).getBoundingClientRect().top"
     " - document.querySelector('nav').offsetHeight - 12)"
 )
-_COLOURS = (256, 128, 64, 32)
+_COLORS = (256, 128, 64, 32)
 
 
 def take(page: Browser, path: Path, width: int = 1200, dark: bool = False, first: str | None = None) -> None:
-    """Write the whole page, at most _TALLEST pixels of it, as PNG with as many colours as the limit of size allows.
+    """Write the whole page, at most _TALLEST pixels of it, as PNG with as many colors as the limit of size allows.
 
     Args:
         page: the page.
@@ -30,7 +30,7 @@ def take(page: Browser, path: Path, width: int = 1200, dark: bool = False, first
             page's beginning.
 
     Raises:
-        ValueError: it is larger than LARGEST with the fewest colours.
+        ValueError: it is larger than LARGEST with the fewest colors.
     """
     page.resize(width, 600, dark)
     page.resize(width, min(_TALLEST, int(page.run("Math.ceil(document.documentElement.scrollHeight)"))), dark)
@@ -38,8 +38,8 @@ def take(page: Browser, path: Path, width: int = 1200, dark: bool = False, first
     page.screenshot(path)
     with Image.open(path) as shown:
         full = shown.convert("RGB")
-    for colours in _COLOURS:
-        full.quantize(colours).save(path, optimize=True)
+    for colors in _COLORS:
+        full.quantize(colors).save(path, optimize=True)
         if path.stat().st_size <= LARGEST:
             return
     raise ValueError(f"{path}: found {path.stat().st_size:,} bytes, expected at most {LARGEST:,}")

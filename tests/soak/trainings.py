@@ -7,7 +7,7 @@ from typing import NamedTuple
 import yaml
 
 from tests.conftest import REPOSITORY, TINY
-from tests.support.families import coloured_squares, tiny_documents
+from tests.support.families import colored_squares, tiny_documents
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 
 LIMITS = ["--watchdog.timeout", "10", "--watchdog.start_timeout", "40", "--preemption.check_every_n_steps", "2"]
@@ -88,7 +88,7 @@ def _document_qa(folder: Path) -> list[str]:
 
 def _vision_language(folder: Path) -> list[str]:
     data = {"num_samples": 60, "batch_size": 12, "evaluation_batch_size": 12, "images": [0, 2, 1]}
-    return [*coloured_squares.write_config(folder), *_more(folder, data), *_steps(20)]
+    return [*colored_squares.write_config(folder), *_more(folder, data), *_steps(20)]
 
 
 def _sharded(folder: Path) -> list[str]:

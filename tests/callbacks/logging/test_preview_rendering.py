@@ -11,7 +11,7 @@ from callbacks.logging.preview_rendering import markdown_table, picture_grid
 from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview
 
-RED, BLUE = (Image.new("RGB", (32, 32), colour) for colour in ((220, 30, 30), (30, 30, 220)))
+RED, BLUE = (Image.new("RGB", (32, 32), color) for color in ((220, 30, 30), (30, 30, 220)))
 
 
 def preview(picture=RED, right=True, **texts):

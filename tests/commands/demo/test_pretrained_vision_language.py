@@ -15,8 +15,8 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     records = []
-    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 40, 220))):
-        Image.new("RGB", (56, 56), colour).save(f"{name}.png")
+    for name, color in (("red", (220, 30, 30)), ("blue", (30, 40, 220))):
+        Image.new("RGB", (56, 56), color).save(f"{name}.png")
         turns = [{"role": "user", "content": "<image>\nwhich colour?"}, {"role": "assistant", "content": name}]
         records.append({"messages": turns, "image": f"{name}.png"})
     (tmp_path / "chats.jsonl").write_text("\n".join(map(json.dumps, records)))

@@ -11,7 +11,7 @@ from commands.answers.answer_service import Question, Turn, UploadedFile, UserIn
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from tests.conftest import REPOSITORY
 from tests.support.demo import page_driver, served
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 from tests.support.outputs import browser
 
 SCENES = [

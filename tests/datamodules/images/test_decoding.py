@@ -44,7 +44,7 @@ def test_other_formats_are_refused(kind):
 
 
 def test_an_animation_is_its_first_frame():
-    frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, GREEN, BLUE)]
+    frames = [Image.new("RGB", (8, 8), color) for color in (RED, GREEN, BLUE)]
     for kind, options in (("GIF", {}), ("WEBP", {"lossless": True})):
         pixels = decoded(encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options))
         assert (pixels == RED).all()
@@ -65,10 +65,10 @@ def test_transparent_pixels_become_white():
     pixels = decoded(encoded(palette, transparency=hidden))
     assert (pixels[:, :8] == WHITE).all()
     assert (pixels[:, 8:] == BLUE).all()
-    assert (decoded(encoded(halves(), transparency=RED))[:, :8] == WHITE).all()  # a colour that stands for nothing
+    assert (decoded(encoded(halves(), transparency=RED))[:, :8] == WHITE).all()  # a color that stands for nothing
 
 
-def test_depths_and_colour_spaces():
+def test_depths_and_color_spaces():
     ramp = np.arange(65536, dtype=np.uint16).reshape(256, 256)
     assert (decoded(encoded(Image.fromarray(ramp)))[..., 1] == ramp >> 8).all()
     bits = Image.new("1", (8, 8))
@@ -204,7 +204,7 @@ def test_the_pages_of_a_file_are_those_of_a_tiff_or_one():
     pages = list(decode_pages(file.getvalue(), "scan.tif", 1000))
     assert [page.size for page in pages] == [(16, 8), (4, 4)]
     assert pages[1].getpixel((0, 0)) == GREEN
-    frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, GREEN)]
+    frames = [Image.new("RGB", (8, 8), color) for color in (RED, GREEN)]
     animation = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert [page.getpixel((0, 0)) for page in decode_pages(animation, "a.gif", 1000)] == [RED]
 

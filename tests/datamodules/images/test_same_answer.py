@@ -51,7 +51,7 @@ BAD = {
 
 
 def answers(folder, data):
-    """Return the results of the four readers of a file: the mean colour, or the message."""
+    """Return the results of the four readers of a file: the mean color, or the message."""
     for name in ("train/a", "train/b"):
         (folder / name).mkdir(parents=True)
         (folder / name / "image.png").write_bytes(data)

@@ -11,7 +11,7 @@ from PIL import Image
 from commands.report.comparison.saved_answers import read_answers
 from datamodules.multimodal.reports.html_report import MetricRow, metric_rows
 from datamodules.vision_language.html_report import AnsweredQuestion, data_uri, is_right, write_prediction_report
-from tests.support.families.coloured_squares import write_config
+from tests.support.families.colored_squares import write_config
 from tests.support.outputs.browser import with_browser
 from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
 
@@ -107,7 +107,7 @@ def test_answers_are_found_by_kind_and_by_right_or_wrong(page, tmp_path):
 
 
 @with_browser
-def test_pictures_are_there_in_their_colours(page, tmp_path):
+def test_pictures_are_there_in_their_colors(page, tmp_path):
     """The content security policy allows embedded images; each is drawn, and a chat without images is marked."""
     path = write_prediction_report(tmp_path, [answered(0, 0), answered(1, 2)], [], ABOUT)
     page.open(path.as_uri())

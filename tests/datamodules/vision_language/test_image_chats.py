@@ -4,13 +4,13 @@ import pytest
 
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.source_config import SourceSettings
-from tests.support.data_files.vision_language_files import coloured, write_jsonl, write_minimind_parquet
+from tests.support.data_files.vision_language_files import colored, write_jsonl, write_minimind_parquet
 from tests.support.families.image_chat_files import module, numbers_of
 
 
 def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
     """Shared files are found under other names too; missing files are ignored."""
-    paths = [write_jsonl(tmp_path / f"{name}.jsonl", [coloured(0), coloured(1)]) for name in "ab"]
+    paths = [write_jsonl(tmp_path / f"{name}.jsonl", [colored(0), colored(1)]) for name in "ab"]
     (tmp_path / "link.jsonl").symlink_to(paths[0])
     train, other, link = (SourceSettings(str(path)) for path in (*paths, tmp_path / "link.jsonl"))
 
@@ -29,7 +29,7 @@ def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
 
 
 def test_files_of_its_own_to_validate_and_test_with(chats, tmp_path):
-    others = [coloured(number) for number in range(100, 105)]
+    others = [colored(number) for number in range(100, 105)]
     (tmp_path / "others").mkdir()
     validation = SourceSettings(str(write_jsonl(tmp_path / "others/chats.jsonl", others)))
     test = SourceSettings(str(write_minimind_parquet(tmp_path / "test.parquet", others[:3])))

@@ -11,7 +11,7 @@ from datamodules.vision_language.scenes.scene import World
 from datamodules.vision_language.scenes.tasks import SceneTasks, Tasks
 from tests.support.data_files.vision_language_files import (
     Sample,
-    coloured,
+    colored,
     encoded,
     png,
     write_finevision_parquet,
@@ -19,7 +19,7 @@ from tests.support.data_files.vision_language_files import (
     write_llava,
     write_minimind_parquet,
 )
-from tests.support.families.coloured_squares import write_config
+from tests.support.families.colored_squares import write_config
 from tests.support.families.image_chat_files import BLUE, GREEN, RED
 
 
@@ -68,7 +68,7 @@ def test_any_form_of_the_same_samples_trains_the_same(lockstep, tmp_path):
 
 def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypatch, messages):
     monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 10)
-    path = write_minimind_parquet(tmp_path / "large.parquet", [coloured(number) for number in range(24)])
+    path = write_minimind_parquet(tmp_path / "large.parquet", [colored(number) for number in range(24)])
     arguments = options(tmp_path, {"path": str(path)}, validation_share=0.1, root=str(tmp_path / "root"))
     with pytest.raises(ValueError, match="large.parquet.*train.py prepare"):
         lockstep("fit", *arguments, name="early")
@@ -79,15 +79,15 @@ def test_large_row_groups_are_rewritten_by_prepare(lockstep, tmp_path, monkeypat
 
 
 def test_a_model_trained_on_files_answers_new_images_in_order(lockstep, tmp_path, messages):
-    """fit, test and predict: a model that has learned the colours answers questions about new images in order."""
-    colours = {"red": RED, "green": GREEN, "blue": BLUE}
+    """fit, test and predict: a model that has learned the colors answers questions about new images in order."""
+    colors = {"red": RED, "green": GREEN, "blue": BLUE}
     user_turn = ("user", "<image>\nWhat colour?")
-    samples = [Sample([user_turn, ("assistant", name)], [png(colour, 12)]) for name, colour in colours.items()] * 16
+    samples = [Sample([user_turn, ("assistant", name)], [png(color, 12)]) for name, color in colors.items()] * 16
     path = write_llava(tmp_path / "chats.json", samples)
     order = "blue", "red", "green"
     asked_about = [{"image": f"{name}.jpg", "question": "What colour?", "id": name} for name in order]
-    for name, colour in colours.items():
-        (tmp_path / f"{name}.jpg").write_bytes(png(colour, 30, "JPEG"))
+    for name, color in colors.items():
+        (tmp_path / f"{name}.jpg").write_bytes(png(color, 30, "JPEG"))
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked_about)))
     tests = [{"path": str(write_minimind_parquet(tmp_path / "test.parquet", samples[:3]))}]
     arguments = options(tmp_path, {"path": str(path)}, test=tests, questions=str(tmp_path / "questions.jsonl"))

@@ -15,8 +15,8 @@ from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest, TrainSampler
 from engine.data.stream import StreamBatches
-from tests.support.data_files.vision_language_files import Sample, coloured, write_llava, write_tar
-from tests.support.families.coloured_squares import TOWER, write_config
+from tests.support.data_files.vision_language_files import Sample, colored, write_llava, write_tar
+from tests.support.families.colored_squares import TOWER, write_config
 from tests.support.http_server import serve_folder
 
 LAYOUT = ImageLayout(8, 4)
@@ -30,8 +30,8 @@ def shards(tmp_path, monkeypatch):
     ends = np.cumsum(SIZES)
     for number, (size, end) in enumerate(zip(SIZES, ends, strict=True)):
         inside = range(int(end) - size, int(end))
-        write_tar(tmp_path / f"train-{number:03}.tar", [coloured(index) for index in inside], inside.start)
-    write_tar(tmp_path / "val.tar", [coloured(number) for number in range(100, 105)])
+        write_tar(tmp_path / f"train-{number:03}.tar", [colored(index) for index in inside], inside.start)
+    write_tar(tmp_path / "val.tar", [colored(number) for number in range(100, 105)])
     return tmp_path
 
 
@@ -180,7 +180,7 @@ def test_the_validation_set_and_the_texts_come_from_the_shards(shards):
 
 
 def test_a_broken_image_is_named_or_skipped(shards):
-    samples = [coloured(0), Sample([("user", "<image>?"), ("assistant", "no")], [b"no image"]), coloured(2)]
+    samples = [colored(0), Sample([("user", "<image>?"), ("assistant", "no")], [b"no image"]), colored(2)]
     broken = write_tar(shards / "broken.tar", samples)
     data = module(shards, "broken.tar")
     records = list(data.train_set.records(0))
@@ -233,7 +233,7 @@ def test_a_shard_of_two_sources_is_refused(shards):
 
 
 def test_shards_and_other_files_are_mixed_at_random(shards):
-    others = write_llava(shards / "others.json", [coloured(number) for number in range(50, 54)])
+    others = write_llava(shards / "others.json", [colored(number) for number in range(50, 54)])
     train = [SourceSettings(f"{shards}/train-*.tar"), SourceSettings(str(others))]
     data = ImageChats(train, validation=[SourceSettings(f"{shards}/val.tar")], batch_size=2, root=str(shards / "root"))
     data.image_layout = LAYOUT

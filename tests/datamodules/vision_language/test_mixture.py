@@ -17,7 +17,7 @@ from datamodules.vision_language.source_config import SourceSettings, check_sour
 from engine.data.samplers import ShuffleBlocks, TrainSampler, global_batches
 from tests.support.data_files.vision_language_files import (
     Sample,
-    coloured,
+    colored,
     write_finevision_parquet,
     write_jsonl,
     write_llava,
@@ -141,28 +141,28 @@ def test_sources_of_several_formats_are_read_as_one(tmp_path):
     (tmp_path / "parquet").mkdir()
     plain = Sample([("system", "Be kind."), ("user", "Hello?"), ("assistant", "Hello.")], [])
     sources = [
-        SourceSettings(str(write_llava(tmp_path / "a.json", [coloured(0), coloured(1), coloured(2)])), first=2),
+        SourceSettings(str(write_llava(tmp_path / "a.json", [colored(0), colored(1), colored(2)])), first=2),
         SourceSettings(str(tmp_path / "b.txt"), "jsonl", str(tmp_path / "b"), system="Be brief."),
         SourceSettings(str(tmp_path / "parquet"), weight=2),
     ]
-    write_jsonl(tmp_path / "b.txt", [plain, coloured(4)], tmp_path / "b")
-    write_finevision_parquet(tmp_path / "parquet/c.parquet", [coloured(5)])
+    write_jsonl(tmp_path / "b.txt", [plain, colored(4)], tmp_path / "b")
+    write_finevision_parquet(tmp_path / "parquet/c.parquet", [colored(5)])
     mix = Mixture(sources, tmp_path)
     for copy in (mix, pickle.loads(pickle.dumps(mix))):
         chats = [copy.read(1, index) for index in range(len(copy))]
         assert [copy.name(1, index) for index in range(len(copy))] == [chat.name for chat in chats]
         prompts = [[message["content"] for message in chat.messages][:-1] for chat in chats]
-        texts = {number: coloured(number).turns[0][1] for number in range(6)}
+        texts = {number: colored(number).turns[0][1] for number in range(6)}
         both = [["Be kind.", "Hello?"], ["Be brief.", texts[4]]]
         assert prompts == [[texts[0]], [texts[1]], *both, [texts[5]], [texts[5]]]
         assert [list(chat.images) for chat in chats] == [
-            list(sample.images) for sample in (coloured(0), coloured(1), plain, coloured(4), coloured(5), coloured(5))
+            list(sample.images) for sample in (colored(0), colored(1), plain, colored(4), colored(5), colored(5))
         ]
 
 
 def test_mixtures_that_differ_have_other_names(tmp_path):
-    path = str(write_jsonl(tmp_path / "a.jsonl", [coloured(row) for row in range(8)]))
-    write_finevision_parquet(tmp_path / "b.parquet", [coloured(row) for row in range(8)], 4)
+    path = str(write_jsonl(tmp_path / "a.jsonl", [colored(row) for row in range(8)]))
+    write_finevision_parquet(tmp_path / "b.parquet", [colored(row) for row in range(8)], 4)
     parquet = str(tmp_path / "b.parquet")
     variants = [
         [SourceSettings(path)],
@@ -173,7 +173,7 @@ def test_mixtures_that_differ_have_other_names(tmp_path):
         [SourceSettings(parquet)],
     ]
     names = [Mixture(variant, tmp_path).identity for variant in variants]
-    write_finevision_parquet(tmp_path / "b.parquet", [coloured(row) for row in range(8)], 3)
+    write_finevision_parquet(tmp_path / "b.parquet", [colored(row) for row in range(8)], 3)
     names.append(Mixture(variants[-1], tmp_path).identity)  # its blocks come in another order
     assert len(set(names)) == len(variants) + 1
     assert Mixture(variants[0], tmp_path).identity == names[0]
@@ -196,7 +196,7 @@ def test_a_file_that_changed_has_another_identity(tmp_path, form, part):
         assert pickle.loads(pickle.dumps(mix)).identity == mix.identity
         return mix.identity
 
-    samples = [coloured(row) for row in range(100, 120)]
+    samples = [colored(row) for row in range(100, 120)]
     first = identity("first", samples)
     shutil.copytree(tmp_path / "first", tmp_path / "copy")
     copy = Mixture([SourceSettings(str(tmp_path / f"first/a.{form}"))], tmp_path)
@@ -204,12 +204,12 @@ def test_a_file_that_changed_has_another_identity(tmp_path, form, part):
     os.utime(tmp_path / f"copy/a.{form}")
     assert copy.identity == moved.identity
     assert identity("the same", samples) == first
-    others = [identity("reversed", samples[::-1]), identity("other", [coloured(row) for row in range(200, 220)])]
+    others = [identity("reversed", samples[::-1]), identity("other", [colored(row) for row in range(200, 220)])]
     assert len({first, *others}) == 3
 
 
 def test_other_rows_of_a_file_are_another_part(tmp_path):
-    path = str(write_jsonl(tmp_path / "a.jsonl", [coloured(row) for row in range(8)]))
+    path = str(write_jsonl(tmp_path / "a.jsonl", [colored(row) for row in range(8)]))
     names = {
         Mixture([SourceSettings(path)], tmp_path, part=lambda file: RowSubset(file, rows)).identity  # noqa: B023
         for rows in (np.arange(3), np.arange(1, 4))

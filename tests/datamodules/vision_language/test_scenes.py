@@ -33,7 +33,7 @@ def _right_answer(question: str, scene: Scene) -> str:
     cells = dict(zip(names, scene.cells, strict=True))
     things = [(cell, thing) for cell, thing in cells.items() if thing]
     output = [SceneObject(*found) for found in re.findall(rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})", words)]
-    colours = [colour for colour in COLOURS if re.search(rf"\b{colour}\b", words)]
+    colors = [color for color in COLOURS if re.search(rf"\b{color}\b", words)]
     shapes = [shape for shape in SHAPES if re.search(rf"\b{shape}s?\b", words)]
     named = [name for name in names if re.search(rf"\b{name}\b", words)]
     cell = named[0] if named else ""
@@ -58,7 +58,7 @@ def _right_answer(question: str, scene: Scene) -> str:
     if "empty" in words or "nothing" in words:
         return yes[cells[cell] is None]
     if "how many" in words or "count" in words:
-        counted = [t for _, t in things if t.colour in (colours or COLOURS) and t.shape in (shapes or SHAPES)]
+        counted = [t for _, t in things if t.colour in (colors or COLOURS) and t.shape in (shapes or SHAPES)]
         return str(len(counted))
     if cell:
         thing = cells[cell]
@@ -67,9 +67,9 @@ def _right_answer(question: str, scene: Scene) -> str:
             return thing.colour
         return thing.shape if re.search("shape (is )?at", words) and "colour" not in words else str(thing)
     if words.startswith("is "):
-        return yes[any(thing.colour == colours[0] for _, thing in things)]
-    (match,) = (thing for _, thing in things if thing.colour in colours or thing.shape in shapes)
-    return match.shape if colours else match.colour
+        return yes[any(thing.colour == colors[0] for _, thing in things)]
+    (match,) = (thing for _, thing in things if thing.colour in colors or thing.shape in shapes)
+    return match.shape if colors else match.colour
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -165,7 +165,7 @@ def test_unseen_wordings_are_in_the_test_alone() -> None:
 
 
 def _skeletons(samples) -> set[str]:  # noqa: ANN001
-    """Questions without colours, shapes, positions and directions."""
+    """Questions without colors, shapes, positions and directions."""
     variable = [*COLOURS, *(f"{shape}s?" for shape in SHAPES), *cell_names(2), "left of", "right of", "above", "below"]
     return {re.sub(rf"\b({'|'.join(variable)})\b", "_", sample.question) for sample in samples}
 
@@ -181,11 +181,11 @@ def test_the_picture_shows_the_scene(world: World) -> None:
         for cell, thing in enumerate(sample.scene.cells):
             row, column = divmod(cell, world.grid)
             inside = pixels[row * edge : (row + 1) * edge, column * edge : (column + 1) * edge].reshape(-1, 3)
-            coloured = inside[np.ptp(inside.astype(int), axis=1) > 70]
-            assert (len(coloured) > 0) == (thing is not None), (index, cell)
+            colored = inside[np.ptp(inside.astype(int), axis=1) > 70]
+            assert (len(colored) > 0) == (thing is not None), (index, cell)
             if thing is not None:
-                assert _nearest(np.median(coloured, axis=0)) == thing.colour, (index, cell)
-                assert 0.1 < len(coloured) / edge**2 < 0.75
+                assert _nearest(np.median(colored, axis=0)) == thing.colour, (index, cell)
+                assert 0.1 < len(colored) / edge**2 < 0.75
 
 
 def _nearest(colour: np.ndarray) -> str:

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 from tests.support.families.tiny_documents import tiny_tokenizer, write_config
 from tests.support.faults.step_faults import fault
 from tests.tiers import slow

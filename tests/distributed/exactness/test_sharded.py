@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.conftest import TINY
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, write_config, write_language_model
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER, write_config, write_language_model
 from tests.support.outputs.metric_series import assert_same_series
 from tests.tiers import slow
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, write_config
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER, write_config
 from tests.support.outputs.metric_series import assert_same_series
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

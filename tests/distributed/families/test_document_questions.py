@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.support.data_files.document_folder import questions_about, write_folder, write_pdf, write_questions
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 from tests.support.outputs.metric_series import assert_same_series
 
 

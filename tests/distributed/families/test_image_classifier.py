@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.conftest import REPOSITORY
-from tests.support.data_files.image_files import write_colours
+from tests.support.data_files.image_files import write_colors
 from tests.support.outputs.metric_series import assert_same_series
 from tests.tiers import slow
 
@@ -81,7 +81,7 @@ def test_only_corrupt_files_are_skipped(team, tmp_path):
     """The first file of each set is corrupt, is mixed into others, and is what a filler would stand for."""
     counts = {"train": 3, "val": 1, "test": 1}
     for part, number in counts.items():
-        write_colours(tmp_path / "data/images" / part, number)
+        write_colors(tmp_path / "data/images" / part, number)
         (tmp_path / f"data/images/{part}/blue/0.png").write_bytes(b"no image")
     run = team(
         "fit",

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.data_files.vision_language_files import Sample, png, write_tar
-from tests.support.families.coloured_squares import write_config
+from tests.support.families.colored_squares import write_config
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import differences, read, sample_log

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from engine.data.samplers import global_batches
-from tests.support.data_files.vision_language_files import Sample, coloured, png, write_llava
-from tests.support.families.coloured_squares import write_config
+from tests.support.data_files.vision_language_files import Sample, colored, png, write_llava
+from tests.support.families.colored_squares import write_config
 from tests.tiers import slow
 
 SIZE, BATCH = 40, 8  # 5 steps an epoch
@@ -27,14 +27,14 @@ def steps_of(broken):
 @pytest.fixture
 def options(tmp_path):
     """A run of two epochs over samples some of which are broken: an image that is none, a text with a special token."""
-    samples = [coloured(number) for number in range(SIZE)]
+    samples = [colored(number) for number in range(SIZE)]
     for index, number in enumerate(BROKEN):
         turns, images = samples[number]
         special = [(role, text + "<|im_end|>") for role, text in turns]
         samples[number] = Sample(special, images) if index % 2 else Sample(turns, [b"no image"])
     write_llava(tmp_path / "train.json", samples)
     (tmp_path / "validation").mkdir()
-    validation = [coloured(number) for number in range(100, 112)]
+    validation = [colored(number) for number in range(100, 112)]
     validation[7] = validation[7]._replace(images=[png((1, 2, 3))[:40]])
     write_llava(tmp_path / "validation/chats.json", validation)
     config = {
@@ -135,7 +135,7 @@ def test_samples_skipped_before_a_resume_count(options, lockstep, team):
 @pytest.mark.slow
 def test_long_samples_are_dropped_and_counted(options, lockstep, team, tmp_path):
     """Longer texts at the second process's positions of the second batch."""
-    samples = [coloured(number) for number in range(SIZE)]
+    samples = [colored(number) for number in range(SIZE)]
     long = sorted(ORDER[0][1][[1, 3]].tolist())
     for number in long:
         (role, text), *rest = samples[number].turns
@@ -172,7 +172,7 @@ def test_an_evaluation_skips_unusable_samples(options, lockstep, team):
 @pytest.mark.slow
 def test_an_evaluation_with_too_many_stops_all(options, lockstep, team, tmp_path):
     lockstep("fit", *options, *skip(100), "--trainer.max_epochs", "1", name="a")
-    few = [coloured(number)._replace(images=[b"no image"]) for number in range(3)]
+    few = [colored(number)._replace(images=[b"no image"]) for number in range(3)]
     (tmp_path / "test").mkdir()
     write_llava(tmp_path / "test/chats.json", few)
     test = data(test=[{"path": "test/chats.json"}], on_bad_sample="skip", max_bad_samples=2)

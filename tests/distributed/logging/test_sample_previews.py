@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import TINY
-from tests.support.families import coloured_squares, tiny_documents
+from tests.support.families import colored_squares, tiny_documents
 from tests.support.outputs.sample_previews import DIGITS, previews_of
 from tests.tiers import slow
 
@@ -33,7 +33,7 @@ UNTRAINED = [
 def test_previews_are_the_same_on_one_and_two_ranks(lockstep, team, tmp_path, family):
     options = {"recommender": TINY, "image_classifier": DIGITS}.get(family)
     if options is None:
-        options = (coloured_squares if family == "vision_language" else tiny_documents).write_config(tmp_path)
+        options = (colored_squares if family == "vision_language" else tiny_documents).write_config(tmp_path)
     pair = team("fit", *options, *UNTRAINED, name="pair", processes=2)
     alone = previews_of(lockstep("fit", *options, *UNTRAINED, name="alone"))
     assert pair.end(120) == [0, 0], pair.output

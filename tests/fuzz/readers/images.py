@@ -128,17 +128,17 @@ def _decoded(data: bytes) -> tuple[str, tuple[int, int], bytes]:
     if [kind for kind, _, _ in chunks[:1]] != [b"IHDR"] or len(chunks[0][1]) != 13:
         raise Unknown("its chunks are in another order")
     kinds = [kind for kind, _, _ in chunks]
-    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[0][1])
+    width, height, depth, color, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[0][1])
     if (
         kinds.count(b"IHDR") > 1
         or depth != 8
-        or colour not in (0, 2)
+        or color not in (0, 2)
         or interlaced
         or b"tRNS" in kinds
         or b"eXIf" in kinds
     ):
         raise Unknown("the plain reference reads 8 bits, grey or RGB")
-    channels = 1 if colour == 0 else 3
+    channels = 1 if color == 0 else 3
     stride = width * channels
     try:
         # Without the checksum of the stream, which Pillow does not compare: the chunk's checksum has been compared.

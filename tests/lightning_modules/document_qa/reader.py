@@ -9,7 +9,7 @@ from lightning_modules.document_qa.reader_module import DocumentReader
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from tests.support.families.attached_trainer import attach
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 from tests.support.families.tiny_documents import TinyDocuments
 
 

@@ -8,7 +8,7 @@ import yaml
 from engine.data.dataloader import LoadingError
 from engine.data.errors import BadSampleError
 from tests.support.data_files.document_folder import write_folder
-from tests.support.families.coloured_squares import LANGUAGE_MODEL
+from tests.support.families.colored_squares import LANGUAGE_MODEL
 from tests.support.families.tiny_documents import TinyDocument, TinyDocuments, TinyQuestions, write_config
 from tests.support.outputs.model_card import read_card, run_code
 

@@ -13,13 +13,13 @@ from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.saved_rankings import read_rankings
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.types.question import Question
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, write_language_model, write_tower
+from tests.support.families.colored_squares import LANGUAGE_MODEL, write_language_model, write_tower
 from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
 from tests.support.families.tiny_retriever import write_config
 
 ENOUGH = ["--trainer.max_steps", "30", "--trainer.check_val_every_n_epoch", "15"]
 PICTURES_ALONE = {"context": {"images": "pages", "texts": False, "show_page_numbers": False}}
-"""Pages as pictures: grey where a text stands, black where a table does, coloured where a figure does."""
+"""Pages as pictures: grey where a text stands, black where a table does, colored where a figure does."""
 
 
 def last(run, metric):

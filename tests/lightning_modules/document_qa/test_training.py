@@ -17,7 +17,7 @@ def mean_loss(module, batch):
 
 
 def test_one_document_is_overfitted():
-    """Its four questions: a choice from the text, a mass from the table, a colour that is seen, one without answer."""
+    """Its four questions: a choice from the text, a mass from the table, a color that is seen, one without answer."""
     module, data = built(size=4, reader={"max_new_tokens": 8})
     optimizer = torch.optim.AdamW(module.parameters(), lr=4e-3, betas=(0.9, 0.95))
     module.train()

@@ -16,21 +16,21 @@ from datamodules.image_classifier.sources import cifar
 from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.image_classifier.networks.resnet import ResNet18
-from tests.support.data_files.image_files import COLOURS, cifar_archive, write_colours
+from tests.support.data_files.image_files import COLORS, cifar_archive, write_colors
 from tests.support.families.tiny_digits import DIGITS, FOLDER, SMALL
 
 
-def colours(tmp_path, **options):
-    write_colours(tmp_path / "data/images/train", 10)
+def colors(tmp_path, **options):
+    write_colors(tmp_path / "data/images/train", 10)
     settings = {"width": 32, "depth": 1, "heads": 2, "warmup_steps": 5, "ema_decay": 0.5, **options}
     model = [text for key, value in settings.items() for text in (f"--model.init_args.{key}", str(value))]
     data = ["--data.init_args.image_size", "16", "--data.init_args.batch_size", "8"]
     return ["--config", str(FOLDER / "image_folder.yaml"), *SMALL, *model, *data]
 
 
-def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
+def test_colors_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     """Trains on 16 files, one of which is not an image and is skipped. Errors are tested afterwards on this run."""
-    options = colours(tmp_path)
+    options = colors(tmp_path)
     (tmp_path / "data/images/train/red/5.png").write_bytes(b"no image")
     run = lockstep("fit", *options, "--trainer.max_epochs", "8", name="a")
     assert run.series("val/accuracy")[16] == 1.0
@@ -41,7 +41,7 @@ def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     assert set(board.Tags()["images"]) == {"val/confusion", "test/confusion", "val/examples"}
 
     (tmp_path / "data/images").rename(tmp_path / "elsewhere")  # a checkpoint knows its classes
-    write_colours(tmp_path / "new", 2)
+    write_colors(tmp_path / "new", 2)
     (tmp_path / "new/red/2.png").write_bytes(b"no image")
     lockstep("predict", "--data.init_args.predict_folder", "new", "--trainer.accelerator", "cpu", name="a")
     *found, bad = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
@@ -49,7 +49,7 @@ def test_colours_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     assert bad["answer"] is None
     assert "found 8 bytes" in bad["why"]
     assert [(item["image"], item["class"]) for item in found] == [
-        (f"new/{colour}/{number}.png", colour) for colour in sorted(set(COLOURS) - {"green"}) for number in range(2)
+        (f"new/{color}/{number}.png", color) for color in sorted(set(COLORS) - {"green"}) for number in range(2)
     ]
     assert all(0.5 < item["probability"] <= 1 for item in found)
 
@@ -131,4 +131,4 @@ def test_there_is_no_average_of_shards():
 
 def test_a_decay_that_keeps_everything_is_refused(lockstep, tmp_path):
     with pytest.raises(ValueError, match="ema_decay must be more than 0 and less than 1, got 1.0"):
-        lockstep("fit", *colours(tmp_path, ema_decay=1.0), name="a")
+        lockstep("fit", *colors(tmp_path, ema_decay=1.0), name="a")

@@ -10,14 +10,14 @@ from datamodules.multimodal.batch import IGNORE
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER, ColoredSquares
 
 
 def built(trainable="full", **data):
     """A module and a micro-batch of it."""
     tower = VisionTowerSettings(config=TOWER, trainable=trainable)
     module = VisionLanguageModel(LanguageModelSettings(config=LANGUAGE_MODEL), tower)
-    squares = ColouredSquares(batch_size=6, num_samples=6, **data)
+    squares = ColoredSquares(batch_size=6, num_samples=6, **data)
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     module.trainer, trainer.datamodule = trainer, squares
     squares.image_layout = module.image_layout

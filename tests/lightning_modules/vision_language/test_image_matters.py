@@ -19,13 +19,13 @@ from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.support.families.attached_trainer import attach
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 
 STEPS, ASKED = 50, 200
 
 
 def built() -> tuple[VisionLanguageModel, RenderedScenes]:
-    """One shape in one of four positions; four colours, so the best guess is right in a quarter of the cases."""
+    """One shape in one of four positions; four colors, so the best guess is right in a quarter of the cases."""
     torch.manual_seed(0)
     tasks = Tasks(caption_share=0.0, question_mix={"colour_of": 1.0})
     world = World(colours=4, shapes=3, max_objects=1, size=16)

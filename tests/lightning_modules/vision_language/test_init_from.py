@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from tests.support.families.coloured_squares import write_config, write_language_model, write_tower
+from tests.support.families.colored_squares import write_config, write_language_model, write_tower
 from tests.tiers import slow
 
 # Projector alone, as in LLaVA's first stage.

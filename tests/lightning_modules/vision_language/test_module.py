@@ -13,7 +13,7 @@ from lightning_modules.multimodal.parameter_groups import parameter_table
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.support.families.attached_trainer import attach
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER, ColouredSquares, write_language_model
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER, ColoredSquares, write_language_model
 
 
 def built(
@@ -30,7 +30,7 @@ def built(
 ):
     """A model and its data, as a Trainer puts them together."""
     torch.manual_seed(7)
-    data = ColouredSquares(
+    data = ColoredSquares(
         images=list(images),
         edge=edge,
         max_tiles=max_tiles,

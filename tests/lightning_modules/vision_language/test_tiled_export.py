@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from datamodules.vision_language.pretrained.processor import ModelProcessor
-from tests.support.families.coloured_squares import TOWER, write_run
+from tests.support.families.colored_squares import TOWER, write_run
 
-COLOURS = {"red": (220, 30, 30), "green": (30, 180, 40), "blue": (30, 40, 220)}
+COLORS = {"red": (220, 30, 30), "green": (30, 180, 40), "blue": (30, 40, 220)}
 SIZES = [(16, 16), (60, 20), (20, 45), (9, 30), (33, 33), (64, 64)]
 QUESTION = "<image>\nwhat colour ?"
 TILINGS = {
@@ -22,10 +22,10 @@ def chats(tmp_path_factory):
     """Chats about pictures of several aspect ratios, with and without transparency, and a question about each."""
     folder, lines, questions = tmp_path_factory.mktemp("chats"), [], []
     for number, size in enumerate(SIZES):
-        colour = list(COLOURS)[number % 3]
+        color = list(COLORS)[number % 3]
         mode = "RGBA" if number % 2 else "RGB"
-        Image.new("RGB", size, COLOURS[colour]).convert(mode).save(folder / f"{number}.png")
-        turns = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": colour}]
+        Image.new("RGB", size, COLORS[color]).convert(mode).save(folder / f"{number}.png")
+        turns = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": color}]
         lines.append({"messages": turns, "image": f"{number}.png"})
         questions.append({"question": QUESTION, "image": f"{number}.png"})
     for name, records in (("chats", lines), ("questions", questions)):
@@ -81,7 +81,7 @@ def test_a_run_with_tiles_is_exported_and_fine_tuned(lockstep, tmp_path, message
     assert any(line.endswith(f"{name} of transformers") and line.startswith("exporting as a") for line in messages)
     here = predicted(run)
     assert len(set(here)) > 1, "it has learned to look"
-    assert set(here) <= set(COLOURS), "it has learned to look"
+    assert set(here) <= set(COLORS), "it has learned to look"
     assert list(answers(tmp_path / "out", chats)) == here
 
     tuned = {

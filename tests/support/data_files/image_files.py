@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-COLOURS = {"red": (220, 30, 20), "blue": (20, 40, 210), "green": (20, 200, 40)}
+COLORS = {"red": (220, 30, 20), "blue": (20, 40, 210), "green": (20, 200, 40)}
 
 
-def write_colours(folder: Path, number: int, classes: tuple[str, ...] = ("blue", "red")) -> None:
-    """`number` files of noise around a colour, in a folder for each class."""
+def write_colors(folder: Path, number: int, classes: tuple[str, ...] = ("blue", "red")) -> None:
+    """`number` files of noise around a color, in a folder for each class."""
     random = np.random.default_rng(number)
     for name in classes:
         (folder / name).mkdir(parents=True, exist_ok=True)
         for file in range(number):
             noise = random.integers(-20, 21, (12, 10 + file, 3))
-            pixels = np.clip(np.array(COLOURS[name]) + noise, 0, 255).astype(np.uint8)
+            pixels = np.clip(np.array(COLORS[name]) + noise, 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{file}.png")
 
 

@@ -92,10 +92,10 @@ def draw_table(canvas: Canvas, rows: Sequence[Sequence[str]], top: float, left: 
     return top + height
 
 
-def draw_image(canvas: Canvas, colour: str, box: tuple[float, float, float, float]) -> None:
-    """An image of one colour; left, top, right, bottom in points from the page's top left."""
+def draw_image(canvas: Canvas, color: str, box: tuple[float, float, float, float]) -> None:
+    """An image of one color; left, top, right, bottom in points from the page's top left."""
     file = io.BytesIO()
-    Image.new("RGB", (32, 32), colour).save(file, "PNG")
+    Image.new("RGB", (32, 32), color).save(file, "PNG")
     file.seek(0)
     left, top, right, bottom = box
     canvas.drawImage(ImageReader(file), left, canvas._pagesize[1] - bottom, right - left, bottom - top)

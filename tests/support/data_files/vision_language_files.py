@@ -23,9 +23,9 @@ class Sample(NamedTuple):
     images: Sequence[bytes] = ()
 
 
-def png(colour: tuple[int, int, int], size: int = 8, kind: str = "PNG") -> bytes:
-    """Return a single-coloured square."""
-    return encoded(Image.new("RGB", (size, size), colour), kind)
+def png(color: tuple[int, int, int], size: int = 8, kind: str = "PNG") -> bytes:
+    """Return a single-colored square."""
+    return encoded(Image.new("RGB", (size, size), color), kind)
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
@@ -35,11 +35,11 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     return file.getvalue()
 
 
-def coloured(number: int, size: int = 8) -> Sample:
+def colored(number: int, size: int = 8) -> Sample:
     """A sample whose picture and texts encode its number."""
-    colour = (number % 256, number // 256 % 256, 128)
+    color = (number % 256, number // 256 % 256, 128)
     turns = [("user", f"<image>\nWhich number is this? {number}"), ("assistant", f"It is {number}.")]
-    return Sample(turns, [png(colour, size)])
+    return Sample(turns, [png(color, size)])
 
 
 def write_llava(path: Path, samples: Sequence[Sample], images: Path | None = None) -> Path:

@@ -25,7 +25,7 @@ from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 from tests.support.families.bos_tokenizers import KINDS
-from tests.support.families.coloured_squares import LANGUAGE_MODEL, TOWER
+from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 from tests.support.families.image_text_exports import prepared
 
 LAYOUT = ImageLayout(size=TOWER["image_size"], tokens=4)

@@ -28,7 +28,7 @@ from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.modality import FeatureNetworks
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
-from tests.support.families.coloured_squares import LANGUAGE_MODEL
+from tests.support.families.colored_squares import LANGUAGE_MODEL
 
 SIZES = {"patch_size": 8, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
 PROJECTORS = {

@@ -1,4 +1,4 @@
-"""Chats about coloured squares as a stream: every second has images. A callback records the samples of each rank."""
+"""Chats about colored squares as a stream: every second has images. A callback records the samples of each rank."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from datamodules.multimodal.batch import Examples
 from datamodules.multimodal.chat_dataset import ChatItem
-from tests.support.families.coloured_squares import ColouredSquares, Squares
+from tests.support.families.colored_squares import ColoredSquares, Squares
 
 
 class Striped:
@@ -30,7 +30,7 @@ class Striped:
         return self.squares.item(0, record)
 
 
-class StripedSquares(ColouredSquares):
+class StripedSquares(ColoredSquares):
     def setup(self, stage: str) -> None:
         super().setup(stage)
         self.train_set = self.stream(Striped(self.train_set.source))

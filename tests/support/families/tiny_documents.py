@@ -11,7 +11,7 @@ from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
-from tests.support.families.coloured_squares import COLOURS, write_run
+from tests.support.families.colored_squares import COLORS, write_run
 
 PARTS = ("bolt", "cover", "lever", "spring")
 MATERIALS = ("steel", "brass", "nylon", "rubber")
@@ -22,14 +22,14 @@ LAYOUT = ImageLayout(size=16, tokens=4)
 
 
 class TinyDocument:
-    """Device `number`: what a part is made of stands on page 1, its mass on page 2; page 3 shows its colour."""
+    """Device `number`: what a part is made of stands on page 1, its mass on page 2; page 3 shows its color."""
 
     def __init__(self, number: int) -> None:
         random = np.random.default_rng(number)
         self.name = f"device-{number}"
         self.materials = dict(zip(PARTS, random.permutation(MATERIALS).tolist(), strict=True))
         self.masses = dict(zip(PARTS, random.permutation(8)[:4].tolist(), strict=True))
-        self.colour = str(random.choice(list(COLOURS)))
+        self.colour = str(random.choice(list(COLORS)))
 
     @property
     def pages(self) -> Sequence[Page]:
@@ -43,12 +43,12 @@ class TinyDocument:
         )
 
     def picture(self, page: int) -> Any:
-        """White paper; a text is grey, a table black, a figure in the cover's colour."""
+        """White paper; a text is grey, a table black, a figure in the cover's color."""
         from PIL import Image
 
         picture = Image.new("RGB", SIZE, (255, 255, 255))
         for chunk in self.pages[page - 1].chunks:
-            colour = {"text": (120, 120, 120), "table": (0, 0, 0), "figure": COLOURS[self.colour]}[chunk.kind]
+            colour = {"text": (120, 120, 120), "table": (0, 0, 0), "figure": COLORS[self.colour]}[chunk.kind]
             left, top, right, bottom = chunk.box
             box = (round(left * SIZE[0]), round(top * SIZE[1]), round(right * SIZE[0]), round(bottom * SIZE[1]))
             picture.paste(colour, box)
@@ -57,7 +57,7 @@ class TinyDocument:
     def figure(self, chunk: Chunk) -> Any:
         from PIL import Image
 
-        return Image.new("RGB", (48, 24), COLOURS[self.colour])
+        return Image.new("RGB", (48, 24), COLORS[self.colour])
 
 
 class TinyQuestions:
@@ -105,7 +105,7 @@ class TinyQuestions:
                 source="none",
             )
         figure = turn % 4 == 2
-        options, answer = (COLOURS, document.colour) if figure else (MATERIALS, document.materials[part])
+        options, answer = (COLORS, document.colour) if figure else (MATERIALS, document.materials[part])
         asked = "Which colour is the cover?" if figure else f"What is the {part} made of?"
         page = 3 if figure else 2 if part == "spring" else 1
         return Question(

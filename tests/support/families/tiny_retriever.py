@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.support.families.coloured_squares import write_run
+from tests.support.families.colored_squares import write_run
 
 
 def write_config(folder: Path, data: dict[str, Any] | None = None, **model: Any) -> list[str]:

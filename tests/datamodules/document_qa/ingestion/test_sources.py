@@ -18,7 +18,7 @@ from engine.io.atomic_file import remove_leftovers
 from tests.support.data_files.pdf_files import manual
 from tests.support.data_files.vision_language_files import png
 
-COLOURS = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
+COLORS = ((255, 0, 0), (0, 255, 0), (0, 0, 255))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def markdown(tmp_path):
     def write(text):
         folder = tmp_path / "text"
         (folder / "images").mkdir(parents=True, exist_ok=True)
-        (folder / "images/red.png").write_bytes(png(COLOURS[0], 40))
+        (folder / "images/red.png").write_bytes(png(COLORS[0], 40))
         path = folder / "manual.md"
         path.write_text(text, encoding="utf-8")
         return path
@@ -52,7 +52,7 @@ def test_hidden_and_other_files_of_a_folder_are_no_documents(tmp_path):
     folder = tmp_path / "documents"
     for name in ("scans", "empty", ".hidden"):
         (folder / name).mkdir(parents=True)
-    (folder / "scans/1.png").write_bytes(png(COLOURS[0]))
+    (folder / "scans/1.png").write_bytes(png(COLORS[0]))
     for name in ("b.PDF", "a.md", "page.jpeg", "notes.txt", ".c.pdf"):
         (folder / name).touch()
     assert [path.name for path in find_documents(folder)] == ["a.md", "b.PDF", "page.jpeg", "scans"]
@@ -63,12 +63,12 @@ def test_hidden_and_other_files_of_a_folder_are_no_documents(tmp_path):
 def test_page_images_in_the_order_of_their_numbers(tmp_path, read):
     folder = tmp_path / "scans"
     folder.mkdir()
-    for name, colour in zip(("page 2.png", "page 10.jpg", "page 1.png"), COLOURS, strict=True):
-        (folder / name).write_bytes(png(colour, 60, "JPEG" if name.endswith("jpg") else "PNG"))
+    for name, color in zip(("page 2.png", "page 10.jpg", "page 1.png"), COLORS, strict=True):
+        (folder / name).write_bytes(png(color, 60, "JPEG" if name.endswith("jpg") else "PNG"))
     (folder / "notes.txt").write_text("not a page")
     document = read(folder)
     seen = [document.picture(page).getpixel((30, 30)) for page in (1, 2, 3)]
-    for actual, expected in zip(seen, (COLOURS[2], COLOURS[0], COLOURS[1]), strict=True):
+    for actual, expected in zip(seen, (COLORS[2], COLORS[0], COLORS[1]), strict=True):
         assert actual == pytest.approx(expected, abs=3)
     assert [chunk[1:] for page in document.pages for chunk in page.chunks] == [("figure", (0, 0, 1, 1), "")] * 3
 
@@ -76,10 +76,10 @@ def test_page_images_in_the_order_of_their_numbers(tmp_path, read):
 def test_a_page_more_is_noticed(tmp_path):
     folder = tmp_path / "scans"
     folder.mkdir()
-    (folder / "1.png").write_bytes(png(COLOURS[0]))
+    (folder / "1.png").write_bytes(png(COLORS[0]))
     settings = IngestionSettings(workers=1)
     assert len(ingest([folder], tmp_path / "cache", settings).documents["scans"].pages) == 1
-    (folder / "2.png").write_bytes(png(COLOURS[1]))
+    (folder / "2.png").write_bytes(png(COLORS[1]))
     assert len(ingest([folder], tmp_path / "cache", settings).documents["scans"].pages) == 2
 
 
@@ -92,10 +92,10 @@ def test_a_single_image_is_a_page_of_bounded_size(tmp_path, read):
 def test_images_that_cannot_be_pages(tmp_path, read, monkeypatch):
     folder = tmp_path / "scans"
     folder.mkdir()
-    (folder / "1.png").write_bytes(png(COLOURS[0]))
-    (folder / "2.png").write_bytes(png(COLOURS[1], 500)[:60])
+    (folder / "1.png").write_bytes(png(COLORS[0]))
+    (folder / "2.png").write_bytes(png(COLORS[1], 500)[:60])
     assert "2.png: found 60 bytes" in read(folder)
-    (folder / "2.png").write_bytes(png(COLOURS[1]))
+    (folder / "2.png").write_bytes(png(COLORS[1]))
     assert "found 2 pages, ingestion.max_pages allows 1" in read(folder, max_pages=1)
     monkeypatch.setattr("datamodules.document_qa.ingestion.readers.page_images.MAX_PIXELS", 30)
     assert "1.png: found an image of 8 x 8" in read(folder, dpi=37)
@@ -146,7 +146,7 @@ def test_markdown_becomes_pages_of_texts_tables_and_figures(markdown, read):
         [("text", "Service"), ("text", "Every year.")],
     ]
     figure = document.pages[1].chunks[2]
-    assert document.figure(figure).getcolors() == [(1600, COLOURS[0])]
+    assert document.figure(figure).getcolors() == [(1600, COLORS[0])]
     tops = [chunk.box[1] for chunk in document.pages[1].chunks]
     assert tops == sorted(tops)
     assert document.picture(2).width == round(8.27 * 36)
@@ -185,7 +185,7 @@ def test_markdown_is_divided_at_headings_and_at_the_largest_page(markdown, read)
     ],
 )
 def test_markdown_shows_images_of_its_folder_alone(tmp_path, markdown, read, image, reason):
-    (tmp_path / "secret.png").write_bytes(png(COLOURS[1]))
+    (tmp_path / "secret.png").write_bytes(png(COLORS[1]))
     path = markdown(f"# Title\n\n![picture]({image})\n")
     (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
     assert reason in read(path)
@@ -202,7 +202,7 @@ def test_a_missing_image_is_no_figure_and_may_come_later(tmp_path, markdown, cap
         log.removeHandler(caplog.handler)
     assert "image 'images/new.png' does not exist: its figure is skipped" in caplog.text
     assert [chunk.kind for chunk in first.pages[0].chunks] == ["text", "text", "figure"]
-    (path.parent / "images/new.png").write_bytes(png(COLOURS[1]))
+    (path.parent / "images/new.png").write_bytes(png(COLORS[1]))
     second = ingest([path], cache, settings).documents["manual.md"]
     assert [chunk.kind for chunk in second.pages[0].chunks] == ["text", "figure", "text", "figure"]
 
@@ -258,7 +258,7 @@ def test_find_documents_reads_what_ingest_takes(tmp_path):
 
 def test_a_document_under_the_right_name_is_read_though_it_was_refused_under_a_wrong_one(tmp_path, read):
     contents = {
-        ".png": png(COLOURS[0]),
+        ".png": png(COLORS[0]),
         ".pdf": manual(tmp_path / "manual.pdf", 1).read_bytes(),
         ".md": b"# A title\n\nA text.",
     }

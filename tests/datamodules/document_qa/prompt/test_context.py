@@ -16,7 +16,7 @@ from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
-from tests.support.families.coloured_squares import COLOURS
+from tests.support.families.colored_squares import COLORS
 from tests.support.families.tiny_documents import LAYOUT, TinyDocument, tiny_tokenizer
 
 BOX = (0.1, 0.1, 0.5, 0.5)
@@ -73,7 +73,7 @@ def test_a_page_begins_with_its_number_and_shows_its_chunks_in_their_order() -> 
     assert context.text.splitlines() == lines
     assert context.chunks == (*document.pages[1].chunks, *document.pages[2].chunks)
     (views,) = context.views
-    assert (views.pixels == np.array(COLOURS[document.colour], np.uint8)[None, :, None, None]).all()
+    assert (views.pixels == np.array(COLORS[document.colour], np.uint8)[None, :, None, None]).all()
 
 
 def test_images_are_of_figures_of_pages_of_both_or_there_are_none() -> None:

@@ -10,7 +10,7 @@ from datamodules.document_qa.reports.page_images import PageImages, data_uri
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import hash_checkpoint, write_prediction_report, write_test_reports
 from datamodules.document_qa.types.question import UNANSWERABLE
-from tests.support.families.coloured_squares import COLOURS
+from tests.support.families.colored_squares import COLORS
 from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
 from tests.support.outputs.browser import with_browser
 from tests.support.outputs.report_page import ATTACK, STATUS, choose
@@ -139,7 +139,7 @@ def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
     texts = page.run("[...document.querySelectorAll('.card:first-child .options li')].map((one) => one.textContent)")
     assert sum("(chosen)" in text for text in texts) == sum("(right)" in text for text in texts) == 1
 
-    # The box is around the figure, whose pixels are of its colour; outside is paper.
+    # The box is around the figure, whose pixels are of its color; outside is paper.
     page.run("document.querySelector('.card img').decode()")
     seen = page.run(
         "(() => { const image = document.querySelector('.card img'), box = document.querySelector('.card .box');"
@@ -150,7 +150,7 @@ def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
         "const left = (edges.left - around.left) / around.width, top = (edges.top - around.top) / around.height;"
         "return [at(left + 0.05, top + 0.05), at(left - 0.05, top + 0.05)]; })()"
     )
-    colour = COLOURS[questions.document(0, 6).colour]
+    colour = COLORS[questions.document(0, 6).colour]
     assert all(abs(first - second) <= 8 for first, second in zip(seen[0][:3], colour, strict=True))
     assert seen[1][:3] == [255, 255, 255]
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.views.ablation import AblatedDocument, SwappedFigures, apply_ablation
-from tests.support.families.coloured_squares import COLOURS
+from tests.support.families.colored_squares import COLORS
 from tests.support.families.tiny_documents import SIZE, TinyDocument
 
 
@@ -67,9 +67,9 @@ def test_figures_of_another_document_replace_its_own() -> None:
     ablated = apply_ablation(document, "shuffled_figure", lambda: other)
     figure = document.pages[2].chunks[1]
     assert [page.chunks for page in ablated.pages] == [page.chunks for page in document.pages]
-    assert ablated.figure(figure).getpixel((5, 5)) == COLOURS[other.colour]
+    assert ablated.figure(figure).getpixel((5, 5)) == COLORS[other.colour]
     picture = ablated.picture(3)
-    assert picture.getpixel((30, 60)) == COLOURS[other.colour]
+    assert picture.getpixel((30, 60)) == COLORS[other.colour]
     assert picture.getpixel((30, 16)) == document.picture(3).getpixel((30, 16))
     assert np.array_equal(pixels(ablated.picture(1)), pixels(document.picture(1)))
 

@@ -12,14 +12,14 @@ from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
 from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest
-from tests.support.data_files.image_files import write_colours
+from tests.support.data_files.image_files import write_colors
 
 SHAPE = 3, 8, 8
 
 
 def test_classes_are_folders_and_images_have_one_size(tmp_path):
-    write_colours(tmp_path / "train", 4)
-    write_colours(tmp_path / "test", 2)
+    write_colors(tmp_path / "train", 4)
+    write_colors(tmp_path / "test", 2)
     splits = read_folder(tmp_path, SHAPE, 0.25)
     assert splits.classes == ["blue", "red"]
     assert [len(part.labels) for part in splits[1:]] == [6, 2, 4]
@@ -35,7 +35,7 @@ def test_classes_are_folders_and_images_have_one_size(tmp_path):
 def test_an_image_more_leaves_the_others_where_they_were(tmp_path):
     """Wherever the folder is: who is held out follows from the names in it."""
     for folder in ("a", "b"):
-        write_colours(tmp_path / folder / "train", 40)
+        write_colors(tmp_path / folder / "train", 40)
     shutil.copy(tmp_path / "b/train/blue/0.png", tmp_path / "b/train/blue/00.png")  # stands before the others
     before, after = (read_folder(tmp_path / folder, SHAPE, 0.2) for folder in ("a", "b"))
     changed = []
@@ -64,8 +64,8 @@ def test_a_wrong_folder_layout_is_named(tmp_path):
     (tmp_path / "train/blue").mkdir()
     with pytest.raises(FileNotFoundError, match="train/blue: has no image"):
         read_folder(tmp_path, SHAPE, 0.1)
-    write_colours(tmp_path / "train", 1)
-    write_colours(tmp_path / "val", 1, classes=("green", "red"))
+    write_colors(tmp_path / "train", 1)
+    write_colors(tmp_path / "val", 1, classes=("green", "red"))
     with pytest.raises(ValueError, match="val: found class 'green', which .*train lacks"):
         read_folder(tmp_path, SHAPE, 0.5)
     (tmp_path / "broken").mkdir()
@@ -84,7 +84,7 @@ def test_impossible_settings_of_a_folder_are_refused(tmp_path):
 
 
 def test_predict_reads_a_folder(tmp_path):
-    write_colours(tmp_path / "train", 10)
+    write_colors(tmp_path / "train", 10)
     data = LabelledImages("folder", str(tmp_path), 8, predict_folder=str(tmp_path / "train/red"), batch_size=4)
     data.setup("predict")
     assert len(data.predict_set) == 10
@@ -93,7 +93,7 @@ def test_predict_reads_a_folder(tmp_path):
 
 
 def test_files_that_are_not_read_are_named(tmp_path, caplog):
-    write_colours(tmp_path / "train", 2)
+    write_colors(tmp_path / "train", 2)
     for name in ("train/red/scan.tif", "train/red/notes.txt", "train/labels.csv", "train/red/.a.png", "train/.cache"):
         (tmp_path / name).touch()
     (tmp_path / "train/.ipynb_checkpoints").mkdir()
@@ -112,7 +112,7 @@ def test_files_that_are_not_read_are_named(tmp_path, caplog):
 
 @pytest.mark.parametrize("kind", ["dangling", "folder", "pipe", "text", "empty", "cut", "large"])
 def test_a_file_that_is_no_image_is_a_bad_sample(tmp_path, kind):
-    write_colours(tmp_path, 1, classes=("red",))
+    write_colors(tmp_path, 1, classes=("red",))
     path = tmp_path / "red/bad.png"
     if kind == "dangling":
         path.symlink_to("gone")
@@ -135,14 +135,14 @@ def test_a_file_that_is_no_image_is_a_bad_sample(tmp_path, kind):
 
 @pytest.mark.parametrize("target", [".", "..", "../.."])
 def test_a_class_that_links_to_all_classes_is_refused(tmp_path, target):
-    write_colours(tmp_path / "root/train", 2)
+    write_colors(tmp_path / "root/train", 2)
     (tmp_path / "root/train/all").symlink_to(target)
     with pytest.raises(ValueError, match="train/all: a link to .*, which contains all classes; remove the link"):
         read_folder(tmp_path / "root", SHAPE, 0.5)
 
 
 def test_a_class_may_be_a_link_to_its_folder(tmp_path):
-    write_colours(tmp_path / "root/train", 2)
+    write_colors(tmp_path / "root/train", 2)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "root/train/blue").rename(tmp_path / "elsewhere/blue")
     (tmp_path / "root/train/blue").symlink_to(tmp_path / "elsewhere/blue")

@@ -14,15 +14,15 @@ RED, BLUE, GREY = (255, 0, 0), (0, 0, 255), (10, 20, 30)
 
 
 def checkered(rows, columns, size):
-    """Return an image of tiles with distinct colours."""
+    """Return an image of tiles with distinct colors."""
     pixels = np.zeros((rows * size, columns * size, 3), np.uint8)
     for row in range(rows):
         for column in range(columns):
-            pixels[row * size : (row + 1) * size, column * size : (column + 1) * size] = colour(row, column)
+            pixels[row * size : (row + 1) * size, column * size : (column + 1) * size] = color(row, column)
     return Image.fromarray(pixels)
 
 
-def colour(row, column):
+def color(row, column):
     return (40 * row + 10, 60 * column + 5, 200)
 
 
@@ -31,8 +31,8 @@ def test_an_image_is_one_view_where_nothing_is_split():
     assert views.pixels.shape == (1, 3, 8, 8)
     assert views.pixels.dtype == np.uint8
     assert views.tile_positions.tolist() == [0]
-    assert (views.pixels[0, :, 4, 0] == colour(0, 0)).all()
-    assert (views.pixels[0, :, 4, 7] == colour(0, 1)).all()
+    assert (views.pixels[0, :, 4, 0] == color(0, 0)).all()
+    assert (views.pixels[0, :, 4, 7] == color(0, 1)).all()
 
 
 def test_tiles_come_in_reading_order_after_the_whole():
@@ -41,7 +41,7 @@ def test_tiles_come_in_reading_order_after_the_whole():
     assert views.pixels.shape == (7, 3, 16, 16)
     assert views.tile_positions.tolist() == [0, 1, 2, 3, 5, 6, 7]  # 1 + row * max_tiles + column
     for tile, (row, column) in enumerate([(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], 1):
-        assert (views.pixels[tile].transpose(1, 2, 0) == colour(row, column)).all()
+        assert (views.pixels[tile].transpose(1, 2, 0) == color(row, column)).all()
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_fits_stretch_pad_or_crop_an_image():
     )
     assert (stretched[:, 0] == BLUE).all()
     assert (stretched[:, 3:] == RED).all()
-    for part, colour in ((padded[[0, 7]], GREY), (padded[3:5, 0], BLUE), (padded[3:5, 4:], RED)):
-        assert np.abs(part.astype(int) - colour).max() < 30  # bicubic filters reach over the edge
+    for part, color in ((padded[[0, 7]], GREY), (padded[3:5, 0], BLUE), (padded[3:5, 4:], RED)):
+        assert np.abs(part.astype(int) - color).max() < 30  # bicubic filters reach over the edge
     assert (cropped[:, 2:] == RED).all()  # the middle half
 
 
@@ -100,8 +100,8 @@ def test_tiles_do_not_depend_on_the_fit():
 def test_samples_side_by_side():
     layout = ImageLayout(8, 4, max_tiles=2)
     red, blue, grey = (
-        make_views(Image.new("RGB", size, colour), layout)
-        for size, colour in (((8, 8), RED), ((16, 8), BLUE), ((8, 8), GREY))
+        make_views(Image.new("RGB", size, color), layout)
+        for size, color in (((8, 8), RED), ((16, 8), BLUE), ((8, 8), GREY))
     )
     images = collate_views([concat_views([red, blue], layout), empty_views(layout), grey], layout)
     assert images.pixels.shape == (5, 3, 8, 8)

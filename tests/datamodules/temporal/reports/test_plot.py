@@ -22,10 +22,10 @@ def panel(picture, number):
     return picture[TOPS[number] : TOPS[number] + PANEL + 1, LEFT : WIDTH - LEFT + 1]
 
 
-def column(picture, number, share, colour):
-    """The share of the height at which a colour stands, from the bottom, at a share of the width."""
+def column(picture, number, share, color):
+    """The share of the height at which a color stands, from the bottom, at a share of the width."""
     found = panel(picture, number)
-    rows = np.flatnonzero((found[:, round(share * (found.shape[1] - 1))] == colour).all(1))
+    rows = np.flatnonzero((found[:, round(share * (found.shape[1] - 1))] == color).all(1))
     return None if len(rows) == 0 else 1 - rows.mean() / PANEL
 
 
@@ -40,7 +40,7 @@ def test_curves_go_through_their_values_and_are_broken_where_nothing_was_measure
 
 
 @pytest.mark.parametrize("kind", MarkKind)
-def test_marks_have_their_positions_and_colours(kind):
+def test_marks_have_their_positions_and_colors(kind):
     def drawn(time, value):
         return (pixels(marks=(Mark(kind, "gpu_mem_gb", time, value),)) == COLORS[kind]).all(2)
 

@@ -5,7 +5,7 @@ import pytest
 from datamodules.vision_language.files import parquet_rewrite, parquet_row_groups
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from tests.support.data_files.parquet_chat_files import SEVERAL, TEXT
-from tests.support.data_files.vision_language_files import coloured, write_minimind_parquet
+from tests.support.data_files.vision_language_files import colored, write_minimind_parquet
 
 
 @pytest.fixture(autouse=True)
@@ -22,5 +22,5 @@ def large(tmp_path, monkeypatch):
     """A file that is too large to be read in parts, as sizes go in this test."""
     monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 30)
     monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 2000)
-    samples = [*map(coloured, range(75)), TEXT, SEVERAL]
+    samples = [*map(colored, range(75)), TEXT, SEVERAL]
     return write_minimind_parquet(tmp_path / "large.parquet", samples), samples

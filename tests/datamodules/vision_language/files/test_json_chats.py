@@ -14,10 +14,10 @@ from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
 from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError
-from tests.support.data_files.vision_language_files import Sample, coloured, png, write_jsonl, write_llava
+from tests.support.data_files.vision_language_files import Sample, colored, png, write_jsonl, write_llava
 
 SAMPLES = [
-    coloured(0),
+    colored(0),
     Sample([("system", "Sei kurz."), ("user", 'Wie? [,]{"}\\ é 图'), ("assistant", "Schön.")], []),
     Sample(
         [("user", "<image> or <image>?"), ("assistant", "Red."), ("user", "Sure?"), ("assistant", "Yes.")],

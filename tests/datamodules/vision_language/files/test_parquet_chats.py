@@ -12,7 +12,7 @@ from datamodules.vision_language.files.parquet_chats import ParquetChats
 from engine.data.errors import BadSampleError
 from tests.support.data_files.parquet_chat_files import SEVERAL, TEXT, as_sample, plain, write_table
 from tests.support.data_files.vision_language_files import (
-    coloured,
+    colored,
     png,
     write_finevision_parquet,
     write_minimind_parquet,
@@ -22,7 +22,7 @@ from tests.support.data_files.vision_language_files import (
 @pytest.mark.parametrize("write", [write_minimind_parquet, write_finevision_parquet])
 @pytest.mark.parametrize("others", [[], [SEVERAL]], ids=["one image", "a list of images"])
 def test_written_chats_are_read_back(tmp_path, write, others):
-    samples = [*map(coloured, range(7)), TEXT, *others]
+    samples = [*map(colored, range(7)), TEXT, *others]
     path = write(tmp_path / "train.parquet", samples, row_group_size=3)
     chats = ParquetChats(path, tmp_path)
     assert len(chats) == len(samples)

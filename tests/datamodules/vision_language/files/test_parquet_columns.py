@@ -10,7 +10,7 @@ from datamodules.vision_language.files.parquet_chats import ParquetChats
 from datamodules.vision_language.files.parquet_columns import find_columns
 from tests.support.data_files.parquet_chat_files import CHAT, as_sample, write_parts, write_table
 from tests.support.data_files.vision_language_files import (
-    coloured,
+    colored,
     png,
     write_finevision_parquet,
     write_minimind_parquet,
@@ -75,8 +75,8 @@ def test_columns_that_cannot_be_used_are_reported_when_the_file_is_opened(tmp_pa
 
 
 def test_files_that_do_not_fit_each_other_are_refused(tmp_path):
-    write_minimind_parquet(tmp_path / "a.parquet", [coloured(0)])
-    write_finevision_parquet(tmp_path / "b.parquet", [coloured(0)])
+    write_minimind_parquet(tmp_path / "a.parquet", [colored(0)])
+    write_finevision_parquet(tmp_path / "b.parquet", [colored(0)])
     with pytest.raises(ValueError, match="b.parquet: lacks the column conversations, image_bytes that .*a.parquet has"):
         ParquetChats(tmp_path, tmp_path)
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])

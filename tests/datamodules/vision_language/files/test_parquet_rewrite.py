@@ -15,7 +15,7 @@ from datamodules.vision_language.files.parquet_chats import ParquetChats, prepar
 from datamodules.vision_language.files.parquet_row_groups import read_footer
 from engine.io.atomic_file import temp_path
 from tests.support.data_files.parquet_chat_files import as_sample, noise, plain, write_table
-from tests.support.data_files.vision_language_files import Sample, coloured, encoded, png, write_minimind_parquet
+from tests.support.data_files.vision_language_files import Sample, colored, encoded, png, write_minimind_parquet
 
 
 def test_a_file_that_is_written_again_keeps_the_column_that_fills_the_gaps(tmp_path, monkeypatch):
@@ -58,7 +58,7 @@ def test_rewritten_files_below_the_folder_are_not_read_again(tmp_path, large, ca
 def test_rows_that_are_large_are_few_in_a_row_group(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 30)
     monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 10_000)
-    large = Sample(coloured(0).turns, [encoded(noise())])  # 3 kB
+    large = Sample(colored(0).turns, [encoded(noise())])  # 3 kB
     (again,) = prepare_parquet(write_minimind_parquet(tmp_path / "a.parquet", [large] * 40), tmp_path / "root")
     footer = read_footer(again)
     assert max(footer.row_group(group).num_rows for group in range(footer.num_row_groups)) in range(3, 7)

@@ -9,19 +9,19 @@ import pytest
 from datamodules.vision_language.files.parquet_chats import ParquetChats
 from datamodules.vision_language.files.parquet_rows import parquet_files
 from tests.support.data_files.parquet_chat_files import CHAT, as_sample, plain, write_parts
-from tests.support.data_files.vision_language_files import coloured, write_minimind_parquet
+from tests.support.data_files.vision_language_files import colored, write_minimind_parquet
 
 
 def test_files_of_a_folder_and_of_a_pattern_are_one_source(tmp_path):
     (tmp_path / "b").mkdir()
-    write_minimind_parquet(tmp_path / "b/train-1.parquet", [coloured(2), coloured(3)], 1)
-    write_minimind_parquet(tmp_path / "a.parquet", [coloured(0), coloured(1)])
+    write_minimind_parquet(tmp_path / "b/train-1.parquet", [colored(2), colored(3)], 1)
+    write_minimind_parquet(tmp_path / "a.parquet", [colored(0), colored(1)])
     empty = pyarrow.parquet.read_table(tmp_path / "a.parquet").slice(0, 0)
     pyarrow.parquet.write_table(empty, tmp_path / "b/train-0.parquet")
     (tmp_path / ".hidden.parquet").write_text("half of a file")
     (tmp_path / "README.md").write_text("none")
     chats = ParquetChats(tmp_path, tmp_path)
-    assert [as_sample(chats.read(row)) for row in range(len(chats))] == [plain(coloured(row)) for row in range(4)]
+    assert [as_sample(chats.read(row)) for row in range(len(chats))] == [plain(colored(row)) for row in range(4)]
     assert chats.name(1) == f"{tmp_path / 'a.parquet'}, row 2"
     assert chats.name(3) == f"{tmp_path / 'b/train-1.parquet'}, row 2"
     assert chats.blocks.starts.tolist() == [0, 2, 3]
@@ -33,7 +33,7 @@ def test_files_of_a_folder_and_of_a_pattern_are_one_source(tmp_path):
 
 
 def test_other_files_of_a_folder_are_named(tmp_path, caplog):
-    write_minimind_parquet(tmp_path / "a.parquet", [coloured(0)])
+    write_minimind_parquet(tmp_path / "a.parquet", [colored(0)])
     for name in ("README.md", "b.parquet.gz", ".hidden", ".cache/c.metadata", ".cache/d.parquet", "images/1.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

@@ -15,7 +15,7 @@ from datamodules.vision_language.grading import chosen_letter, grade_reference
 from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError
 from tests.support.data_files.vision_language_files import png
-from tests.support.families.coloured_squares import write_config
+from tests.support.families.colored_squares import write_config
 
 RED, BLUE = png((250, 0, 0), 64), png((0, 0, 250), 64)
 METRICS = (
@@ -225,13 +225,13 @@ def test_other_parquet_files_are_refused(tmp_path):
 
 def test_train_and_test_on_tables(lockstep, tmp_path):
     """Metrics by kind, with the images and with black ones."""
-    colours = {"red": RED, "blue": BLUE}
+    colors = {"red": RED, "blue": BLUE}
     rows = []
     for number in range(40):
         options = ["red", "blue"] if number % 4 < 2 else ["blue", "red"]
         right = "red" if number % 2 else "blue"
         letter = "AB"[options.index(right)]
-        image = base64.b64encode(colours[right]).decode()
+        image = base64.b64encode(colors[right]).decode()
         rows.append([number, "Which?", "", *options, "", "", letter, f"kind {number % 2}", image, "dev"])
     path = write_tsv(tmp_path / "mmbench.tsv", MMBENCH, rows)
     source = {"path": str(path)}

@@ -24,14 +24,7 @@ from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower, tower_background
-from tests.support.families.coloured_squares import (
-    COLOURS,
-    LANGUAGE_MODEL,
-    TOWER,
-    ColouredSquares,
-    Squares,
-    write_config,
-)
+from tests.support.families.colored_squares import COLORS, LANGUAGE_MODEL, TOWER, ColoredSquares, Squares, write_config
 from tests.support.families.image_text_exports import normalised, prepared
 
 LAYOUT = ImageLayout(size=32, tokens=16)
@@ -254,7 +247,7 @@ def write_qwen2(folder):
     """A pretrained Qwen2 of our own, with the tokens of the family's smallest data."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = ColouredSquares(batch_size=1).tokenizer.tokenizer
+    tokenizer = ColoredSquares(batch_size=1).tokenizer.tokenizer
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=len(tokenizer))
@@ -305,7 +298,7 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     squares = Squares([1], 64, 16, ImageLayout(TOWER["image_size"], 4))
     pictures = [squares.decode_images(index)[0] for index in range(8)]
     assert len(set(predicted)) > 1, "it has learned to look"
-    assert set(predicted) <= set(COLOURS), "it has learned to look"
+    assert set(predicted) <= set(COLORS), "it has learned to look"
     assert list(answers_of(tmp_path / "llava", pictures, "<image>what colours ?")) == predicted[:8]
 
 

@@ -191,7 +191,7 @@ def test_each_tower_of_the_documentation_fits_llava_next(tokenizer, tower, layer
     assert incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False) == []
 
 
-def test_idefics3_takes_no_blank_colour(tokenizer):
+def test_idefics3_takes_no_blank_color(tokenizer):
     parts = tiny_parts(tokenizer, "idefics3")
     parts.tower.normalization = parts.tower.normalization._replace(mean=(0.0, 0.0, 0.0))
     (problems,) = incompatibilities(choose_target(parts.layout, parts.projector), parts, merge=False)

@@ -9,7 +9,7 @@ from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 from lightning_modules.multimodal.language.tensor_parallel import divided_layers
-from tests.support.families.coloured_squares import LANGUAGE_MODEL
+from tests.support.families.colored_squares import LANGUAGE_MODEL
 
 
 def model(family: str = "qwen2", tied: bool = True, sizes: dict[str, int] | None = None, **settings) -> LanguageModel:

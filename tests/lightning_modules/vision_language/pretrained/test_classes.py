@@ -25,13 +25,13 @@ def chats(tmp_path_factory):
     """Eight chats, two of them without an image, and a question about each image."""
     folder, lines, questions = tmp_path_factory.mktemp("chats"), [], []
     for number, (width, height) in enumerate([*SIZES, (64, 48)]):
-        colour = list(COLOURS)[number % 3]
-        Image.new("RGB", (width, height), COLOURS[colour]).save(folder / f"{number}.png")
+        color = list(COLOURS)[number % 3]
+        Image.new("RGB", (width, height), COLOURS[color]).save(folder / f"{number}.png")
         questions.append({"question": f"<image>\n{QUESTION}", "image": f"{number}.png"})
-        turns = [{"role": "user", "content": f"<image>\n{QUESTION}"}, {"role": "assistant", "content": colour}]
+        turns = [{"role": "user", "content": f"<image>\n{QUESTION}"}, {"role": "assistant", "content": color}]
         lines.append({"messages": turns, "image": f"{number}.png"})
-    for colour in ("red", "blue"):
-        turns = [{"role": "user", "content": f"say {colour}"}, {"role": "assistant", "content": colour}]
+    for color in ("red", "blue"):
+        turns = [{"role": "user", "content": f"say {color}"}, {"role": "assistant", "content": color}]
         lines.append({"messages": turns})
     for name, records in (("chats", lines), ("questions", questions)):
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")

@@ -34,10 +34,10 @@ def encoded(model, colours=("red", "blue", None, "green")):
     """Chats about images of unlike sizes; None has no image."""
     encoder, sizes = ProcessedSampleEncoder(model), [(56, 40), (30, 70), (0, 0), (48, 48)]
     found = []
-    for colour, size in zip(colours, sizes, strict=False):
-        question = "<image>\nwhat colour is the square?" if colour else "say red"
-        messages = [{"role": "user", "content": question}, {"role": "assistant", "content": colour or "red"}]
-        pictures = [Image.new("RGB", size, colour)] if colour else []
+    for color, size in zip(colours, sizes, strict=False):
+        question = "<image>\nwhat colour is the square?" if color else "say red"
+        messages = [{"role": "user", "content": question}, {"role": "assistant", "content": color or "red"}]
+        pictures = [Image.new("RGB", size, color)] if color else []
         found.append(encoder.chat(ChatItem(messages, (), pictures), "a"))
     return found
 

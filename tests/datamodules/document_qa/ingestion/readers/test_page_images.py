@@ -19,8 +19,8 @@ RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 SETTINGS = IngestionSettings(dpi=36, workers=1)
 
 
-def tiff(*colours, mode="RGB", **options):
-    pages = [Image.new("RGB", (40, 20), colour).convert(mode) for colour in colours]
+def tiff(*colors, mode="RGB", **options):
+    pages = [Image.new("RGB", (40, 20), color).convert(mode) for color in colors]
     file = io.BytesIO()
     pages[0].save(file, "TIFF", save_all=True, append_images=pages[1:], **options)
     return file.getvalue()
@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 
 def read(folder, **settings):
-    """The colours of the pages, or the reason why there are none."""
+    """The colors of the pages, or the reason why there are none."""
     cache = Cache(folder.parent / "cache", IngestionSettings(dpi=36, **settings))
     done = convert(folder, cache)
     if done.broken:
@@ -54,7 +54,7 @@ def test_a_tiff_is_all_of_its_pages_in_order(folder, compression):
 def test_of_an_animation_the_first_frame_is_a_page_and_a_warning_names_it(folder, kind):
     if kind == "AVIF" and not features.check("avif"):
         pytest.skip("this Pillow reads no AVIF")
-    frames, file = [Image.new("RGB", (40, 20), colour) for colour in (RED, GREEN, BLUE)], io.BytesIO()
+    frames, file = [Image.new("RGB", (40, 20), color) for color in (RED, GREEN, BLUE)], io.BytesIO()
     frames[0].save(file, kind, save_all=True, append_images=frames[1:])
     suffix = "jpg" if kind == "MPO" else kind.lower()
     (folder / f"1.{suffix}").write_bytes(file.getvalue())
@@ -66,9 +66,9 @@ def test_of_an_animation_the_first_frame_is_a_page_and_a_warning_names_it(folder
     assert [note for note in done.notes if "frames" in note] == [expected]
 
 
-def avif(colour, size=(40, 20)):
+def avif(color, size=(40, 20)):
     file = io.BytesIO()
-    Image.new("RGB", size, colour).save(file, "AVIF", quality=100, subsampling="4:4:4")
+    Image.new("RGB", size, color).save(file, "AVIF", quality=100, subsampling="4:4:4")
     return file.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""Defines a minimal vision-language data set: chats about up to two single-coloured images."""
+"""Defines a minimal vision-language data set: chats about up to two single-colored images."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.images.tiling import Views, collate_views
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 
-COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (240, 240, 240)}
+COLORS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220), "white": (240, 240, 240)}
 
 TOWER = {
     "model_type": "siglip_vision_model",
@@ -36,7 +36,7 @@ LANGUAGE_MODEL = {
 }
 
 
-class ColouredSquares(VisionLanguageDataModule):
+class ColoredSquares(VisionLanguageDataModule):
     """`images` is how many each chat has; a list for chats in turn."""
 
     outcomes = ("exact",)
@@ -60,7 +60,7 @@ class ColouredSquares(VisionLanguageDataModule):
         self.predict_set = self.questions(source, in_order=True)
 
     def texts(self) -> Iterator[str]:
-        yield from ("what colours ?", "none", *COLOURS)
+        yield from ("what colours ?", "none", *COLORS)
 
     def grade(self, sample: int, text: str) -> dict[str, tuple[float, float]]:
         return {"exact": (float(text.strip() == self.right_answer(sample)), 1.0)}
@@ -84,12 +84,12 @@ class Squares:
 
     def colours(self, index: int) -> list[str]:
         number = self.images[index % len(self.images)]
-        return list(np.random.default_rng(index).choice(list(COLOURS), number))
+        return list(np.random.default_rng(index).choice(list(COLORS), number))
 
     def decode_images(self, index: int) -> list[Any]:
         from PIL import Image
 
-        return [Image.new("RGB", (self.edge, self.edge), COLOURS[colour]) for colour in self.colours(index)]
+        return [Image.new("RGB", (self.edge, self.edge), COLORS[color]) for color in self.colours(index)]
 
     def item(self, epoch: int, index: int) -> ChatItem:
         counts, views = prepare_images(self.decode_images(index), self.layout)
@@ -104,7 +104,7 @@ class Squares:
 
 def write_config(folder: Path, **model: Any) -> list[str]:
     """The options of a run that takes a second."""
-    data = {"class_path": "tests.support.families.coloured_squares.ColouredSquares", "init_args": {"batch_size": 16}}
+    data = {"class_path": "tests.support.families.colored_squares.ColoredSquares", "init_args": {"batch_size": 16}}
     return write_run(
         folder / "vision_language.yaml", "VisionLanguageModel", {"max_new_tokens": 4, **model}, data, "val/exact"
     )
@@ -136,7 +136,7 @@ def write_language_model(folder: Path, seed: int = 5) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = ColouredSquares(batch_size=1).tokenizer.tokenizer
+    tokenizer = ColoredSquares(batch_size=1).tokenizer.tokenizer
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=len(tokenizer))
