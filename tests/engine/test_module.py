@@ -22,13 +22,8 @@ class Bare(LockstepModule):
 def dropped(monkeypatch, seed, step, batch, process, accumulation=2):
     """Return random numbers drawn in a micro-batch, as dropout draws them."""
     monkeypatch.setenv("PL_GLOBAL_SEED", str(seed))
-    module, trainer = (
-        Bare(),
-        SimpleNamespace(
-            global_step=step, global_rank=process, world_size=8, strategy=None, accumulate_grad_batches=accumulation
-        ),
-    )
-    module.trainer = trainer
+    module = Bare()
+    module.trainer = fake_trainer(ranks=8, global_step=step, global_rank=process, accumulate_grad_batches=accumulation)
     module.on_train_batch_start(None, batch)
     return tuple(torch.rand(4).tolist())
 

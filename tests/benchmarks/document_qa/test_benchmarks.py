@@ -65,11 +65,9 @@ NUT = Path("/usr/share/doc/nut-doc/pdf")
 
 
 @pytest.mark.skipif(not NUT.is_dir(), reason="Debian's package nut-doc is not installed")
-def test_tables_and_pages_of_real_manuals_are_found(capsys):
+def test_tables_and_pages_of_real_manuals_are_found():
     """Network UPS Tools: text, pin tables and wiring diagrams. Nothing fails; tables and pages are found."""
     measured = manuals.measure(NUT, IngestionSettings(dpi=48))
-    with capsys.disabled():
-        print(f"\n{printed(manuals.table(measured))}")
     assert measured["documents"] >= 5
     assert measured["pages"] > 200
     assert measured["table"] >= 20

@@ -13,6 +13,7 @@ from callbacks.health.slurm_requeue import checkpoint_times, requeue_if_saved
 from callbacks.health.watchdog import Watchdog
 from engine.health.monitor import ProcessMonitor
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 
 
 def test_every_phase_has_its_patience(lockstep, monkeypatch):
@@ -86,7 +87,7 @@ def test_metrics_over_everything_may_take_as_long_as_a_start(tmp_path, kind):
     """Metrics are computed in the module's hook at the end of the epoch, after the callbacks' hooks."""
     watchdog = Watchdog(timeout=50, start_timeout=70)
     watchdog._monitor = ProcessMonitor(50, tmp_path)
-    trainer = SimpleNamespace(sanity_checking=False)
+    trainer = fake_trainer()
     getattr(watchdog, f"on_{kind}_batch_end")(trainer)
     assert watchdog._monitor.max_idle == 50
     getattr(watchdog, f"on_{kind}_epoch_end")(trainer, None)

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import Timer, TQDMProgressBar
 from callbacks.logging.progress_bar import RunProgressBar, TimeLeft, format_metrics, summary
 from commands.cli.own_callbacks import with_progress_bar
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 
 METRICS = {
     "train/loss": 1.23456,
@@ -32,7 +33,7 @@ def test_a_summary_has_short_names_and_rounded_values():
 
 
 def test_the_bar_shows_short_names_beside_lightnings_metrics():
-    trainer = SimpleNamespace(progress_bar_metrics={"train/loss": 1.3, "val/accuracy": 0.5}, loggers=[])
+    trainer = fake_trainer(progress_bar_metrics={"train/loss": 1.3, "val/accuracy": 0.5})
     bar, metrics = RunProgressBar(), {}
     bar.latest_metrics = lambda: metrics
     assert bar.get_metrics(trainer, None) == {"val/accuracy": 0.5}

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import nullcontext
 
 import pytest
@@ -21,6 +20,7 @@ from commands.demo.model_queue import ModelQueue, QueueFullError
 from commands.demo.question_json import MAX_TEXT_LENGTH, parse_question
 from tests.conftest import REPOSITORY
 from tests.support.demo import served
+from tests.support.waiting import wait_until
 
 TEXT = Field("text", "text", "Text")
 ITEMS = Field("items", "pick", "Items", max_count=2, times=True)
@@ -233,6 +233,14 @@ serve(Echo, nullcontext, "run", "127.0.0.1", 0, None)
 """
 
 
+def answers_get(port):
+    with socket.socket() as client:
+        if client.connect_ex(("127.0.0.1", port)) != 0:
+            return False
+        client.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        return client.recv(12) == b"HTTP/1.1 200"
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_it_with_code_0():
     process = subprocess.Popen(
@@ -242,13 +250,7 @@ def test_ctrl_c_ends_it_with_code_0():
         assert process.stderr is not None
         line = next(line for line in process.stderr if "page: http" in line)
         port = int(line.split("127.0.0.1:")[1].split(",")[0])
-        for _ in range(200):
-            with socket.socket() as tried:
-                if tried.connect_ex(("127.0.0.1", port)) == 0:
-                    tried.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
-                    assert tried.recv(12) == b"HTTP/1.1 200"
-                    break
-            time.sleep(0.05)
+        wait_until(lambda: answers_get(port))
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
     finally:

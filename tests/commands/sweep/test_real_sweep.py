@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from commands.report.study import read_study
 from tests.conftest import REPOSITORY
 from tests.support.small_sweep import SMALL, SWEEP
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.slow
@@ -29,8 +29,7 @@ def test_a_killed_study_continues(tmp_path):
         return subprocess.Popen(command, env=surroundings, cwd=tmp_path, text=True, **pipes)
 
     first = start()
-    while not (study / "trial-0001/metrics.jsonl").exists() and first.poll() is None:
-        time.sleep(0.05)
+    wait_until(lambda: (study / "trial-0001/metrics.jsonl").exists() or first.poll() is not None, 240)
     first.send_signal(signal.SIGKILL)
     output = first.communicate(timeout=60)[0]
     assert first.returncode == -signal.SIGKILL, output

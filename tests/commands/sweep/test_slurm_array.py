@@ -1,7 +1,6 @@
 """Tests a SLURM array of two tasks on one study: deploy/slurm/sweep.sbatch under a real SLURM."""
 
 import sys
-import time
 from contextlib import suppress
 
 import psutil
@@ -11,6 +10,7 @@ from commands.report.study import read_study
 from tests.conftest import REPOSITORY
 from tests.support.slurm.cluster import Cluster, missing
 from tests.support.small_sweep import SMALL, SWEEP
+from tests.support.waiting import wait_until
 
 PATIENCE = 400  # seconds for a task, on a machine that others use too
 
@@ -36,9 +36,7 @@ def test_two_tasks_of_an_array_share_a_study(tmp_path, tmp_path_factory):
         script = str(REPOSITORY / "deploy/slurm/sweep.sbatch")
         number = cluster.submit(script, *words, folder=tmp_path, environment=environment)
         tasks = [f"{number}_{task}" for task in range(2)]
-        deadline = time.monotonic() + PATIENCE
-        while not trained(study / "trial-0000/metrics.jsonl") and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: trained(study / "trial-0000/metrics.jsonl"), PATIENCE)
         stopped = task_that_trains(cluster, "trial-0000")
         cluster.run("scancel", "--batch", "--signal=TERM", tasks[stopped])
         ended = [cluster.end(task, PATIENCE) for task in tasks]

@@ -13,6 +13,7 @@ from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.export.runtime import ExportedRecommender
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from tests.support.fake_trainer import fake_trainer
 
 USERS, ITEMS, EVENTS = 30, 12, 7
 
@@ -121,9 +122,7 @@ def test_a_temporal_split_takes_shares_or_seconds(make_data, messages):
 
 
 def fit_trainer(*monitors):
-    return SimpleNamespace(
-        early_stopping_callbacks=[SimpleNamespace(monitor=monitor) for monitor in monitors], limit_val_batches=1.0
-    )
+    return fake_trainer(early_stopping_callbacks=[SimpleNamespace(monitor=monitor) for monitor in monitors])
 
 
 def test_without_a_split_all_events_train_and_nothing_is_evaluated(make_data, messages, caplog):

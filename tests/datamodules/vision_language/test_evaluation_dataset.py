@@ -1,5 +1,7 @@
 """Tests which questions an evaluation asks, in which order, and that it decodes each image once."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.source_config import SourceSettings
 from engine.data.samplers import MicroBatchRequest
 from tests.support.data_files.vision_language_files import Sample, png, write_llava
+from tests.support.fake_trainer import fake_trainer
 from tests.support.families.image_chat_files import LAYOUT, RED, module
 
 
@@ -66,7 +69,7 @@ def test_the_last_answer_of_several_is_asked_for(tmp_path):
     path = write_llava(tmp_path / "turns.json", [Sample(turns, [png(RED)]), Sample(open_end, [png(RED)])])
     data = module(SourceSettings(str(path)), validation=[SourceSettings(str(path))])
     data.setup("validate")
-    data.trainer = type("Trainer", (), {"state": type("State", (), {"stage": None})})
+    data.trainer = fake_trainer("validate", state=SimpleNamespace(stage=None))
     data.validation_set.in_order = True
     batch = data.validation_set[MicroBatchRequest(0, np.arange(2))]
     text = data.tokenizer.tokenizer.decode(batch.prompts.tokens[0])

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -152,11 +151,7 @@ def doctors_of_machines(machines, forge, tmp_path):
                 file.unlink(missing_ok=True)
             program = ["-m", "tests.support.ranks.on_machine", name, str(errors)]
             pids.append(forge.start([*program, "doctor", "--json", *arguments], environment, tmp_path, output))
-        deadline = time.monotonic() + TIMEOUT
-        while not all(pid in forge.codes for pid in pids):
-            assert time.monotonic() < deadline, "a doctor does not end"
-            forge.listen()
-            time.sleep(0.02)
+        assert None not in forge.wait(pids, TIMEOUT), "a doctor does not end"
         texts = [[(tmp_path / f"{part}-{rank}").read_text() for part in ("output", "errors")] for rank in (0, 1)]
         return [(forge.codes[pid], *text) for pid, text in zip(pids, texts, strict=True)]
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from contextlib import suppress
 
 import psutil
@@ -37,8 +36,7 @@ def test_no_process_outlives_the_tests(tmp_path):
     forge, output = ForkServer(preload=False), tmp_path / "output.log"
     try:
         process = psutil.Process(forge.start(["fit", *TINY], os.environ, tmp_path, output))
-        while not output.exists():
-            time.sleep(0.02)
+        wait_until(output.exists)
         process.send_signal(signal.SIGSTOP)  # it cannot end by itself
     finally:
         forge.close()

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -119,10 +118,7 @@ def test_the_progress_bar_is_on_rank_0_with_the_time_left(forge, tmp_path):
         kept.append(theirs)  # a terminal ends with the last process that has it open
         readers.append(threading.Thread(target=read, args=(rank, ours), daemon=True))
         readers[-1].start()
-    deadline = time.monotonic() + 120
-    while not all(pid in forge.codes for pid in pids) and time.monotonic() < deadline:
-        forge.listen()
-        time.sleep(0.02)
+    forge.wait(pids, 120)
     for pid in pids:
         if pid not in forge.codes:
             os.killpg(pid, signal.SIGKILL)

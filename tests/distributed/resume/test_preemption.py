@@ -15,6 +15,7 @@ from tests.conftest import TINY
 from tests.support.faults.signals import signal_in
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.metric_series import assert_same_series
+from tests.support.waiting import wait_until
 from tests.tiers import slow
 
 # 200 sequences in batches of 16: 13 steps an epoch; 4 validation batches on each of two processes.
@@ -181,8 +182,7 @@ def test_a_second_ctrl_c_ends_at_once(team):
     run = team("fit", *OPTIONS, *fault("SignalAt", name="SIGSTOP", step=15, process=1), name="a")
     deadline = time.monotonic() + 60
     run.wait_for("metrics.jsonl")
-    while 15 not in run.series("train/loss") and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: 15 in run.series("train/loss"), found=lambda: run.output)
     while run.end(timeout=0.2)[0] is None and time.monotonic() < deadline:
         run.signal(0, signal.SIGINT)  # within two seconds it is the same Ctrl-C, which torchrun passes on
     assert run.end(timeout=0.2)[0] == 130, run.output

@@ -1,12 +1,11 @@
 """Checkpoints of another model are refused, and their differing weights named."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from lightning.pytorch import LightningModule
 
 from engine.checkpointing.compatibility import check_model_match
+from tests.support.fake_trainer import fake_trainer
 
 FIT = {"optimizer_states": [], "lr_schedulers": [], "loops": {}, "global_step": 0, "epoch": 0}
 
@@ -15,7 +14,7 @@ def model(stage, **layers):
     module = LightningModule()
     for name, layer in layers.items():
         module.add_module(name, layer)
-    module._trainer = SimpleNamespace(state=SimpleNamespace(fn=stage)) if stage else None
+    module._trainer = fake_trainer(stage) if stage else None
     return module
 
 

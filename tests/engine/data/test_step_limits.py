@@ -1,11 +1,10 @@
 """Limits and validation intervals count optimizer steps, with any number of ranks and micro-batches."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from engine.data.step_limits import batches_to_evaluate, convert_limits_to_micro_batches
 from tests.conftest import TINY
+from tests.support.fake_trainer import fake_trainer
 from tests.tiers import slow
 
 
@@ -22,7 +21,7 @@ from tests.tiers import slow
     ],
 )
 def test_limits_and_intervals_count_optimizer_steps(limit, interval, steps, expected):
-    trainer = SimpleNamespace(limit_train_batches=limit, val_check_interval=interval)
+    trainer = fake_trainer(limit_train_batches=limit, val_check_interval=interval)
     convert_limits_to_micro_batches(trainer, steps, accumulation=4)
     assert (trainer.limit_train_batches, trainer.val_check_interval) == expected
 
@@ -51,7 +50,7 @@ def test_a_limit_of_less_than_a_step_is_refused():
 )
 @pytest.mark.parametrize("stage", ["val", "test", "predict"])
 def test_the_limit_of_evaluation_batches_is_applied_once(stage, limit, batches, expected, left):
-    trainer = SimpleNamespace(**{f"limit_{stage}_batches": limit})
+    trainer = fake_trainer(**{f"limit_{stage}_batches": limit})
     for _ in range(2):  # a second loader must get the same limit
         assert batches_to_evaluate(trainer, stage, batches) == expected
     assert getattr(trainer, f"limit_{stage}_batches") == left

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import pytest
 import torch
@@ -12,16 +11,6 @@ from torch.nn.parallel import DistributedDataParallel
 from engine.distributed.ddp_reducer import reduce_local_gradients
 from tests.distributed.conftest import forge  # noqa: F401  (fixture)
 from tests.engine.distributed.reduced_steps import RANKS
-from tests.support.ranks.team import Processes
-
-
-def wait(forge: Processes, pids: list[int], timeout: float) -> list[int]:  # noqa: F811
-    """Wait for the processes, and return those that have not ended within `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while any(pid not in forge.codes for pid in pids) and time.monotonic() < deadline:
-        forge.listen()
-        time.sleep(0.02)
-    return [pid for pid in pids if pid not in forge.codes]
 
 
 @pytest.mark.slow
@@ -34,11 +23,10 @@ def test_the_first_step_adds_in_the_order_of_later_ones(tmp_path, forge, compres
         forge.start([*module, str(rank), str(tmp_path), compression], os.environ, tmp_path, output)
         for rank, output in enumerate(outputs)
     ]
-    if unfinished := wait(forge, pids, 120):
-        for pid in unfinished:
+    for pid, code in zip(pids, forge.wait(pids, 120), strict=True):
+        if code is None:
             os.kill(pid, signal.SIGABRT)  # faulthandler writes the traceback of each thread to the rank's output
-        wait(forge, pids, 10)
-    assert [forge.codes.get(pid) for pid in pids] == [0] * RANKS, [output.read_text() for output in outputs]
+    assert forge.wait(pids, 10) == [0] * RANKS, [output.read_text() for output in outputs]
     for rank in range(RANKS):
         first, second, third, *usual = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         assert len(first) == 12

@@ -2,7 +2,6 @@
 
 import json
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from datamodules.image_classifier.sources.image_source import digits
 from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.image_classifier.networks.resnet import ResNet18
 from tests.support.data_files.image_files import COLORS, cifar_archive, write_colors
+from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny_digits import DIGITS, FOLDER, SMALL
 
 
@@ -124,7 +124,7 @@ def test_the_configs_of_cifar_run(lockstep, tmp_path, monkeypatch, dataset):
 
 def test_there_is_no_average_of_shards():
     module = ImageClassifier(ema_decay=0.9)
-    module._trainer = SimpleNamespace(strategy=FSDPStrategy())
+    module._trainer = fake_trainer("test", strategy=FSDPStrategy())
     with pytest.raises(ValueError, match="which FSDP shards"):
         module.setup("test")
 

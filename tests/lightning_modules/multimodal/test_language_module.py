@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from lightning_modules.multimodal.language_module import LanguageModule
+from tests.support.fake_trainer import fake_trainer
 
 
 @pytest.mark.parametrize("fast_dev_run, written", [(False, 1), (True, 0), (3, 0)])
 def test_a_trial_keeps_the_reports_of_a_test(fast_dev_run, written):
     stages, reports = [], []
     module = SimpleNamespace(
-        trainer=SimpleNamespace(fast_dev_run=fast_dev_run),
+        trainer=fake_trainer("test", fast_dev_run=fast_dev_run),
         _log_metrics=stages.append,
         evaluation=SimpleNamespace(report=reports.append),
     )

@@ -94,6 +94,14 @@ class ForkServer:
             else:
                 self.codes[message["ended"]] = message["code"]
 
+    def wait(self, pids: Sequence[int], seconds: float) -> list[int | None]:
+        """Wait until processes have ended, for `seconds` at most; return exit codes, None for a running process."""
+        deadline = time.monotonic() + seconds
+        while not all(pid in self.codes for pid in pids) and time.monotonic() < deadline:
+            self.listen()
+            time.sleep(0.02)
+        return [self.codes.get(pid) for pid in pids]
+
     def close(self) -> None:
         self._requests.close()
         self._messages.close()

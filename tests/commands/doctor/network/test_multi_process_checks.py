@@ -21,6 +21,7 @@ from commands.doctor.network.version_consistency import code_finding, combined_h
 from commands.launch.launched_processes import Rendezvous
 from engine.system.installation import PROJECT
 from tests.conftest import REPOSITORY
+from tests.support.waiting import wait_until
 
 NAMES = {0: "rank 0 on a", 1: "rank 1 on a", 2: "rank 2 on b", 3: "rank 3 on b"}
 HOSTS = {0: "a", 1: "a", 2: "b", 3: "b"}
@@ -154,9 +155,8 @@ def test_absent_and_stopped_ranks_are_missing_and_no_rank_waits_for_ever(monkeyp
     server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     peer = subprocess.Popen([sys.executable, "-c", PEER, str(server.port)], cwd=REPOSITORY)
     try:
-        while not server.check(["doctor/a/arrival/1"]):
-            assert peer.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: server.check(["doctor/a/arrival/1"]) or peer.poll() is not None)
+        assert peer.poll() is None
         store = HeartbeatStore(Rendezvous(0, 3, "127.0.0.1", server.port, True), "a", 3)
         began = time.monotonic()
         assert store.gather("arrival", "first") == {0: "first", 1: "here"}
