@@ -10,7 +10,7 @@ from datamodules.vision_language.files.parquet_row_groups import read_schema
 from engine.io.json_records import describe_names
 
 if TYPE_CHECKING:
-    from pyarrow import Schema
+    from pyarrow import DataType, Schema
     from pyarrow.parquet import FileMetaData
 
 
@@ -59,10 +59,7 @@ def unread_image_columns(path: Path) -> list[str]:
     found = [
         name
         for name, kind in kinds.items()
-        if name == misspelt
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or (types.is_struct(kind) and "bytes" in {field.name for field in kind})
+        if name == misspelt or _is_binary(kind) or (types.is_struct(kind) and "bytes" in {field.name for field in kind})
     ]
     return [name for name in found if name not in (*CHAT_FIELDS, *IMAGE_FIELDS)]
 
@@ -120,20 +117,37 @@ def _check_types(path: Path, schema: "Schema", chats: Sequence[str], images: Seq
         kind = schema.field(image).type
         kind = kind.value_type if _is_list(kind) else kind
         is_image_struct = types.is_struct(kind) and {"bytes", "path"} & {field.name for field in kind}
-        if not (_is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind) or is_image_struct):
+        if not (_is_text(kind) or _is_binary(kind) or is_image_struct):
             raise ValueError(
                 f"{path}: the column {image} must hold an image's bytes, a path or both (bytes, path), or a list of "
                 f"these; found {schema.field(image).type}"
             )
 
 
-def _is_text(kind: object) -> bool:
+def _is_text(kind: "DataType") -> bool:
     from pyarrow import types
 
-    return types.is_string(kind) or types.is_large_string(kind)
+    kind = _decoded(kind)
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
-def _is_list(kind: object) -> bool:
+def _is_binary(kind: "DataType") -> bool:
     from pyarrow import types
 
-    return types.is_list(kind) or types.is_large_list(kind)
+    kind = _decoded(kind)
+    checks = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(check(kind) for check in checks)
+
+
+def _is_list(kind: "DataType") -> bool:
+    from pyarrow import types
+
+    views = types.is_list_view(kind) or types.is_large_list_view(kind)
+    return views or types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def _decoded(kind: "DataType") -> "DataType":
+    """Return the type of the values of a dictionary-encoded column, which pandas writes for categories."""
+    from pyarrow import types
+
+    return kind.value_type if types.is_dictionary(kind) else kind

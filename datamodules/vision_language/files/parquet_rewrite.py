@@ -12,14 +12,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from datamodules.vision_language.files.parquet_row_groups import CACHE_BYTES, Outline, read_footer, read_outline
+from datamodules.vision_language.files.parquet_row_groups import (
+    CACHE_BYTES,
+    Outline,
+    check_dictionaries,
+    one_line,
+    read_footer,
+    read_outline,
+)
 from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
 from engine.io.content_hash import ContentHashes, path_for_key
 from engine.io.ignored_folder import ignore_in_git
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch, Table
+    from pyarrow import Field, RecordBatch, Table
     from pyarrow.parquet import ParquetWriter
 
 log = logging.getLogger("lockstep")
@@ -104,7 +111,7 @@ def write_small_groups(source: Path, root: str | Path, columns: Sequence[str]) -
         log.info("rewriting %s (%.1f GB) with small row groups to %s", source, size / 1e9, path)
         rows = read_footer(source).num_rows
         temporary = write_temp(
-            path, lambda file: _copy(source, file, columns), lambda file: _check(file, rows, columns)
+            path, lambda file: _copy_named(source, file, columns), lambda file: _check(file, rows, columns)
         )
         temporary.replace(path)
         flush_folder(path.parent)
@@ -123,25 +130,45 @@ def _target_path(source: Path, root: str | Path, columns: Sequence[str], hashes:
     return folder / f"{source.stem}-{digest.hexdigest()[:16]}.parquet"
 
 
+def _copy_named(source: Path, target: IO[bytes], columns: Sequence[str]) -> None:
+    """Copy the columns; an error of pyarrow becomes an OSError that names the source."""
+    import pyarrow
+
+    try:
+        _copy(source, target, columns)
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the file system; errors of the content have no number
+        raise OSError(f"{source}: is corrupt: {one_line(error)}; fetch or write it again") from error
+
+
 def _copy(source: Path, target: IO[bytes], columns: Sequence[str]) -> None:
     import pyarrow
     import pyarrow.parquet
 
     # Buffered and without prefetching, which would hold whole columns of a row group in memory.
     with pyarrow.parquet.ParquetFile(source, buffer_size=2**20, pre_buffer=False) as opened:
-        schema = pyarrow.schema([opened.schema_arrow.field(column) for column in columns])
+        schema = pyarrow.schema([_decoded(opened.schema_arrow.field(column)) for column in columns])
         sink = pyarrow.PythonFile(target, mode="w")
         # Checksums of pages, which `RowGroups` compares at each read.
         with pyarrow.parquet.ParquetWriter(sink, schema, use_dictionary=False, write_page_checksum=True) as writer:
             waiting: list[RecordBatch] = []
             for batch in opened.iter_batches(_BATCH, columns=list(columns), use_threads=False):
-                waiting.append(batch.select(list(columns)))
+                check_dictionaries(batch)
+                waiting.append(batch.select(list(columns)).cast(schema))
                 # Sizes are counted after decoding, because the sizes in the footer are of encoded pages.
                 if sum(part.nbytes for part in waiting) >= GROUP_SIZE:
                     _write(writer, pyarrow.Table.from_batches(waiting, schema))
                     waiting = []
             if waiting:
                 _write(writer, pyarrow.Table.from_batches(waiting, schema))
+
+
+def _decoded(field: "Field") -> "Field":
+    """Return a column as it is written: each slice of a dictionary-encoded column would count its whole dictionary."""
+    from pyarrow import types
+
+    return field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field
 
 
 def _write(writer: "ParquetWriter", table: "Table") -> None:

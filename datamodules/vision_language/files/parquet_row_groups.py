@@ -18,7 +18,7 @@ from engine.data.errors import BadSampleError
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
-    from pyarrow import Schema, Table
+    from pyarrow import RecordBatch, Schema, Table
     from pyarrow.parquet import FileMetaData, ParquetFile
 
 CACHE_BYTES = 192 * 2**20
@@ -61,10 +61,10 @@ def read_schema(path: Path) -> tuple["FileMetaData", "Schema"]:
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the file system; errors of the content have no number
-        raise ValueError(f"{path}: not a Parquet file, or a truncated one: {_one_line(error)}") from error
+        raise ValueError(f"{path}: not a Parquet file, or a truncated one: {one_line(error)}") from error
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Return a message of pyarrow on one line, of bounded length."""
     return " ".join(str(error).split())[:_MESSAGE]
 
@@ -163,7 +163,7 @@ class RowGroups:
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             if isinstance(error, FileChangedError) or (isinstance(error, OSError) and error.errno is not None):
                 raise OSError(f"{path}, row group {number}: cannot be read: {error}") from error
-            what = f"{path}, row group {number}: is corrupt: {_one_line(error)}"
+            what = f"{path}, row group {number}: is corrupt: {one_line(error)}"
             if path in self._prepared:  # the samples are in the source, so none may be skipped
                 raise OSError(f"{what}; delete the file, and `{PROGRAM} prepare` writes it again") from error
             raise BadSampleError(what) from error
@@ -181,7 +181,19 @@ class RowGroups:
         # A corrupt page may decode to fewer rows without an error.
         if len(table) != self._rows[group]:
             raise pyarrow.ArrowInvalid(f"found {len(table)} rows, expected {self._rows[group]}")
+        check_dictionaries(table)
         return table
+
+
+def check_dictionaries(rows: "Table | RecordBatch") -> None:
+    """Check the codes of dictionary-encoded columns, which pyarrow reads as they are.
+
+    Raises:
+        pyarrow.ArrowInvalid: a code has no value, or a value is not UTF-8.
+    """
+    for column in rows.columns:
+        if "dictionary<" in str(column.type):  # also within a list or a struct
+            column.validate(full=True)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

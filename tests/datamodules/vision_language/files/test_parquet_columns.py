@@ -66,6 +66,7 @@ def test_of_several_files_each_may_have_nulls(tmp_path):
         ({"messages": [["a"]]}, "the column messages must be .* found list<"),
         ({"messages": ["[]"], "images": [[3]]}, "the column images must hold .*; found list<"),
         ({"messages": ["[]"], "images": [{"data": b"a"}]}, "the column images must hold .*; found struct<data"),
+        ({"messages": pyarrow.array([3.5]).dictionary_encode()}, "the column messages must be .* found d"),
     ],
 )
 def test_columns_that_cannot_be_used_are_reported_when_the_file_is_opened(tmp_path, columns, messages):
