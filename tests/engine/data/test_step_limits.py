@@ -28,7 +28,7 @@ def test_limits_and_intervals_count_optimizer_steps(limit, interval, steps, expe
 
 def test_a_limit_of_less_than_a_step_is_refused():
     """Lightning skips the fit loop of a limit of 0, and the command would end with exit code 0."""
-    trainer = SimpleNamespace(limit_train_batches=0.05, val_check_interval=1.0)
+    trainer = fake_trainer(limit_train_batches=0.05, val_check_interval=1.0)
     with pytest.raises(ValueError, match="limit_train_batches 0.05 of the 13 steps .* less than a step; .* 0.077"):
         convert_limits_to_micro_batches(trainer, 13, accumulation=4)
     trainer.limit_train_batches = 0.077

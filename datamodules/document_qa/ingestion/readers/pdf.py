@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from datamodules.document_qa.ingestion.page_writer import PageWriter
@@ -33,7 +34,7 @@ def read_pdf(path: Path, writer: PageWriter, settings: IngestionSettings) -> Non
     """Convert a PDF to pages.
 
     Raises:
-        UnreadableDocumentError: the PDF is corrupt, encrypted or too large, or has no pages.
+        UnreadableDocumentError: the PDF is corrupt, encrypted or too large, or states too few pages or none.
     """
     from pypdfium2 import PdfDocument, PdfiumError
 
@@ -45,6 +46,11 @@ def read_pdf(path: Path, writer: PageWriter, settings: IngestionSettings) -> Non
         if len(pdf) > settings.max_pages:
             raise UnreadableDocumentError(
                 f"found {len(pdf):,} pages, ingestion.max_pages allows {settings.max_pages:,}"
+            )
+        if _states_too_few_pages(path):
+            raise UnreadableDocumentError(
+                f"a /Count of its page tree is too low: pages beyond the {len(pdf):,} that it states would be missing; "
+                "repair it, for example by printing it to a new PDF"
             )
         pdf.init_forms()  # renders the contents of form fields
         for number in range(1, len(pdf) + 1):
@@ -119,6 +125,28 @@ def _has_no_pages(path: Path) -> bool:
     except PdfiumError as error:
         return path.stat().st_size > 0 and getattr(error, "err_code", None) == pdfium.FPDF_ERR_FILE
     return False
+
+
+def _states_too_few_pages(path: Path) -> bool:
+    """Return whether pages are left in a copy of a PDF after those are deleted that its page tree states.
+
+    PDFium reads no page beyond a /Count; where it is 0, as in the copy, PDFium counts the pages. The copy is written to
+    a temporary file, as it may be as large as the PDF. A PDF that PDFium cannot copy is not checked.
+    """
+    from pypdfium2 import PdfDocument, PdfiumError
+
+    try:
+        with TemporaryFile() as copy:
+            with PdfDocument(path) as pdf:
+                for _ in range(len(pdf)):
+                    del pdf[0]
+                pdf.save(copy)
+            copy.seek(0)
+            with PdfDocument(copy) as rest:
+                rest[0].close()
+    except PdfiumError:  # the copy has no pages
+        return False
+    return True
 
 
 def _reason(path: Path, error: Exception) -> str:

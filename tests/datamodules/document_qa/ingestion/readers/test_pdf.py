@@ -5,6 +5,7 @@ import io
 import pypdfium2
 import pytest
 from PIL import Image
+from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
@@ -223,6 +224,42 @@ def test_a_pdf_without_pages_says_so_whatever_was_read_before(tmp_path, read):
         pdf.save(tmp_path / "none.pdf")
     for name, reason in (("none", "it has no pages"), ("text", "not a PDF, or corrupt"), ("none", "it has no pages")):
         assert read(tmp_path / f"{name}.pdf") == reason
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_pdf_that_states_too_few_pages_is_refused(tmp_path, read, encrypted):
+    """PDFium would read as many pages as are stated."""
+    encrypt = StandardEncryption("", ownerPassword="owner") if encrypted else None
+    pages = [lambda canvas: canvas.drawString(9, 9, "x")] * 5
+    whole = write_pdf(tmp_path / "whole.pdf", *pages, encrypt=encrypt).read_bytes()
+    assert len(read(tmp_path / "whole.pdf").pages) == 5
+    assert whole.count(b"/Count 5") == 1
+    for stated, reason in ((0, None), (1, "/Count of its page tree is too low"), (4, "beyond the 4 that it states"),
+                           (7, "page 6 is corrupt")):  # fmt: skip
+        (tmp_path / f"{stated}.pdf").write_bytes(whole.replace(b"/Count 5", b"/Count %d" % stated))
+        found = read(tmp_path / f"{stated}.pdf")
+        if reason is None:
+            assert len(found.pages) == 5, "PDFium counts the pages itself"
+        else:
+            assert reason in found
+
+
+def test_pages_below_nodes_of_the_page_tree_are_counted(tmp_path, read):
+    def nested(stated):
+        nodes = [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Count %d/Kids[3 0 R 4 0 R]>>" % stated,
+            b"<</Type/Pages/Parent 2 0 R/Count 2/Kids[5 0 R 6 0 R]>>",
+            b"<</Type/Pages/Parent 2 0 R/Count 1/Kids[7 0 R]>>",
+            *(b"<</Type/Page/Parent %d 0 R/MediaBox[0 0 99 99]>>" % parent for parent in (3, 3, 4)),
+        ]
+        body = b"".join(b"%d 0 obj\n%s\nendobj\n" % numbered for numbered in enumerate(nodes, 1))
+        path = tmp_path / f"{stated}.pdf"
+        path.write_bytes(b"%PDF-1.4\n" + body + b"trailer<</Size 8/Root 1 0 R>>\n%%EOF")
+        return read(path)
+
+    assert len(nested(3).pages) == 3
+    assert "beyond the 2 that it states" in nested(2)
 
 
 def test_the_same_file_gives_the_same_bytes(tmp_path, read):
