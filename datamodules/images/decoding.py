@@ -2,11 +2,13 @@
 
 import io
 import warnings
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from datamodules.images import png
 from engine.data.errors import BadSampleError
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ _MAX_SCANNED = 20 * MAX_PIXELS
 """Maximum of pixels times scans of a progressive JPEG, which usually has about ten scans."""
 
 _START_OF_SCAN = b"\xff\xda"
-_PNG = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION = 0x0112  # EXIF tag
 
 
@@ -53,7 +54,11 @@ def decode(
         image = Image.open(io.BytesIO(data), formats=formats)
         _check_pixels(image, name, max_pixels)
         _check_scans(data, image, name)
-        _check_sums(data, image, name)
+        if image.format == "PNG":
+            png.check_sums(data, name)
+            image.load()
+            png.check_length(data, image, name)
+            png.scale_transparency(data, image, name)
         return _rgb(_upright(image, needed))
 
 
@@ -167,25 +172,6 @@ def _check_scans(data: bytes, image: "Image", name: str) -> None:
         )
 
 
-def _check_sums(data: bytes, image: "Image", name: str) -> None:
-    """Refuse a PNG whose pixels changed since it was written: Pillow compares the checksums of other parts only."""
-    start = len(_PNG)
-    while image.format == "PNG" and start < len(data):
-        end = start + 8 + int.from_bytes(data[start : start + 4], "big")
-        # A chunk is: length (4 bytes), kind (4), content, CRC-32 of kind and content (4).
-        kind, checksum = data[start + 4 : start + 8], data[end : end + 4]
-        # A file that ends too early is refused if pixels are missing, but not for want of an end mark.
-        if (
-            kind == b"IDAT"
-            and len(checksum) == 4
-            and zlib.crc32(data[start + 4 : end]) != int.from_bytes(checksum, "big")
-        ):
-            raise BadSampleError(
-                f"{name}: found pixels with a wrong checksum; the file has changed since it was written"
-            )
-        start = end + 4
-
-
 def _upright(image: "Image", needed: int | None) -> "Image":
     """Decode an image and apply its EXIF orientation."""
     from PIL.Image import Transpose
@@ -210,7 +196,11 @@ def _rgb(image: "Image") -> "Image":
     if image.mode in ("I", "I;16", "I;16B", "I;16L", "I;16N"):
         # 16-bit gray: convert() would clip values above 255 instead of scaling them.
         # For 32-bit images, `point` accepts only a linear function of the value.
-        image = image.convert("I").point(lambda value: value / 256).convert("L")
+        deep = image.convert("I")
+        image = deep.point(lambda value: value / 256).convert("L")
+        hidden = image.info.pop("transparency", None)
+        if hidden is not None:  # a gray of 16 bits
+            image.putalpha(Image.fromarray(np.asarray(deep) != hidden))
     if image.has_transparency_data:
         rgba = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)

@@ -128,6 +128,64 @@ def test_bombs_are_refused_by_their_header():
         decoded(encoded(halves()), max_pixels=127)
 
 
+def png_of(rows, depth, color, transparent=b"", size=(4, 4), interlaced=0):
+    """A PNG of raw rows, each with the byte of its filter; Pillow writes neither all depths nor wrong lengths."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, depth, color, 0, 0, interlaced))
+    hidden = chunk(b"tRNS", transparent) if transparent else b""
+    return b"\x89PNG\r\n\x1a\n" + header + hidden + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("depth", "color", "row"), [(8, 2, 13), (8, 6, 17), (8, 0, 5), (16, 0, 9), (1, 0, 2), (16, 2, 25)]
+)
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_png_with_too_few_rows_is_refused(depth, color, row, value):
+    """Pillow would leave the others black."""
+    rows = (b"\0" + bytes([value]) * (row - 1)) * 4
+    assert decoded(png_of(rows, depth, color)).shape == (4, 4, 3)
+    for left in (1, 2, 3):
+        with pytest.raises(BadSampleError, match=rf"row 3: found pixels of {left * row} bytes, expected {4 * row} for"):
+            decoded(png_of(rows[: left * row], depth, color))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 1), (1, 5), (3, 3), (8, 8), (9, 5)])
+def test_an_interlaced_png_with_too_few_rows_is_refused(size):
+    width, height = size
+    rows = []
+    for x, y, across, down in (
+        (0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2),
+    ):  # fmt: skip
+        columns = len(range(x, width, across))
+        rows += [b"\0" + b"\xff" * columns for _ in range(y, height, down)] if columns else []
+    assert (decoded(png_of(b"".join(rows), 8, 0, size=size, interlaced=1)) == 255).all()
+    for left in range(1, len(rows)):
+        with pytest.raises(BadSampleError, match="row 3: found pixels of|cannot be decoded"):
+            decoded(png_of(b"".join(rows[:left]), 8, 0, size=size, interlaced=1))
+
+
+def test_a_transparent_gray_is_the_same_in_each_depth():
+    """Pillow compares it with pixels that it has scaled to 8 bits."""
+    for depth, rows in ((2, b"\0\x1b" * 4), (4, b"\0\x01\x23" * 4), (8, b"\0\0\1\2\3" * 4)):
+        scale = 255 // (2**depth - 1)
+        pixels = decoded(png_of(rows, depth, 0, struct.pack(">H", 2)))
+        assert pixels[:, :, 1].tolist() == [[0, scale, 255, 3 * scale]] * 4
+    rows = (b"\0" + struct.pack(">4H", 1000, 1001, 3, 0x8000)) * 4
+    for hidden, expected in ((1000, [255, 3, 0, 128]), (3, [3, 3, 255, 128]), (128, [3, 3, 0, 128])):
+        assert decoded(png_of(rows, 16, 0, struct.pack(">H", hidden)))[:, :, 1].tolist() == [expected] * 4
+
+
+def test_a_transparent_color_of_16_bits_is_refused():
+    """Pillow reads 8 of the 16 bits, which it would compare with all 16."""
+    rows = (b"\0" + struct.pack(">12H", *(0x1234, 0x1235, 0x1236) * 4)) * 4
+    assert decoded(png_of(rows, 16, 2)).max() == 0x12
+    with pytest.raises(BadSampleError, match=r"row 3: found a PNG with 16 bits per channel and a transparent color"):
+        decoded(png_of(rows, 16, 2, struct.pack(">3H", 0x1234, 0x1235, 0x1236)))
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
 def test_a_truncated_image_is_refused(kind):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8))
