@@ -22,3 +22,7 @@ def preview_json(value: object) -> str:
     except RecursionError:
         text = "deeply nested JSON"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+class SourceChangedError(InteractionError):
+    """A source file was changed while it was read."""

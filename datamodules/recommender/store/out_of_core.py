@@ -6,13 +6,14 @@ conversion that was killed continues after the last block that was committed.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.errors import InteractionError, SourceChangedError
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.filters import Filters, nothing_left, report_rows
 from datamodules.recommender.store.interaction_store import DTYPES, InteractionStore
@@ -30,7 +31,13 @@ _LEFT = "FROM events WHERE passes AND item NOT IN (FROM dropped_items) AND user 
 
 
 def convert_out_of_core(
-    layout: Layout, filters: Filters, root: Path, *, memory_gb: float, source: dict[str, Any]
+    layout: Layout,
+    filters: Filters,
+    root: Path,
+    *,
+    memory_gb: float,
+    source: dict[str, Any],
+    check_source: Callable[[], None] = lambda: None,
 ) -> InteractionStore:
     """Convert a Parquet table to a store in bounded memory.
 
@@ -40,16 +47,20 @@ def convert_out_of_core(
         root: folder of the store.
         memory_gb: memory of the process in GB, libraries apart; more is needed for over 30 million users or items.
         source: provenance, for `write_store`.
+        check_source: called after the table has been read; raises SourceChangedError if it was changed meanwhile.
 
     Raises:
-        InteractionError: the table cannot be read, or the filters drop all rows.
+        InteractionError: the table cannot be read or was changed meanwhile, or the filters drop all rows.
     """
     import duckdb
 
     work = root.with_name(f".{root.name}.work")
     work.mkdir(parents=True, exist_ok=True)
     try:
-        return _convert(layout, filters, root, work, memory_gb, source)
+        return _convert(layout, filters, root, work, memory_gb, source, check_source)
+    except SourceChangedError:
+        remove(work)  # the next start must not continue with rows of two versions
+        raise
     except duckdb.OutOfMemoryException as error:
         raise InteractionError(
             f"{layout.path}: {_first_line(error)}; give the conversion more of it: data.init_args.conversion_memory"
@@ -62,11 +73,18 @@ def convert_out_of_core(
 
 
 def _convert(
-    layout: Layout, filters: Filters, root: Path, work: Path, memory_gb: float, source: dict[str, Any]
+    layout: Layout,
+    filters: Filters,
+    root: Path,
+    work: Path,
+    memory_gb: float,
+    source: dict[str, Any],
+    check_source: Callable[[], None],
 ) -> InteractionStore:
     database = RowDatabase(work, memory_gb / 2)
     try:
         copy_rows(database, layout, filters)
+        check_source()
         report = _filter(database, layout, filters)
         log.info("%s: %s", layout.path, report)
         with StoreDraft(root) as draft:

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.event_reader import choose_event_columns, read_event_columns
-from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.errors import InteractionError, SourceChangedError
 from datamodules.recommender.reading.file_formats import Layout, detect, with_ratings
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import read_interactions
@@ -110,6 +110,7 @@ class _Plan(NamedTuple):
     features: EventFeatures | None
     stores: dict[Path, dict[str, Any]]  # {possible folder: settings of the store}, in order of preference
     hashes: ContentHashes
+    files: dict[Path, str]  # {source file: hash of its content}
 
 
 def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
@@ -148,7 +149,7 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
             settings["event_features"] = [event_columns, len(features.categories)]
         name = "interactions-" + hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
         stores[folder / name] = settings
-    return _Plan(layout, filters, features, stores, hashes)
+    return _Plan(layout, filters, features, stores, hashes, files)
 
 
 def _filters(conversion: Conversion) -> Filters:
@@ -167,7 +168,9 @@ def _convert(plan: _Plan, root: Path, memory: float, log_rows: bool = False) -> 
                 "data.init_args.conversion_memory, or remove event_features"
             )
         require_extras({"large": f"the conversion of {rows:,} rows in {memory:g} GB (conversion_memory)"})
-        return convert_out_of_core(layout, filters, root, memory_gb=memory, source=settings)
+        return convert_out_of_core(
+            layout, filters, root, memory_gb=memory, source=settings, check_source=partial(_check_unchanged, plan)
+        )
     rows_read = read_interactions(layout)
     if plan.features is not None:
         rows_read = rows_read._replace(features=read_event_columns(layout, plan.features, len(rows_read.users)))
@@ -175,6 +178,7 @@ def _convert(plan: _Plan, root: Path, memory: float, log_rows: bool = False) -> 
     if log_rows:
         log.info("%s: %s", layout.path, report)
     titles = read_titles(layout.titles, layout.item) if layout.titles else {}
+    _check_unchanged(plan)
     return write_store(
         root,
         **sequences._asdict(),
@@ -183,6 +187,17 @@ def _convert(plan: _Plan, root: Path, memory: float, log_rows: bool = False) -> 
         has_times=layout.time is not None,
         source=settings,
     )
+
+
+def _check_unchanged(plan: _Plan) -> None:
+    """Check that the files still have the content that the store is named after.
+
+    Raises:
+        SourceChangedError: a file was changed while it was read.
+    """
+    for path, content in plan.files.items():
+        if not path.is_file() or plan.hashes.of(path) != content:
+            raise SourceChangedError(f"{path}: was changed while it was read; start again when no program writes to it")
 
 
 def _can_write(folder: Path) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datamodules.recommender.reading.errors import InteractionError
+from datamodules.recommender.reading.errors import InteractionError, SourceChangedError
 from datamodules.recommender.store import out_of_core, prepare, row_copy, row_database
 from datamodules.recommender.store.interaction_store import InteractionStore
 from datamodules.recommender.store.prepare import Conversion, prepare_store
@@ -100,6 +100,26 @@ def test_a_table_without_times_and_dates(tmp_path: Path) -> None:
     assert_same(actual, expected)
     assert not actual.has_times
     assert actual.user_ids == ["b", "a"]
+
+
+def test_a_table_that_changes_while_it_is_read_leaves_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = [(1, 2, 3, 4)] * 6, [(5, 6, 7, 4)] * 6
+    source, other = write(tmp_path / "table", first), write(tmp_path / "other", second)
+    copy_rows = out_of_core.copy_rows
+
+    def replace_and_copy(*arguments: Any) -> None:
+        (other / "part-0.parquet").replace(source / "part-0.parquet")
+        copy_rows(*arguments)
+
+    monkeypatch.setattr(out_of_core, "copy_rows", replace_and_copy)
+    with pytest.raises(SourceChangedError, match=r"part-0\.parquet: was changed while it was read"):
+        on_disk(source, tmp_path / "disk", min_item_interactions=1)
+    assert not [path for path in (tmp_path / "disk").iterdir() if path.is_dir()], "the rows are of another version"
+    monkeypatch.undo()
+    write(tmp_path / "again", first)
+    (tmp_path / "again/part-0.parquet").replace(source / "part-0.parquet")
+    expected = prepare_store(source, cache=tmp_path / "memory", min_item_interactions=1)
+    assert_same(on_disk(source, tmp_path / "disk", min_item_interactions=1), expected)
 
 
 ROWS_OF_FOUR_PARTS = [(number % 5, number % 7, number % 3, 1) for number in range(48)]

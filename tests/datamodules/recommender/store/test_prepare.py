@@ -12,6 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.recommender.datamodule import InteractionSequences
+from datamodules.recommender.reading.errors import SourceChangedError
+from datamodules.recommender.reading.file_formats import Layout
+from datamodules.recommender.reading.interactions import Interactions
+from datamodules.recommender.store import prepare
 from datamodules.recommender.store.prepare import Conversion, is_prepared, prepare_store
 from engine.io import content_hash
 
@@ -78,6 +82,35 @@ def test_a_change_of_the_titles_is_found(tmp_path: Path) -> None:
         (tmp_path / "ml/movies.dat").write_text(f"7::{title}::Drama\n")
         os.utime(tmp_path / "ml/movies.dat", ns=(TIME, TIME))
         assert prepare_store(tmp_path / "ml", min_item_interactions=1).titles == [title]
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("change", ["grows", "is replaced", "vanishes"])
+def test_a_file_that_changes_while_it_is_read_gives_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, small: bool
+) -> None:
+    """The store would be named after the content before the change."""
+    monkeypatch.setattr(content_hash, "SMALL", 2**20 if small else 10)
+    source, read = write(tmp_path / "events.csv", "a,x,1\n"), prepare.read_interactions
+
+    def change_and_read(layout: Layout) -> Interactions:
+        if change == "grows":
+            with source.open("a") as file:
+                file.write("a,y,2\n")
+        elif change == "is replaced":
+            os.replace(write(tmp_path / "other", "a,y,1\n"), source)
+        rows = read(layout)
+        if change == "vanishes":
+            source.unlink()
+        return rows
+
+    monkeypatch.setattr(prepare, "read_interactions", change_and_read)
+    with pytest.raises(SourceChangedError, match=r"events\.csv: was changed while it was read; start again when"):
+        events(source)
+    assert not list((tmp_path / ".lockstep").glob("interactions-*/meta.json"))
+    monkeypatch.undo()
+    write(source, "a,x,1\n")
+    assert events(source) == [("a", "x", 1)]
 
 
 def test_a_data_set_that_is_moved_keeps_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
