@@ -206,7 +206,7 @@ class LanguageModel(nn.Module):
         """
         decoder = self.causal_lm.get_decoder()
         if cache is not None:
-            options[cache_argument(type(decoder))] = cache
+            options[cache_argument(decoder.__class__)] = cache
         return decoder(inputs_embeds=embeddings, position_ids=positions, use_cache=cache is not None, **options)
 
     def logits(self, states: Tensor) -> Tensor:
