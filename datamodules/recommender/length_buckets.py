@@ -2,7 +2,7 @@
 
 On ML-1M with at most 200 events, 54 % of the positions of a batch of 128 are real, because nearly every batch has a
 long row; with 8 groups it is 91 %. The batch remains a uniform sample of all rows, with which training converges faster
-than with batches of rows of equal length (docs/results.md).
+than with batches of rows of equal length (docs/measurements/recommender.md).
 """
 
 import numpy as np
