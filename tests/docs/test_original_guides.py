@@ -93,7 +93,8 @@ def section(heading):
 
 @pytest.mark.parametrize("guide", ORIGINALS)
 def test_everything_that_the_original_guide_names_has_a_row(guide):
-    named = " ".join(row[0] for table in tables(section(guide)) for row in table[1:])
+    both = section("In every guide") + section(guide)
+    named = " ".join(row[0] for table in tables(both) for row in table[1:])
     assert [word for word in ORIGINALS[guide].split() if not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", named)] == []
 
 
