@@ -30,7 +30,7 @@ def measure(repeats: int) -> dict[str, Any]:
     """Return {name: a number for each turn}: milliseconds per sample, milliseconds per step, shares."""
     full = SyntheticTimelines(format="full", min_steps=20, max_steps=100)
     found: dict[str, list[float]] = {name: [] for name in ("tiny", "full", "rows", "step", "waiting", "share")}
-    data = ResourceTimelines(batch_size=_BATCH, num_samples=_SAMPLES * repeats, row_tokens=192, patch_length=5)
+    data = ResourceTimelines(batch_size=_BATCH, num_samples=_SAMPLES * repeats, packed_length=192, patch_length=5)
     data.setup("fit")
     data.train_set[MicroBatchRequest(0, np.arange(_BATCH))]  # one-time work
     for turn in range(repeats):

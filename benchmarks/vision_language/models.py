@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
     language_model: dict[str, Any]
     vocabulary: int | None  # None: the vocabulary of the built-in tokenizer
     batch_size: int
-    row_tokens: int
+    packed_length: int
 
 
 class Layout(NamedTuple):
@@ -113,7 +113,7 @@ def data_settings(sizes: Sizes, layout: Layout, num_workers: int = 0) -> dict[st
         "vocabulary": sizes.vocabulary,
         "batch_size": sizes.batch_size,
         "num_workers": num_workers,
-        "row_tokens": sizes.row_tokens if layout.packed else None,
+        "packed_length": sizes.packed_length if layout.packed else None,
         "length_groups": layout.length_groups,
     }
 

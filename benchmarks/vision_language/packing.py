@@ -42,7 +42,7 @@ def measure(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str
                 "count": count,
             }
         )
-    shape = {"batch_size": sizes.batch_size, "row_tokens": sizes.row_tokens}
+    shape = {"batch_size": sizes.batch_size, "packed_length": sizes.packed_length}
     return {"name": "packing", **shape, "sides": rows, "goals": _goals(rows)}
 
 
@@ -71,7 +71,7 @@ def loss_of(sizes: Sizes, layout: Layout, batches: int = 3) -> tuple[float, int]
 
 def table(found: dict[str, Any]) -> Table:
     """Return a table with a row per layout; ratios of CPU time are computed within a turn."""
-    title = f"A mixture of lengths, {found['batch_size']} samples per step, rows of {found['row_tokens']} tokens"
+    title = f"A mixture of lengths, {found['batch_size']} samples per step, rows of {found['packed_length']} tokens"
     sheet = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     sheet.add_column("")
     for heading in ("tokens/s", "tokens/CPU-s", "times as fast (CPU)", "real", "loss", "terms"):

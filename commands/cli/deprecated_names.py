@@ -12,7 +12,7 @@ import yaml
 from jsonargparse import get_loader, set_loader
 
 from commands.launch.command_line import split_arguments
-from commands.runs.renamed_groups import OPTION_GROUPS, current_value, rename_groups
+from commands.runs.renamed_groups import OPTION_GROUPS, OPTIONS, current_key, current_value, rename_groups
 from engine.io.yaml_file import YamlFileError, check_yaml, is_ambiguous, parse_yaml
 
 log = logging.getLogger("lockstep")
@@ -77,7 +77,9 @@ class _Aliases:
     def replace(self, value: object) -> Any:
         """Return a loaded config with the current class paths and values."""
         if isinstance(value, dict):
-            return {key: self.replace(self.rename_value(str(key), item)) for key, item in value.items()}
+            return {
+                self.rename_key(key): self.replace(self.rename_value(str(key), item)) for key, item in value.items()
+            }
         if isinstance(value, list):
             return [self.replace(item) for item in value]
         if isinstance(value, str) and value in CLASS_PATHS:
@@ -95,12 +97,21 @@ class _Aliases:
             self.log_removed(option)
 
     def rename(self, argument: str) -> str:
-        """Return `--GROUP.OPTION` or `--GROUP` with the group's current name; any other argument as it is."""
-        group, dot, option = argument.removeprefix("--").partition(".")
-        if not argument.startswith("--") or group not in OPTION_GROUPS:
+        """Return `--GROUP.OPTION` or `--GROUP` with current names; any other argument as it is."""
+        if not argument.startswith("--"):
             return argument
-        self.log_renamed(group)
-        return f"--{OPTION_GROUPS[group]}{dot}{option}"
+        group, dot, option = argument.removeprefix("--").partition(".")
+        if group in OPTION_GROUPS:
+            self.log_renamed(group)
+        return f"--{OPTION_GROUPS.get(group, group)}{dot}{self.rename_key(option)}"
+
+    def rename_key(self, key: Any) -> Any:
+        """Return a key of a config, which may be dotted, with the current names of its options."""
+        if not isinstance(key, str):
+            return key
+        for old in OPTIONS.keys() & key.split("."):
+            self._log_once(old, f"{old} is now {OPTIONS[old]}; version 0.3.0 will not accept the old name")
+        return current_key(key)
 
     def rename_value(self, key: str, value: Any) -> Any:
         """Return the current name of the value of an option, given by its key."""
@@ -150,7 +161,7 @@ def register_aliases() -> None:
 
 
 def replace_aliases(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with the current class paths, groups and values, and without removed options.
+    """Return the command line with the current class paths, keys and values, and without removed options.
 
     Args:
         arguments: `--OPTION VALUE` or `--OPTION=VALUE`.

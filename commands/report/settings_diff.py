@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.runs.renamed_groups import current_value, rename_groups
+from commands.runs.renamed_groups import current_key, current_value, rename_groups
 from engine.io.yaml_file import YamlFileError, read_yaml
 from engine.system.installation import PROGRAM
 
@@ -74,7 +74,7 @@ def flatten(config: Mapping[str, object]) -> dict[str, str]:
     def visit(key: str, value: object) -> None:
         if isinstance(value, Mapping) and value:
             for name, inner in value.items():
-                visit(f"{key}.{name}" if key else str(name), inner)
+                visit(current_key(f"{key}.{name}" if key else str(name)), inner)
         elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
             for index, item in enumerate(value):
                 visit(f"{key}.{index}", item)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from commands.runs.renamed_groups import current_value
+from commands.runs.renamed_groups import current_key, current_value
 from commands.runs.run_directory import newest_config
 from engine.io.yaml_file import parse_yaml, read_yaml
 
@@ -60,6 +60,7 @@ def _settings(config: dict[str, Any], stage: str) -> dict[str, Any]:
 
 def _flatten(group: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in group.items():
+        name = current_key(str(name))
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{name}.")
         else:

@@ -1,4 +1,4 @@
-"""Renames option groups and values of earlier versions, whose configs and run directories are still read.
+"""Renames option groups, options and values of earlier versions, whose configs and run directories are still read.
 
 Imports nothing heavy: the report reads configs without torch and without a parser.
 """
@@ -14,6 +14,11 @@ OPTION_GROUPS: Mapping[str, str] = {
     "replica_parity": "replica_consistency",
 }
 """{old name of a group of options: current name}."""
+
+OPTIONS: Mapping[str, str] = {
+    "row_tokens": "packed_length",
+}
+"""{old name of an option, the last part of its key: current name}."""
 
 VALUES: Mapping[str, Mapping[str, str]] = {"tiling": {"places": "tile_positions"}}
 """{last part of an option's key: {old name of its value: current name}}."""
@@ -37,6 +42,11 @@ def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None]
             value = {**renamed[key], **value}
         renamed[key] = value
     return renamed
+
+
+def current_key(key: str) -> str:
+    """Return a dotted key with the current names of its options; its first group as it is, see `rename_groups`."""
+    return ".".join(OPTIONS.get(part, part) for part in key.split("."))
 
 
 def current_value(key: str, value: Any) -> Any:

@@ -190,7 +190,7 @@ class DocumentDataModule(AnswerEvaluation):
                 f"data.init_args.length_groups is {self.length_groups}, but with model.init_args.loss "
                 "contrastive_options the options of a question are computed together: set it to 1"
             )
-        return OptionDataset(source, self.chat_encoder, self.row_tokens, self.max_length, self.too_long, skip_bad)
+        return OptionDataset(source, self.chat_encoder, self.packed_length, self.max_length, self.too_long, skip_bad)
 
     def _evaluation(self, split: SplitName) -> EvaluationDataset | RankingDataset:
         skip_bad, predicts = self.skips_bad_samples, split == "predict"

@@ -96,9 +96,9 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
     Args:
         source: the samples.
         encoder: encodes the samples.
-        row_tokens: tokens of a row that several chats are packed into; None for one chat per row, in `length_groups`
+        packed_length: tokens of a row that several chats are packed into; None for one chat per row, in `length_groups`
             batches of similar length.
-        length_groups: see `row_tokens`.
+        length_groups: see `packed_length`.
         max_length: maximum number of tokens of a chat; None for no limit.
         too_long: `stop`: a longer chat is an error that names its sample; `drop`: it is skipped.
         skip_bad: skip invalid samples; otherwise they are errors.
@@ -108,13 +108,13 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         self,
         source: ChatSource,
         encoder: ChatEncoder | SampleEncoder,
-        row_tokens: int | None = None,
+        packed_length: int | None = None,
         length_groups: int = 1,
         max_length: int | None = None,
         too_long: TooLong = "stop",
         skip_bad: bool = False,
     ) -> None:
-        self.source, self.encoder, self.row_tokens = source, _sample_encoder(encoder), row_tokens
+        self.source, self.encoder, self.packed_length = source, _sample_encoder(encoder), packed_length
         self.length_groups, self.max_length = length_groups, max_length
         self.too_long, self.skip_bad = too_long, skip_bad
 
@@ -130,8 +130,8 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         indices = sample_indices(request)
         loaded, indices, skipped = load_samples(indices, lambda index: self._load(request.epoch, index), self.skip_bad)
         chats, pad = [chat for chat, _ in loaded], self.encoder.pad
-        if self.row_tokens is not None:
-            parts = [pack(chats, indices, self.row_tokens, pad)]
+        if self.packed_length is not None:
+            parts = [pack(chats, indices, self.packed_length, pad)]
         else:
             parts = pad_rows(chats, indices, self.length_groups, pad)
         inputs = (self.source.collate([loaded[row][1] for row in order]) for _, order in parts)

@@ -22,7 +22,7 @@ class ChatLoaderOptions(LoaderOptions, total=False):
     """Options of MultimodalDataModule, which describes them, and of its base, except `evaluation_batch_size`."""
 
     tokenizer: str | None
-    row_tokens: int | None
+    packed_length: int | None
     length_groups: int
     max_length: int | None
     too_long: TooLong
@@ -39,7 +39,7 @@ class MultimodalDataModule(LockstepDataModule):
     Args:
         tokenizer: name on the Hugging Face hub or local directory of the language model's tokenizer; null for the
             built-in tokenizer.
-        row_tokens: tokens of a row that several chats are packed into, without attending to each other; null for one
+        packed_length: tokens of a row that several chats are packed into, without attending to each other; null for one
             chat per row.
         length_groups: number of parts of similar length that an unpacked micro-batch is computed in.
         max_length: maximum number of tokens of a training chat; null for no limit.
@@ -72,7 +72,7 @@ class MultimodalDataModule(LockstepDataModule):
     def __init__(
         self,
         tokenizer: str | None = None,
-        row_tokens: int | None = None,
+        packed_length: int | None = None,
         length_groups: int = 1,
         max_length: int | None = None,
         too_long: TooLong = "stop",
@@ -87,11 +87,11 @@ class MultimodalDataModule(LockstepDataModule):
             )  # fmt: skip
             batches |= {"on_bad_sample": "skip", "max_bad_samples": max_unusable}
         super().__init__(**batches)
-        sizes = {"row_tokens": row_tokens, "length_groups": length_groups, "max_length": max_length}
+        sizes = {"packed_length": packed_length, "length_groups": length_groups, "max_length": max_length}
         check_numbers("data.init_args.", sizes, at_least=1)
         if too_long == "drop" and max_length is None:
             raise ValueError("data.init_args.too_long is drop, but max_length is null: no chat is too long")
-        self.tokenizer_source, self.row_tokens = tokenizer, row_tokens
+        self.tokenizer_source, self.packed_length = tokenizer, packed_length
         self.length_groups, self.max_length = length_groups, max_length
         self.too_long: TooLong = too_long
 
@@ -136,8 +136,8 @@ class MultimodalDataModule(LockstepDataModule):
 
     @property
     def packed_tokens(self) -> int | None:
-        """Tokens of a row that chats are packed into, see `row_tokens`; None if they are not packed."""
-        return self.row_tokens
+        """Tokens of a row that chats are packed into, see `packed_length`; None if they are not packed."""
+        return self.packed_length
 
     @property
     def evaluated(self) -> ChatSource:
@@ -166,7 +166,7 @@ class MultimodalDataModule(LockstepDataModule):
         return partial(
             ChatExamples,
             encoder=self.sample_encoder,
-            row_tokens=self.packed_tokens,
+            packed_length=self.packed_tokens,
             length_groups=self.length_groups,
             max_length=self.max_length,
             too_long=self.too_long,

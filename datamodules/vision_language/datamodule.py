@@ -71,10 +71,10 @@ class VisionLanguageDataModule(ImageDataModule):
     @override
     def packed_tokens(self) -> int | None:
         source = self.processor_source
-        if self.row_tokens is None or source is None or source.unpacked is None:
-            return self.row_tokens
+        if self.packed_length is None or source is None or source.unpacked is None:
+            return self.packed_length
         log.warning(
-            "data.init_args.row_tokens: chats of %s are not packed, because %s; each has a row of its own, in %d "
+            "data.init_args.packed_length: chats of %s are not packed, because %s; each has a row of its own, in %d "
             "group(s) of similar length (data.init_args.length_groups)", source.path, source.unpacked,
             self.length_groups,
         )  # fmt: skip

@@ -80,7 +80,7 @@ def _document_qa(folder: Path) -> list[str]:
         "evaluation_batch_size": 5,
         "option_orders": 2,
         "questions_per_chat": 1,
-        "row_tokens": 400,
+        "packed_length": 400,
         "retriever": {"kind": "oracle"},
     }
     return [*tiny_documents.write_config(folder), *_more(folder, data), *_steps(16)]

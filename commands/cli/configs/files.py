@@ -8,6 +8,7 @@ import yaml
 
 from commands.cli.configs.setting_locations import find_settings
 from commands.launch.command_line import CONFIG_OPTIONS, option_values, values_of
+from commands.runs.renamed_groups import current_key
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 
 _SUFFIXES = (".yaml", ".yml")
@@ -89,9 +90,9 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
 
 
 def without_init_args(key: str) -> str:
-    """Return a dotted key without `init_args` and positions in lists, as the parser's errors have it."""
+    """Return a dotted key as the parser's errors have it: current names, no `init_args`, no positions in lists."""
     parts = (part.partition("[")[0] for part in key.split("."))
-    return ".".join(part for part in parts if part not in ("init_args", "dict_kwargs"))
+    return current_key(".".join(part for part in parts if part not in ("init_args", "dict_kwargs")))
 
 
 def _last_first(arguments: Sequence[str]) -> Iterator[ConfigFile]:

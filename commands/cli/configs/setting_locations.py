@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import yaml
 
+from commands.runs.renamed_groups import current_key
+
 
 class SettingLocation(NamedTuple):
     """Location of a setting in a file."""
@@ -36,7 +38,8 @@ def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: lis
     for entry in node.value:
         key, value = entry
         name = f"{path}.{key.value}" if path else key.value
-        words = key.value.split(".") if isinstance(key, yaml.ScalarNode) else []  # a key may be dotted itself
+        # A key may be dotted itself.
+        words = current_key(key.value).split(".") if isinstance(key, yaml.ScalarNode) else []
         if words and words == keys[: len(words)]:
             found.append(SettingLocation(file, key.start_mark.line + 1, name, node, entry))
             _descend(file, value, keys[len(words) :], name, found)

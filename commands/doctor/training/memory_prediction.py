@@ -76,7 +76,7 @@ def _describe(settings: Any, estimate: "MemoryEstimate", tokens: int, rows: int)
 
 def tokens_of(data: "Namespace") -> int:
     """Return the positions of a row of a micro-batch, by the settings of the data."""
-    return data.get("row_tokens") or data.get("max_length") or DEFAULT_TOKENS
+    return data.get("packed_length") or data.get("max_length") or DEFAULT_TOKENS
 
 
 def _fits(size: int) -> str:

@@ -32,7 +32,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
     Args:
         source: the samples; each of their questions becomes a question of the batch.
         encoder: encodes chats.
-        row_tokens: tokens per row that chats are packed into; None for one chat per row.
+        packed_length: tokens per row that chats are packed into; None for one chat per row.
         max_length: largest number of tokens of a chat; None for no limit.
         too_long: see ChatExamples; a sample is skipped as a whole.
         skip_bad: also skip bad samples; otherwise they raise.
@@ -42,12 +42,12 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
         self,
         source: DocumentChats,
         encoder: ChatEncoder,
-        row_tokens: int | None = None,
+        packed_length: int | None = None,
         max_length: int | None = None,
         too_long: TooLong = "stop",
         skip_bad: bool = False,
     ) -> None:
-        self.source, self.encoder, self.row_tokens = source, encoder, row_tokens
+        self.source, self.encoder, self.packed_length = source, encoder, packed_length
         self.max_length, self.too_long, self.skip_bad = max_length, too_long, skip_bad
 
     def __len__(self) -> int:
@@ -62,10 +62,10 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
         questions = [question for sample in loaded for question in sample]
         numbers = np.repeat(np.arange(len(questions)), [len(question) for question in questions])
         chats, pad = [option.chat for option in options], self.encoder.tokenizer.pad
-        if self.row_tokens is None:
+        if self.packed_length is None:
             rows, order = one_per_row(chats, samples, pad), np.arange(len(chats))
         else:
-            rows, order = pack(chats, samples, self.row_tokens, pad)
+            rows, order = pack(chats, samples, self.packed_length, pad)
         ordered = [options[row] for row in order]
         return (
             OptionExamples(

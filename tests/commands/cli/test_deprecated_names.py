@@ -9,7 +9,7 @@ from jsonargparse import get_loader
 from commands.cli import deprecated_names
 from commands.cli.deprecated_names import CLASS_PATHS, PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.main import main
-from commands.runs.renamed_groups import OPTION_GROUPS
+from commands.runs.renamed_groups import OPTION_GROUPS, OPTIONS
 from tests.conftest import REPOSITORY, TINY
 
 CONFIG = REPOSITORY / "tests/commands/cli/config_0_1_0.yaml"
@@ -98,6 +98,17 @@ def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, mes
     assert config["ddp"] == {"compression": "bf16", "bucket_mb": 3}
     assert config["replica_consistency"] == {"every_n_steps": 8}
     assert len(deprecations(messages)) == 2
+
+
+@pytest.mark.parametrize(("old", "new"), OPTIONS.items())
+def test_an_old_option_on_the_command_line_and_in_a_text(messages, old, new):
+    arguments = ["fit", f"--data.{old}", "5", f"--data.init_args.{old}=6", "--run_name", old]
+    assert replace_aliases(arguments) == ["fit", f"--data.{new}", "5", f"--data.init_args.{new}=6", "--run_name", old]
+    register_aliases()
+    config = get_loader(PARSER_MODE)(f"data: {{init_args: {{{old}: 5}}}}\ndata.{old}: 6\n")
+    assert config == {"data": {"init_args": {new: 5}}, f"data.{new}": 6}
+    line = f"deprecated: {old} is now {new}; version 0.3.0 will not accept the old name"
+    assert deprecations(messages) == [line] * 2, "each reader of options logs it once"
 
 
 def test_an_old_value_on_the_command_line_and_in_a_text(messages):

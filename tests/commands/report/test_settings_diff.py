@@ -56,11 +56,12 @@ def test_a_config_that_grows_without_end_is_refused(tmp_path, text):
         read_settings(run.folder)
 
 
-def test_option_groups_and_values_have_the_names_of_today(tmp_path):
+def test_option_groups_options_and_values_have_their_current_names(tmp_path):
     old, new = Recorded(tmp_path / "a"), Recorded(tmp_path / "b")
-    for run, group, tiling in ((old, "gradients", "places"), (new, "ddp", "tile_positions")):
+    names = (old, "gradients", "row_tokens", "places"), (new, "ddp", "packed_length", "tile_positions")
+    for run, group, option, tiling in names:
         with (run.folder / "config.yaml").open("a") as file:
-            file.write(f"{group}: {{bucket_mb: 3}}\nmore: {{tiling: {tiling}}}\n")
+            file.write(f"{group}: {{bucket_mb: 3}}\nmore: {{tiling: {tiling}, {option}: 64}}\n")
     assert differences([read_settings(run.folder).newest for run in (old, new)]) == []
 
 

@@ -47,8 +47,9 @@ def test_changed_evaluation_settings_are_listed(run, command, key, value, altere
     assert changed_evaluation_keys(command, yaml.safe_dump(config), run, str(run / "checkpoints/best.ckpt")) == altered
 
 
-def test_the_old_name_of_a_value_is_no_difference(run):
-    old, new = ({**OWN, "data": {"init_args": {"tiling": tiling}}} for tiling in ("places", "tile_positions"))
+def test_old_names_of_options_and_values_are_no_difference(run):
+    names = ("row_tokens", "places"), ("packed_length", "tile_positions")
+    old, new = ({**OWN, "data": {"init_args": {option: 64, "tiling": tiling}}} for option, tiling in names)
     (run / "config-3.yaml").write_text(yaml.safe_dump(old))
     checkpoint = str(run / "checkpoints/best.ckpt")
     assert changed_evaluation_keys("test", yaml.safe_dump(new), run, checkpoint) == ""

@@ -39,7 +39,7 @@ def same(first: Any, second: Any) -> bool:
         {},
         {"augmentation": ALTERED, "questions_per_chat": 2},
         {"augmentation": ALTERED, "loss": "contrastive_options", "context": ContextSettings(images="both", tokens=90)},
-        {"ablate": "shuffled_figure", "row_tokens": 300},
+        {"ablate": "shuffled_figure", "packed_length": 300},
     ],
 )
 def test_batches_are_the_same_in_workers(settings: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def check(rows, modality, placeholder):
     assert (rows.tokens == placeholder).sum() == len(expected) == rows.placeholders.sum()
 
 
-@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}, {}])
+@pytest.mark.parametrize("options", [{"packed_length": 60}, {"length_groups": 3}, {}])
 def test_examples_have_all_requested_samples_and_their_labels(encoder, options):
     data = ChatExamples(Letters(), encoder, **options)
     parts = data[MicroBatchRequest(1, np.array([5, 0, 3, 6]))]
@@ -66,7 +66,7 @@ def test_examples_have_all_requested_samples_and_their_labels(encoder, options):
     assert encoder.tokenizer.decode(again.labels[again.labels != IGNORE].tolist()) == "2" * 6
 
 
-@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+@pytest.mark.parametrize("options", [{"packed_length": 60}, {"length_groups": 3}])
 def test_a_filler_weighs_nothing(encoder, options):
     parts = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, np.array([PADDING_INDEX]))]
     assert all((rows.labels == IGNORE).all() and not len(rows.samples) for rows, *_ in parts)
@@ -111,12 +111,12 @@ def test_questions_without_answers_have_prompts_and_no_labels(encoder):
 
 def test_too_long_a_chat_is_named(encoder):
     with pytest.raises(ValueError, match=r"sample 6 \(letters.json, row 6\): .*max_length is 10.*too_long drop"):
-        ChatExamples(Letters(), encoder, row_tokens=60, max_length=10, skip_bad=True)[
+        ChatExamples(Letters(), encoder, packed_length=60, max_length=10, skip_bad=True)[
             MicroBatchRequest(0, np.array([6]))
         ]
 
 
-@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+@pytest.mark.parametrize("options", [{"packed_length": 60}, {"length_groups": 3}])
 def test_chats_that_are_too_long_are_dropped_whole(encoder, options):
     indices = np.arange(7)
     full = ChatExamples(Letters(), encoder, **options)[MicroBatchRequest(0, indices)]
@@ -149,7 +149,7 @@ class CorruptLetters(Letters):
 MESSAGES = ["row 2: not an image", r"row 4.*special token", r"row 5.*found .* 2 times"]
 
 
-@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+@pytest.mark.parametrize("options", [{"packed_length": 60}, {"length_groups": 3}])
 def test_bad_samples_are_skipped_and_named(encoder, options):
     parts = ChatExamples(CorruptLetters(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.arange(7))]
     assert sorted(sample for part in parts for sample in part.rows.samples.tolist()) == [0, 1, 3, 6]
@@ -165,7 +165,7 @@ def test_bad_samples_are_skipped_and_named(encoder, options):
         assert torch.equal(part.rows.tokens, expected.rows.tokens)
 
 
-@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}])
+@pytest.mark.parametrize("options", [{"packed_length": 60}, {"length_groups": 3}])
 def test_a_micro_batch_without_a_usable_sample(encoder, options):
     parts = ChatExamples(CorruptLetters(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.array([2, 4]))]
     assert all((part.rows.labels == IGNORE).all() and not len(part.rows.samples) for part in parts)

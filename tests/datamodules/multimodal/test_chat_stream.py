@@ -74,7 +74,7 @@ def arrays(parts):
     ]
 
 
-@pytest.mark.parametrize("options", [{"row_tokens": 60}, {"length_groups": 3}, {}])
+@pytest.mark.parametrize("options", [{"packed_length": 60}, {"length_groups": 3}, {}])
 def test_a_batch_is_what_a_data_set_makes_of_the_same_samples(encoder, options):
     positions = np.array([7, 0, 3, 6])
     ours = stream(encoder, **options).batch(2, positions, [(2, position) for position in positions.tolist()])
@@ -106,7 +106,7 @@ def test_bad_samples_are_named_or_skipped(encoder):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_each_chat_once_on_any_number_of_processes_and_workers(encoder, processes, workers):
-    full = stream(encoder, Letters(20), row_tokens=200)
+    full = stream(encoder, Letters(20), packed_length=200)
     steps = []
     for process in range(processes):
         sampler = TrainSampler(None, 6, seed=1, rank=process, world_size=processes)

@@ -29,7 +29,7 @@ def _evaluated(data: RenderedScenes, stage: str) -> RenderedScenes:
 
 
 def test_a_batch_has_images_and_their_descriptions() -> None:
-    data = _data(row_tokens=256)
+    data = _data(packed_length=256)
     data.setup("fit")
     (batch,) = data.train_set[MicroBatchRequest(0, np.arange(8))]
     rows, images = batch.rows, batch.encoder_input

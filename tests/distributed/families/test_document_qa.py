@@ -21,7 +21,7 @@ DATA = {
     "evaluation_batch_size": 5,
     "option_orders": 2,
     "questions_per_chat": 1,
-    "row_tokens": 400,
+    "packed_length": 400,
     "retriever": {"kind": "oracle"},
 }
 

@@ -39,7 +39,7 @@ def data(**settings):
 
 
 def test_one_and_three_processes_train_the_same(lockstep, team, options):
-    options = [*options, *data(**SIZES, row_tokens=40)]
+    options = [*options, *data(**SIZES, packed_length=40)]
     alone = lockstep("fit", *options, name="alone")
     three = team("fit", *options, name="three", processes=3)
     assert three.end(120) == [0, 0, 0], three.output
@@ -103,7 +103,7 @@ def test_a_killed_run_on_shards_resumes_bit_identically_and_on_three_ranks(team,
             "validation": [{"path": f"{tmp_path}/train-1.tar"}],
             "shuffle_window": 8,
             "batch_size": 6,
-            "row_tokens": 64,
+            "packed_length": 64,
         },
     }
     (tmp_path / "shards.yaml").write_text(yaml.safe_dump({"data": config}))

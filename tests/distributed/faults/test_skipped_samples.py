@@ -141,7 +141,7 @@ def test_long_samples_are_dropped_and_counted(options, lockstep, team, tmp_path)
         (role, text), *rest = samples[number].turns
         samples[number] = samples[number]._replace(turns=[(role, text + " and on" * 50), *rest])
     write_llava(tmp_path / "train.json", samples)
-    options = [*options, *data(max_length=64, too_long="drop", row_tokens=64)]
+    options = [*options, *data(max_length=64, too_long="drop", packed_length=64)]
     alone = lockstep("fit", *options, name="alone")
     pair = team("fit", *options, name="pair", processes=2)
     assert pair.end(120) == [0, 0], pair.output

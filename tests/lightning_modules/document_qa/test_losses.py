@@ -16,7 +16,7 @@ QUESTIONS = ([(4, 2), (4, 3), (4, 1)], [(6, 4)], [(2, 1), (2, 5)])
 RIGHT = (1, 0, 0)
 
 
-def batch_of(questions=QUESTIONS, right=RIGHT, row_tokens=None):
+def batch_of(questions=QUESTIONS, right=RIGHT, packed_length=None):
     """Rows, the number of each chat's question, and whether it is right."""
     numbers = np.random.default_rng(3)
     made = []
@@ -27,10 +27,10 @@ def batch_of(questions=QUESTIONS, right=RIGHT, row_tokens=None):
             if options in questions:
                 made.append((chat, number, index == RIGHT[number]))
     chats, samples = [chat for chat, *_ in made], np.array([number for _, number, _ in made])
-    if row_tokens is None:
+    if packed_length is None:
         rows, order = one_per_row(chats, samples, 0), np.arange(len(chats))
     else:
-        rows, order = pack(chats, samples, row_tokens, 0)
+        rows, order = pack(chats, samples, packed_length, 0)
     _, renumbered = np.unique(samples, return_inverse=True)
     return rows, torch.from_numpy(renumbered[order]), torch.tensor([made[index][2] for index in order])
 
@@ -70,10 +70,10 @@ def gradients(model, total):
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
-@pytest.mark.parametrize("row_tokens", [None, 16, 64])
-def test_contrast_equals_its_definition(build, row_tokens):  # noqa: F811
+@pytest.mark.parametrize("packed_length", [None, 16, 64])
+def test_contrast_equals_its_definition(build, packed_length):  # noqa: F811
     model = build()
-    total, count = contrasted(model, *batch_of(row_tokens=row_tokens))
+    total, count = contrasted(model, *batch_of(packed_length=packed_length))
     expected, number = by_hand(model)
     assert int(count) == number == 3 + 4 + 1
     torch.testing.assert_close(total, expected, atol=1e-5, rtol=1e-5)
@@ -167,12 +167,12 @@ def test_focal_has_a_gradient_where_a_token_is_certain(gamma):
 def test_losses_are_equal_packed_unpacked_and_in_parts(build, criterion):  # noqa: F811
     model = build()
 
-    def loss(*questions, row_tokens=None):
-        rows, _, _ = batch_of([QUESTIONS[number] for number in questions], row_tokens=row_tokens)
+    def loss(*questions, packed_length=None):
+        rows, _, _ = batch_of([QUESTIONS[number] for number in questions], packed_length=packed_length)
         return model.loss(model.hidden_states(model.embed(rows.tokens), rows.positions), rows.labels, criterion)
 
     expected, count = loss(0, 1, 2)
     assert int(count) == 16
-    for parts in ([loss(0, 1, 2, row_tokens=24)], [loss(0), loss(1, 2)]):
+    for parts in ([loss(0, 1, 2, packed_length=24)], [loss(0), loss(1, 2)]):
         torch.testing.assert_close(sum(total for total, _ in parts), expected, atol=1e-5, rtol=1e-5)
         assert sum(int(number) for _, number in parts) == 16

@@ -69,10 +69,10 @@ def test_without_an_image_every_weight_takes_part(loss, samples):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("row_tokens", [None, 700])
-def test_the_loss_is_the_same_in_any_parts(loss, row_tokens):
+@pytest.mark.parametrize("packed_length", [None, 700])
+def test_the_loss_is_the_same_in_any_parts(loss, packed_length):
     """The loss of eight samples is the same at once and in twos, with one chat in a row and with several."""
-    module, data = built(reader={"loss": loss}, row_tokens=row_tokens, questions_per_chat=2)
+    module, data = built(reader={"loss": loss}, packed_length=packed_length, questions_per_chat=2)
     module.eval()
     whole = module.training_loss(data.train_set[MicroBatchRequest(0, np.arange(8))])
     parts = [

@@ -99,7 +99,7 @@ def test_training_from_a_cache_is_the_same_training(lockstep):
 @pytest.mark.parametrize(
     ("key", "value", "messages"),
     [
-        ("data.init_args.row_tokens", "0", "row_tokens must be at least 1"),
+        ("data.init_args.packed_length", "0", "packed_length must be at least 1"),
         ("data.init_args.length_groups", "0", "length_groups must be at least 1"),
         ("data.init_args.easy_epochs", "-1", "easy_epochs must be at least 0, got -1"),
         ("data.init_args.cached_epochs", "-1", "cached_epochs must be at least 0, got -1"),

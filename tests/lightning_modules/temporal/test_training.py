@@ -122,7 +122,7 @@ def test_unpacked_it_trains_the_same(lockstep):
     options = [*TINY_TEMPORAL, *steps(4)]
     packed = lockstep("fit", *options, name="packed").series("train/loss")
     rows = lockstep(
-        "fit", *options, "--data.init_args.row_tokens", "null", "--data.init_args.length_groups", "3", name="rows"
+        "fit", *options, "--data.init_args.packed_length", "null", "--data.init_args.length_groups", "3", name="rows"
     ).series("train/loss")
     assert packed.keys() == rows.keys()
     assert len(rows) == 4

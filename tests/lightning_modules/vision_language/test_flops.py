@@ -29,7 +29,12 @@ def built(trainable="full", **data):
 @pytest.mark.parametrize("trainable", ["none", "full"])
 @pytest.mark.parametrize(
     "data",
-    [{}, {"images": [0, 1, 2], "row_tokens": 90}, {"images": [0, 2], "length_groups": 3}, {"max_tiles": 2, "edge": 40}],
+    [
+        {},
+        {"images": [0, 1, 2], "packed_length": 90},
+        {"images": [0, 2], "length_groups": 3},
+        {"max_tiles": 2, "edge": 40},
+    ],
     ids=["images", "packed", "groups", "tiles"],
 )
 def test_operations_are_those_that_torch_counts(trainable, data):

@@ -29,7 +29,7 @@ def built() -> tuple[VisionLanguageModel, RenderedScenes]:
     torch.manual_seed(0)
     tasks = Tasks(caption_share=0.0, question_mix={"colour_of": 1.0})
     world = World(colours=4, shapes=3, max_objects=1, size=16)
-    data = RenderedScenes(world, tasks, batch_size=32, num_samples=32, row_tokens=128)
+    data = RenderedScenes(world, tasks, batch_size=32, num_samples=32, packed_length=128)
     language_model = LanguageModelSettings(config=LANGUAGE_MODEL, trainable="full")
     vision_tower = VisionTowerSettings(config={**TOWER, "num_hidden_layers": 1}, trainable="full")
     projector = ProjectorSettings(kind="linear", layer_norm_scale=0.5)

@@ -21,7 +21,7 @@ def built(
     edge=16,
     max_tiles=1,
     tiling="tile_positions",
-    row_tokens=None,
+    packed_length=None,
     path=None,
     projector="linear",
     trainable="full",
@@ -36,7 +36,7 @@ def built(
         max_tiles=max_tiles,
         batch_size=6,
         num_samples=6,
-        row_tokens=row_tokens,
+        packed_length=packed_length,
         tiling=tiling,
         tokenizer=None if path is None else str(path),
     )
@@ -88,11 +88,11 @@ def by_hand(module, data, part):
 CASES = {
     "one image": {},
     "none, one and two": {"images": (0, 1, 2)},
-    "two, packed": {"images": (2, 0, 1), "row_tokens": 80},
+    "two, packed": {"images": (2, 0, 1), "packed_length": 80},
     "tiles": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2},
-    "tiles, packed": {"images": (1, 0), "edge": 40, "max_tiles": 3, "row_tokens": 200},
+    "tiles, packed": {"images": (1, 0), "edge": 40, "max_tiles": 3, "packed_length": 200},
     "tiles of LLaVA-NeXT": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2, "tiling": "llava_next"},
-    "tiles of Idefics3": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2, "tiling": "idefics3", "row_tokens": 200},
+    "tiles of Idefics3": {"images": (1, 2, 0), "edge": 20, "max_tiles": 2, "tiling": "idefics3", "packed_length": 200},
     "pixel shuffle": {"images": (1, 2), "projector": "pixel_shuffle"},
     "resampler": {"images": (1, 2), "projector": "resampler"},
 }
@@ -110,7 +110,7 @@ def test_features_stand_in_their_placeholders(case):
 
 def test_each_image_is_read_where_it_stands():
     """Exchanging two images changes the sample; the images of a sample do not reach other samples."""
-    module, data = built(images=(2,), row_tokens=80)
+    module, data = built(images=(2,), packed_length=80)
     (part,) = batch_of(data)
     swapped = part.encoder_input._replace(pixels=part.encoder_input.pixels.clone())
     swapped.pixels[[0, 1]] = part.encoder_input.pixels[[1, 0]]

@@ -80,6 +80,6 @@ def write_series_folder(folder: Path, train: int = 20) -> list[str]:
         records = [record for _ in range(-(-number // 5)) for record in five_shapes(random)][:number]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
     overlay = folder / "overlay.yaml"
-    settings = {"path": str(folder), "patch_length": 50, "row_tokens": None, "list_options": True}
+    settings = {"path": str(folder), "patch_length": 50, "packed_length": None, "list_options": True}
     overlay.write_text(yaml.safe_dump({"data": {"class_path": "SeriesQuestions", "init_args": settings}}))
     return [*TINY_SERIES_MODEL[:2], "--config", str(overlay), *TINY_SERIES_MODEL[2:]]

@@ -46,7 +46,7 @@ def test_a_quantized_model_is_predicted(predict):
     assert "activations of 2,048 tokens 2.0" in prediction
     assert "it fits a GPU of 24 GB" in prediction
     assert prediction.endswith("14.19 GiB of the host while it is loaded")
-    other = predict(offload=True, data={"row_tokens": 512, "micro_batch_size": 4, "batch_size": 8}).found
+    other = predict(offload=True, data={"packed_length": 512, "micro_batch_size": 4, "batch_size": 8}).found
     assert "optimizer 0.00" in other
     assert "activations of 512 tokens" in other
     assert "a micro-batch has up to 4 rows" in other

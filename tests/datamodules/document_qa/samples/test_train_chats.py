@@ -67,12 +67,12 @@ def test_a_question_without_an_answer_cannot_be_trained_on(kind: Any, sample: in
     assert set(batch.rows.samples.tolist()) == {0, 3}
 
 
-@pytest.mark.parametrize("row_tokens", [None, 400])
+@pytest.mark.parametrize("packed_length", [None, 400])
 @pytest.mark.parametrize("together", [1, 2])
-def test_each_option_is_the_answer_of_a_chat_of_its_own(row_tokens: int | None, together: int) -> None:
+def test_each_option_is_the_answer_of_a_chat_of_its_own(packed_length: int | None, together: int) -> None:
     questions = TinyQuestions(0, 4, together)
     source = DocumentChats(sample_builder(questions=questions))
-    (batch,) = OptionDataset(source, encoder(), row_tokens)[MicroBatchRequest(0, np.arange(4))]
+    (batch,) = OptionDataset(source, encoder(), packed_length)[MicroBatchRequest(0, np.arange(4))]
     assert isinstance(batch, OptionExamples)
     output: dict[int, list[tuple[str, bool]]] = {}
     answers = [answer for row in batch.rows.labels for answer in learned(row)]
@@ -86,7 +86,7 @@ def test_each_option_is_the_answer_of_a_chat_of_its_own(row_tokens: int | None, 
         samples = batch.rows.samples[batch.questions == number].tolist()
         assert samples == [number // together] * len(options)
     assert batch.encoder_input.views.tolist() == [1] * len(answers)
-    assert (len(batch.rows.tokens) < len(answers)) == (row_tokens is not None)
+    assert (len(batch.rows.tokens) < len(answers)) == (packed_length is not None)
 
 
 def test_a_filler_is_a_batch_that_weighs_nothing() -> None:

@@ -288,7 +288,7 @@ def test_adapters_beside_four_bits_resume_and_are_exported(directory, chats, loc
     folder = directory("qwen2_5_vl")
     parts = {"vision_tower": {"trainable": "none"}, "connector": {"trainable": "none"}}
     settings = options(folder, chats, language_model={"trainable": "lora", "quantize": "nf4"}, **parts)
-    settings += ["--data.init_args.row_tokens", "64"]
+    settings += ["--data.init_args.packed_length", "64"]
     through = lockstep("fit", *settings, "--trainer.max_steps", "4", name="adapters")
     lockstep("fit", *settings, "--trainer.max_steps", "2", name="halves")
     resumed = lockstep("fit", *settings, "--trainer.max_steps", "4", "--ckpt_path", "last", name="halves")
