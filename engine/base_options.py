@@ -37,7 +37,7 @@ class TrainingOptions(TypedDict, total=False):
     schedule: Schedule
     warmup_steps: int
     final_fraction: float
-    decay_share: float
+    decay_fraction: float
     decay_rate: float
     decay_steps: int
     lr_scaling: Scaling

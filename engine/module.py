@@ -57,7 +57,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
             `decay_steps`).
         warmup_steps: optimizer steps of linear warm-up.
         final_fraction: final rate of `cosine` and `stable_decay`, as a fraction of the peak rate.
-        decay_share: share of the training in which `stable_decay` decays.
+        decay_fraction: fraction of the training in which `stable_decay` decays.
         decay_rate: factor of the exponential schedule per `decay_steps` optimizer steps.
         decay_steps: see `decay_rate`.
         lr_scaling: scales the rate with the global batch size: `none`, `linear` or `sqrt` of batch_size /
@@ -79,7 +79,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         schedule: Schedule = "constant",
         warmup_steps: int = 0,
         final_fraction: float = 0.0,
-        decay_share: float = 0.3,
+        decay_fraction: float = 0.3,
         decay_rate: float = 0.98,
         decay_steps: int = 1000,
         lr_scaling: Scaling = "none",
@@ -95,7 +95,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
             schedule=schedule,
             warmup_steps=warmup_steps,
             final_fraction=final_fraction,
-            decay_share=decay_share,
+            decay_fraction=decay_fraction,
             decay_rate=decay_rate,
             decay_steps=decay_steps,
             lr_scaling=lr_scaling,

@@ -16,6 +16,7 @@ OPTION_GROUPS: Mapping[str, str] = {
 """{old name of a group of options: current name}."""
 
 OPTIONS: Mapping[str, str] = {
+    "decay_share": "decay_fraction",
     "row_tokens": "packed_length",
 }
 """{old name of an option, the last part of its key: current name}."""

@@ -16,7 +16,7 @@ def lr_lambda(
     warmup_steps: int = 0,
     total_steps: int | None = None,
     final_fraction: float = 0.0,
-    decay_share: float = 0.3,
+    decay_fraction: float = 0.3,
     decay_rate: float = 1.0,
     decay_steps: int = 1000,
 ) -> Callable[[int], float]:
@@ -26,7 +26,7 @@ def lr_lambda(
 
     - `constant`: 1;
     - `cosine`: half a cosine from 1 down to `final_fraction` at `total_steps`;
-    - `stable_decay`: 1, and in the last `decay_share` of the steps linearly down to `final_fraction` (Hu et al.,
+    - `stable_decay`: 1, and in the last `decay_fraction` of the steps linearly down to `final_fraction` (Hu et al.,
       "MiniCPM", 2024, arXiv 2404.06395);
     - `exponential`: `decay_rate ** (steps after the warm-up / decay_steps)`.
 
@@ -35,7 +35,7 @@ def lr_lambda(
         warmup_steps: optimizer steps of the warm-up; 0 for none.
         total_steps: optimizer steps of the whole training, warm-up included; None if unknown.
         final_fraction: last factor of `cosine` and `stable_decay`.
-        decay_share: share of `total_steps` in which `stable_decay` decays.
+        decay_fraction: fraction of `total_steps` in which `stable_decay` decays.
         decay_rate: factor of `exponential` for `decay_steps` steps.
         decay_steps: see `decay_rate`.
 
@@ -62,7 +62,7 @@ def lr_lambda(
         if schedule == "stable_decay":
             assert total_steps is not None
             # Remaining steps as a multiple of the length of the decay: more than 1 before the decay, 0 at the end.
-            remaining = max(0, total_steps - step) / max(1.0, decay_share * total_steps)
+            remaining = max(0, total_steps - step) / max(1.0, decay_fraction * total_steps)
             return final_fraction + (1 - final_fraction) * min(1.0, remaining)
         return 1.0
 

@@ -31,7 +31,7 @@ class OptimizerSettings:
     schedule: Schedule
     warmup_steps: int
     final_fraction: float
-    decay_share: float
+    decay_fraction: float
     decay_rate: float
     decay_steps: int
     lr_scaling: Scaling
@@ -45,8 +45,8 @@ class OptimizerSettings:
         check_number(f"{key}weight_decay", self.weight_decay, at_least=0)
         check_numbers(f"{key}betas", {f"[{index}]": beta for index, beta in enumerate(self.betas)}, at_least=0, below=1)
         check_number(f"{key}warmup_steps", self.warmup_steps, at_least=0)
-        shares = {"final_fraction": self.final_fraction, "decay_share": self.decay_share}
-        check_numbers(key, shares, at_least=0, at_most=1)
+        fractions = {"final_fraction": self.final_fraction, "decay_fraction": self.decay_fraction}
+        check_numbers(key, fractions, at_least=0, at_most=1)
         check_number(f"{key}decay_rate", self.decay_rate, above=0)
         sizes = {"decay_steps": self.decay_steps, "base_batch_size": self.base_batch_size}
         check_numbers(key, sizes, at_least=1)
@@ -103,7 +103,7 @@ class OptimizerSettings:
             warmup_steps=self.warmup_steps,
             total_steps=steps,
             final_fraction=self.final_fraction,
-            decay_share=self.decay_share,
+            decay_fraction=self.decay_fraction,
             decay_rate=self.decay_rate,
             decay_steps=self.decay_steps,
         )

@@ -51,7 +51,7 @@ def test_a_config_with_old_class_paths(capsys, messages):
     assert deprecations(messages) == [
         f"deprecated: {old} is now {CLASS_PATHS[old]}; version 0.3.0 will not accept the old path"
         for old in (STRATEGY, "callbacks.stragglers.Stragglers")
-    ] + [
+    ] + ["deprecated: decay_share is now decay_fraction; version 0.3.0 will not accept the old name"] + [
         f"deprecated: {old} is now {OPTION_GROUPS[old]}; version 0.3.0 will not accept the old name"
         for old in ("example_log", "metrics_endpoint", "gradients", "gradient_coverage", "replica_parity")
     ]
@@ -109,6 +109,15 @@ def test_an_old_option_on_the_command_line_and_in_a_text(messages, old, new):
     assert config == {"data": {"init_args": {new: 5}}, f"data.{new}": 6}
     line = f"deprecated: {old} is now {new}; version 0.3.0 will not accept the old name"
     assert deprecations(messages) == [line] * 2, "each reader of options logs it once"
+
+
+def test_an_error_names_the_line_of_an_old_option(tmp_path, capsys):
+    file = tmp_path / "old.yaml"
+    file.write_text("model:\n  init_args:\n    decay_share: much\n")
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *TINY, "--config", str(file), "--print_config"])
+    assert end.value.code == 2
+    assert f"{file}:3: " in capsys.readouterr().err
 
 
 def test_an_old_value_on_the_command_line_and_in_a_text(messages):

@@ -30,7 +30,7 @@ def test_the_rate_follows_the_batch():
 
 
 def test_stable_decay_warms_up_stays_and_falls():
-    factor = lr_lambda("stable_decay", warmup_steps=10, total_steps=100, final_fraction=0.1, decay_share=0.2)
+    factor = lr_lambda("stable_decay", warmup_steps=10, total_steps=100, final_fraction=0.1, decay_fraction=0.2)
     assert factor(0) == 0.1
     assert [factor(step) for step in (9, 10, 50, 80)] == [1.0] * 4
     assert factor(90) == pytest.approx(0.1 + 0.9 * 0.5)

@@ -14,7 +14,7 @@ def build(rate, *groups, schedule="constant", warmup_steps=0, total_steps=None):
         schedule=schedule,
         warmup_steps=warmup_steps,
         final_fraction=0.0,
-        decay_share=0.1,
+        decay_fraction=0.1,
         decay_rate=0.5,
         decay_steps=1,
         lr_scaling="none",
