@@ -17,6 +17,7 @@ OPTION_GROUPS: Mapping[str, str] = {
 
 OPTIONS: Mapping[str, str] = {
     "decay_share": "decay_fraction",
+    "describing_epochs": "caption_epochs",
     "row_tokens": "packed_length",
 }
 """{old name of an option, the last part of its key: current name}."""

@@ -48,8 +48,8 @@ class SyntheticManuals(DocumentDataModule):
         validation_size: number of validation questions.
         test_size: number of questions for test and predict.
         one_page_chats: in training, the questions of a chat are answered by the same page, which keeps contexts short.
-        describing_epochs: initial epochs in which a chat about a drawing describes the whole drawing: a vision tower
-            learns from descriptions much faster than from single questions.
+        caption_epochs: initial epochs in which a chat about a drawing is a caption of the whole drawing: a vision tower
+            learns from captions much faster than from single questions.
         questions_per_manual: number of validation and test questions about the same manual.
         root: folder where `prepare` writes test manuals as PDFs, with their questions.
         written_manuals: number of manuals that `prepare` writes.
@@ -66,7 +66,7 @@ class SyntheticManuals(DocumentDataModule):
         validation_size: int = 300,
         test_size: int = 1200,
         one_page_chats: bool = False,
-        describing_epochs: int = 0,
+        caption_epochs: int = 0,
         questions_per_manual: int = 4,
         root: str = "data/document_qa/manuals",
         written_manuals: int = 24,
@@ -75,7 +75,7 @@ class SyntheticManuals(DocumentDataModule):
         super().__init__(**documents)
         self.sampler = QuestionSampler(manuals or ManualSettings(), asking or ManualQuestionSettings())
         self.seed, self.fresh_samples, self.root = seed, fresh_samples, root
-        self.one_page_chats, self.describing_epochs = one_page_chats, describing_epochs
+        self.one_page_chats, self.caption_epochs = one_page_chats, caption_epochs
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
         self.questions_per_manual, self.written_manuals = questions_per_manual, written_manuals
         numbers = {
@@ -85,7 +85,7 @@ class SyntheticManuals(DocumentDataModule):
         for name, number in numbers.items():
             if number < 1:
                 raise ValueError(f"data.init_args.{name} must be at least 1, got {number}")
-        check_number("data.init_args.describing_epochs", describing_epochs, at_least=0)
+        check_number("data.init_args.caption_epochs", caption_epochs, at_least=0)
 
     @override
     def dataset_card(self) -> DatasetCard:
@@ -121,7 +121,7 @@ class SyntheticManuals(DocumentDataModule):
             self.questions_per_manual,
             self.fresh_samples,
             self.one_page_chats,
-            self.describing_epochs,
+            self.caption_epochs,
         )
 
     @override
@@ -146,9 +146,10 @@ class SyntheticManuals(DocumentDataModule):
 
     def sample_identity(self) -> str:
         """Return everything that the samples depend on, as text."""
+        # Checkpoints compare this text, so it keeps the old name of `caption_epochs`.
         identity = (
             f"{self.sampler.manuals}, {self.sampler.asking}, seed={self.seed}, fresh_samples={self.fresh_samples}, "
-            f"one_page_chats={self.one_page_chats}, describing_epochs={self.describing_epochs}, "
+            f"one_page_chats={self.one_page_chats}, describing_epochs={self.caption_epochs}, "
             f"version {GENERATOR_VERSION}"
         )
         # Named only if set, so that runs from before the setting can be resumed.

@@ -32,8 +32,8 @@ class ManualQuestionSet(QuestionSet):
         per_manual: number of validation or test questions about each manual.
         fresh: generate new training samples in every epoch.
         one_page: all questions of a training sample are answered by the same pages.
-        describing: number of initial epochs in which training samples about a drawing describe it as a whole, which
-            is a richer signal for the vision tower.
+        caption_epochs: number of initial epochs in which training samples about a drawing describe it as a whole,
+            which is a richer signal for the vision tower.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class ManualQuestionSet(QuestionSet):
         per_manual: int = 1,
         fresh: bool = True,
         one_page: bool = False,
-        describing: int = 0,
+        caption_epochs: int = 0,
     ) -> None:
         self.sampler, self.split, self.size, self.seed = sampler, split, size, seed
         self.per_chat, self.per_manual, self.one_page = per_chat, per_manual, one_page
-        self.describing = describing if split == Split.TRAIN else 0
+        self.caption_epochs = caption_epochs if split == Split.TRAIN else 0
         self.fresh = fresh and split == Split.TRAIN
         self._manual = lru_cache(_KEPT)(self._make_manual)
 
@@ -102,7 +102,7 @@ class ManualQuestionSet(QuestionSet):
 
     def sample_questions(self, epoch: int, index: int) -> list[SampledQuestion]:
         """Return the questions of a sample with all their properties."""
-        describing, epoch = epoch < self.describing, self._epoch(epoch)
+        is_captioned, epoch = epoch < self.caption_epochs, self._epoch(epoch)
         chapters = self.document(epoch, index).device.chapters
         chapter = choose_one(self._random(epoch, index, 0), chapters)
         if self.split != Split.TRAIN:
@@ -112,7 +112,7 @@ class ManualQuestionSet(QuestionSet):
             if len(asked) < self.per_chat:
                 new = self.sampler.ask(self._random(epoch, index, attempt), chapter, test=False)
                 first = next(iter(asked.values()), new)
-                if describing and first.source == "figure":
+                if is_captioned and first.source == "figure":
                     return [self.sampler.describe(self._random(epoch, index, attempt), chapter)]
                 if not self.one_page or new.pages == first.pages:
                     asked.setdefault(new.question, new)

@@ -71,7 +71,7 @@ def test_the_questions_of_a_chat_may_keep_to_one_page():
 
 
 def test_drawings_are_described_at_first():
-    training = questions(Split.TRAIN, one_page=True, describing=2)
+    training = questions(Split.TRAIN, one_page=True, caption_epochs=2)
     asked = [[training.sample_questions(epoch, index) for index in range(60)] for epoch in range(3)]
     for epoch in (0, 1):
         about = [chat for chat in asked[epoch] if any(question.source == "figure" for question in chat)]
@@ -86,9 +86,9 @@ def test_drawings_are_described_at_first():
     assert others, "the other chats are as without"
     assert all(one == second for one, second in others), "the other chats are as without"
     assert asked[2] == plain[2]
-    assert questions(describing=2).sample_questions(0, 5) == questions().sample_questions(0, 5), "in training alone"
+    assert questions(caption_epochs=2).sample_questions(0, 5) == questions().sample_questions(0, 5), "in training alone"
     drawn = next(index for index in range(60) if asked[0][index][0].kind == "drawing")
-    again = questions(Split.TRAIN, one_page=True, describing=1, fresh=False)
+    again = questions(Split.TRAIN, one_page=True, caption_epochs=1, fresh=False)
     assert again.sample_questions(0, drawn)[0].kind == "drawing" != again.sample_questions(1, drawn)[0].kind, (
         "the same manual"
     )
