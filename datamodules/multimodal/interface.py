@@ -104,8 +104,8 @@ class GradedData(ComposedData, Protocol):
             answers: {row: the model's answers so far}.
         """
 
-    def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
-        """Write a report on a test into a run's folder.
+    def write_test_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
+        """Write the report of a test into a run's folder.
 
         Args:
             folder: the run's folder.

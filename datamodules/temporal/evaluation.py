@@ -87,7 +87,7 @@ class TimelineEvaluation(MultimodalDataModule):
         assert isinstance(source, PredictDataset)
         return source.rows[row].record
 
-    def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
+    def write_test_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
         """Write a report of a test: each question with its curve, the reference and the answers.
 
         Args:

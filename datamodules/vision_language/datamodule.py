@@ -14,7 +14,7 @@ from datamodules.multimodal.image_datamodule import ImageDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.vision_language.chat_file import last_answer
-from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_prediction_report
+from datamodules.vision_language.html_report import AnsweredQuestion, is_right, write_test_report
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
 from datamodules.vision_language.pretrained.processor import ModelProcessor, ProcessorModule, ProcessorSource
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
@@ -126,7 +126,7 @@ class VisionLanguageDataModule(ImageDataModule):
             blind=blind,
         )
 
-    def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
+    def write_test_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
         """Write a report of a test: its first questions with their images, the references and the answers.
 
         Args:
@@ -150,7 +150,7 @@ class VisionLanguageDataModule(ImageDataModule):
             "checkpoint": str(self.trainer.ckpt_path),
             "answers": f"the first {min(_REPORTED, len(answers)):,} of {len(answers):,}; the metrics cover all",
         }
-        path = write_prediction_report(Path(folder), questions, metric_rows(self.outcomes, graded), about)
+        path = write_test_report(Path(folder), questions, metric_rows(self.outcomes, graded), about)
         log.info("report: %s", path)
 
     def _messages(self, sample: int) -> Sequence[Message]:

@@ -60,7 +60,7 @@ def is_right(grade: Grade) -> bool | None:
     return next((reached >= possible for reached, possible in grade.values()), None)
 
 
-def write_prediction_report(
+def write_test_report(
     folder: Path, answered: Iterable[AnsweredQuestion], metrics: Iterable[MetricRow], about: Mapping[str, str]
 ) -> Path:
     """Write `prediction_report.html` and `.json` to a folder.

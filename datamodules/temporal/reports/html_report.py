@@ -43,7 +43,7 @@ def write_data_report(
     return write_report(folder, "data_report", "Data report", content, scripts, [PAGES / "curves.css"])
 
 
-def write_prediction_report(
+def write_test_report(
     folder: Path,
     records: Iterable[SampleView],
     metrics: Iterable[MetricRow],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from datamodules.temporal.channels import Format
 from datamodules.temporal.dataset import TimelineQuestions
-from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
+from datamodules.temporal.reports.html_report import write_data_report, write_test_report
 from datamodules.temporal.reports.plot import draw
 from datamodules.temporal.reports.sample_records import answer_metrics, answer_record, question_record
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
@@ -51,8 +51,8 @@ def report_test(
         folder: folder of the run.
         source: the questions.
         answers: (sample, answer, answer without the series), in the order of the samples.
-        about: see `write_prediction_report`.
-        timelines: see `write_prediction_report`.
+        about: see `write_test_report`.
+        timelines: see `write_test_report`.
     """
     notation = source.timelines.notation
     samples = [source.sample(0, sample) for sample, _, _ in answers]
@@ -61,7 +61,7 @@ def report_test(
         answer_record(number, sample, notation, text, blind)
         for (number, text, blind), sample in zip(answers, samples, strict=True)
     ]
-    return write_prediction_report(folder, views, answer_metrics(samples, texts, notation), about, timelines)
+    return write_test_report(folder, views, answer_metrics(samples, texts, notation), about, timelines)
 
 
 def preview(source: TimelineQuestions, sample: int, text: str, blind: str) -> SamplePreview:

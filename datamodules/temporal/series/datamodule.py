@@ -17,7 +17,7 @@ from datamodules.temporal.series.answers import METRICS, RIGHT, form_of, grade, 
 from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, Questions, SeriesChats
 from datamodules.temporal.series.plot import draw
 from datamodules.temporal.series.question import SeriesQuestion
-from datamodules.temporal.series.report import answer_view, shown_question, write_prediction_report
+from datamodules.temporal.series.report import answer_view, shown_question, write_test_report
 from datamodules.temporal.text.prompt import PLACEHOLDER, SeriesPosition
 from engine.base_options import Unpack
 from engine.number_check import check_number, check_numbers
@@ -180,7 +180,7 @@ class SeriesDataModule(MultimodalDataModule):
             blind=blind,
         )
 
-    def write_prediction_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
+    def write_test_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:
         """Write a report of a test: questions with their series, the references and the answers.
 
         Args:
@@ -198,7 +198,7 @@ class SeriesDataModule(MultimodalDataModule):
         ]
         shown = f"the first {len(views):,} of {len(answers):,}; the metrics cover all"
         about = {"run": Path(folder).name, "checkpoint": str(self.trainer.ckpt_path), "answers": shown}
-        path = write_prediction_report(Path(folder), views, metric_rows(self.outcomes, graded), about)
+        path = write_test_report(Path(folder), views, metric_rows(self.outcomes, graded), about)
         log.info("report: %s", path)
 
 

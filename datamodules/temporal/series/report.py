@@ -52,7 +52,7 @@ def shown_question(question: SeriesQuestion) -> str:
     return "".join(piece + name for piece, name in zip(pieces, [*names, ""], strict=True))
 
 
-def write_prediction_report(
+def write_test_report(
     folder: Path, views: Sequence[dict[str, Any]], metrics: Iterable[MetricRow], about: Mapping[str, str]
 ) -> Path:
     """Write `prediction_report.html` and `.json` to a folder and return the path of the HTML file.

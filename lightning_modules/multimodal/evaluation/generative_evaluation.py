@@ -133,7 +133,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         answers = self.metrics.answers()
         if module.trainer.is_global_zero:
             folder = module.trainer.default_root_dir
-            module.data.write_prediction_report(folder, answers)
+            module.data.write_test_report(folder, answers)
             write_graded_answers(Path(folder), f"test/{self.main_metric}", self._graded_answers(module.data, answers))
 
     def _graded_answers(self, data: GradedData, answers: Iterable[Answer]) -> Iterator[GradedAnswer]:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from commands.report.comparison.saved_answers import read_answers
 from datamodules.multimodal.reports.html_report import MetricRow, metric_rows
-from datamodules.vision_language.html_report import AnsweredQuestion, data_uri, is_right, write_prediction_report
+from datamodules.vision_language.html_report import AnsweredQuestion, data_uri, is_right, write_test_report
 from tests.support.families.colored_squares import write_config
 from tests.support.outputs.browser import with_browser
 from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
@@ -60,7 +60,7 @@ def test_metrics_are_of_graded_answers():
 
 
 def test_files_hold_what_was_given(tmp_path):
-    page = write_prediction_report(tmp_path / "new", answers(20), [MetricRow("all", "exact", 0.5, 0.25)], ABOUT)
+    page = write_test_report(tmp_path / "new", answers(20), [MetricRow("all", "exact", 0.5, 0.25)], ABOUT)
     assert sorted(path.name for path in page.parent.iterdir()) == ["prediction_report.html", "prediction_report.json"]
     content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     records = content["records"]
@@ -80,7 +80,7 @@ def test_files_hold_what_was_given(tmp_path):
 
 @with_browser
 def test_answers_are_found_by_kind_and_by_right_or_wrong(page, tmp_path):
-    path = write_prediction_report(tmp_path, answers(200), [MetricRow("all", "exact", 0.7, 0.0)], ABOUT)
+    path = write_test_report(tmp_path, answers(200), [MetricRow("all", "exact", 0.7, 0.0)], ABOUT)
     page.resize(1280, 900)
     page.open(path.as_uri())
     assert page.run("document.title") == "Prediction report – mine"
@@ -109,7 +109,7 @@ def test_answers_are_found_by_kind_and_by_right_or_wrong(page, tmp_path):
 @with_browser
 def test_pictures_are_there_in_their_colors(page, tmp_path):
     """The content security policy allows embedded images; each is drawn, and a chat without images is marked."""
-    path = write_prediction_report(tmp_path, [answered(0, 0), answered(1, 2)], [], ABOUT)
+    path = write_test_report(tmp_path, [answered(0, 0), answered(1, 2)], [], ABOUT)
     page.open(path.as_uri())
     images = "[...document.querySelectorAll('.card img')]"
     page.run(f"Promise.all({images}.map((image) => image.decode()))")
@@ -128,7 +128,7 @@ def test_pictures_are_there_in_their_colors(page, tmp_path):
 def test_the_page_fits_its_window(page, tmp_path, width, dark):
     long = answered(0, 3, answer="x" * 400)._replace(question="没有空格" * 200)
     wide = long._replace(sample=1, pictures=[Image.effect_noise((3000, 200), 90)])
-    path = write_prediction_report(tmp_path, [long, wide], [MetricRow("all", "exact", 0.5, 0.25)], ABOUT)
+    path = write_test_report(tmp_path, [long, wide], [MetricRow("all", "exact", 0.5, 0.25)], ABOUT)
     page.resize(width, 800, dark)
     page.open(path.as_uri())
     page.run("Promise.all([...document.querySelectorAll('.card img')].map((image) => image.decode()))")
@@ -139,7 +139,7 @@ def test_the_page_fits_its_window(page, tmp_path, width, dark):
 @with_browser
 def test_an_ungraded_answer_is_neither_right_nor_wrong(page, tmp_path):
     ungraded = answered(1)._replace(grade={}, blind_grade={}, truth="")
-    path = write_prediction_report(tmp_path, [answered(0), ungraded], [], ABOUT)
+    path = write_test_report(tmp_path, [answered(0), ungraded], [], ABOUT)
     page.open(path.as_uri())
     assert page.run(STATUS) == "2 of 2 answers: 1 right, 0 wrong"
     badges = page.run("[...document.querySelectorAll('.badge')].map((badge) => badge.textContent)")

@@ -8,7 +8,7 @@ import pytest
 from datamodules.multimodal.reports.html_report import MetricRow
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.channels import Format
-from datamodules.temporal.reports.html_report import write_data_report, write_prediction_report
+from datamodules.temporal.reports.html_report import write_data_report, write_test_report
 from datamodules.temporal.reports.sample_records import question_record
 from datamodules.temporal.reports.sample_view import Mark, MarkKind, SampleView
 from datamodules.temporal.synthetic.samples import SyntheticTimelines
@@ -42,7 +42,7 @@ def answers(count: int) -> list[SampleView]:
 
 def test_files_hold_what_was_given(tmp_path):
     metrics = [MetricRow("all", "value", 0.75, float("nan"), 1.0)]
-    page = write_prediction_report(tmp_path / "new", answers(10), metrics, {"run": "a </script> b"})
+    page = write_test_report(tmp_path / "new", answers(10), metrics, {"run": "a </script> b"})
     assert page == tmp_path / "new" / "prediction_report.html"
     assert sorted(path.name for path in page.parent.iterdir()) == ["prediction_report.html", "prediction_report.json"]
     content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
@@ -67,22 +67,22 @@ def test_files_hold_what_was_given(tmp_path):
     ],
 )
 def test_each_set_of_timelines_has_a_report_of_its_own(tmp_path, timelines, stem):
-    write_prediction_report(tmp_path, answers(1), [])
+    write_test_report(tmp_path, answers(1), [])
     before = (tmp_path / "prediction_report.html").read_bytes()
-    path = write_prediction_report(tmp_path, answers(2), [], timelines=timelines)
+    path = write_test_report(tmp_path, answers(2), [], timelines=timelines)
     assert path == tmp_path / f"{stem}.html"
     assert path.with_name(f"{stem}.json").is_file()
     assert timelines is None or (tmp_path / "prediction_report.html").read_bytes() == before
 
 
 def test_the_page_states_which_answers_it_counts_as_right(tmp_path):
-    text = write_prediction_report(tmp_path, answers(1), []).read_text(encoding="utf-8")
+    text = write_test_report(tmp_path, answers(1), []).read_text(encoding="utf-8")
     assert "every value within 5 % of the capacity and every time within one step" in text
     assert "every value is right to the last digit" in text
 
 
 def test_half_a_character_does_not_stop_a_report(tmp_path):
-    page = write_prediction_report(tmp_path, [shown(answer="broken \ud83d")], [])
+    page = write_test_report(tmp_path, [shown(answer="broken \ud83d")], [])
     assert json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["records"][0]["answer"] == "broken ?"
 
 
@@ -113,9 +113,7 @@ def test_a_full_disk_leaves_the_older_report(tmp_path, monkeypatch):
 
 @with_browser
 def test_answers_can_be_found_among_two_thousand(page, tmp_path):
-    path = write_prediction_report(
-        tmp_path, answers(2000), [MetricRow("all", "value", 0.75, 0.24, 1.0)], {"run": "mine"}
-    )
+    path = write_test_report(tmp_path, answers(2000), [MetricRow("all", "value", 0.75, 0.24, 1.0)], {"run": "mine"})
     page.resize(1280, 900)
     start = time.monotonic()
     page.open(path.as_uri())
@@ -153,7 +151,7 @@ def test_answers_can_be_found_among_two_thousand(page, tmp_path):
 
 @with_browser
 def test_keys_turn_pages_and_read_values(page, tmp_path):
-    path = write_prediction_report(tmp_path, answers(45), [])
+    path = write_test_report(tmp_path, answers(45), [])
     page.open(path.as_uri())
     page.run("[...document.querySelectorAll('button')].find((button) => button.textContent === 'Next').focus()")
     page.press("Enter", "\r")
@@ -167,7 +165,7 @@ def test_keys_turn_pages_and_read_values(page, tmp_path):
 
 @with_browser
 def test_curves_have_fixed_axes_and_gaps(page, tmp_path):
-    path = write_prediction_report(tmp_path, answers(1), [])
+    path = write_test_report(tmp_path, answers(1), [])
     page.open(path.as_uri())
     figures = "[...document.querySelectorAll('.card figure')]"
     texts = page.run(f"{figures}.map((f) => [...f.querySelectorAll('text')].map((t) => t.textContent))")
