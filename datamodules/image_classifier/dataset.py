@@ -63,7 +63,7 @@ class ImageDataset:
             others, partners = self._load_partners(partners, rows, pixels[:, 0])
             pixels = np.stack([pixels[:, 0], others], axis=1)
             labels = self.source.labels[np.stack([rows, partners], axis=1)]
-            seed = int(hash_bits(*coordinates, request.number, _SHARE))
+            seed = int(hash_bits(*coordinates, request.step_in_epoch, _SHARE))
             share = np.random.default_rng(seed).beta(self.mixup, self.mixup)
             shares = [share, 1 - share]
         random = None

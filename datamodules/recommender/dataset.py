@@ -154,7 +154,7 @@ class TrainDataset(Dataset[TrainBatch]):
         if not number or not ends[-1]:
             return np.zeros(number, np.int64)
         total = int(ends[-1])
-        start = hash_integers(total, self.seed, request.epoch, _BATCH_TARGETS, request.number)
+        start = hash_integers(total, self.seed, request.epoch, _BATCH_TARGETS, request.step_in_epoch)
         offsets = (np.arange(number) * total + start) // number
         # Targets are numbered row after row; a row's last target is the event at inputs.ends.
         row = np.searchsorted(ends, offsets, side="right")

@@ -232,7 +232,8 @@ class TimedDataLoader(DataLoader[Any]):
             # A worker loads one batch at a time: with its position known, its other requests were not begun.
             requests = [request for request in requests if any(position in request.indices for position in positions)]
         batches = [
-            f"{self.kind} {request.number} of epoch {request.epoch} ({unit}s {_names(request)})" for request in requests
+            f"{self.kind} {request.step_in_epoch} of epoch {request.epoch} ({unit}s {_names(request)})"
+            for request in requests
         ]
         return (" or ".join(batches) or f"a {self.kind}") + "".join(f", at {unit} {number}" for number in positions)
 

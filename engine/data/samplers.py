@@ -37,7 +37,7 @@ class MicroBatchRequest(NamedTuple):
 
     epoch: int
     indices: NDArray[np.int64]  # [b] samples or PADDING_INDEX; for a stream: positions, possibly beyond its end
-    number: int = 0  # of the global batch in the epoch, from 0
+    step_in_epoch: int = 0  # number of the global batch, from 0
     whole_batch: NDArray[np.int64] | None = None
     """[B] samples of the global batch, in an order that is the same on all ranks; None for a stream or an evaluation.
 

@@ -93,15 +93,15 @@ class StreamBatches:
         self._epoch, self._position = -1, 0
 
     def __getitem__(self, request: MicroBatchRequest) -> StreamBatch:
-        if self._current is None or self._current[:2] != (request.epoch, request.number):
+        if self._current is None or self._current[:2] != (request.epoch, request.step_in_epoch):
             # Consecutive requests are often of the same global batch, whose records are then read once.
-            self._current = self._read(request.epoch, request.number)
+            self._current = self._read(request.epoch, request.step_in_epoch)
         current = self._current
         if not current.records:
             return StreamBatch(0, None)
         positions = request.indices[request.indices != PADDING_INDEX]
         # Positions count from the start of the epoch, offsets from the start of the global batch.
-        offsets = positions - request.number * self.size
+        offsets = positions - request.step_in_epoch * self.size
         offsets = offsets[offsets < current.records]
         # Another rank has the records of a short last batch. This rank computes a row of weight zero, to stay in step.
         if not len(offsets):
@@ -154,17 +154,18 @@ class EpochEndCheck:
             CollectiveError: the ranks find different numbers.
         """
         # Compared once for each global batch: its micro-batches have the same number of records.
-        if self._group is not None and self._checked != (request.epoch, request.number):
-            self._checked = request.epoch, request.number
+        if self._group is not None and self._checked != (request.epoch, request.step_in_epoch):
+            self._checked = request.epoch, request.step_in_epoch
             gathered = [torch.empty(1, dtype=torch.int64) for _ in range(torch.distributed.get_world_size(self._group))]
             torch.distributed.all_gather(gathered, torch.tensor([count]), group=self._group)
             counts = [int(records) for records in gathered]
             if min(counts) != max(counts):
                 short = [rank for rank, records in enumerate(counts) if records < max(counts)]
                 raise CollectiveError(
-                    f"the stream ran out on rank {', '.join(map(str, short))} at global batch {request.number} of "
-                    f"epoch {request.epoch}: the ranks find {', '.join(map(str, counts))} records in it. All of "
-                    "them must read the same records in the same order; compare the stream's files between the nodes"
+                    f"the stream ran out on rank {', '.join(map(str, short))} at global batch "
+                    f"{request.step_in_epoch} of epoch {request.epoch}: the ranks find {', '.join(map(str, counts))} "
+                    "records in it. All of them must read the same records in the same order; compare the stream's "
+                    "files between the nodes"
                 )
         return count == 0
 
@@ -184,13 +185,13 @@ def require_trained_batches(
     Raises:
         CollectiveError: the epoch has no batch, or fewer than the limit. All ranks raise it.
     """
-    if request.number == batches_done:
+    if request.step_in_epoch == batches_done:
         raise CollectiveError(
-            f"the training stream has no record at position {request.number * batch_size} of epoch {request.epoch}: "
-            "it is empty, or shorter than when the checkpoint was written"
+            f"the training stream has no record at position {request.step_in_epoch * batch_size} of epoch "
+            f"{request.epoch}: it is empty, or shorter than when the checkpoint was written"
         )
-    if isinstance(limit, int) and request.number < (steps := limit // accumulation):
+    if isinstance(limit, int) and request.step_in_epoch < (steps := limit // accumulation):
         raise CollectiveError(
             f"trainer.limit_train_batches is {steps} steps, but epoch {request.epoch} of the stream has only "
-            f"{request.number}; make it smaller, or remove it"
+            f"{request.step_in_epoch}; make it smaller, or remove it"
         )

@@ -19,7 +19,7 @@ def loader(bad, names=True):
 
     def load(draw):
         assert draw.epoch == 3
-        assert draw.number == 5
+        assert draw.step_in_epoch == 5
         for index in draw.indices.tolist():
             if index in bad:
                 raise BadSampleError(f"file {index}.png is cut off", index if names else None)

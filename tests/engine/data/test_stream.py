@@ -132,10 +132,10 @@ def test_an_epoch_of_which_nothing_was_trained_is_repeated():
     assert sampler.no_steps_since_resume
     for _ in range(2):
         draw = next(iter(sampler))
-        assert (draw.epoch, draw.number, draw.indices[0]) == (3, 2, 8)
+        assert (draw.epoch, draw.step_in_epoch, draw.indices[0]) == (3, 2, 8)
         assert sampler.no_steps_since_resume
     count = 5
     assert not sampler.no_steps_since_resume
     draw = next(iter(sampler))
-    assert (draw.epoch, draw.number) == (4, 0)
+    assert (draw.epoch, draw.step_in_epoch) == (4, 0)
     assert np.array_equal(draw.indices, np.arange(4))
