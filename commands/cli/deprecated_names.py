@@ -12,48 +12,10 @@ import yaml
 from jsonargparse import get_loader, set_loader
 
 from commands.launch.command_line import split_arguments
-from commands.runs.renamed_groups import OPTION_GROUPS, OPTIONS, current_key, current_value, rename_groups
+from commands.runs.current_names import CLASS_PATHS, OPTION_GROUPS, OPTIONS, current_key, current_value, rename_groups
 from engine.io.yaml_file import YamlFileError, check_yaml, is_ambiguous, parse_yaml
 
 log = logging.getLogger("lockstep")
-
-CLASS_PATHS = {
-    "callbacks.auto_micro_batch.AutoMicroBatch": "callbacks.performance.auto_micro_batch.AutoMicroBatch",
-    "callbacks.bad_samples.BadSamples": "callbacks.guards.bad_sample_limit.BadSampleLimit",
-    "callbacks.best_checkpoint.BestCheckpoint": "callbacks.checkpointing.best_checkpoint.BestCheckpoint",
-    "callbacks.config_over_checkpoint.ConfigOverCheckpoint": (
-        "callbacks.checkpointing.early_stopping_resume.EarlyStoppingFromConfig"
-    ),
-    "callbacks.due_validation.DueValidation": "callbacks.checkpointing.pending_validation.ResumePendingValidation",
-    "callbacks.example_log.ExampleLog": "callbacks.logging.sample_previews.SamplePreviewLogger",
-    "callbacks.finite_guard.FiniteGuard": "callbacks.guards.finite_guard.FiniteGuard",
-    "callbacks.gradient_coverage.GradientCoverage": "callbacks.guards.unused_parameters.UnusedParameterCheck",
-    "callbacks.gradient_exchange.GradientExchange": "callbacks.performance.ddp_options.DDPOptions",
-    "callbacks.last_checkpoint.LastCheckpoint": "callbacks.checkpointing.last_checkpoint.LastCheckpoint",
-    "callbacks.memory.Memory": "callbacks.health.memory_monitor.MemoryMonitor",
-    "callbacks.metrics_endpoint.MetricsEndpoint": "callbacks.prometheus.exporter.PrometheusExporter",
-    "callbacks.mlflow_record.MLflow": "callbacks.trackers.mlflow.MLflow",
-    "callbacks.prediction_file.PredictionFile": "callbacks.logging.prediction_writer.PredictionWriter",
-    "callbacks.preemption.Preemption": "callbacks.health.preemption.Preemption",
-    "callbacks.replica_parity.ReplicaParity": "callbacks.guards.replica_consistency.ReplicaConsistencyCheck",
-    "callbacks.results_table.ResultsTable": "callbacks.logging.results_table.ResultsTable",
-    "callbacks.stragglers.Stragglers": "callbacks.performance.stragglers.Stragglers",
-    "callbacks.tensorboard.TensorBoard": "callbacks.trackers.tensorboard.TensorBoard",
-    "callbacks.throughput.Throughput": "callbacks.performance.throughput.Throughput",
-    "callbacks.watchdog.Watchdog": "callbacks.health.watchdog.Watchdog",
-    "callbacks.weights_and_biases.WeightsAndBiases": "callbacks.trackers.wandb.WeightsAndBiases",
-    "commands.environment.VariablesEnvironment": "commands.launch.env_variables_cluster.EnvVariablesEnvironment",
-    "commands.profiling.TracingProfiler": "commands.cli.profiler.TracingProfiler",
-    "engine.checkpoints.DurableCheckpointIO": "engine.checkpointing.checkpoint_io.VerifiedCheckpointIO",
-    "engine.sharded_strategy.ShardedStrategy": "engine.strategies.fsdp.VerifiedFSDPStrategy",
-    "lightning_modules.document_qa.module.DocumentReader": (
-        "lightning_modules.document_qa.reader_module.DocumentReader"
-    ),
-    "lightning_modules.document_qa.page_retriever.PageRetriever": (
-        "lightning_modules.document_qa.retriever_module.PageRetriever"
-    ),
-}
-"""Old class path -> class path now."""
 
 REMOVED_OPTIONS: Mapping[str, str] = {"gradients.static_graph": "DDPStrategy has the argument static_graph"}
 """Option, as in a config -> what to use instead. Its value is ignored."""
@@ -114,10 +76,10 @@ class _Aliases:
         return current_key(key)
 
     def rename_value(self, key: str, value: Any) -> Any:
-        """Return the current name of the value of an option, given by its key."""
-        current = current_value(key, value)
+        """Return the current name of the value of an option, given by its key; a class path as it is, see `replace`."""
+        current = value if isinstance(value, str) and value in CLASS_PATHS else current_value(key, value)
         if current != value:
-            option = key.rpartition(".")[2]
+            option = key.removeprefix("--").rpartition(".")[2]
             self._log_once(
                 f"{option} {value}",
                 f"{option} {value} is now {option} {current}; version 0.3.0 will not accept the old name",

@@ -13,7 +13,7 @@ from lightning_modules.document_qa.reader_module import DocumentReader
 from lightning_modules.document_qa.retriever_module import PageRetriever
 from lightning_modules.image_classifier.module import ImageClassifier
 from lightning_modules.recommender.module import SequentialRecommender
-from lightning_modules.temporal.module import TimelineReader
+from lightning_modules.temporal.module import SeriesLanguageModel
 from lightning_modules.vision_language.module import VisionLanguageModel
 from lightning_modules.vision_language.pretrained.module import PretrainedVisionLanguageModel
 
@@ -29,9 +29,9 @@ __all__ = [
     "RenderedScenes",
     "ResourceTimelines",
     "SequentialRecommender",
+    "SeriesLanguageModel",
     "SeriesQuestions",
     "SyntheticManuals",
     "SyntheticSeries",
-    "TimelineReader",
     "VisionLanguageModel",
 ]

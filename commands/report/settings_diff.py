@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.runs.renamed_groups import current_key, current_value, rename_groups
+from commands.runs.current_names import current_key, current_value, rename_groups
 from engine.io.yaml_file import YamlFileError, read_yaml
 from engine.system.installation import PROGRAM
 

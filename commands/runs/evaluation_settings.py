@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from commands.runs.renamed_groups import current_key, current_value
+from commands.runs.current_names import current_key, current_value
 from commands.runs.run_directory import newest_config
 from engine.io.yaml_file import parse_yaml, read_yaml
 

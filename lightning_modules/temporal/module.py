@@ -28,7 +28,7 @@ TRAINED_STEPS = "trained_series_steps"
 declare_part(TRAINED_STEPS, optional(COUNT))
 
 
-class TimelineReader(MultimodalModule[TemporalData]):
+class SeriesLanguageModel(MultimodalModule[TemporalData]):
     """Answers questions about series: timelines of resources, or any series of the user.
 
     Args:

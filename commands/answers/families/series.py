@@ -36,7 +36,7 @@ from datamodules.temporal.user_series.record_parser import RecordParser
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
-from lightning_modules.temporal.module import TimelineReader
+from lightning_modules.temporal.module import SeriesLanguageModel
 from lightning_modules.temporal.series_evaluation import option_log_likelihoods
 
 _MAX_FILES, _EXAMPLES, _SEARCHED, _SHOWN_POINTS, _SHOWN_SERIES = 4, 6, 60, 600, 6
@@ -53,7 +53,7 @@ class SeriesDemo(AnswerService):
 
     task = "Give series and ask about them."
 
-    def __init__(self, model: TimelineReader, data: SeriesDataModule) -> None:
+    def __init__(self, model: SeriesLanguageModel, data: SeriesDataModule) -> None:
         self._model, self._data = model, data
         self._limits: SeriesLimits = getattr(data, "limits", SeriesLimits())
         self._shown = self._question_of_each_kind()

@@ -35,13 +35,13 @@ from datamodules.temporal.synthetic.sample_builder import TimelineSample
 from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.text.question_text import read_answer, read_question
 from engine.data.samplers import MicroBatchRequest
-from lightning_modules.temporal.module import TimelineReader
+from lightning_modules.temporal.module import SeriesLanguageModel
 
 _EXAMPLES, _SEARCHED, _SHOWN_STEPS = 6, 60, 600
 _MAX_SKETCHED = 240
 
 
-def choose_demo(model: TimelineReader, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
+def choose_demo(model: SeriesLanguageModel, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
     """Return the demo for timelines of machines, or for a user's series."""
     return TemporalDemo(model, data) if isinstance(data, ResourceTimelines) else SeriesDemo(model, data)
 
@@ -56,7 +56,7 @@ class TemporalDemo(AnswerService):
 
     task = "Give the timeline of a machine and ask about it."
 
-    def __init__(self, model: TimelineReader, data: ResourceTimelines) -> None:
+    def __init__(self, model: SeriesLanguageModel, data: ResourceTimelines) -> None:
         self._model, self._data = model, data
         self._examples = self._sample_of_each_kind()
         questions = tuple(Choice(text, text) for text in dict.fromkeys(_question(sample) for sample in self._examples))

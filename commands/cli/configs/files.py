@@ -8,7 +8,7 @@ import yaml
 
 from commands.cli.configs.setting_locations import find_settings
 from commands.launch.command_line import CONFIG_OPTIONS, option_values, values_of
-from commands.runs.renamed_groups import current_key
+from commands.runs.current_names import current_key
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 
 _SUFFIXES = (".yaml", ".yml")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import yaml
 
-from commands.runs.renamed_groups import current_key
+from commands.runs.current_names import current_key
 
 
 class SettingLocation(NamedTuple):

@@ -7,9 +7,9 @@ import yaml
 from jsonargparse import get_loader
 
 from commands.cli import deprecated_names
-from commands.cli.deprecated_names import CLASS_PATHS, PARSER_MODE, register_aliases, replace_aliases
+from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.main import main
-from commands.runs.renamed_groups import OPTION_GROUPS, OPTIONS
+from commands.runs.current_names import CLASS_PATHS, OPTION_GROUPS, OPTIONS
 from tests.conftest import REPOSITORY, TINY
 
 CONFIG = REPOSITORY / "tests/commands/cli/config_0_1_0.yaml"
@@ -118,6 +118,19 @@ def test_an_error_names_the_line_of_an_old_option(tmp_path, capsys):
         main(["fit", *TINY, "--config", str(file), "--print_config"])
     assert end.value.code == 2
     assert f"{file}:3: " in capsys.readouterr().err
+
+
+def test_an_old_class_name_on_the_command_line_and_in_a_text(messages):
+    arguments = ["fit", "--model", "TimelineReader", "--run_name", "TimelineReader", "--model=TimelineReader"]
+    assert replace_aliases(arguments) == [
+        "fit", "--model", "SeriesLanguageModel", "--run_name", "TimelineReader", "--model=SeriesLanguageModel"
+    ]  # fmt: skip
+    register_aliases()
+    config = get_loader(PARSER_MODE)("model: {class_path: TimelineReader}\nrun_name: TimelineReader")
+    assert config == {"model": {"class_path": "SeriesLanguageModel"}, "run_name": "TimelineReader"}
+    assert [line.split(";")[0] for line in deprecations(messages)] == [
+        f"deprecated: {option} TimelineReader is now {option} SeriesLanguageModel" for option in ("model", "class_path")
+    ]
 
 
 def test_an_old_value_on_the_command_line_and_in_a_text(messages):

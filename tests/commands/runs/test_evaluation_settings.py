@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from commands.runs.current_names import CLASS_PATHS
 from commands.runs.evaluation_settings import changed_evaluation_keys
 
 OWN = {
@@ -53,6 +54,13 @@ def test_old_names_of_options_and_values_are_no_difference(run):
     (run / "config-3.yaml").write_text(yaml.safe_dump(old))
     checkpoint = str(run / "checkpoints/best.ckpt")
     assert changed_evaluation_keys("test", yaml.safe_dump(new), run, checkpoint) == ""
+
+
+@pytest.mark.parametrize(("old", "new"), [*CLASS_PATHS.items(), ("TimelineReader", "SeriesLanguageModel")])
+def test_the_old_name_of_a_class_is_no_difference(run, old, new):
+    (run / "config-3.yaml").write_text(yaml.safe_dump({**OWN, "model": {"class_path": old}}))
+    config = yaml.safe_dump({**OWN, "model": {"class_path": new}})
+    assert changed_evaluation_keys("test", config, run, str(run / "checkpoints/best.ckpt")) == ""
 
 
 def test_a_checkpoint_of_another_run_is_a_changed_setting(run, tmp_path_factory):

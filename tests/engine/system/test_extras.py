@@ -47,10 +47,10 @@ def test_missing_packages_are_named_with_what_needs_them(monkeypatch):
     for module in ("transformers", "PIL", "wandb"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingPackages) as refused:
-        require_extras({"language": "TimelineReader", "bits": "adamw_8bit", "wandb": "wandb.project"})
+        require_extras({"language": "SeriesLanguageModel", "bits": "adamw_8bit", "wandb": "wandb.project"})
     assert (
         refused.value.lacking
-        == "TimelineReader and wandb.project need pillow, transformers and wandb, not installed here"
+        == "SeriesLanguageModel and wandb.project need pillow, transformers and wandb, not installed here"
     )
     assert refused.value.command.endswith("pip install '.[language,wandb]'")
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)

@@ -36,7 +36,7 @@ def test_the_licence_is_that_of_the_front_matter(tmp_path, readme, stated):
 )
 def test_the_description_matches_the_written_files(trainable, merged, library, words):
     settings = {"language_model": {"name": "/models/base"}, "encoder": {"class": "SeriesEncoder"}}
-    card_text = parts_card("TimelineReader", trainable, merged, settings, {"/models/base": "mit"})
+    card_text = parts_card("SeriesLanguageModel", trainable, merged, settings, {"/models/base": "mit"})
     assert card_text.library == library
     assert card_text.usage.startswith(words)
     assert "modality/" in card_text.usage

@@ -1,0 +1,107 @@
+"""Maps names of earlier versions, in their configs and run directories, to the current names.
+
+Imports nothing heavy: the report reads configs without torch and without a parser.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+CLASS_PATHS: Mapping[str, str] = {
+    "callbacks.auto_micro_batch.AutoMicroBatch": "callbacks.performance.auto_micro_batch.AutoMicroBatch",
+    "callbacks.bad_samples.BadSamples": "callbacks.guards.bad_sample_limit.BadSampleLimit",
+    "callbacks.best_checkpoint.BestCheckpoint": "callbacks.checkpointing.best_checkpoint.BestCheckpoint",
+    "callbacks.config_over_checkpoint.ConfigOverCheckpoint": (
+        "callbacks.checkpointing.early_stopping_resume.EarlyStoppingFromConfig"
+    ),
+    "callbacks.due_validation.DueValidation": "callbacks.checkpointing.pending_validation.ResumePendingValidation",
+    "callbacks.example_log.ExampleLog": "callbacks.logging.sample_previews.SamplePreviewLogger",
+    "callbacks.finite_guard.FiniteGuard": "callbacks.guards.finite_guard.FiniteGuard",
+    "callbacks.gradient_coverage.GradientCoverage": "callbacks.guards.unused_parameters.UnusedParameterCheck",
+    "callbacks.gradient_exchange.GradientExchange": "callbacks.performance.ddp_options.DDPOptions",
+    "callbacks.last_checkpoint.LastCheckpoint": "callbacks.checkpointing.last_checkpoint.LastCheckpoint",
+    "callbacks.memory.Memory": "callbacks.health.memory_monitor.MemoryMonitor",
+    "callbacks.metrics_endpoint.MetricsEndpoint": "callbacks.prometheus.exporter.PrometheusExporter",
+    "callbacks.mlflow_record.MLflow": "callbacks.trackers.mlflow.MLflow",
+    "callbacks.prediction_file.PredictionFile": "callbacks.logging.prediction_writer.PredictionWriter",
+    "callbacks.preemption.Preemption": "callbacks.health.preemption.Preemption",
+    "callbacks.replica_parity.ReplicaParity": "callbacks.guards.replica_consistency.ReplicaConsistencyCheck",
+    "callbacks.results_table.ResultsTable": "callbacks.logging.results_table.ResultsTable",
+    "callbacks.stragglers.Stragglers": "callbacks.performance.stragglers.Stragglers",
+    "callbacks.tensorboard.TensorBoard": "callbacks.trackers.tensorboard.TensorBoard",
+    "callbacks.throughput.Throughput": "callbacks.performance.throughput.Throughput",
+    "callbacks.watchdog.Watchdog": "callbacks.health.watchdog.Watchdog",
+    "callbacks.weights_and_biases.WeightsAndBiases": "callbacks.trackers.wandb.WeightsAndBiases",
+    "commands.environment.VariablesEnvironment": "commands.launch.env_variables_cluster.EnvVariablesEnvironment",
+    "commands.profiling.TracingProfiler": "commands.cli.profiler.TracingProfiler",
+    "engine.checkpoints.DurableCheckpointIO": "engine.checkpointing.checkpoint_io.VerifiedCheckpointIO",
+    "engine.sharded_strategy.ShardedStrategy": "engine.strategies.fsdp.VerifiedFSDPStrategy",
+    "lightning_modules.document_qa.module.DocumentReader": (
+        "lightning_modules.document_qa.reader_module.DocumentReader"
+    ),
+    "lightning_modules.document_qa.page_retriever.PageRetriever": (
+        "lightning_modules.document_qa.retriever_module.PageRetriever"
+    ),
+    "lightning_modules.temporal.module.TimelineReader": "lightning_modules.temporal.module.SeriesLanguageModel",
+}
+"""{old class path: class path now}."""
+
+OPTION_GROUPS: Mapping[str, str] = {
+    "example_log": "sample_previews",
+    "gradient_coverage": "unused_parameters",
+    "gradients": "ddp",
+    "metrics_endpoint": "prometheus",
+    "replica_parity": "replica_consistency",
+}
+"""{old name of a group of options: current name}."""
+
+OPTIONS: Mapping[str, str] = {
+    "decay_share": "decay_fraction",
+    "describing_epochs": "caption_epochs",
+    "row_tokens": "packed_length",
+}
+"""{old name of an option, the last part of its key: current name}."""
+
+_CLASS_NAMES = {"TimelineReader": "SeriesLanguageModel"}
+
+VALUES: Mapping[str, Mapping[str, str]] = {
+    "class_path": {**CLASS_PATHS, **_CLASS_NAMES},
+    "model": _CLASS_NAMES,
+    "tiling": {"places": "tile_positions"},
+}
+"""{last part of an option's key: {old name of its value: current name}}."""
+
+
+def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None] = lambda old: None) -> dict[str, Any]:
+    """Return a loaded config in which all groups have their current names.
+
+    Args:
+        config: the whole config, or any other mapping, which is returned as it is.
+        on_rename: called with the old name of each renamed group.
+    """
+    renamed: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in OPTION_GROUPS and isinstance(value, Mapping):
+            on_rename(key)
+            key = OPTION_GROUPS[key]
+            # A file that has both names sets options of one group.
+            value = {**renamed.get(key, {}), **value}
+        elif isinstance(renamed.get(key), dict) and isinstance(value, Mapping):
+            value = {**renamed[key], **value}
+        renamed[key] = value
+    return renamed
+
+
+def current_key(key: str) -> str:
+    """Return a dotted key with the current names of its options; its first group as it is, see `rename_groups`."""
+    return ".".join(OPTIONS.get(part, part) for part in key.split("."))
+
+
+def current_value(key: str, value: Any) -> Any:
+    """Return the current name of an option's value, or the value itself if it was not renamed.
+
+    Args:
+        key: key of the option, with or without the groups before it, and with or without `--`.
+        value: value in a config or on a command line.
+    """
+    names = VALUES.get(key.removeprefix("--").rpartition(".")[2])
+    return names.get(value, value) if names and isinstance(value, str) else value
