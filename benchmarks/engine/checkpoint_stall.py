@@ -165,7 +165,7 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
     stall = time.perf_counter() - start
     # Waits for the asynchronous writer; Lightning's only does so when it is torn down.
     if isinstance(plugin, VerifiedCheckpointIO):
-        plugin.finish()
+        plugin.finish_or_raise()
     else:
         plugin.teardown()
     total = time.perf_counter() - start

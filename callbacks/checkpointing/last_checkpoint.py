@@ -38,7 +38,7 @@ class LastCheckpoint(RotatingCheckpoint):
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         # A checkpoint of plain Lightning has no `saved_at`.
         if trainer.state.fn == "fit" and "saved_at" in checkpoint:
-            self.io.resume_from(checkpoint["saved_at"])
+            self.io.record_resumed(checkpoint["saved_at"])
 
     @override
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, object]) -> None:

@@ -85,7 +85,7 @@ class VerifiedCheckpointIO(CheckpointIO):
             self.finish_writing()
         self._outcomes.sync(strategy, last)
 
-    def resume_from(self, saved_at: float) -> None:
+    def record_resumed(self, saved_at: float) -> None:
         """Record the `saved_at` of the checkpoint that the run resumes from."""
         self.trajectory.add(saved_at)
         self.require_later_than(saved_at)
@@ -106,7 +106,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         """Return whether the last save as `path` failed, as of the last `sync_outcomes`. Equal on all ranks."""
         return self._outcomes.has_failed(path)
 
-    def finish(self) -> None:
+    def finish_or_raise(self) -> None:
         """Wait until all saves are on the disk. Only rank 0 has something to wait for.
 
         Raises:

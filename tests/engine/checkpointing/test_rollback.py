@@ -27,7 +27,7 @@ class Start:
             checkpoint_io=plugin, broadcast=lambda content: content, load_checkpoint=plugin.load_checkpoint
         )
         if ckpt_path is not None:
-            plugin.resume_from(plugin.load_checkpoint(ckpt_path)["saved_at"])
+            plugin.record_resumed(plugin.load_checkpoint(ckpt_path)["saved_at"])
 
     def save(self, step, value, path=None):
         weights = {name: torch.full_like(weight, value) for name, weight in self.model.state_dict().items()}
