@@ -182,7 +182,12 @@ class Watchdog(Callback):
 
     @contextmanager
     def extended_timeout(self, phase: str) -> Iterator[None]:
-        """Allow `start_timeout` for an operation, before training named "start-up, ...". Use it on all ranks."""
+        """Allow `start_timeout` for an operation. Use it on all ranks.
+
+        Args:
+            phase: shown in messages; begin it with `start-up` before training, so that a refusal in it counts as a
+                user error.
+        """
         before = (self._monitor.phase, self._monitor.max_idle) if self._monitor is not None else ("start-up", math.inf)
         self._enter(phase, self.start_timeout)
         try:

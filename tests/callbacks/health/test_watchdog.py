@@ -16,16 +16,16 @@ from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
 
 
-def test_every_phase_has_its_patience(lockstep, monkeypatch):
+def test_every_phase_has_its_time_limit(lockstep, monkeypatch):
     entered = []
-    enter = Watchdog._enter
+    enter = ProcessMonitor.enter
 
-    def spy(self, phase, patience):
-        if entered[-1:] != [(phase, patience)]:
-            entered.append((phase, patience))
-        enter(self, phase, patience)
+    def spy(self, phase, time_limit):
+        if entered[-1:] != [(phase, time_limit)]:
+            entered.append((phase, time_limit))
+        enter(self, phase, time_limit)
 
-    monkeypatch.setattr(Watchdog, "_enter", spy)
+    monkeypatch.setattr(ProcessMonitor, "enter", spy)
     limits = ["--watchdog.timeout", "50", "--watchdog.start_timeout", "70"]
     lockstep("fit", *TINY, *limits, "--trainer.max_epochs", "1", "--last_checkpoint.every_n_steps", "4", name="a")
     phases = [phase for phase, _ in entered]
@@ -35,8 +35,8 @@ def test_every_phase_has_its_patience(lockstep, monkeypatch):
     assert "validation" in phases
     assert "end of validation" in phases
     quick = {"training", "validation"}
-    assert {phase for phase, patience in entered if patience == 50} == quick
-    assert {phase for phase, patience in entered if patience == 70} == set(phases) - {"training"}
+    assert {phase for phase, time_limit in entered if time_limit == 50} == quick
+    assert {phase for phase, time_limit in entered if time_limit == 70} == set(phases) - {"training"}
 
 
 def test_the_last_resort_follows_the_phase_at_once(tmp_path, monkeypatch):
