@@ -43,9 +43,13 @@ def test_a_system_that_refuses_its_own_hard_limit_keeps_the_old_one(monkeypatch)
     """macOS states no hard limit, and allows no more than kern.maxfilesperproc."""
     import resource
 
-    def refuse(*_):
+    tried = []
+
+    def refuse(_, limits):
+        tried.append(limits)
         raise ValueError("current limit exceeds maximum limit")
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", refuse)
     raise_open_file_limit()
+    assert tried == [(65_536, resource.RLIM_INFINITY)]
