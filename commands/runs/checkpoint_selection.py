@@ -4,10 +4,11 @@ import json
 import logging
 from pathlib import Path
 
-from commands.runs.run_directory import BEGINNING, checkpoint_names, newest_run, replace_text
+from commands.runs.run_directory import BEGINNING, checkpoint_names, newest_run
 from commands.runs.run_names import config_stem
 from engine.checkpointing.discovery import CHECKPOINTS, list_checkpoints, newest_verified, saved_at
 from engine.checkpointing.verification import CorruptCheckpointError, verify
+from engine.io.atomic_file import write_atomically
 from engine.io.json_records import describe_value, parse_json
 from engine.system.installation import PROJECT
 
@@ -89,7 +90,7 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
 def record_existing_checkpoints(directory: Path) -> None:
     """Record the checkpoints that exist when the user starts the run; `newest_since_begun` reads it after a restart."""
     saved = [saved_at(path) for path in list_checkpoints(directory)]
-    replace_text(json.dumps({"saved_at": saved}), directory / BEGINNING)
+    write_atomically(directory / BEGINNING, json.dumps({"saved_at": saved}).encode())
 
 
 def newest_since_begun(directory: Path) -> Path | None:

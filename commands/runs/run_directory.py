@@ -8,6 +8,7 @@ from pathlib import Path
 from commands.runs.run_lock import RUNNING
 from commands.runs.run_names import TIME_OR_JOB
 from engine.checkpointing.discovery import CHECKPOINTS, saved_at
+from engine.io.atomic_file import write_atomically
 from engine.system.installation import PROGRAM
 
 log = logging.getLogger("lockstep")
@@ -102,15 +103,8 @@ def write_config(text: str, directory: Path) -> Path:
         return newest
     number = 1 if newest is None else int(_parse_config_number(newest) or 1) + 1
     path = directory / ("config.yaml" if number == 1 else f"config-{number}.yaml")
-    replace_text(text, path)
+    write_atomically(path, text.encode())
     return path
-
-
-def replace_text(text: str, path: Path) -> None:
-    """Write a file so that a reader sees the old text or the new text, never a part."""
-    temporary = path.with_suffix(f"{path.suffix}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 def _parse_config_number(config: Path) -> str | None:
