@@ -34,7 +34,7 @@ from commands.cli.threads import HELP as THREADS_HELP
 from commands.cli.threads import THREADS_TYPE
 from commands.launch.command_line import CONFIG_OPTIONS, values_of
 from commands.runs.run_directory import newest_config
-from commands.runs.run_names import check_run_name
+from commands.runs.run_names import check_run_name, is_overlay
 from commands.runs.runs_option import HELP as RUNS_HELP
 from commands.runs.runs_option import OPTION
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
@@ -206,7 +206,7 @@ def add_run_config(arguments: list[str], runs: Path) -> list[str]:
     complete = configs or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
     if run_config is None and names and not complete and arguments[0] in OF_A_RUN:
         raise no_config_error(names[-1], runs)
-    if run_config is None or not all(map(is_overlay, configs)):
+    if run_config is None or not all(is_overlay(Path(config)) for config in configs):
         return arguments
     return [arguments[0], "--config", str(run_config), *arguments[1:]]
 
@@ -215,8 +215,3 @@ def no_config_error(name: str, runs: Path) -> FileNotFoundError:
     """Return the error that a run has no config. It lists the runs that have a config."""
     existing = ", ".join(sorted(path.parent.name for path in runs.glob("*/config.yaml"))) or "none"
     return FileNotFoundError(f"{runs / name} is not a run with a config.yaml; existing runs: {existing}")
-
-
-def is_overlay(config: str) -> bool:
-    """Return whether a config changes another config instead of describing a run."""
-    return Path(config).resolve().parent.name == "overlays"

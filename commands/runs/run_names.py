@@ -91,8 +91,13 @@ def experiment_stem(configs: Sequence[Path], runs: Path) -> str:
     Overlays (`configs/overlays`) are omitted: they state how an experiment is run, not which experiment.
     """
     first, *others = configs
-    merged = [config.stem for config in others if config.resolve().parent.name != "overlays"]
+    merged = [config.stem for config in others if not is_overlay(config)]
     return "+".join([config_stem(first, runs), *merged])
+
+
+def is_overlay(config: Path) -> bool:
+    """Return whether a config changes another config instead of describing a run."""
+    return config.resolve().parent.name == "overlays"
 
 
 def is_of_a_run(config: Path, runs: Path) -> bool:
