@@ -4,8 +4,8 @@ from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.recommender.datamodule import InteractionSequences
-from datamodules.temporal.datamodule import ResourceTimelines
 from datamodules.temporal.synthetic_series.datamodule import SyntheticSeries
+from datamodules.temporal.timelines.datamodule import ResourceTimelines
 from datamodules.temporal.user_series.datamodule import SeriesQuestions
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes

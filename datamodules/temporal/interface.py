@@ -33,8 +33,8 @@ class TemporalData(GradedData, Protocol):
 
 
 if TYPE_CHECKING:  # mypy checks the DataModule against the interface here
-    from datamodules.temporal.datamodule import ResourceTimelines
     from datamodules.temporal.series.datamodule import SeriesDataModule
+    from datamodules.temporal.timelines.datamodule import ResourceTimelines
 
     def _provided(data: ResourceTimelines | SeriesDataModule) -> TemporalData:
         return data

@@ -7,7 +7,7 @@ from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.recommender.sources.dataset_card import dataset_card
-from datamodules.temporal.datamodule import ResourceTimelines
+from datamodules.temporal.timelines.datamodule import ResourceTimelines
 from datamodules.vision_language.image_chats import ImageChats
 from datamodules.vision_language.rendered_scenes import RenderedScenes
 from datamodules.vision_language.source_config import SourceSettings

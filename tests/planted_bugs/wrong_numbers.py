@@ -161,10 +161,10 @@ DATA = (
     Bug(
         "step-of-the-first-gap",
         "A recorded timeline whose first sample is followed by a gap is read at a coarser step, or refused.",
-        "datamodules/temporal/recorded/csv_file.py",
+        "datamodules/temporal/timelines/recorded/csv_file.py",
         "float(distances.min())",
         "float(distances[0])",
-        ("tests/datamodules/temporal/recorded/test_reader.py",),
+        ("tests/datamodules/temporal/timelines/recorded/test_reader.py",),
     ),
     Bug(
         "end-of-turn-is-not-learned",

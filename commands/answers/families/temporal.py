@@ -26,14 +26,14 @@ from commands.answers.answer_service import (
 from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
 from commands.answers.families.series import SeriesDemo
 from datamodules.multimodal.batch import Questions
-from datamodules.temporal.channels import CHANNELS, KEYS, Format
-from datamodules.temporal.datamodule import ResourceTimelines
-from datamodules.temporal.dataset import TimelineQuestions
-from datamodules.temporal.recorded.predict_questions import PredictDataset
+from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.series.datamodule import SeriesDataModule
-from datamodules.temporal.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.text.prompt import PLACEHOLDER
-from datamodules.temporal.text.question_text import read_answer, read_question
+from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Format
+from datamodules.temporal.timelines.datamodule import ResourceTimelines
+from datamodules.temporal.timelines.dataset import TimelineQuestions
+from datamodules.temporal.timelines.recorded.predict_questions import PredictDataset
+from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
+from datamodules.temporal.timelines.text.question_text import read_answer, read_question
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.temporal.module import SeriesLanguageModel
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from datamodules.temporal.text.prompt import PLACEHOLDER
+from datamodules.temporal.prompt import PLACEHOLDER
 from engine.io.json_records import describe_value
 
 _PLACE = "<ts><ts/>"

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.series.question import InputSeries, SeriesLimits
 from datamodules.temporal.series.resampling import resample
-from datamodules.temporal.text.prompt import PLACEHOLDER
 from datamodules.temporal.user_series.record_fields import measurements, stamps
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import describe_names, describe_undecodable, iterate_lines

@@ -46,7 +46,7 @@ class PredictTimelines(Reader):
 
     def read(self, path: Path) -> Any:
         from datamodules.temporal.batch import SeriesLayout
-        from datamodules.temporal.recorded.predict_questions import PredictDataset
+        from datamodules.temporal.timelines.recorded.predict_questions import PredictDataset
 
         found = PredictDataset(path, SeriesLayout(4, "patch", 4), "question_first")
         rows = []

@@ -38,7 +38,7 @@ def write_qwen2(folder: Path) -> None:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from datamodules.temporal.datamodule import ResourceTimelines
+    from datamodules.temporal.timelines.datamodule import ResourceTimelines
 
     tokenizer = ResourceTimelines(batch_size=1).tokenizer.tokenizer
     tokenizer.save_pretrained(folder)

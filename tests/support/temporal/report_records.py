@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from datamodules.temporal.reports.sample_view import SampleView
+from datamodules.temporal.timelines.reports.sample_view import SampleView
 
 
 def shown(number=0, **changes) -> SampleView:

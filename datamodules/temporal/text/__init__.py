@@ -1,1 +1,0 @@
-"""Facts of series as text: numbers, questions, templates and prompts. Imports temporal.channels only."""

@@ -1,0 +1,1 @@
+"""Facts of timelines as text: numbers, questions and templates. Imports `channels` beside it only."""
