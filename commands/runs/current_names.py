@@ -35,6 +35,7 @@ CLASS_PATHS: Mapping[str, str] = {
     "commands.profiling.TracingProfiler": "commands.cli.profiler.TracingProfiler",
     "engine.checkpoints.DurableCheckpointIO": "engine.checkpointing.checkpoint_io.VerifiedCheckpointIO",
     "engine.sharded_strategy.ShardedStrategy": "engine.strategies.fsdp.VerifiedFSDPStrategy",
+    "datamodules.temporal.datamodule.ResourceTimelines": "datamodules.temporal.timelines.datamodule.ResourceTimelines",
     "lightning_modules.document_qa.module.DocumentReader": (
         "lightning_modules.document_qa.reader_module.DocumentReader"
     ),
