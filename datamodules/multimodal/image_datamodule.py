@@ -8,7 +8,7 @@ from datamodules.multimodal.batch import ImageLayout, Images, Tiling
 from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
 from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.images.tiling import MARKER, Fit, collate_views
-from datamodules.multimodal.interface import ImageModule
+from datamodules.multimodal.interface import HasImageLayout
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from engine.base_options import Unpack
 from engine.number_check import check_number
@@ -64,7 +64,7 @@ class ImageDataModule(MultimodalDataModule):
         """
         assert self.trainer is not None  # setup runs under a trainer
         module = self.trainer.lightning_module
-        if not isinstance(module, ImageModule):
+        if not isinstance(module, HasImageLayout):
             raise ValueError(
                 f"data.class_path: {type(self).__name__} prepares images for a vision tower, but "
                 f"{type(module).__name__} has none: use ImageChats"

@@ -39,7 +39,7 @@ class ImageData(ComposedData, Protocol):
 
 
 @runtime_checkable
-class ImageModule(Protocol):
+class HasImageLayout(Protocol):
     """A module of ImageData: its vision tower and its projector determine the layout of a view."""
 
     @property
@@ -114,3 +114,5 @@ class GradedData(ComposedData, Protocol):
 
 
 ComposedDataT = TypeVar("ComposedDataT", bound=ComposedData, covariant=True)
+ImageDataT = TypeVar("ImageDataT", bound=ImageData, covariant=True)
+ImageChatDataT = TypeVar("ImageChatDataT", bound=ImageChatData, covariant=True)

@@ -9,10 +9,9 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import OptionExamples
 from datamodules.document_qa.interface import DocumentData
-from datamodules.multimodal.batch import IGNORE, Examples, ImageLayout
+from datamodules.multimodal.batch import IGNORE, Examples
 from engine.base_options import Unpack
 from engine.distributed.collectives import all_reduce_max
-from engine.export.artifacts import ExportedModel
 from engine.number_check import check_number
 from lightning_modules.document_qa import losses
 from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
@@ -20,21 +19,18 @@ from lightning_modules.document_qa.answering.evaluation import DocumentEvaluatio
 from lightning_modules.document_qa.answering.length_buckets import PromptBucket
 from lightning_modules.document_qa.losses import Loss
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
-from lightning_modules.multimodal.export.image_text import export_image_text
-from lightning_modules.multimodal.image_features import ImageFeatures
+from lightning_modules.multimodal.image_module import ImageTextModule
 from lightning_modules.multimodal.language.language_model import Criterion, cross_entropy
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
-from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 PREDICTIONS = "predictions.jsonl"
 """File that the callback PredictionWriter writes."""
 
 
-class DocumentReader(MultimodalModule[DocumentData]):
+class DocumentReader(ImageTextModule[DocumentData]):
     """Answers questions about documents: ranks options by their likelihood, and generates answers to open questions.
 
     Args:
@@ -57,7 +53,6 @@ class DocumentReader(MultimodalModule[DocumentData]):
     """
 
     extra = "documents"
-    modality: ImageFeatures
 
     def __init__(
         self,
@@ -74,12 +69,11 @@ class DocumentReader(MultimodalModule[DocumentData]):
         max_new_tokens: int = 64,
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
-        super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
+        super().__init__(language_model, vision_tower, projector, blind, max_new_tokens, **training)
         check_number("model.init_args.smoothing", smoothing, at_least=0, below=1)
         check_number("model.init_args.focal_gamma", focal_gamma, at_least=0)
         check_number("model.init_args.contrast_weight", contrast_weight, at_least=0)
         check_number("model.init_args.evidence_questions", evidence_questions, at_least=0)
-        self.max_new_tokens = check_max_new_tokens(max_new_tokens)
         self.loss: Loss = loss
         self.contrast_weight = contrast_weight
         self.evidence_questions, self.predict_evidence = evidence_questions, predict_evidence
@@ -91,11 +85,6 @@ class DocumentReader(MultimodalModule[DocumentData]):
                 "model.init_args.loss to answer or contrastive_options"
             )
         self.criterion: Criterion = criteria.get(loss, cross_entropy)
-
-    @cached_property
-    def image_layout(self) -> ImageLayout:
-        """Sizes that tower, projector and data share."""
-        return self.modality.layout(self.projector_settings, self.data)
 
     # -- training ----------------------------------------------------------------------------------------------------
 
@@ -148,8 +137,3 @@ class DocumentReader(MultimodalModule[DocumentData]):
         if self.trainer.is_global_zero:
             folder = Path(self.trainer.default_root_dir)
             self.data.write_prediction_report(folder, folder / PREDICTIONS)
-
-    @override
-    def export(self, folder: Path, merge: bool) -> ExportedModel:
-        """Write an image-text model of transformers if a class takes these parts, else the parts."""
-        return export_image_text(self, folder, merge) or super().export(folder, merge)

@@ -6,7 +6,6 @@ A page becomes a single vector, as in E5 (Wang et al., "Improving Text Embedding
 2024), so the index of a document stays small. The networks that read a page are of the same classes as the reader's.
 """
 
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import RetrievalPairs
 from datamodules.document_qa.interface import RetrievalData
-from datamodules.multimodal.batch import ImageLayout, Images, TokenRows
+from datamodules.multimodal.batch import Images, TokenRows
 from engine.base_options import Unpack
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
@@ -26,14 +25,13 @@ from lightning_modules.document_qa.contrastive import ProjectionHead, Temperatur
 from lightning_modules.document_qa.ranking_evaluation import RankingEvaluation
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.image_features import ImageFeatures
+from lightning_modules.multimodal.image_module import ImageModule
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
-from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 
-class PageRetriever(MultimodalModule[RetrievalData]):
+class PageRetriever(ImageModule[RetrievalData]):
     """Learns to rank the pages of a document for a question, by InfoNCE among the pages of the global batch.
 
     Args:
@@ -55,7 +53,6 @@ class PageRetriever(MultimodalModule[RetrievalData]):
     predicts_at_the_end = True
     supports_grad_accumulation = False
 
-    modality: ImageFeatures
     evaluation: RankingEvaluation
     head: ProjectionHead
     temperature: Temperature
@@ -71,7 +68,7 @@ class PageRetriever(MultimodalModule[RetrievalData]):
         blind: bool = False,
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
-        super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
+        super().__init__(language_model, vision_tower, projector, blind, **training)
         check_numbers("model.init_args.", {"size": size, "encode_at_once": encode_at_once}, at_least=1)
         if language_model.loss_kernel == "liger":
             raise ValueError(
@@ -112,11 +109,6 @@ class PageRetriever(MultimodalModule[RetrievalData]):
                 "weights (FSDP) all need the same number. Remove it, and save memory by "
                 "model.init_args.language_model.activation_checkpointing instead"
             )
-
-    @cached_property
-    def image_layout(self) -> ImageLayout:
-        """Sizes that tower, projector and data share."""
-        return self.modality.layout(self.projector_settings, self.data)
 
     @override
     def build(self) -> None:

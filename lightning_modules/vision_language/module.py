@@ -1,28 +1,19 @@
 """Trains a language model that reads images: the LightningModule of the vision-language family."""
 
-from functools import cached_property
-from pathlib import Path
-
 from typing_extensions import override
 
-from datamodules.multimodal.batch import ImageLayout
 from datamodules.vision_language.interface import VisionLanguageData
 from engine.base_options import Unpack
-from engine.export.artifacts import ExportedModel
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
+from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
-from lightning_modules.multimodal.export.image_text import export_image_text
-from lightning_modules.multimodal.export.load_export import load_image_text
-from lightning_modules.multimodal.export.parts import MODALITY
-from lightning_modules.multimodal.image_features import ImageFeatures
+from lightning_modules.multimodal.image_module import ImageTextModule
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
-from lightning_modules.multimodal.multimodal_module import MultimodalModule
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 
 
-class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
+class VisionLanguageModel(ImageTextModule[VisionLanguageData]):
     """Answers questions about images, any number of them in a chat.
 
     Args:
@@ -35,8 +26,6 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
             language_model.
     """
 
-    modality: ImageFeatures
-
     def __init__(
         self,
         language_model: LanguageModelSettings,
@@ -46,28 +35,9 @@ class VisionLanguageModel(MultimodalModule[VisionLanguageData]):
         max_new_tokens: int = 64,
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
-        super().__init__(ImageFeatures(vision_tower, blind), language_model, projector=projector, **training)
-        self.max_new_tokens = check_max_new_tokens(max_new_tokens)
-
-    @cached_property
-    def image_layout(self) -> ImageLayout:
-        """Sizes that tower, projector and data share."""
-        return self.modality.layout(self.projector_settings, self.data)
+        super().__init__(language_model, vision_tower, projector, blind, max_new_tokens, **training)
 
     @override
     def build_evaluation(self) -> GenerativeEvaluation:
         dtype = widest_float(self.trainer.strategy.root_device)
         return GenerativeEvaluation(self.data, dtype, self.max_new_tokens)
-
-    @override
-    def export(self, folder: Path, merge: bool) -> ExportedModel:
-        """Write an image-text model of transformers if a class takes these parts, else the parts."""
-        # Prefer transformers' class, which any program loads; the parts need this project.
-        return export_image_text(self, folder, merge) or super().export(folder, merge)
-
-    @override
-    def load_export(self, folder: Path) -> None:
-        if (folder / MODALITY).is_dir():
-            super().load_export(folder)
-        else:
-            load_image_text(self, folder)

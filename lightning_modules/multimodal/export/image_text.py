@@ -27,8 +27,8 @@ from lightning_modules.multimodal.vision.vision_tower import VisionTower
 log = logging.getLogger("lockstep")
 
 
-class ImageModule(Protocol):
-    """What `export_image_text` needs of a module: a MultimodalModule whose modality is ImageFeatures provides it."""
+class ImageTextSource(Protocol):
+    """What `export_image_text` needs of a module. ImageTextModule provides it."""
 
     encoder: nn.Module
     projector: Projector
@@ -56,7 +56,7 @@ def choose_target(layout: ImageLayout, projector: Projector) -> ExportTarget:
     return Idefics3() if layout.tiling == "idefics3" or projector.settings.kind == "pixel_shuffle" else Llava()
 
 
-def export_image_text(module: ImageModule, folder: Path, merge: bool) -> ExportedModel | None:
+def export_image_text(module: ImageTextSource, folder: Path, merge: bool) -> ExportedModel | None:
     """Export a module as a class of transformers.
 
     Args:

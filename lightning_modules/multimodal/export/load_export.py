@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
 
-from lightning_modules.multimodal.export.image_text import ImageModule, choose_target
+from lightning_modules.multimodal.export.image_text import ImageTextSource, choose_target
 from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
 from lightning_modules.multimodal.export.parts import MODALITY, ModuleInParts
 from lightning_modules.multimodal.export.vision_weights import own_weights
@@ -74,7 +74,7 @@ def load_adapters(model: LanguageModel, folder: Path) -> None:
     _require_all(folder, [], result.unexpected_keys)
 
 
-def load_image_text(module: ImageModule, folder: Path) -> None:
+def load_image_text(module: ImageTextSource, folder: Path) -> None:
     """Read what `export_image_text` has written as a class of LLaVA.
 
     Args:
@@ -111,7 +111,7 @@ def load_image_text(module: ImageModule, folder: Path) -> None:
         module.places.weight.data[0] = exported.model.image_newline.detach()
 
 
-def merged_language_model(module: ModuleInParts | ImageModule) -> "PreTrainedModel":
+def merged_language_model(module: ModuleInParts | ImageTextSource) -> "PreTrainedModel":
     """Return the language model, without adapters and quantized weights: an export has them in its weights."""
     model = module.language_model
     settings = model.settings
