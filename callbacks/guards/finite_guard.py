@@ -4,23 +4,19 @@ import logging
 import math
 from typing import Any, Literal
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import override
 
+from callbacks.guards.non_finite_report import describe_non_finite
 from callbacks.health.watchdog import extended_timeout
 from engine.checkpointing.content_rules import declare_callback
 from engine.checkpointing.rollback import roll_back
 from engine.checkpointing.structure import COUNT, fields
-from engine.distributed.collectives import all_gather_tensor
-from engine.distributed.data_rank import data_rank
 from engine.distributed.errors import CollectiveError
-from engine.hook_arguments import run_module, run_trainer
-from engine.io.name_list import join_names
+from engine.hook_arguments import run_module
 from engine.lightning_internals.tensors import copy_all
-from engine.lightning_internals.training_loop import micro_batch_index
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
 from engine.strategies.fsdp import has_sharded_weights
@@ -34,8 +30,6 @@ _NORMS = (
     nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm,
     nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
 )  # fmt: skip
-
-_MAX_SAMPLES, _MAX_PARAMETERS = 16, 3  # that a message names; train.log has all samples
 
 
 class FiniteGuard(Callback):
@@ -169,53 +163,3 @@ def _norm_buffers(module: nn.Module) -> list[Tensor]:
     """Return what a forward pass writes into a model: running statistics of its batch and instance norms."""
     norms = [part for part in module.modules() if isinstance(part, _NORMS)]
     return [buffer for norm in norms for buffer in norm.buffers(recurse=False)]
-
-
-def describe_non_finite(trainer: Trainer, pl_module: LockstepModule, norm: float) -> str:
-    """Describe where a non-finite gradient comes from: rank, samples and parameters. A collective.
-
-    Args:
-        trainer: of the run.
-        pl_module: module after the backward pass of the step.
-        norm: norm of the gradient.
-    """
-    step, epoch = trainer.global_step + 1, trainer.current_epoch
-    batch = micro_batch_index(trainer) // trainer.accumulate_grad_batches
-    lines = [f"step {step} (epoch {epoch}, global batch {batch} of it): the gradient is not finite, its norm is {norm}"]
-    width = trainer.world_size // data_rank(trainer).size  # ranks that read the same samples
-    # [micro-batches] on this rank; gathered: [world size, micro-batches]
-    is_broken = torch.stack([~loss.isfinite() for loss in pl_module.losses_of_step])
-    for rank, micro_batches in enumerate(all_gather_tensor(is_broken.int()).tolist()):
-        if not any(micro_batches):
-            continue
-        for broken, samples in zip(micro_batches, _samples(trainer, rank // width), strict=False):
-            if broken:
-                lines.append(f"the loss on rank {rank} is not finite; its samples: {_first_samples(samples)}")
-                log.debug("step %d: non-finite loss on rank %d, samples %s", step, rank, samples)
-    if len(lines) == 1:
-        lines.append("every rank has a finite loss, so it arose in the backward pass")
-        for rank in range(trainer.world_size):
-            log.debug("step %d: rank %d had samples %s", step, rank, _samples(trainer, rank // width))
-    return "\n".join([*lines, _non_finite_parameters(pl_module)])
-
-
-def _samples(trainer: Trainer, rank: int) -> list[list[int]]:
-    """Return the sample indices of each micro-batch of the step on a rank."""
-    micro_batches = run_trainer(trainer).datamodule.samples_of_step(rank)
-    return [[int(index) for index in indices] for indices in micro_batches]
-
-
-def _first_samples(samples: list[int]) -> str:
-    return join_names(samples, _MAX_SAMPLES, " (see train.log)")
-
-
-def _non_finite_parameters(pl_module: LockstepModule) -> str:
-    """Name the first parameters with a non-finite gradient, in the order of the model."""
-    # The gradient of a table's rows is on the parameter `touched`, not on the weight.
-    touched = {table.weight: table.touched for table in pl_module.row_tables}
-    named_gradients = [(name, touched.get(weight, weight).grad) for name, weight in pl_module.named_parameters()]
-    gradients = [(name, gradient) for name, gradient in named_gradients if gradient is not None]
-    names = [name for name, gradient in gradients if not gradient.isfinite().all()]
-    if not names:
-        return "every gradient is finite by itself: their squares overflow"
-    return f"gradients that are not finite: {join_names(names, _MAX_PARAMETERS)} (of {len(gradients)})"
