@@ -1,13 +1,11 @@
 """Defines the options of the command line besides Lightning's own, and the messages for wrong options."""
 
-import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-import torch
 from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
@@ -39,8 +37,6 @@ from commands.runs.runs_option import HELP as RUNS_HELP
 from commands.runs.runs_option import OPTION
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.lightning_internals.cli import option_names
-
-log = logging.getLogger("lockstep")
 
 EVALUATIONS = ("validate", "test", "predict")
 
@@ -172,23 +168,6 @@ def refuse_lone_values(parser: LightningArgumentParser, config: Namespace) -> No
         absent = value is None and group in ("model", "data")  # optional for some commands
         if not isinstance(value, Namespace) and not absent:
             parser.error(f'Parser key "{group}": expected settings, KEY: VALUE; found {value!r}')
-
-
-def set_distributed_debug(level: DebugLevel | None, over_gloo: bool) -> None:
-    """Set TORCH_DISTRIBUTED_DEBUG for this process and its children, as `--distributed_debug` requests.
-
-    Args:
-        level: None leaves the variable as it is.
-        over_gloo: whether several ranks train on CPUs. There DETAIL becomes INFO: with DETAIL the constructor of
-            PyTorch's DDP (2.13) ends with a segmentation fault.
-    """
-    if level is None or not torch.distributed.is_available():
-        return
-    if level == "DETAIL" and over_gloo:
-        level = "INFO"
-    log.warning("deprecated: distributed_debug is now the environment variable TORCH_DISTRIBUTED_DEBUG=%s", level)
-    os.environ["TORCH_DISTRIBUTED_DEBUG"] = level
-    torch.distributed.set_debug_level_from_env()  # torch has read the variable at its import
 
 
 def add_run_config(arguments: list[str], runs: Path) -> list[str]:

@@ -8,7 +8,7 @@ import torch
 from jsonargparse import Namespace
 from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 
-from commands.cli.arguments import set_distributed_debug
+from commands.cli.arguments import DebugLevel
 from commands.launch.accelerate import ignored_options
 from commands.launch.launched_processes import LaunchedProcesses, device_count, match_launched
 from engine.system.cpu_count import available_cpus
@@ -48,6 +48,23 @@ def adapt_to_launch(config: Namespace, command: str, launched: LaunchedProcesses
         trainer.update(Namespace(accelerator="cpu", devices=1, num_nodes=1, strategy="auto"))
     elif command in ("demo", "chat"):  # answer one question at a time
         trainer.update(Namespace(devices=1, num_nodes=1, strategy="auto"))
+
+
+def set_distributed_debug(level: DebugLevel | None, over_gloo: bool) -> None:
+    """Set TORCH_DISTRIBUTED_DEBUG for this process and its children, as `--distributed_debug` requests.
+
+    Args:
+        level: None leaves the variable as it is.
+        over_gloo: whether several ranks train on CPUs. There DETAIL becomes INFO: with DETAIL the constructor of
+            PyTorch's DDP (2.13) ends with a segmentation fault.
+    """
+    if level is None or not torch.distributed.is_available():
+        return
+    if level == "DETAIL" and over_gloo:
+        level = "INFO"
+    log.warning("deprecated: distributed_debug is now the environment variable TORCH_DISTRIBUTED_DEBUG=%s", level)
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = level
+    torch.distributed.set_debug_level_from_env()  # torch has read the variable at its import
 
 
 def with_ddp_settings(strategy: object, ddp: Namespace, processes: int) -> Any:

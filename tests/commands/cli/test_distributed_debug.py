@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from commands.cli.arguments import set_distributed_debug
+from commands.cli.ddp_settings import set_distributed_debug
 
 
 @pytest.fixture(autouse=True)
