@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, Generic, cast
+from typing import Any, Generic, Literal, cast
 
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
@@ -221,6 +221,11 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
     def losses_of_step(self) -> list[Tensor]:
         """Sum of the loss terms of each micro-batch of the step on this rank: scalars, for guards."""
         return self._mean.losses
+
+    @property
+    def evaluation_stage(self) -> Literal["val", "test"]:
+        """Prefix of the metrics of an evaluation: `test` of the command `test`, else `val`."""
+        return "test" if self.trainer.state.fn == "test" else "val"
 
     # -- resume ------------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
         self.accuracy.update(scores, batch.labels)
         self.confusion.update(scores, batch.labels)
         self._keep_previews(scores, batch)
-        if self._stage == "test":
+        if self.evaluation_stage == "test":
             rows = zip(batch.samples.tolist(), batch.labels.tolist(), scores.argmax(1).tolist(), strict=True)
             self._tested |= {sample: (label, best) for sample, label, best in rows if sample >= 0 and label >= 0}
 
@@ -79,8 +79,9 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
 
     @override
     def on_validation_epoch_end(self) -> None:
-        metrics = {f"{self._stage}/accuracy": self.accuracy.compute(), f"{self._stage}/loss": self.loss.compute()}
-        self.log_dict(metrics, prog_bar=self._stage == "val", batch_size=1)
+        stage = self.evaluation_stage
+        metrics = {f"{stage}/accuracy": self.accuracy.compute(), f"{stage}/loss": self.loss.compute()}
+        self.log_dict(metrics, prog_bar=stage == "val", batch_size=1)
         # On every rank, because `compute` is collective; rank 0 plots it later.
         self._confusion_counts = self.confusion.compute()
         for metric in (self.loss, self.accuracy, self.confusion):
@@ -90,7 +91,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     def on_validation_end(self) -> None:
         # This hook, because TensorBoard's file exists once the metrics are logged, not earlier.
         if self.trainer.is_global_zero and not self.trainer.sanity_checking:
-            self._log_confusion_matrix(f"{self._stage}/confusion")
+            self._log_confusion_matrix(f"{self.evaluation_stage}/confusion")
 
     test_step, on_test_end = validation_step, on_validation_end
 
@@ -110,10 +111,6 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
         for sample, (label, predicted) in tested.items():
             name, classes = self.data.describe(sample)["image"], self.data.classes
             yield GradedAnswer(sample, name, classes[label], classes[predicted], float(label == predicted))
-
-    @property
-    def _stage(self) -> str:
-        return "test" if self.trainer.state.fn == "test" else "val"
 
     def _log_confusion_matrix(self, title: str) -> None:
         """Log a plot of the confusion matrix to TensorBoard."""

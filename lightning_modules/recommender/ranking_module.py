@@ -69,7 +69,7 @@ class RankingModule(LockstepModule[RecommenderData]):
         trainer = run_trainer(self.trainer)
         # A validation inside a training keeps no ranks, and fast_dev_run writes nothing.
         collect = self.save_ranks and trainer.state.fn in ("validate", "test") and not trainer.fast_dev_run
-        self.evaluation.begin(self._stage, self.data, self.device, trainer.sanity_checking, collect)
+        self.evaluation.begin(self.evaluation_stage, self.data, self.device, trainer.sanity_checking, collect)
 
     @override
     def validation_step(self, batch: RankingBatch, batch_idx: int) -> None:
@@ -81,22 +81,18 @@ class RankingModule(LockstepModule[RecommenderData]):
     def on_validation_epoch_end(self) -> None:
         self.next_item_scores.forget()
         for name, value in self.evaluation.results():
-            main = name == self.evaluation.main_metric and self._stage == "val"
-            self.log(f"{self._stage}/{name}", value.float(), prog_bar=main, batch_size=1)
+            main = name == self.evaluation.main_metric and self.evaluation_stage == "val"
+            self.log(f"{self.evaluation_stage}/{name}", value.float(), prog_bar=main, batch_size=1)
         if self.evaluation.collected:
             self._write_ranks(self.evaluation.collected.gather())
 
     def _write_ranks(self, gathered: NDArray[np.int64]) -> None:
         if self.trainer.is_global_zero:
             folder, protocol = Path(self.trainer.default_root_dir), self.evaluation.protocol
-            write_ranks(folder, gathered, self.data, self._stage, protocol, self._loaded_step)
+            write_ranks(folder, gathered, self.data, self.evaluation_stage, protocol, self._loaded_step)
 
     on_test_epoch_start, test_step = on_validation_epoch_start, validation_step
     on_test_epoch_end = on_validation_epoch_end
-
-    @property
-    def _stage(self) -> str:
-        return "test" if self.trainer.testing else "val"
 
     def _keep_previews(self, scores: Scores, batch: RankingBatch) -> None:
         if self.preview_reservoir.number:
