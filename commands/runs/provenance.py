@@ -47,7 +47,9 @@ def training_of(checkpoint: Path, content: Mapping[str, Any]) -> TrainingProvena
     config_path = next(filter(None, map(newest_config, checkpoint.parents[:2])), None)
     if config_path is None:
         log.warning("WARNING: there is no run beside %s: the model card has no config and no metrics", checkpoint)
-        return TrainingProvenance(step, epoch, {}, {}, {}, {}, _own_version())
+        return TrainingProvenance(
+            step=step, epoch=epoch, metrics={}, excluded={}, config={}, environment={}, lockstep=_own_version()
+        )
     directory, config = config_path.parent, read_yaml(config_path)
     for name, section in (
         ("the file", config),
@@ -59,7 +61,15 @@ def training_of(checkpoint: Path, content: Mapping[str, Any]) -> TrainingProvena
             )
     metrics, excluded = _metrics(directory / "metrics.jsonl", step)
     environment = _environment(directory / "environment.json")
-    return TrainingProvenance(step, epoch, metrics, excluded, config or {}, environment, _own_version())
+    return TrainingProvenance(
+        step=step,
+        epoch=epoch,
+        metrics=metrics,
+        excluded=excluded,
+        config=config or {},
+        environment=environment,
+        lockstep=_own_version(),
+    )
 
 
 def _environment(path: Path) -> dict[str, Any]:

@@ -112,10 +112,10 @@ class _Reader:
         if direction not in ("maximize", "minimize"):
             self._refuse(("direction",), direction, "maximize or minimize")
         return SweepSettings(
-            metric, direction, self._parse_integer(("trials",), section["trials"], 1, 100_000),
-            self._parse_integer(("seed",), section.get("seed", 1), 0, 2**32 - 1),
-            self._sampler(section.get("sampler", "tpe")), self._pruner(section.get("pruner", "none")),
-            self._parameters(section["parameters"]),
+            metric=metric, direction=direction, trials=self._parse_integer(("trials",), section["trials"], 1, 100_000),
+            seed=self._parse_integer(("seed",), section.get("seed", 1), 0, 2**32 - 1),
+            sampler=self._sampler(section.get("sampler", "tpe")), pruner=self._pruner(section.get("pruner", "none")),
+            parameters=self._parameters(section["parameters"]),
         )  # fmt: skip
 
     def _sampler(self, node: object) -> Sampler:

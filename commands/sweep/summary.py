@@ -65,6 +65,11 @@ def _trial(trial: FrozenTrial) -> TrialSummary:
     attributes, state = trial.user_attrs, _STATES[trial.state]
     values = [trial.value] if trial.values else []
     return TrialSummary(
-        trial.number, trial_name(trial.number), state, values[0] if values else None, attributes.get(STEP),
-        trial.params, attributes.get(MESSAGE, ""),
-    )  # fmt: skip
+        number=trial.number,
+        name=trial_name(trial.number),
+        state=state,
+        value=values[0] if values else None,
+        step=attributes.get(STEP),
+        params=trial.params,
+        message=attributes.get(MESSAGE, ""),
+    )

@@ -109,9 +109,14 @@ class AnswerEvaluation(ImageDataModule):
             records: the records of all ranks.
         """
         write_test_reports(
-            folder, self.evaluated_questions, records, self.ablate, self._checkpoint, self.answer_settings(),
-            self._most_frequent,
-        )  # fmt: skip
+            folder=folder,
+            question_set=self.evaluated_questions,
+            records=records,
+            ablate=self.ablate,
+            checkpoint=self._checkpoint,
+            settings=self.answer_settings(),
+            most_frequent=self._most_frequent,
+        )
 
     def write_prediction_report(self, folder: Path, predictions: Path) -> None:
         """Write the report of a prediction, with the pages of the answers.

@@ -113,15 +113,15 @@ class SyntheticManuals(DocumentDataModule):
 
     def _questions(self, split: Split, size: int) -> ManualQuestionSet:
         return ManualQuestionSet(
-            self.sampler,
-            split,
-            size,
-            self.seed,
-            self.questions_per_chat,
-            self.questions_per_manual,
-            self.fresh_samples,
-            self.one_page_chats,
-            self.caption_epochs,
+            sampler=self.sampler,
+            split=split,
+            size=size,
+            seed=self.seed,
+            per_chat=self.questions_per_chat,
+            per_manual=self.questions_per_manual,
+            fresh=self.fresh_samples,
+            one_page=self.one_page_chats,
+            describing=self.caption_epochs,
         )
 
     @override

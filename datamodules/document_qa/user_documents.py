@@ -209,13 +209,13 @@ class DocumentQuestions(DocumentDataModule):
         per_chat = self.questions_per_chat if split == "train" else 1
         title = f"{loaded.path} ({split})"
         return FileQuestionSet(
-            loaded.questions,
-            loaded.documents,
-            group_documents(loaded.contents),
-            per_chat,
-            global_seed(),
-            title,
-            loaded.broken,
+            questions=loaded.questions,
+            documents=loaded.documents,
+            groups=group_documents(loaded.contents),
+            per_chat=per_chat,
+            seed=global_seed(),
+            title=title,
+            broken=loaded.broken,
         )
 
     @override

@@ -155,7 +155,13 @@ class InteractionSequences(InteractionData):
         self.split = SplitSettings(split, validation_from, test_from)
         self.max_length, self.windows, self.length_groups = max_length, windows, length_groups
         self.negatives = NegativeOptions(
-            num_negatives, shared_negatives, negatives, popularity_share, popularity_power, batch_negatives, log_q
+            number=num_negatives,
+            shared=shared_negatives,
+            kind=negatives,
+            popularity_share=popularity_share,
+            popularity_power=popularity_power,
+            batch_targets=batch_negatives,
+            log_q=log_q,
         )
         check_negative_options(self.negatives)
         self.sampled_100 = sampled_100

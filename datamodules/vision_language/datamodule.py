@@ -140,11 +140,18 @@ class VisionLanguageDataModule(ImageDataModule):
         # A generator, so that the images of one sample at a time are in memory.
         questions = (
             AnsweredQuestion(
-                sample, self.kind(sample), self.images(sample), self.question(sample), self.right_answer(sample),
-                text, blind, grades["model"], grades["blind"],
+                sample=sample,
+                kind=self.kind(sample),
+                pictures=self.images(sample),
+                question=self.question(sample),
+                truth=self.right_answer(sample),
+                answer=text,
+                blind=blind,
+                grade=grades["model"],
+                blind_grade=grades["blind"],
             )
             for (sample, text, blind), grades in zip(answers[:_REPORTED], graded, strict=False)
-        )  # fmt: skip
+        )
         about = {
             "run": Path(folder).name,
             "checkpoint": str(self.trainer.ckpt_path),

@@ -151,7 +151,10 @@ class ProcessMonitor:
     # -- the monitor thread ------------------------------------------------------------------------------------------
 
     def _heartbeat(self, number: int) -> Heartbeat:
-        return Heartbeat(number, self.progress, self.step, self.phase, self.idle, self.max_idle, main_thread_location())
+        return Heartbeat(
+            number=number, progress=self.progress, step=self.step, phase=self.phase, idle=self.idle,
+            max_idle=self.max_idle, location=main_thread_location(),
+        )  # fmt: skip
 
     def _monitor_loop(self) -> None:
         last, progress = time.monotonic(), -1

@@ -88,7 +88,15 @@ class OptimizerSettings:
         if not any(group["lr"] for group in groups):
             log.warning("model.init_args.learning_rate is 0, so the training changes no weight; expected more than 0")
         optimizer = build_optimizer(
-            self.optimizer, groups, rate, self.betas, embeddings, hidden, tables, self.offload, self.fused
+            name=self.optimizer,
+            groups=groups,
+            learning_rate=rate,
+            betas=self.betas,
+            embeddings=embeddings,
+            hidden=hidden,
+            tables=tables,
+            offload=self.offload,
+            fused=self.fused,
         )
         # `total_steps` may make Lightning build the training loader, so only a schedule with an end calls it.
         steps = total_steps() if self.schedule in ("cosine", "stable_decay") else None

@@ -141,15 +141,15 @@ class RankingModule(LockstepModule[RecommenderData]):
         if merge:
             raise ValueError("export --merge: a recommender has no adapters to merge")
         recommender = Recommender(
-            encoder_to_export(self.encoder, self.item_features, self._encoder_settings),
-            self._encoder_settings,
-            self.data.recommendable,
-            self.top_k,
-            self.remove_seen,
-            self._popularity(),
-            self._identity.features.columns if self._identity.features else None,
-            self.data.recommendable.num_items - self.data.catalog.num_items,
-            self.data.event_features,
+            encoder=encoder_to_export(self.encoder, self.item_features, self._encoder_settings),
+            architecture=self._encoder_settings,
+            catalog=self.data.recommendable,
+            top_k=self.top_k,
+            remove_seen=self.remove_seen,
+            popularity=self._popularity(),
+            feature_columns=self._identity.features.columns if self._identity.features else None,
+            num_cold_items=self.data.recommendable.num_items - self.data.catalog.num_items,
+            event_features=self.data.event_features,
         )
         return export_files(recommender, folder, self.data, self.export_vectors, self.export_index)
 

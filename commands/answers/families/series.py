@@ -213,4 +213,12 @@ def _charts(key: str, series: Sequence[InputSeries]) -> Iterator[Chart]:
         ends = (float(measured.min()), float(measured.max())) if len(measured) else (0.0, 100.0)
         span = f"from {ends[0]:g} to {ends[1]:g}" if len(measured) else "nothing measured"
         step = "" if shown.step is None else f" of {_duration(shown.step)}"
-        yield Chart(f"{key} {index}", "", [line], [], every, f"{len(shown.values):,} steps{step}, {span}.", ends)
+        yield Chart(
+            key=f"{key} {index}",
+            title="",
+            lines=[line],
+            marks=[],
+            every=every,
+            note=f"{len(shown.values):,} steps{step}, {span}.",
+            span=ends,
+        )

@@ -97,7 +97,15 @@ def _probe(
         return Finding("micro batch", "fail", found, why, "--trainer.auto_micro_batch if_possible")
     seed, trainable_only = int(config.seed_everything), config.checkpoints.trainable_only
     try:
-        return run_probe_step(model, data, single.trainer, seed, trainable_only, ranks_per_node, directory)
+        return run_probe_step(
+            model=model,
+            data=data,
+            settings=single.trainer,
+            seed=seed,
+            trainable_only=trainable_only,
+            ranks_per_node=ranks_per_node,
+            directory=directory,
+        )
     except BeforeTraining as error:
         return _not_built(error, prepare_command)
     except Exception as error:  # any error of the user's model is a finding, never the end of the doctor

@@ -108,11 +108,17 @@ def run_probe_step(
             )
         train_set = getattr(data, "train_set", None)
         return ProbeResult(
-            len(train_set) if isinstance(train_set, Sized) else None,
-            float(model.mean_loss), probe.seconds, peak, trainer.strategy.root_device,
-            sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad),
-            _checkpoint_bytes(model, trainer, trainable_only), warned, _loading(trainer), data.is_in_memory,
-        )  # fmt: skip
+            samples=len(train_set) if isinstance(train_set, Sized) else None,
+            loss=float(model.mean_loss),
+            seconds=probe.seconds,
+            peak=peak,
+            device=trainer.strategy.root_device,
+            gradients=sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad),
+            checkpoint=_checkpoint_bytes(model, trainer, trainable_only),
+            warnings=warned,
+            loading=_loading(trainer),
+            in_memory=data.is_in_memory,
+        )
 
 
 def _loading(trainer: Trainer) -> float | None:

@@ -93,9 +93,9 @@ def _compare_ranks(folders: Sequence[Path], saved_ranks: Sequence[SavedRanks], c
     table, first = gains(cutoffs), runs[0]
     where = "test" if first.header.stage == "test" else "validation"
     scored = ScoredRuns(
-        [names[index] for index in indices], indices, f"{where}, {len(first.users):,} users",
-        [rank_classes(run.rank, table) for run in runs], table, "permutation test",
-        first.header.protocol and f"{first.header.protocol}/",
+        names=[names[index] for index in indices], positions=indices, what=f"{where}, {len(first.users):,} users",
+        classes=[rank_classes(run.rank, table) for run in runs], table=table, test="permutation test",
+        prefix=first.header.protocol and f"{first.header.protocol}/",
     )  # fmt: skip
     return compare_scored(scored, remarks, _differing_users(scored.names, runs))
 

@@ -93,12 +93,18 @@ class ManualQuestionSet(QuestionSet):
         name = self.document(epoch, index).name
         return [
             Question(
-                f"{name.removesuffix('.pdf')}-{index if self.split != Split.TRAIN else question_index}",
-                asked.question, name, asked.options, asked.answer, asked.right, asked.answer_type, asked.pages,
-                asked.source,
+                id=f"{name.removesuffix('.pdf')}-{index if self.split != Split.TRAIN else question_index}",
+                question=asked.question,
+                document=name,
+                options=asked.options,
+                answer=asked.answer,
+                right=asked.right,
+                answer_type=asked.answer_type,
+                evidence_pages=asked.pages,
+                source=asked.source,
             )
             for question_index, asked in enumerate(self.sample_questions(epoch, index))
-        ]  # fmt: skip
+        ]
 
     def sample_questions(self, epoch: int, index: int) -> list[SampledQuestion]:
         """Return the questions of a sample with all their properties."""

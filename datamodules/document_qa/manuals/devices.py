@@ -89,8 +89,8 @@ def _parts(random: np.random.Generator, settings: ManualSettings) -> tuple[Part,
     cells = choose(random, range(settings.grid**2), count)
     return tuple(
         Part(
-            numbers[i], names[i], materials[i], functions[i],
-            {column: values[column][i] for column in columns}, colours[i], shapes[i], cells[i],
+            number=numbers[i], name=names[i], material=materials[i], function=functions[i],
+            values={column: values[column][i] for column in columns}, colour=colours[i], shape=shapes[i], cell=cells[i],
         )
         for i in range(count)
     )  # fmt: skip

@@ -66,7 +66,15 @@ def _page(chapter: Chapter, kind: PageKind, random: np.random.Generator) -> tupl
 
 def _text(lines: tuple[str, ...], top: float, size: float) -> LayoutBox:
     lowest = top + len(lines) * LINE * size / TEXT_SIZE
-    return LayoutBox("text", MARGIN, top, WIDTH - MARGIN, lowest, tuple((line,) for line in lines), size)
+    return LayoutBox(
+        kind="text",
+        left=MARGIN,
+        top=top,
+        right=WIDTH - MARGIN,
+        bottom=lowest,
+        lines=tuple((line,) for line in lines),
+        size=size,
+    )
 
 
 def _prose(chapter: Chapter, random: np.random.Generator) -> tuple[str, ...]:

@@ -102,9 +102,29 @@ class QuestionSampler:
             question = ON_PAGE.format(page=chapter.pages[kind.pages[0]], question=question)
         options, right = self._options(random, asking, kind.name in self._unanswerable_bases)
         if unanswerable:
-            return SampledQuestion(name, seen, question, options, asking.answer, right, "unanswerable", "none", ())
+            return SampledQuestion(
+                kind=name,
+                seen_wording=seen,
+                question=question,
+                options=options,
+                answer=asking.answer,
+                right=right,
+                answer_type="unanswerable",
+                source="none",
+                pages=(),
+            )
         pages = tuple(sorted(chapter.pages[page] for page in kind.pages))
-        return SampledQuestion(name, seen, question, options, asking.answer, right, answer_type, kind.source, pages)
+        return SampledQuestion(
+            kind=name,
+            seen_wording=seen,
+            question=question,
+            options=options,
+            answer=asking.answer,
+            right=right,
+            answer_type=answer_type,
+            source=kind.source,
+            pages=pages,
+        )
 
     @staticmethod
     def description(chapter: Chapter) -> str:

@@ -66,7 +66,18 @@ def write_test_reports(
     shown = _AblatedQuestionSet(question_set, ablate)
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights", "documents": _DOCUMENTS[ablate]}
     report_folder, stem = (folder, "test_report") if ablate == WHOLE else (folder / FOLDER, f"{ablate}_report")
-    log.info("report: %s", write_answers_report(report_folder, stem, "Test report", shown, records, metrics, about))
+    log.info(
+        "report: %s",
+        write_answers_report(
+            folder=report_folder,
+            stem=stem,
+            title="Test report",
+            question_set=shown,
+            records=records,
+            metrics=metrics,
+            about=about,
+        ),
+    )
     # No right answer is known, so there is nothing to compare.
     if "accuracy" not in metrics:
         return
@@ -108,7 +119,16 @@ def write_prediction_report(
     metrics = compute_metrics(questions.__getitem__, records, retrieved=ablate != "question_only")
     about = {"run": folder.name, "checkpoint": checkpoint or "untrained weights"}
     title = "Prediction report"
-    path = write_answers_report(folder, "prediction_report", title, question_set, records, metrics, about, unanswered)
+    path = write_answers_report(
+        folder=folder,
+        stem="prediction_report",
+        title=title,
+        question_set=question_set,
+        records=records,
+        metrics=metrics,
+        about=about,
+        unanswered=unanswered,
+    )
     log.info("report: %s", path)
 
 

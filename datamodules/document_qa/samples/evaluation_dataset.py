@@ -80,10 +80,15 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
     def first(self, number: int) -> "EvaluationDataset":
         """Return the data set of the first samples; the shortest samples would be a biased choice."""
         return EvaluationDataset(
-            self.sample_builder, self.encoder, self.option_orders, self.question_only, self.evidence, self.in_order,
-            number,
-            self.skip_bad,
-        )  # fmt: skip
+            sample_builder=self.sample_builder,
+            encoder=self.encoder,
+            option_orders=self.option_orders,
+            question_only=self.question_only,
+            evidence=self.evidence,
+            in_order=self.in_order,
+            number=number,
+            skip_bad=self.skip_bad,
+        )
 
     def __len__(self) -> int:
         return self.number

@@ -36,14 +36,24 @@ class _Archive(NamedTuple):
 
 _ARCHIVES = {
     "cifar10": _Archive(
-        "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin",
-        tuple(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin", "batches.meta.txt", 1,
+        name="cifar-10-binary.tar.gz",
+        md5="c32a1d4ab5d03f1284b67883e8d87530",
+        folder="cifar-10-batches-bin",
+        train=tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+        test="test_batch.bin",
+        classes="batches.meta.txt",
+        labels=1,
     ),
     "cifar100": _Archive(
-        "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary",
-        ("train.bin",), "test.bin", "fine_label_names.txt", 2,
+        name="cifar-100-binary.tar.gz",
+        md5="03b5dce01913d631647c71ecec9e9cb8",
+        folder="cifar-100-binary",
+        train=("train.bin",),
+        test="test.bin",
+        classes="fine_label_names.txt",
+        labels=2,
     ),
-}  # fmt: skip
+}
 
 
 def download_cifar(dataset: str, root: Path, *, base_url: str = BASE_URL, wait: float = 1.0) -> None:

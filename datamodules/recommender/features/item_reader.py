@@ -86,7 +86,16 @@ def _layout(path: Path, settings: ItemFeatures) -> Layout:
     columns = split_header(path, header, separator) if quoted else tuple(header.split("\t"))
     item = choose_item(path, columns, settings.item_column, KEY)
     # A Layout needs a user column, which a table of items lacks; the item stands in for it.
-    return Layout("table of items", path, item, item, None, columns, separator, quoted=quoted)
+    return Layout(
+        kind="table of items",
+        path=path,
+        user=item,
+        item=item,
+        time=None,
+        columns=columns,
+        separator=separator,
+        quoted=quoted,
+    )
 
 
 def _parse_feature_number(text: str, where: str) -> float:

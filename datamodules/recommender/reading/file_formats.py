@@ -173,7 +173,10 @@ def _parquet(path: Path, requested: tuple[str | None, str | None, str | None], p
 def _movielens(kind: str, path: Path, separator: str, titles: str, header: bool = False) -> Layout:
     user, item, _, time = _RATINGS
     side_file = _if_file(path.with_name(titles))
-    return Layout(kind, path, user, item, time, _RATINGS, separator, header, integer_ids=True, titles=side_file)
+    return Layout(
+        kind=kind, path=path, user=user, item=item, time=time, columns=_RATINGS, separator=separator, header=header,
+        integer_ids=True, titles=side_file,
+    )  # fmt: skip
 
 
 def _papers_file(path: Path, first: str) -> Layout:
@@ -182,7 +185,10 @@ def _papers_file(path: Path, first: str) -> Layout:
     columns = {2: (user, item), 3: (user, item, time), 4: (user, item, rating, time)}[first.count(separator) + 1]
     known_time = time if time in columns else None
     kind = "SASRec or TiSASRec text file"
-    return Layout(kind, path, user, item, known_time, columns, separator, header=False, integer_ids=True)
+    return Layout(
+        kind=kind, path=path, user=user, item=item, time=known_time, columns=columns, separator=separator,
+        header=False, integer_ids=True,
+    )  # fmt: skip
 
 
 def _text_layout(
@@ -196,7 +202,10 @@ def _text_layout(
     dates: tuple[str, ...] = (),
 ) -> Layout:
     user, item, time = choose_columns(path, columns, requested, dates)
-    return Layout(kind, path, user, item, time, columns, separator, quoted=quoted, titles=titles)
+    return Layout(
+        kind=kind, path=path, user=user, item=item, time=time, columns=columns, separator=separator, quoted=quoted,
+        titles=titles,
+    )  # fmt: skip
 
 
 def first_line(path: Path) -> str:

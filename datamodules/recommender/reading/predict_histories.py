@@ -133,7 +133,9 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
     event_features = None if features is None else features.columns(len(items))
     events = EventArrays(*columns, len(item_ids), event_features)
     request_times = np.array(requests, np.int64) if undated is None else None
-    return Histories(events, users, unknown, empty, untimed, request_times, undated)
+    return Histories(
+        events=events, users=users, unknown=unknown, empty=empty, untimed=untimed, at=request_times, undated=undated
+    )
 
 
 class _History(NamedTuple):

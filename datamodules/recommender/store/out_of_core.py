@@ -57,7 +57,15 @@ def convert_out_of_core(
     work = root.with_name(f".{root.name}.work")
     work.mkdir(parents=True, exist_ok=True)
     try:
-        return _convert(layout, filters, root, work, memory_gb, source, check_source)
+        return _convert(
+            layout=layout,
+            filters=filters,
+            root=root,
+            work=work,
+            memory_gb=memory_gb,
+            source=source,
+            check_source=check_source,
+        )
     except SourceChangedError:
         remove(work)  # the next start must not continue with rows of two versions
         raise

@@ -103,7 +103,15 @@ class GeneratedQuestions:
         # The cumulative shares divide 0 to 1 into a range for each kind.
         kind = self._kinds[int(np.searchsorted(self._until, random.random(), side="right"))]
         item = draw(random, kind, self.settings.min_steps, self.settings.max_steps)
-        return SeriesQuestion(str(index), "", item.question, item.series, item.options, item.answer, item.kind)
+        return SeriesQuestion(
+            where=str(index),
+            key="",
+            question=item.question,
+            series=item.series,
+            options=item.options,
+            answer=item.answer,
+            kind=item.kind,
+        )
 
 
 class SyntheticSeries(SeriesDataModule):

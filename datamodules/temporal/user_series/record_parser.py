@@ -94,7 +94,9 @@ class RecordParser:
             answer = option
         kind = label("kind", record.get("kind"), "")
         key = scalar_text("key", record["key"]) if "key" in record else ""
-        return SeriesQuestion(where, key, question, series, options, answer, kind)
+        return SeriesQuestion(
+            where=where, key=key, question=question, series=series, options=options, answer=answer, kind=kind
+        )
 
     def _options(self, found: object) -> tuple[str, ...]:
         if found is None or found == []:

@@ -68,4 +68,13 @@ def model_card(classifier: Classifier, averaged: bool, checked: str) -> Exported
     usage = _USAGE.format(channels=channels, height=height, width=width, classes=number)
     kind = classifier.architecture.network
     title, files, tags = "image classifier", _FILES, (kind,)
-    return ExportedModel(title, content, files, usage, "onnx", tags, "image-classification", checked=checked)
+    return ExportedModel(
+        title=title,
+        content=content,
+        files=files,
+        usage=usage,
+        library="onnx",
+        tags=tags,
+        pipeline="image-classification",
+        checked=checked,
+    )

@@ -26,4 +26,12 @@ class Architecture:
         channels, size, _ = shape
         if self.network == "resnet18":
             return ResNet18(channels, classes, self.width, self.norm)
-        return VisionTransformer(channels, size, classes, self.patch_size, self.width, self.depth, self.heads)
+        return VisionTransformer(
+            channels=channels,
+            size=size,
+            classes=classes,
+            patch=self.patch_size,
+            width=self.width,
+            depth=self.depth,
+            heads=self.heads,
+        )

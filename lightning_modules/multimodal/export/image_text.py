@@ -70,9 +70,16 @@ def export_image_text(module: ImageTextSource, folder: Path, merge: bool) -> Exp
     data, tower, layout = module.data, cast(VisionTower, module.encoder), module.image_layout
     tokenizer = data.tokenizer
     parts = ModelParts(
-        tower, module.projector, module.language_model, layout, tokenizer.placeholder, data.exported_tokenizer(),
-        data.prepare_images, data.fit, module.places,
-    )  # fmt: skip
+        tower=tower,
+        projector=module.projector,
+        language_model=module.language_model,
+        layout=layout,
+        placeholder=tokenizer.placeholder,
+        tokenizer=data.exported_tokenizer(),
+        prepare=data.prepare_images,
+        fit=data.fit,
+        learned=module.places,
+    )
     target = choose_target(layout, module.projector)
     # This is not an error: every model can be exported in parts, which the caller does next.
     if reasons := incompatibilities(target, parts, merge):

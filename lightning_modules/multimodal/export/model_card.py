@@ -91,9 +91,15 @@ def image_text_card(
     edge = 2 * layout.size * layout.max_tiles  # as `decode` of the DataModules
     usage = _IMAGE_TEXT.replace("EDGE", str(edge)).replace("CLASS", target.class_name)
     return ExportedModel(
-        f"{target.article} {target.class_name}", content, _IMAGE_TEXT_FILES, usage, "transformers", (target.tag,),
-        "image-text-to-text", dict(pretrained),
-    )  # fmt: skip
+        title=f"{target.article} {target.class_name}",
+        content=content,
+        files=_IMAGE_TEXT_FILES,
+        usage=usage,
+        library="transformers",
+        tags=(target.tag,),
+        pipeline="image-text-to-text",
+        pretrained=dict(pretrained),
+    )
 
 
 def parts_card(
@@ -125,7 +131,14 @@ def parts_card(
     }
     library = "transformers" if writes_whole_model or trainable == "none" else "peft"
     return ExportedModel(
-        f"{module}, in parts", content, files, usage + _PARTS, library, ("multimodal",), None, dict(pretrained)
+        title=f"{module}, in parts",
+        content=content,
+        files=files,
+        usage=usage + _PARTS,
+        library=library,
+        tags=("multimodal",),
+        pipeline=None,
+        pretrained=dict(pretrained),
     )
 
 

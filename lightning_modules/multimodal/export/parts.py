@@ -88,7 +88,15 @@ def export_parts(module: ModuleInParts, folder: Path, merge: bool) -> ExportedMo
         **module.export_settings(),
     }
     end, networks = tokenizer.end_of_turn, module.export_networks()
-    export(folder, module.language_model, tokenizer.tokenizer, end, networks, settings, merge)
+    export(
+        folder=folder,
+        language_model=module.language_model,
+        tokenizer=tokenizer.tokenizer,
+        end_of_turn=end,
+        networks=networks,
+        settings=settings,
+        merge=merge,
+    )
     return parts_card(type(module).__name__, trainable, merge, settings, base_model_licenses(module.pretrained))
 
 

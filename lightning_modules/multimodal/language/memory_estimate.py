@@ -165,7 +165,17 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
     roots = [4 * shard.numel() for shard in shards] if work.state_bytes == 8 else []
     update = weights + gradients + (sum(roots) if work.foreach else max(roots, default=0))
     forward, output, layers, embedded = counter.peaks[-4:]  # as `_run_step` and its hooks mark them
-    return _Trace(weights, gradients, state, model.loading, forward, output, layers, embedded, update)
+    return _Trace(
+        weights=weights,
+        gradients=gradients,
+        optimizer=state,
+        loading=model.loading,
+        forward=forward,
+        output_backward=output,
+        layers_backward=layers,
+        embeddings_backward=embedded,
+        update=update,
+    )
 
 
 class _StepLoss(nn.Module):

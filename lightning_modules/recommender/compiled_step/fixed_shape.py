@@ -22,13 +22,13 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
     shared = all(column.shape[1] == 1 for column in negatives)
     join_rows, join_events = partial(_join_columns, (rows,)), partial(_join_columns, (rows, length))
     history = History(
-        join_events([history.items for history in histories]),
-        join_events([history.times for history in histories]),
-        join_rows([history.lengths for history in histories]),
-        join_rows([history.time_scale for history in histories], padding=1),  # a divisor
-        _join_if_any((rows,), [history.at for history in histories]),
-        _join_if_any((rows, length), [history.event_codes for history in histories]),
-        _join_if_any((rows, length), [history.event_numbers for history in histories]),
+        items=join_events([history.items for history in histories]),
+        times=join_events([history.times for history in histories]),
+        lengths=join_rows([history.lengths for history in histories]),
+        time_scale=join_rows([history.time_scale for history in histories], padding=1),  # a divisor
+        at=_join_if_any((rows,), [history.at for history in histories]),
+        event_codes=_join_if_any((rows, length), [history.event_codes for history in histories]),
+        event_numbers=_join_if_any((rows, length), [history.event_numbers for history in histories]),
     )
     return TrainBatch(
         history,

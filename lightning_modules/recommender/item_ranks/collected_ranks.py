@@ -79,7 +79,17 @@ def write_ranks(
     header = RankHeader(stage, protocol, step, *popularity_bounds(counts[1:]))
     items = data.catalog.item_ids
     targets = [items[item - 1] for item in users.targets.tolist()]
-    content = encode(UserRanks(header, users.ids, targets, users.history, counts[users.targets], rank, candidates))
+    content = encode(
+        UserRanks(
+            header=header,
+            users=users.ids,
+            targets=targets,
+            history=users.history,
+            popularity=counts[users.targets],
+            rank=rank,
+            candidates=candidates,
+        )
+    )
     path = rank_file(folder, stage)
     try:
         write_atomically(path, content)

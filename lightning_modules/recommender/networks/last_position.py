@@ -38,13 +38,13 @@ def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tens
     for rows in order.tensor_split(groups):
         longest = max(int(history.lengths[rows[-1]]), 1)
         group = History(
-            history.items[rows, :longest],
-            history.times[rows, :longest],
-            history.lengths[rows],
-            history.time_scale[rows],
-            None if history.at is None else history.at[rows],
-            None if history.event_codes is None else history.event_codes[rows, :longest],
-            None if history.event_numbers is None else history.event_numbers[rows, :longest],
+            items=history.items[rows, :longest],
+            times=history.times[rows, :longest],
+            lengths=history.lengths[rows],
+            time_scale=history.time_scale[rows],
+            at=None if history.at is None else history.at[rows],
+            event_codes=None if history.event_codes is None else history.event_codes[rows, :longest],
+            event_numbers=None if history.event_numbers is None else history.event_numbers[rows, :longest],
         )
         states.append(encoder(group, last_only=True)[:, 0])
     return torch.cat(states)[order.argsort()]  # back in the order of the rows

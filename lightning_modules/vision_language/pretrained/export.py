@@ -122,4 +122,13 @@ def _describe_export(title: str, network: ImageTextNetwork, processor: ChatProce
     library = "peft" if adapters else "transformers"
     licenses = base_model_licenses({"model": path})
     name = f"adapters to a {title}" if adapters else f"a {title}"
-    return ExportedModel(name, content, files, usage, library, (), "image-text-to-text", licenses)
+    return ExportedModel(
+        title=name,
+        content=content,
+        files=files,
+        usage=usage,
+        library=library,
+        tags=(),
+        pipeline="image-text-to-text",
+        pretrained=licenses,
+    )

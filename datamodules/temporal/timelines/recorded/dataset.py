@@ -107,14 +107,14 @@ class RecordedTimelines:
         shares = recording.shares[window]
         present = ~np.isnan(shares)
         return build_sample(
-            random,
-            spec,
-            queried,
-            np.nan_to_num(shares),
-            present,
-            recording.capacities,
-            self.notation,
-            self.questions.series_position,
+            random=random,
+            spec=spec,
+            channel=queried,
+            shares=np.nan_to_num(shares),
+            present=present,
+            capacities=recording.capacities,
+            notation=self.notation,
+            series_position=self.questions.series_position,
         )
 
     @cached_property

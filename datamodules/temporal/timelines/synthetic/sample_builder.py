@@ -54,7 +54,15 @@ def build_sample(
     tops = np.array([scale.top for scale in scales])
     levels = np.floor(shares * tops + 0.5).astype(np.int64)
     measured = present[:, channel]
-    facts = compute_facts(random, spec, KEYS[channel], scales[channel], notation.step_ms, levels[:, channel], measured)
+    facts = compute_facts(
+        random=random,
+        spec=spec,
+        channel=KEYS[channel],
+        scale=scales[channel],
+        step_ms=notation.step_ms,
+        levels=levels[:, channel],
+        present=measured,
+    )
     text = question(facts, notation, lambda count: int(count * random.random()))
     return TimelineSample(
         # The encoder gets the rounded values, which the texts state.

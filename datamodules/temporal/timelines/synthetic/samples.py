@@ -115,7 +115,16 @@ class SyntheticTimelines:
         columns = self._columns(random, steps, queried, spec, scale, present[:, queried])
         check_physics(columns, KEYS, f"sample (seed {self.seed}, {split!r}, epoch {epoch}, index {index})")
         shares = np.stack([column.shares for column in columns], 1)
-        return build_sample(random, spec, queried, shares, present, capacities, self.notation, self.series_position)
+        return build_sample(
+            random=random,
+            spec=spec,
+            channel=queried,
+            shares=shares,
+            present=present,
+            capacities=capacities,
+            notation=self.notation,
+            series_position=self.series_position,
+        )
 
     @cached_property
     def _cumulative_shares(self) -> list[tuple[Task, float]]:
