@@ -7,6 +7,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from callbacks.trackers.registry import TRACKERS
+from engine.optim.optimizers import OPTIMIZERS
 
 _OPTIONS = {f"{tracker.KEY}.{tracker.ENABLED_BY}": tracker.KEY for tracker in TRACKERS} | {
     "prometheus.port": "monitoring"
@@ -29,8 +30,9 @@ def _needs(config: Namespace, command: str) -> Iterator[tuple[str, str]]:
     data, data_settings = _class_and_settings(config.get("data"))
     if data is not None and (extra := data.extra_for(data_settings)):
         yield extra, data.__name__
-    if (optimizer := settings.get("optimizer")) in ("adamw_8bit", "paged_adamw_8bit"):
-        yield "bits", f"model.init_args.optimizer {optimizer}"
+    optimizer: Any = settings.get("optimizer")
+    if (spec := OPTIMIZERS.get(optimizer)) and spec.extra:
+        yield spec.extra, f"model.init_args.optimizer {optimizer}"
     if (settings.get("language_model") or {}).get("quantize") == "nf4":
         yield "bits", "model.init_args.language_model.quantize nf4"
     if command == "fit" and (settings.get("language_model") or {}).get("loss_kernel") == "liger":

@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from engine.checkpointing.structure import Rule, fields, kind
 from engine.optim.eight_bit_state import QUANTIZED
-from engine.optim.muon import MOMENTUM
+from engine.optim.optimizers import OPTIMIZERS, state_owners
 from engine.optim.row_optimizer import RowOptimizer
 from engine.optim.row_table import RowTable
 from engine.optim.row_updates import state_shapes
@@ -73,7 +73,7 @@ def _state_of(parameter: Tensor) -> Rule:
     def check(state: Any, key: str) -> Iterator[str]:
         if QUANTIZED in state:  # in bitsandbytes' own form, which it checks
             return
-        required = {MOMENTUM: moment} if MOMENTUM in state else {"exp_avg": moment, "exp_avg_sq": moment}
+        required = dict.fromkeys(OPTIMIZERS[state_owners(state)[0]].state_tensors, moment)
         yield from fields({"step": _STEP, **required})(state, key)
 
     return check

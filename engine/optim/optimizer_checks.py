@@ -6,9 +6,7 @@ from typing import Any
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
 
 from engine.distributed.data_rank import strategy_tensor_parallel_size
-from engine.optim.eight_bit_state import FIRST_MOMENT, QUANTIZED
-from engine.optim.muon import MOMENTUM
-from engine.optim.optimizers import EIGHT_BIT, OptimizerName
+from engine.optim.optimizers import OPTIMIZERS, OptimizerName, state_owners
 
 
 def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = False, fused: bool = False) -> None:
@@ -31,12 +29,12 @@ def check_strategy(name: OptimizerName, strategy: Strategy, offload: bool = Fals
             "that load on any number of ranks"
         )
     sharded = isinstance(strategy, ModelParallelStrategy)
-    if name in EIGHT_BIT and (tensor_parallel := strategy_tensor_parallel_size(strategy)) > 1:
+    if OPTIMIZERS[name].in_blocks and (tensor_parallel := strategy_tensor_parallel_size(strategy)) > 1:
         raise ValueError(
             f"model.init_args.optimizer {name} with trainer.strategy.init_args.tensor_parallel "
             f"{tensor_parallel}: its blocks do not follow divided layers. Use adamw"
         )
-    if name == "paged_adamw_8bit":
+    if OPTIMIZERS[name].paged:
         _check_paged(strategy, offload, sharded)
     if offload and sharded:
         raise ValueError(
@@ -100,20 +98,15 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any], fused: bool = Fal
         ValueError: the state is of another optimizer, or `fused` has changed.
     """
     # A state dict does not name its optimizer, so the keys of the states decide.
-    kinds = {_optimizer_of(state) for state in saved["state"].values()}
-    for kind in (
-        " or ".join(EIGHT_BIT),
-        "muon",
-        "adamw or adam",
-    ):  # most specific first: muon's state includes AdamW's
-        if kind in kinds:
-            break
-    else:
+    owners = [state_owners(state) for state in saved["state"].values()]
+    if not owners:
         return  # saved before the first step
-    if name not in kind.split(" or "):
+    # A state with keys of its own decides: muon's states include AdamW's.
+    names = max(owners, key=lambda each: bool(OPTIMIZERS[each[0]].state_marks))
+    if name not in names:
         raise ValueError(
-            f"the checkpoint's optimizer state is of {kind}, and {name} cannot resume from it: use "
-            f"--model.init_args.optimizer {kind.partition(' ')[0]}, or start from scratch with another --run_name"
+            f"the checkpoint's optimizer state is of {' or '.join(names)}, and {name} cannot resume from it: use "
+            f"--model.init_args.optimizer {names[0]}, or start from scratch with another --run_name"
         )
     was_fused = any(group.get("fused") for group in saved["param_groups"])
     if fused != was_fused:  # the last bits would change in the middle of the run
@@ -121,9 +114,3 @@ def check_state(name: OptimizerName, saved: Mapping[str, Any], fused: bool = Fal
             f"the checkpoint's optimizer was trained with optimizer_fused {str(was_fused).lower()}: use "
             f"--model.init_args.optimizer_fused {str(was_fused).lower()}, or start from scratch with another --run_name"
         )
-
-
-def _optimizer_of(state: Mapping[str, Any]) -> str:
-    if QUANTIZED in state or FIRST_MOMENT in state:
-        return " or ".join(EIGHT_BIT)
-    return "muon" if MOMENTUM in state else "adamw or adam"

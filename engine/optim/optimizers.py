@@ -1,16 +1,18 @@
 """Builds optimizers by name."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from engine.distributed.logical_shape import logical_numel
-from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
-from engine.optim.muon import Muon
+from engine.optim.eight_bit_state import FIRST_MOMENT, MIN_QUANTIZED_ELEMENTS, QUANTIZED
+from engine.optim.muon import MOMENTUM, Muon
 from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_optimizer import RowAdam, RowAdamW
 from engine.optim.row_table import RowTable
@@ -20,9 +22,39 @@ log = logging.getLogger("lockstep")
 
 OptimizerName = Literal["adamw", "adam", "adamw_8bit", "paged_adamw_8bit", "muon"]
 
-EIGHT_BIT = ("adamw_8bit", "paged_adamw_8bit")
-"""Optimizers with a state of 8 bits."""
-_FUSED = ("adamw", "adam")
+
+class OptimizerInputs(NamedTuple):
+    """What an optimizer is built from, see `build_optimizer`."""
+
+    groups: list[dict[str, Any]]
+    learning_rate: float
+    betas: tuple[float, float]
+    embeddings: Collection[Tensor] = ()
+    hidden: Collection[Tensor] = ()
+    fused: bool = False
+
+
+@dataclass(frozen=True)
+class OptimizerSpec:
+    """An optimizer in `OPTIMIZERS`: how it is built, and what the checks of strategies and checkpoints need to know."""
+
+    build: Callable[[OptimizerInputs], Optimizer]
+    by_rows: Callable[..., Optimizer] | None = None
+    """Class that also trains tables by rows."""
+    has_fused: bool = False
+    """Whether it has a kernel that updates all parameters at once."""
+    state_marks: tuple[str, ...] = ()
+    """Keys by which a parameter's state is known as this optimizer's. Optimizers with equal keys share states."""
+    state_tensors: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
+    """Keys of the tensors of a parameter's shape in its state, which a checkpoint must have."""
+    state_bytes: int = 8
+    """Bytes of the state for each trained number."""
+    in_blocks: bool = False
+    """Whether the state is quantized in blocks, which do not follow layers that tensor parallelism divides."""
+    paged: bool = False
+    """Whether CUDA moves the state between the memories."""
+    extra: str | None = None
+    """Extra of setup.cfg that it needs."""
 
 
 def build_optimizer(
@@ -51,9 +83,11 @@ def build_optimizer(
         fused: update all parameters in one kernel.
 
     Raises:
-        ValueError: the name is unknown, `muon` has no matrix to train, or the optimizer cannot train tables by rows or
-            has no fused kernel.
+        ValueError: the name is not in `OPTIMIZERS`, `muon` has no matrix to train, or the optimizer cannot train
+            tables by rows or has no fused kernel.
     """
+    if name not in OPTIMIZERS:
+        raise ValueError(f"model.init_args.optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}")
     _check_tables(name, tables, offload, fused)
     if offload:
 
@@ -64,26 +98,22 @@ def build_optimizer(
 
         return OffloadedOptimizer(groups, on_cpu)
     if tables:
-        return _build_for_rows(name, groups, learning_rate, betas, tables)
-    # `fused` is None rather than False: torch 2.13 picks its multi-tensor kernels only for None.
-    if name == "adamw":
-        return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=fused or None)
-    if name == "adam":
-        return torch.optim.Adam(groups, lr=learning_rate, betas=betas, fused=fused or None)
-    if name in EIGHT_BIT:
-        return _eight_bit(groups, learning_rate, betas, embeddings, paged=name == "paged_adamw_8bit")
-    if name == "muon":
-        return _muon(groups, learning_rate, betas, hidden)
-    raise ValueError(f"model.init_args.optimizer is {name!r}, expected one of {', '.join(get_args(OptimizerName))}")
+        by_rows = OPTIMIZERS[name].by_rows
+        if by_rows is None:
+            table = f"{tables[0].name} by rows ({tables[0].update})"
+            raise ValueError(f"model.init_args.optimizer {name} cannot train {table}: use adamw or adam")
+        return by_rows(tables, groups, lr=learning_rate, betas=betas)
+    return OPTIMIZERS[name].build(OptimizerInputs(groups, learning_rate, betas, embeddings, hidden, fused))
 
 
 def _check_tables(name: OptimizerName, tables: Sequence[RowTable], offload: bool, fused: bool) -> None:
     """Raise ValueError if a fused kernel or the offload cannot train tables by rows, or there is no such kernel."""
-    if fused and (tables or name not in _FUSED):
+    if fused and (tables or not OPTIMIZERS[name].has_fused):
         what = f"{tables[0].name} is trained by rows" if tables else f"optimizer {name} has no fused kernel"
+        suitable = " or ".join(each for each, spec in OPTIMIZERS.items() if spec.has_fused)
         raise ValueError(
             f"model.init_args.optimizer_fused true, but {what}: use optimizer_fused false, or optimizer "
-            f"{' or '.join(_FUSED)} without tables by rows"
+            f"{suitable} without tables by rows"
         )
     if offload and tables:
         raise ValueError(
@@ -92,26 +122,18 @@ def _check_tables(name: OptimizerName, tables: Sequence[RowTable], offload: bool
         )
 
 
-def _build_for_rows(
-    name: OptimizerName,
-    groups: list[dict[str, Any]],
-    learning_rate: float,
-    betas: tuple[float, float],
-    tables: Sequence[RowTable],
-) -> Optimizer:
-    if name == "adamw":
-        return RowAdamW(tables, groups, lr=learning_rate, betas=betas)
-    if name == "adam":
-        return RowAdam(tables, groups, lr=learning_rate, betas=betas)
-    table = f"{tables[0].name} by rows ({tables[0].update})"
-    raise ValueError(f"model.init_args.optimizer {name} cannot train {table}: use adamw or adam")
+def _adamw(inputs: OptimizerInputs) -> Optimizer:
+    # `fused` is None rather than False: torch 2.13 picks its multi-tensor kernels only for None.
+    return torch.optim.AdamW(inputs.groups, lr=inputs.learning_rate, betas=inputs.betas, fused=inputs.fused or None)
 
 
-def _muon(
-    groups: list[dict[str, Any]], learning_rate: float, betas: tuple[float, float], hidden: Collection[Tensor]
-) -> Optimizer:
-    trained = [parameter for group in groups for parameter in group["params"]]
-    matrices = [parameter for parameter in trained if parameter in set(hidden)]
+def _adam(inputs: OptimizerInputs) -> Optimizer:
+    return torch.optim.Adam(inputs.groups, lr=inputs.learning_rate, betas=inputs.betas, fused=inputs.fused or None)
+
+
+def _muon(inputs: OptimizerInputs) -> Optimizer:
+    trained = [parameter for group in inputs.groups for parameter in group["params"]]
+    matrices = [parameter for parameter in trained if parameter in set(inputs.hidden)]
     if not matrices:
         raise ValueError(
             "model.init_args.optimizer muon: no trained parameter is a hidden matrix, which muon is for. Use adamw"
@@ -120,17 +142,11 @@ def _muon(
         "muon: %d matrices with %s of %s trained parameters; AdamW trains the rest", len(matrices),
         f"{sum(map(logical_numel, matrices)):,}", f"{sum(map(logical_numel, trained)):,}",
     )  # fmt: skip
-    return Muon(groups, matrices, learning_rate, betas)
+    return Muon(inputs.groups, matrices, inputs.learning_rate, inputs.betas)
 
 
-def _eight_bit(
-    groups: list[dict[str, Any]],
-    learning_rate: float,
-    betas: tuple[float, float],
-    embeddings: Collection[Tensor],
-    paged: bool,
-) -> Optimizer:
-    full_precision = set(embeddings)
+def _eight_bit(inputs: OptimizerInputs, paged: bool) -> Optimizer:
+    full_precision = set(inputs.embeddings)
     bitsandbytes = import_bitsandbytes()
 
     class EightBitAdamW(bitsandbytes.optim.AdamW8bit):  # type: ignore[misc, name-defined]  # has no type hints
@@ -140,14 +156,14 @@ def _eight_bit(
             # bitsandbytes keeps the state of a parameter in `optim_bits` bits.
             return {**config, "optim_bits": 32} if group["params"][pindex] in full_precision else config
 
-    trained = [parameter for group in groups for parameter in group["params"]]
+    trained = [parameter for group in inputs.groups for parameter in group["params"]]
     optimizer: Optimizer
     if any(hasattr(parameter, "full_tensor") for parameter in trained):  # of DTensors
         from engine.optim.eight_bit import ShardedEightBitAdamW
 
-        optimizer = ShardedEightBitAdamW(groups, full_precision, learning_rate, betas)
+        optimizer = ShardedEightBitAdamW(inputs.groups, full_precision, inputs.learning_rate, inputs.betas)
     else:
-        optimizer = EightBitAdamW(groups, lr=learning_rate, betas=betas, is_paged=paged)
+        optimizer = EightBitAdamW(inputs.groups, lr=inputs.learning_rate, betas=inputs.betas, is_paged=paged)
     quantized = sum(
         logical_numel(p) for p in trained if p not in full_precision and logical_numel(p) >= MIN_QUANTIZED_ELEMENTS
     )
@@ -156,3 +172,27 @@ def _eight_bit(
         "elements keep 32", f"{quantized:,}", f"{sum(map(logical_numel, trained)):,}", f"{MIN_QUANTIZED_ELEMENTS:,}",
     )  # fmt: skip
     return optimizer
+
+
+def _quantized(paged: bool) -> OptimizerSpec:
+    return OptimizerSpec(
+        partial(_eight_bit, paged=paged), state_marks=(QUANTIZED, FIRST_MOMENT), state_bytes=2, in_blocks=True,
+        paged=paged, extra="bits",
+    )  # fmt: skip
+
+
+OPTIMIZERS: dict[OptimizerName, OptimizerSpec] = {
+    "adamw": OptimizerSpec(_adamw, by_rows=RowAdamW, has_fused=True),
+    "adam": OptimizerSpec(_adam, by_rows=RowAdam, has_fused=True),
+    "adamw_8bit": _quantized(paged=False),
+    "paged_adamw_8bit": _quantized(paged=True),
+    "muon": OptimizerSpec(_muon, state_marks=(MOMENTUM,), state_tensors=(MOMENTUM,)),
+}
+"""All optimizers. Their order is that of messages."""
+
+
+def state_owners(state: Mapping[str, Any]) -> list[OptimizerName]:
+    """Return the optimizers that a parameter's state may be of, by its keys."""
+    kinds = (spec.state_marks for spec in OPTIMIZERS.values())
+    marks = next((each for each in kinds if any(key in state for key in each)), ())
+    return [name for name, spec in OPTIMIZERS.items() if spec.state_marks == marks]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.recommender.batch import TrainBatch
+from engine.optim.optimizers import OPTIMIZERS, OptimizerName
 from engine.optim.row_table import RowTable
 from engine.strategies.fsdp import VerifiedFSDPStrategy, has_sharded_weights
 from lightning_modules.recommender.losses.next_item import LossName
@@ -18,7 +19,11 @@ _OPTION = "model.init_args.item_optimizer"
 
 
 def check_item_optimizer(
-    item_optimizer: ItemOptimizer, item_learning_rate: float | None, loss: LossName, tie_output: bool, optimizer: str
+    item_optimizer: ItemOptimizer,
+    item_learning_rate: float | None,
+    loss: LossName,
+    tie_output: bool,
+    optimizer: OptimizerName,
 ) -> None:
     """Check that the other options suit the item optimizer.
 
@@ -43,7 +48,7 @@ def check_item_optimizer(
             f"{refused} with model.init_args.tie_output false: the separate vectors of the scores would be trained "
             "densely. Use tie_output true or item_optimizer dense"
         )
-    if optimizer not in ("adamw", "adam"):
+    if OPTIMIZERS[optimizer].by_rows is None:
         raise ValueError(f"{refused} with model.init_args.optimizer {optimizer}: use optimizer adamw or adam")
 
 

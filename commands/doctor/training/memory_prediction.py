@@ -8,6 +8,7 @@ from commands.doctor.check import Finding
 from commands.doctor.training.load_config import is_sharded
 from commands.doctor.training.probe_step import is_on_gpu
 from engine.module import LockstepModule
+from engine.optim.optimizers import OPTIMIZERS
 from engine.system.byte_size import GIB, format_gib
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 DEFAULT_TOKENS = 2048
 """Positions of a micro-batch whose data settings do not limit a row."""
-_STATE_BYTES = {"adamw": 8, "adam": 8, "muon": 8, "adamw_8bit": 2, "paged_adamw_8bit": 2}
-"""Bytes of the optimizer's state for each trained number."""
 _GPUS = (24, 40, 80)
 """GB of common GPUs."""
 USABLE_SHARE = 0.9
@@ -40,7 +39,7 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
 
     data_args = config.data.init_args
     tokens = tokens_of(data_args)
-    state = 0 if model.optimizer_settings.offload else _STATE_BYTES[model.optimizer_name]
+    state = 0 if model.optimizer_settings.offload else OPTIMIZERS[model.optimizer_name].state_bytes
     foreach = is_on_gpu(config.trainer.accelerator) and not model.optimizer_settings.fused
     work = Workload(tokens, state_bytes=state, foreach=foreach)
     try:

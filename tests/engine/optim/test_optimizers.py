@@ -1,6 +1,7 @@
 """Tests optimizers by name: the state of the 8-bit optimizer, resuming from states, and refusals."""
 
 import logging
+from typing import get_args
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDevice
 
 from engine.checkpointing.cpu_snapshot import Snapshot
 from engine.optim.optimizer_checks import check_state, check_strategy
-from engine.optim.optimizers import build_optimizer
+from engine.optim.optimizers import OPTIMIZERS, OptimizerName, build_optimizer
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from tests.support.word_model import BETAS, Words
 
@@ -132,6 +133,10 @@ def test_muon_logs_what_it_optimizes(messages, caplog):
     assert messages == ["muon: 1 matrices with 8,192 of 14,720 trained parameters; AdamW trains the rest"]
     with pytest.raises(ValueError, match="no trained parameter is a hidden matrix.*Use adamw"):
         build_optimizer("muon", Words().groups(), 1e-3, BETAS)
+
+
+def test_the_table_has_every_name():
+    assert [*OPTIMIZERS] == [*get_args(OptimizerName)]
 
 
 def test_an_unknown_name_lists_the_optimizers():
