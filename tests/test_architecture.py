@@ -107,6 +107,22 @@ def test_names_say_what_is_inside():
     assert [path for path in paths if NO_NAMES & {*path.parts[len(REPOSITORY.parts) :], path.stem}] == []
 
 
+def public_classes() -> Iterator[tuple[str, str]]:
+    """Yield (name, path) of the classes at the top of modules."""
+    for path in (path for part in GROUND for path in sources(part)):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name, str(path.relative_to(REPOSITORY))
+
+
+def test_a_public_class_name_exists_once():
+    """Who searches a name finds one class."""
+    found: dict[str, list[str]] = {}
+    for name, path in public_classes():
+        found.setdefault(name, []).append(path)
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
 def test_type_ignores_have_a_reason():
     bare = re.compile(r"type: ignore\[[\w, -]+\]\s*$", re.MULTILINE)
     assert [path for part in GROUND for path in sources(part) if bare.search(path.read_text(encoding="utf-8"))] == []
@@ -305,6 +321,8 @@ def test_the_rules_find_what_they_forbid(tmp_path, monkeypatch):
         "lightning_modules/other/module.py": "from lightning_modules.recommender.networks.sequence_encoder import x",
         "commands/cli/main.py": "import train",
         "train.py": "import engine.ground",
+        "engine/question.py": "class Question:\n    pass",
+        "commands/question.py": "class Question:\n    pass",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -321,6 +339,7 @@ def test_the_rules_find_what_they_forbid(tmp_path, monkeypatch):
         test_modules_know_their_data_by_batch_and_interface_alone,
         test_networks_do_not_import_lightning,
         test_names_say_what_is_inside,
+        test_a_public_class_name_exists_once,
     ]
     for rule in broken:
         with pytest.raises(AssertionError):

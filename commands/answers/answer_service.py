@@ -58,7 +58,7 @@ class Field(NamedTuple):
     """One part of the input.
 
     Attributes:
-        name: key of the value in a Question.
+        name: key of the value in a UserQuestion.
         kind: `picture` and `file` are files; `text` is free text; `choice` is one of `choices`; `pick` is a list of
             values found by `AnswerService.search`; `time` is a time in ISO 8601, or empty.
         label: what the page shows above it.
@@ -112,7 +112,7 @@ class Turn(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-class Question(NamedTuple):
+class UserQuestion(NamedTuple):
     """The input of one answer.
 
     Attributes:
@@ -156,7 +156,7 @@ class AnswerService(ABC):
     """Names of the runs that answer side by side; empty for one run."""
 
     is_conversation: bool = False
-    """Whether a question may follow earlier ones, which `Question.turns` then has."""
+    """Whether a question may follow earlier ones, which `UserQuestion.turns` then has."""
 
     def examples(self) -> Sequence[Example]:
         """Return inputs to try; called once, when the page starts."""
@@ -179,7 +179,7 @@ class AnswerService(ABC):
         return {}
 
     @abstractmethod
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         """Yield the answer. A block with the key of an earlier one replaces it.
 
         Raises:

@@ -12,10 +12,10 @@ from commands.answers.answer_service import (
     Choice,
     Example,
     Field,
-    Question,
     Turn,
     UploadedFile,
     UserInputError,
+    UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Failure, Note, RunBlock, Slider
 
@@ -80,7 +80,7 @@ class ComparedDemo(AnswerService):
                 shown = True
 
     @override
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         failures: dict[int, str] = {}
         has_slider = False
         for number, run in enumerate(self._runs):
@@ -99,7 +99,7 @@ class ComparedDemo(AnswerService):
         for number, message in failures.items():
             yield RunBlock(number, Failure("failure", message))
 
-    def _question_of(self, number: int, question: Question) -> Question:
+    def _question_of(self, number: int, question: UserQuestion) -> UserQuestion:
         """Return the question as the page of this run alone would send it."""
         fields = self._fields[number]
         if any(len(turn.others) != len(self._runs) - 1 for turn in question.turns):
@@ -111,7 +111,9 @@ class ComparedDemo(AnswerService):
             if name in fields
         }
         texts = {name: text for name, text in question.texts.items() if name in fields}
-        return Question(texts, {name: files for name, files in question.files.items() if name in fields}, picked, turns)
+        return UserQuestion(
+            texts, {name: files for name, files in question.files.items() if name in fields}, picked, turns
+        )
 
 
 def fingerprint(values: Iterable[object]) -> str:

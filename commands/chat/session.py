@@ -12,10 +12,10 @@ from commands.answers.answer_service import (
     Choice,
     Field,
     Picked,
-    Question,
     Turn,
     UploadedFile,
     UserInputError,
+    UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Note, Text, as_json
 
@@ -122,7 +122,7 @@ class ChatSession:
         texts |= self._texts
         if self._asked is not None:
             texts[self._asked.name] = text
-        question = Question(texts, self._files, self._picked, self._turns[-_MAX_TURNS:])
+        question = UserQuestion(texts, self._files, self._picked, self._turns[-_MAX_TURNS:])
         blocks: dict[str, AnswerBlock] = {}
         for block in self._demo.answer(question):
             blocks[block.key] = block

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from commands.answers.answer_service import Field, Picked, Question, Turn, UploadedFile, UserInputError
+from commands.answers.answer_service import Field, Picked, Turn, UploadedFile, UserInputError, UserQuestion
 
 MAX_TEXT_LENGTH = 4000
 """Characters of a text or question."""
@@ -14,7 +14,7 @@ MAX_TURNS = 20
 _FORM = "expected the JSON object that the page sends"
 
 
-def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str], UploadedFile]) -> Question:
+def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str], UploadedFile]) -> UserQuestion:
     """Return the question of a request.
 
     Args:
@@ -43,7 +43,7 @@ def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str
                 picked[name] = [_read_picked(item, field.label) for item in value]
             else:
                 files[name] = [file(str(item["file"])) for item in value]
-        return Question(texts, files, picked, [_turn(turn) for turn in turns])
+        return UserQuestion(texts, files, picked, [_turn(turn) for turn in turns])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         # UserInputError is a ValueError; its message is for the visitor as it is.
         if isinstance(error, UserInputError):

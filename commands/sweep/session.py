@@ -21,7 +21,7 @@ from commands.report.study import StudySummary
 from commands.runs.run_names import make_runs_folder
 from commands.sweep.command import Command
 from commands.sweep.settings import Parameter, SweepSettings
-from commands.sweep.study import DATABASE, Claim, OtherSettingsError, SweepStudy
+from commands.sweep.study import DATABASE, Claim, OtherStudyError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
 from commands.sweep.trial_process import fit_command
 from commands.sweep.value_check import check_values
@@ -149,11 +149,11 @@ def open_study(command: Command, settings: SweepSettings) -> SweepStudy:
 
     Raises:
         YamlFileError: SWEEP.yaml has changed since the study was begun; names the line.
-        OtherSettingsError: the config or the options differ.
+        OtherStudyError: the config or the options differ.
     """
     try:
         return SweepStudy(command.folder, settings, study_identity(command.arguments, settings))
-    except OtherSettingsError as error:
+    except OtherStudyError as error:
         key, _, setting = error.what.partition(".")
         if key not in SweepSettings._fields:
             raise

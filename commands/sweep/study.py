@@ -27,7 +27,7 @@ _IDENTITY = "settings"
 _WAIT = 120.0  # seconds for another worker's transaction
 
 
-class OtherSettingsError(ValueError):
+class OtherStudyError(ValueError):
     """The study was started with other settings.
 
     Args:
@@ -68,7 +68,7 @@ class SweepStudy:
         identity: {name: value} of everything that the values of the trials depend on, recorded when the study begins.
 
     Raises:
-        OtherSettingsError: the study in the folder was started with others.
+        OtherStudyError: the study in the folder was started with others.
         ValueError: study.db is corrupt, or another version of Optuna has written it.
     """
 
@@ -188,7 +188,7 @@ class SweepStudy:
         for what in {**original, **identity}:
             if original.get(what) != identity.get(what):
                 was, now = (str(found.get(what, "absent"))[:200] for found in (original, identity))
-                raise OtherSettingsError(
+                raise OtherStudyError(
                     f"{self._folder} is a study with other settings: {what}: found {now}, expected {was}\n"
                     "Restore it, or start another study with --run_name NAME",
                     what,

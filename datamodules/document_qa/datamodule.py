@@ -12,11 +12,11 @@ from datamodules.document_qa.evaluation import AnswerEvaluation, ReaderSettings,
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
-from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
+from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
 from datamodules.document_qa.retrieval.retrievers import make_retriever
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset
-from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
+from datamodules.document_qa.samples.evaluation_dataset import DocumentEvaluationDataset
 from datamodules.document_qa.samples.option_dataset import OptionDataset
 from datamodules.document_qa.samples.sample_builder import SampleBuilder
 from datamodules.document_qa.samples.train_chats import DocumentChats
@@ -192,23 +192,25 @@ class DocumentDataModule(AnswerEvaluation):
             )
         return OptionDataset(source, self.chat_encoder, self.packed_length, self.max_length, self.too_long, skip_bad)
 
-    def _evaluation(self, split: SplitName) -> EvaluationDataset | RankingDataset:
+    def _evaluation(self, split: SplitName) -> DocumentEvaluationDataset | PageRankingDataset:
         skip_bad, predicts = self.skips_bad_samples, split == "predict"
         if self.task == "retrieve":
             reader = EncoderInputBuilder(self.context_builder, self.chat_encoder, self.ablate)
             parts = [self.question_set(name) for name in (self.rank if predicts else [split])]
-            return RankingDataset(parts, reader, skip_bad)
+            return PageRankingDataset(parts, reader, skip_bad)
         evidence = self._num_evidence_samples(split)
         if predicts:
             return self.prediction_set(self.question_set(split), evidence, skip_bad)
         builder = self._sample_builder(self.question_set(split))
-        return EvaluationDataset(builder, self.chat_encoder, self.option_orders, evidence=evidence, skip_bad=skip_bad)
+        return DocumentEvaluationDataset(
+            builder, self.chat_encoder, self.option_orders, evidence=evidence, skip_bad=skip_bad
+        )
 
     def prediction_set(
         self, questions: QuestionSet, evidence: int | None = None, skip_bad: bool = False
-    ) -> EvaluationDataset:
-        """Return questions as `predict` asks them, in their order. Takes the arguments of EvaluationDataset."""
-        return EvaluationDataset(
+    ) -> DocumentEvaluationDataset:
+        """Return questions as `predict` asks them, in their order. Takes the arguments of DocumentEvaluationDataset."""
+        return DocumentEvaluationDataset(
             self._sample_builder(questions), self.chat_encoder, self.option_orders, question_only=False,
             evidence=evidence, in_order=True, skip_bad=skip_bad,
         )  # fmt: skip
@@ -217,7 +219,7 @@ class DocumentDataModule(AnswerEvaluation):
         loader = super()._evaluation_loader(data, stage)
         reader = loader.dataset
         assert isinstance(reader, SkipBadSamples)
-        if isinstance(reader.data, EvaluationDataset):
+        if isinstance(reader.data, DocumentEvaluationDataset):
             reader.data.measure_samples()
         return loader
 

@@ -49,7 +49,7 @@ class DocumentData(ImageChatData, Protocol):
 
 
 class RankingData(Protocol):
-    """Questions and the pages to rank for them. RankingDataset implements it."""
+    """Questions and the pages to rank for them. PageRankingDataset implements it."""
 
     @property
     def candidates(self) -> Sequence[Candidates]:
@@ -84,7 +84,7 @@ class RetrievalData(ImageData, Protocol):
 
 if TYPE_CHECKING:  # mypy checks the DataModule against the interface here
     from datamodules.document_qa.datamodule import DocumentDataModule
-    from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
+    from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
 
     def _provided_to_answer(data: DocumentDataModule) -> DocumentData:
         return data
@@ -92,5 +92,5 @@ if TYPE_CHECKING:  # mypy checks the DataModule against the interface here
     def _provided_to_retrieve(data: DocumentDataModule) -> RetrievalData:
         return data
 
-    def _ranked(data: RankingDataset) -> RankingData:
+    def _ranked(data: PageRankingDataset) -> RankingData:
         return data

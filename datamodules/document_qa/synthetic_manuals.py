@@ -121,7 +121,7 @@ class SyntheticManuals(DocumentDataModule):
             per_manual=self.questions_per_manual,
             fresh=self.fresh_samples,
             one_page=self.one_page_chats,
-            describing=self.caption_epochs,
+            caption_epochs=self.caption_epochs,
         )
 
     @override

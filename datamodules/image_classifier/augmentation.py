@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample, one_hot, pad
 
-from datamodules.image_classifier.batch import Images
+from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.dataset import RANDOM_BITS, RawImages
 
 
@@ -27,7 +27,7 @@ class Augmentation(NamedTuple):
     scaling: float = 0.0
 
 
-def prepare_batch(raw: RawImages, classes: int, augmentation: Augmentation) -> Images:
+def prepare_batch(raw: RawImages, classes: int, augmentation: Augmentation) -> ClassifierImages:
     """Augment and mix images (as far as the batch has random numbers for it) and scale pixels to [-1, 1].
 
     Mixup as in Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, with one weight per batch.
@@ -43,7 +43,7 @@ def prepare_batch(raw: RawImages, classes: int, augmentation: Augmentation) -> I
     # Label -1 (unknown or padding) is not a class: its row of targets is 0.
     targets = one_hot(labels.clamp(min=0), classes) * (labels >= 0)[..., None]
     shares = raw.shares.float() / raw.shares.float().sum()  # under mixed precision Lightning rounds them to bfloat16
-    return Images(
+    return ClassifierImages(
         torch.einsum("bvchw,v->bchw", pixels, shares),
         torch.einsum("bvk,v->bk", targets.float(), shares),
         labels[:, 0],

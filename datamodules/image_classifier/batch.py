@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Images(NamedTuple):
+class ClassifierImages(NamedTuple):
     """B images of the same size, with their labels."""
 
     pixels: Tensor  # [B, C, H, W] float32 in [-1, 1]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from datamodules.image_classifier.augmentation import Augmentation, prepare_batch
-from datamodules.image_classifier.batch import Images
+from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.dataset import ImageDataset, RawImages
 from datamodules.image_classifier.sources.cifar import download_cifar, read_cifar
 from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
-from datamodules.image_classifier.sources.image_source import Splits, digits
+from datamodules.image_classifier.sources.image_source import ImageSplits, digits
 from engine.base_options import LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
 from engine.export.artifacts import DatasetCard
@@ -98,7 +98,7 @@ class LabelledImages(LockstepDataModule):
         self.setup("fit")
 
     @cached_property
-    def splits(self) -> Splits:
+    def splits(self) -> ImageSplits:
         """Classes and images of all splits; cached."""
         if self.dataset == "digits":
             return digits(self.validation_share)
@@ -151,6 +151,6 @@ class LabelledImages(LockstepDataModule):
         return source.name(sample), source.read(np.array([sample]))[0]
 
     @override
-    def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
+    def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> ClassifierImages:
         # On the device, where the whole batch is changed at once, instead of image by image in the loaders.
         return prepare_batch(batch, len(self.classes), self.augmentation)

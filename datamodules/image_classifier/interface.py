@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.image_classifier.batch import Images
+from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.dataset import RawImages
 from engine.data.batched_dataset import BatchedDataset
 from engine.interface import LockstepData
 
 
 class ImageClassifierData(LockstepData, Protocol):
-    """Images of the same size, labeled with K classes. LabeledImages implements it."""
+    """Images of the same size, labeled with K classes. LabelledImages implements it."""
 
     classes: list[str]
     """Class names by index, K in all; when predicting a folder, the module sets the names of its checkpoint."""
@@ -33,7 +33,7 @@ class ImageClassifierData(LockstepData, Protocol):
     def setup(self, stage: str) -> None:
         """Create the data sets of a stage: `fit`, `validate`, `test` or `predict`."""
 
-    def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> Images:
+    def on_after_batch_transfer(self, batch: RawImages, dataloader_idx: int) -> ClassifierImages:
         """Augment (in training) and normalize a batch."""
 
     def validation_image(self, sample: int) -> tuple[str, NDArray[np.uint8]]:

@@ -20,7 +20,7 @@ from datamodules.recommender.sampled_candidates import prepare_candidates, store
 from datamodules.recommender.sources.dataset_card import dataset_card
 from datamodules.recommender.sources.interaction_source import Dataset, InteractionSource
 from datamodules.recommender.sources.synthetic import Marketplace
-from datamodules.recommender.split_settings import SplitName, SplitSettings
+from datamodules.recommender.split_settings import InteractionSplitSettings, SplitName
 from datamodules.recommender.store.prepare import Conversion
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.base_options import LoadingOptions, Unpack
@@ -152,7 +152,7 @@ class InteractionSequences(InteractionData):
         folder = Path(root or f"data/{dataset}")
         self.source = InteractionSource(dataset, folder, conversion, marketplace or Marketplace())
         self.min_user_interactions = min_user_interactions
-        self.split = SplitSettings(split, validation_from, test_from)
+        self.split = InteractionSplitSettings(split, validation_from, test_from)
         self.max_length, self.windows, self.length_groups = max_length, windows, length_groups
         self.negatives = NegativeOptions(
             number=num_negatives,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datamodules.recommender.events import Events, Integers, user_chunks
-from datamodules.recommender.splits import Examples, Splits
+from datamodules.recommender.splits import SplitExamples, Splits
 
 MIN_USERS = 100
 """Users below which metrics are reported as noise: with 100, the standard error of HR@10 is up to 0.05."""
@@ -55,7 +55,7 @@ def weak_evaluations(events: Events, splits: Splits, with_features: bool = False
             yield f"the {name} has {problem}, so its metrics are not reliable{consequence}"
 
 
-def evaluation_size(examples: Examples, events: Events, trained: Integers) -> EvaluationSize:
+def evaluation_size(examples: SplitExamples, events: Events, trained: Integers) -> EvaluationSize:
     """Count the users and the targets without a training event.
 
     Args:

@@ -28,7 +28,7 @@ from datamodules.recommender.negatives.mixture import NegativeOptions
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.predict_histories import Histories
 from datamodules.recommender.sources.interaction_source import InteractionSource
-from datamodules.recommender.split_settings import SplitSettings
+from datamodules.recommender.split_settings import InteractionSplitSettings
 from datamodules.recommender.splits import Splits
 from datamodules.recommender.store.interaction_store import InteractionStore
 from datamodules.recommender.user_histories import personal_time_scale
@@ -40,7 +40,7 @@ class InteractionData(LockstepDataModule):
     """Base of InteractionSequences: what RecommenderData lists, from the store of events and the settings."""
 
     source: InteractionSource
-    split: SplitSettings
+    split: InteractionSplitSettings
     max_length: int
     windows: Windows
     negatives: NegativeOptions

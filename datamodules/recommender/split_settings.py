@@ -13,7 +13,7 @@ log = logging.getLogger("lockstep")
 SplitName = Literal["leave_one_out", "temporal", "none"]
 
 
-class SplitSettings(NamedTuple):
+class InteractionSplitSettings(NamedTuple):
     """The options `split`, `validation_from` and `test_from` of InteractionSequences."""
 
     name: SplitName

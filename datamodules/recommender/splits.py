@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from datamodules.recommender.store.interaction_store import InteractionStore
 
 
-class Examples(NamedTuple):
+class SplitExamples(NamedTuple):
     """M prefixes: `items[offsets[user]:end]`."""
 
     users: NDArray[np.int64]  # [M] row of the user
@@ -26,9 +26,9 @@ class Splits(NamedTuple):
     Users with fewer than two training events have no row. An evaluation example ranks the event after its prefix.
     """
 
-    train: Examples
-    validation: Examples
-    test: Examples
+    train: SplitExamples
+    validation: SplitExamples
+    test: SplitExamples
     train_end: NDArray[np.int64]  # [U] end of each user's training part, including users without a row
     without_history: dict[str, int]  # {"validation" or "test": number of users with a target but without a history}
 
@@ -52,7 +52,7 @@ def leave_one_out(store: InteractionStore) -> Splits:
     users = np.flatnonzero(evaluated)
     # Users with fewer than three events train on all of them.
     train_end = np.where(evaluated, stops - 2, stops)
-    validation, test = Examples(users, stops[users] - 2), Examples(users, stops[users] - 1)
+    validation, test = SplitExamples(users, stops[users] - 2), SplitExamples(users, stops[users] - 1)
     return Splits(_training(starts, train_end), validation, test, train_end, {"validation": 0, "test": 0})
 
 
@@ -110,7 +110,7 @@ def everything(store: InteractionStore) -> Splits:
         raise ValueError(
             f"{store.root}: no user has 2 events, so there is nothing to train; check data.init_args.user_column"
         )
-    none = Examples(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    none = SplitExamples(np.zeros(0, np.int64), np.zeros(0, np.int64))
     return Splits(train, none, none, stops, {"validation": 0, "test": 0})
 
 
@@ -119,9 +119,9 @@ def _bounds(store: InteractionStore) -> tuple[NDArray[np.int64], NDArray[np.int6
     return offsets[:-1], offsets[1:]
 
 
-def _training(starts: NDArray[np.int64], train_end: NDArray[np.int64]) -> Examples:
+def _training(starts: NDArray[np.int64], train_end: NDArray[np.int64]) -> SplitExamples:
     users = np.flatnonzero(train_end - starts >= 2)
-    return Examples(users, train_end[users])
+    return SplitExamples(users, train_end[users])
 
 
 def _moment(store: InteractionStore, value: float) -> int:
@@ -146,8 +146,10 @@ def _first_at(store: InteractionStore, moment: int) -> NDArray[np.int64]:
     return starts + np.add.reduceat(store.times < moment, starts, dtype=np.int64)
 
 
-def _first_events(starts: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Examples, int]:
+def _first_events(
+    starts: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
+) -> tuple[SplitExamples, int]:
     """Return the examples of users with an event in `[begin, end)` and a history, and the number of those without."""
     active, has_history = begin < end, begin > starts
     users = np.flatnonzero(active & has_history)
-    return Examples(users, begin[users]), int(np.sum(active & ~has_history))
+    return SplitExamples(users, begin[users]), int(np.sum(active & ~has_history))

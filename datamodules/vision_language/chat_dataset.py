@@ -104,7 +104,7 @@ class ImageChatDataset(ChatSource):
         return self.processor.collate(items)
 
 
-class TrainDataset(ImageChatDataset):
+class ChatTrainDataset(ImageChatDataset):
     """Chats for training.
 
     Args:

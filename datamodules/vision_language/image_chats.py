@@ -16,7 +16,7 @@ from datamodules.multimodal.chat_dataset import ChatQuestions
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.tiling import Fit
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.chat_dataset import ChatImages, ImageProcessor, TrainDataset
+from datamodules.vision_language.chat_dataset import ChatImages, ChatTrainDataset, ImageProcessor
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
 from datamodules.vision_language.grading import OUTCOMES
@@ -141,7 +141,7 @@ class ImageChats(VisionLanguageDataModule):
         if stage == "fit" and self.shuffle_window is not None:
             self.train_set = self.stream(self._stream_records)
         elif stage == "fit":
-            self.train_set = self.examples(TrainDataset(self._train_chats, self._processor))
+            self.train_set = self.examples(ChatTrainDataset(self._train_chats, self._processor))
             log.info("%s samples in an epoch", f"{len(self._train_chats):,}")
         if stage in ("fit", "validate"):
             self.validation_set = self._evaluation_set(self._validation_chats, self.validation_size)

@@ -17,7 +17,7 @@ from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer,
 
 
 class EncodingModule(Protocol):
-    """What a RankingEvaluation needs of the module. PageRetriever provides it."""
+    """What a PageRankingEvaluation needs of the module. PageRetriever provides it."""
 
     @property
     def trainer(self) -> EvaluatingTrainer:
@@ -35,7 +35,7 @@ class EncodingModule(Protocol):
         """Return vectors [S, D] of chats."""
 
 
-class RankingEvaluation(Evaluator[EncodingModule]):
+class PageRankingEvaluation(Evaluator[EncodingModule]):
     """Encodes questions and pages batch by batch, and ranks the pages once all vectors are known."""
 
     main_metric = "mrr"

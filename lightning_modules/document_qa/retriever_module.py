@@ -22,7 +22,7 @@ from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.document_qa.answering.length_buckets import bucket_rows, row_lengths
 from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
-from lightning_modules.document_qa.ranking_evaluation import RankingEvaluation
+from lightning_modules.document_qa.ranking_evaluation import PageRankingEvaluation
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.image_module import ImageModule
@@ -53,7 +53,7 @@ class PageRetriever(ImageModule[RetrievalData]):
     predicts_at_the_end = True
     supports_grad_accumulation = False
 
-    evaluation: RankingEvaluation
+    evaluation: PageRankingEvaluation
     head: ProjectionHead
     temperature: Temperature
 
@@ -198,8 +198,8 @@ class PageRetriever(ImageModule[RetrievalData]):
     # -- evaluation and prediction -----------------------------------------------------------------------------------
 
     @override
-    def build_evaluation(self) -> RankingEvaluation:
-        return RankingEvaluation()
+    def build_evaluation(self) -> PageRankingEvaluation:
+        return PageRankingEvaluation()
 
     @override
     def on_predict_epoch_start(self) -> None:

@@ -13,7 +13,7 @@ from torchmetrics import MeanMetric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
 from typing_extensions import override
 
-from datamodules.image_classifier.batch import Images
+from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.interface import ImageClassifierData
 from engine.distributed.collectives import all_gather_objects
 from engine.hook_arguments import run_trainer
@@ -50,7 +50,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
         self._tested: dict[int, tuple[int, int]] = {}  # sample -> class, predicted class
 
     @override
-    def validation_step(self, batch: Images, batch_idx: int) -> None:
+    def validation_step(self, batch: ClassifierImages, batch_idx: int) -> None:
         scores = self.scores(batch.pixels)
         losses = cross_entropy(scores, batch.labels, ignore_index=-1, reduction="none")
         # Weighted by 0 or 1, so that the mean is over images and not over batches.
@@ -62,7 +62,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
             rows = zip(batch.samples.tolist(), batch.labels.tolist(), scores.argmax(1).tolist(), strict=True)
             self._tested |= {sample: (label, best) for sample, label, best in rows if sample >= 0 and label >= 0}
 
-    def _keep_previews(self, scores: Tensor, batch: Images) -> None:
+    def _keep_previews(self, scores: Tensor, batch: ClassifierImages) -> None:
         if self.preview_reservoir.number:
             samples = batch.samples.tolist()
             for row in self.preview_reservoir.rows_to_keep(samples):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from typing_extensions import override
 
-from datamodules.image_classifier.batch import Images
+from datamodules.image_classifier.batch import ClassifierImages
 from engine.base_options import TrainingOptions, Unpack
 from engine.checkpointing.content_rules import declare_part, require_structure
 from engine.checkpointing.structure import TEXT, list_of
@@ -130,7 +130,7 @@ class ImageClassifier(EvaluatedClassifier):
     # -- training ----------------------------------------------------------------------------------------------------
 
     @override
-    def training_loss(self, batch: Images) -> LossSum:
+    def training_loss(self, batch: ClassifierImages) -> LossSum:
         scores = self.network(self._as_weights(batch.pixels)).float()  # [B, K]
         losses = cross_entropy(scores, batch.targets, label_smoothing=self.label_smoothing, reduction="none")
         # Padding of the last micro-batch has label -1 and does not count.
@@ -138,7 +138,7 @@ class ImageClassifier(EvaluatedClassifier):
         return LossSum((losses * real).sum(), real.sum())
 
     @override
-    def throughput_counts(self, batch: Images) -> dict[str, float]:
+    def throughput_counts(self, batch: ClassifierImages) -> dict[str, float]:
         return {"images": len(batch.labels)}
 
     @override
@@ -173,7 +173,7 @@ class ImageClassifier(EvaluatedClassifier):
     # -- prediction --------------------------------------------------------------------------------------------------
 
     @override
-    def predict_step(self, batch: Images, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
+    def predict_step(self, batch: ClassifierImages, batch_idx: int) -> list[tuple[int, dict[str, Any]]]:
         best = self.scores(batch.pixels).softmax(1).max(1)
         rows = zip(batch.samples.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
         return [

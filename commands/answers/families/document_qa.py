@@ -13,9 +13,9 @@ from commands.answers.answer_service import (
     AnswerService,
     Example,
     Field,
-    Question,
     UploadedFile,
     UserInputError,
+    UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Note, Picture, Pictures, Table, Text
 from commands.answers.families.option_field import OPTIONS, read_options
@@ -109,7 +109,7 @@ class DocumentDemo(AnswerService):
         yield Note(file.name, f"{number} page{'s' * (number > 1)}{without}")
 
     @override
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         asked, options = question.text("question"), read_options(question.texts.get("options", ""))
         files = question.files.get("documents", ())
         if not files:

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
-from commands.answers.answer_service import AnswerService, Example, Field, Question, UploadedFile, UserInputError
+from commands.answers.answer_service import AnswerService, Example, Field, UploadedFile, UserInputError, UserQuestion
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, data_url
 from commands.answers.compared import fingerprint
-from datamodules.image_classifier.batch import Images
+from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.dataset import ImageDataset
 from datamodules.image_classifier.sources.image_folder import SUFFIXES
@@ -80,7 +80,7 @@ class ClassifierDemo(AnswerService):
         return {"classes": fingerprint(self._data.classes)}
 
     @override
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         pixels = self._pixels(question.file("picture"))
         # -1: the class is unknown.
         picture = ArrayImages(pixels[None], np.array([-1]), "picture")
@@ -129,7 +129,7 @@ class ClassifierDemo(AnswerService):
             rows = np.arange(start, min(start + size, len(source.labels)))
             raw = ImageDataset(source)[MicroBatchRequest(0, rows)]
             moved = self._model.transfer_batch_to_device(raw, device, 0)
-            batch: Images = self._data.on_after_batch_transfer(moved, 0)
+            batch: ClassifierImages = self._data.on_after_batch_transfer(moved, 0)
             results.append(compute(batch.pixels).cpu())
         return torch.cat(results)
 

@@ -17,8 +17,8 @@ from commands.answers.answer_service import (
     Example,
     Field,
     Picked,
-    Question,
     UserInputError,
+    UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Table
 from commands.answers.compared import fingerprint
@@ -107,7 +107,7 @@ class RecommenderDemo(AnswerService):
         return [Choice(str(ids[row]), self._catalog.title(row + 1)) for row in shown]
 
     @override
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         events = self._events(question)
         at = self._request_time(question.texts.get("at", ""), events)
         batch = self._batch([events], at)
@@ -161,7 +161,7 @@ class RecommenderDemo(AnswerService):
         ]
         yield Table("nearest", f"Items most alike to {title}", ["item", "in the history", "cosine"], near)
 
-    def _events(self, question: Question) -> list[_Event]:
+    def _events(self, question: UserQuestion) -> list[_Event]:
         """Return the events of the user and of the visitor, oldest first."""
         events: list[_Event] = []
         for user in question.picked.get("user", ()):

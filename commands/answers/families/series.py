@@ -17,11 +17,11 @@ from commands.answers.answer_service import (
     Choice,
     Example,
     Field,
-    Question,
     Sketch,
     SketchedCurve,
     UploadedFile,
     UserInputError,
+    UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
 from commands.answers.families.option_field import OPTIONS, read_options
@@ -117,7 +117,7 @@ class SeriesDemo(AnswerService):
         yield from _charts("given", self._parse([file], "?", []).series)
 
     @override
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         asked, options = question.text("question"), read_options(question.texts.get("options", ""))
         files = question.files.get("series", ())
         if not files:

@@ -17,11 +17,11 @@ from commands.answers.answer_service import (
     Choice,
     Example,
     Field,
-    Question,
     Sketch,
     SketchedCurve,
     UploadedFile,
     UserInputError,
+    UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
 from commands.answers.families.series import SeriesDemo
@@ -103,7 +103,7 @@ class TemporalDemo(AnswerService):
         yield _chart("given", "", self._read_series(file, "?")[0])
 
     @override
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         asked = question.text("question")
         source, capacities = self._read_series(question.file("timeline"), asked)
         try:
@@ -127,7 +127,7 @@ class TemporalDemo(AnswerService):
             (without,) = self._model.generate(batch.prompts, blind, max_tokens)
             yield Text("blind", "Without the timeline", without or "(nothing)", faint=True)
 
-    def _read_series(self, file: UploadedFile, question: str) -> tuple[PredictDataset, tuple[float, ...]]:
+    def _read_series(self, file: UploadedFile, question: str) -> tuple[TimelinePredictDataset, tuple[float, ...]]:
         """Return the timeline with its question as `predict` reads them, and the capacities of the channels."""
         with TemporaryDirectory() as folder:
             questions, table = Path(folder, "questions.jsonl"), Path(folder, "timeline.csv")
@@ -135,7 +135,7 @@ class TemporalDemo(AnswerService):
             record = {"question": question, "csv": table.name}
             questions.write_text(json.dumps(record) + "\n", encoding="utf-8")
             try:
-                source = PredictDataset(questions, self._data.layout, self._data.synthesis.series_position)
+                source = TimelinePredictDataset(questions, self._data.layout, self._data.synthesis.series_position)
                 capacities = source.rows[0].capacities
             except ValueError as error:
                 problem = str(error).replace(f"{questions}, line 1: ", "").replace(str(table), file.name)
@@ -170,7 +170,7 @@ class TemporalDemo(AnswerService):
 
 
 def _chart(
-    key: str, title: str, source: PredictDataset, channel: str = "", marks: list[ChartMark] | None = None
+    key: str, title: str, source: TimelinePredictDataset, channel: str = "", marks: list[ChartMark] | None = None
 ) -> Chart:
     values, present = source.rows[0].curves
     every = -(-len(values) // _SHOWN_STEPS)

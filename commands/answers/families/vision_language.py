@@ -14,9 +14,9 @@ from commands.answers.answer_service import (
     Choice,
     Example,
     Field,
-    Question,
     UploadedFile,
     UserInputError,
+    UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
@@ -92,7 +92,7 @@ class VisionLanguageDemo(AnswerService):
         yield Pictures("given", "", [Picture(_preview_url(self._decode(file)), file.name)], large=True)
 
     @override
-    def answer(self, question: Question) -> Iterator[AnswerBlock]:
+    def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         messages = [*self._messages(question)]
         images = [self._decode(file) for file in question.files.get("picture", ())]
         try:
@@ -119,7 +119,7 @@ class VisionLanguageDemo(AnswerService):
         features = self._model.features(batch.encoder_input)
         yield from self._model.stream(batch.prompts, features, self._model.max_new_tokens)
 
-    def _messages(self, question: Question) -> Iterator[Message]:
+    def _messages(self, question: UserQuestion) -> Iterator[Message]:
         if self._system is not None:
             yield Message(role="system", content=self._system)
         for turn in question.turns:

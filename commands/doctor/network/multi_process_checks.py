@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from commands.doctor.check import Check, Finding
 from commands.doctor.network.merge_findings import merge_findings
 from commands.doctor.network.reachability import Listener, ListeningAddress, reach_findings, unreachable
-from commands.doctor.network.rendezvous import HeartbeatStore, StoreError, restart_id
+from commands.doctor.network.rendezvous import HeartbeatStore, HeartbeatStoreError, restart_id
 from commands.doctor.network.version_consistency import (
     code_finding,
     combined_hash,
@@ -77,7 +77,7 @@ class MultiProcessDoctor:
         try:
             expected = self.store.present
             gathered = self.store.gather("findings", [list(finding) for finding in findings])
-        except StoreError as error:
+        except HeartbeatStoreError as error:
             self.store = None
             return [*findings, Finding("ranks", "fail", str(error), _WHY_LOST, _LOST_REMEDY)]
         found = {rank: [Finding(*fields) for fields in of_rank] for rank, of_rank in gathered.items()}
@@ -101,7 +101,7 @@ class MultiProcessDoctor:
         try:
             store = HeartbeatStore(rendezvous, restart_id(self.environ), self.timeout)
             arrived = store.gather("arrival", [socket.gethostname(), os.getpid()])
-        except StoreError as error:
+        except HeartbeatStoreError as error:
             yield Finding(
                 "rendezvous", "fail", str(error),
                 "a training would wait here for minutes and then end",

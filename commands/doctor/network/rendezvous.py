@@ -21,7 +21,7 @@ _STORE_TIMEOUT = 20.0
 """Seconds after which an operation of the store fails."""
 
 
-class StoreError(Exception):
+class HeartbeatStoreError(Exception):
     """The store cannot be reached, or the connection to it was lost."""
 
 
@@ -34,7 +34,7 @@ class HeartbeatStore:
         timeout: seconds to wait for all ranks.
 
     Raises:
-        StoreError: the store cannot be reached.
+        HeartbeatStoreError: the store cannot be reached.
     """
 
     def __init__(self, rendezvous: Rendezvous, restart: str, timeout: float) -> None:
@@ -60,7 +60,7 @@ class HeartbeatStore:
             timeout: seconds to wait for ranks that have sent no heartbeat yet.
 
         Raises:
-            StoreError: the store or rank 0 was lost.
+            HeartbeatStoreError: the store or rank 0 was lost.
         """
         from torch.distributed import DistError
 
@@ -70,7 +70,7 @@ class HeartbeatStore:
             if self.rank:
                 while not self._store.check([f"{topic}/all"]):
                     if not self._alive(0, deadline):
-                        raise StoreError(f"rank 0 has sent no heartbeat for {_SILENCE:.0f} s")
+                        raise HeartbeatStoreError(f"rank 0 has sent no heartbeat for {_SILENCE:.0f} s")
                     time.sleep(0.02)
                 values = json.loads(self._store.get(f"{topic}/all"))
             else:
@@ -78,10 +78,12 @@ class HeartbeatStore:
                 values = self._collect(topic, deadline)
                 self._store.set(f"{topic}/all", json.dumps(values))
         except (DistError, RuntimeError) as error:
-            raise StoreError(f"the store at {self.address} does not answer any more ({_first_line(error)})") from error
+            raise HeartbeatStoreError(
+                f"the store at {self.address} does not answer any more ({_first_line(error)})"
+            ) from error
         self.present = sorted(map(int, values))
         if self.rank not in self.present:
-            raise StoreError("rank 0 has given this rank up: it was late, or stopped for a while")
+            raise HeartbeatStoreError("rank 0 has given this rank up: it was late, or stopped for a while")
         return {int(rank): item for rank, item in values.items()}
 
     def store_for(self, purpose: str) -> Any:
@@ -96,7 +98,7 @@ class HeartbeatStore:
             self.gather("leave", None)
             if self._serves:
                 time.sleep(4 * _INTERVAL if len(self.present) > 1 else 0)  # until the other ranks have read it
-        except StoreError:
+        except HeartbeatStoreError:
             pass  # all values were exchanged before
         self._ended.set()
 
@@ -144,7 +146,7 @@ class HeartbeatStore:
         try:
             store = open_store(rendezvous.address, rendezvous.port, serves, _STORE_TIMEOUT)
         except RuntimeError as error:
-            raise StoreError(f"{self.address}: {_first_line(error)}") from error
+            raise HeartbeatStoreError(f"{self.address}: {_first_line(error)}") from error
         return PrefixStore(f"doctor/{self._restart}", store)
 
 
@@ -160,7 +162,7 @@ def _wait_for_listener(rendezvous: Rendezvous, timeout: float) -> None:
     try:
         wait_for_listener(rendezvous.address, rendezvous.port, timeout)
     except OSError as error:
-        raise StoreError(
+        raise HeartbeatStoreError(
             f"rank {rendezvous.rank} of {rendezvous.processes} on {socket.gethostname()} has tried for "
             f"{timeout:.0f} s to reach rank 0 at {rendezvous.address}:{rendezvous.port}: {error or 'no answer'}"
         ) from error

@@ -14,8 +14,8 @@ from datamodules.document_qa.manuals.question_types import (
     OPTIONS,
     UNANSWERABLE_BASES,
     UNANSWERABLE_KIND,
+    ManualQuestionType,
     QuestionContent,
-    QuestionType,
     ask_unanswerable,
     state_part,
 )
@@ -175,7 +175,7 @@ class QuestionSampler:
         return until / until[-1]
 
     @staticmethod
-    def _kind(name: str) -> QuestionType:
+    def _kind(name: str) -> ManualQuestionType:
         return DRAWING if name == DRAWING.name else KINDS[name]
 
     @staticmethod

@@ -33,7 +33,7 @@ class QuestionContent(NamedTuple):
     number: int = 0  # the number of the part that the answer is about; 0 if it is about none or several
 
 
-class QuestionType(NamedTuple):
+class ManualQuestionType(NamedTuple):
     """A kind of question."""
 
     name: str
@@ -122,7 +122,7 @@ def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSett
 
 
 def ask_unanswerable(
-    random: np.random.Generator, base: QuestionType, chapter: Chapter, settings: ManualSettings
+    random: np.random.Generator, base: ManualQuestionType, chapter: Chapter, settings: ManualSettings
 ) -> QuestionContent:
     """Make a question unanswerable: ask about a part that the chapter lacks, or a column that its table lacks."""
     asking = base.ask(random, chapter, settings)
@@ -141,27 +141,33 @@ def _cell(part: Part) -> int:
     return part.cell
 
 
-KINDS: dict[str, QuestionType] = {
+KINDS: dict[str, ManualQuestionType] = {
     kind.name: kind
     for kind in (
-        QuestionType("material", "text", ("text",), "string", _ask_about_part("material", lambda part: part.material)),
-        QuestionType("function", "text", ("text",), "string", _ask_about_part("function", lambda part: part.function)),
-        QuestionType("name", "table", ("table",), "string", _ask_about_part("name", lambda part: part.name)),
-        QuestionType("value", "table", ("table",), "number", _ask_about_column(by_place=False)),
-        QuestionType("colour_at", "figure", ("figure",), "string", _at_place("colour_at", lambda part: part.colour)),
-        QuestionType("shape_at", "figure", ("figure",), "string", _at_place("shape_at", lambda part: part.shape)),
-        QuestionType(
+        ManualQuestionType(
+            "material", "text", ("text",), "string", _ask_about_part("material", lambda part: part.material)
+        ),
+        ManualQuestionType(
+            "function", "text", ("text",), "string", _ask_about_part("function", lambda part: part.function)
+        ),
+        ManualQuestionType("name", "table", ("table",), "string", _ask_about_part("name", lambda part: part.name)),
+        ManualQuestionType("value", "table", ("table",), "number", _ask_about_column(by_place=False)),
+        ManualQuestionType(
+            "colour_at", "figure", ("figure",), "string", _at_place("colour_at", lambda part: part.colour)
+        ),
+        ManualQuestionType("shape_at", "figure", ("figure",), "string", _at_place("shape_at", lambda part: part.shape)),
+        ManualQuestionType(
             "number_at", "figure", ("figure",), "number", _at_place("number_at", lambda part: str(part.number))
         ),
-        QuestionType("place_of", "figure", ("figure",), "string", _place_of),
-        QuestionType("relation", "figure", ("figure",), "relation", _relation),
-        QuestionType("value_at", "hop", ("figure", "table"), "number", _ask_about_column(by_place=True)),
-        QuestionType(
+        ManualQuestionType("place_of", "figure", ("figure",), "string", _place_of),
+        ManualQuestionType("relation", "figure", ("figure",), "relation", _relation),
+        ManualQuestionType("value_at", "hop", ("figure", "table"), "number", _ask_about_column(by_place=True)),
+        ManualQuestionType(
             "material_at", "hop", ("figure", "text"), "string", _at_place("material_at", lambda part: part.material)
         ),
-        QuestionType("material_of_name", "cross", ("text", "table"), "string", _material_of_name),
+        ManualQuestionType("material_of_name", "cross", ("text", "table"), "string", _material_of_name),
     )
 }
 
-DRAWING = QuestionType("drawing", "figure", ("figure",), "string", _drawing)
+DRAWING = ManualQuestionType("drawing", "figure", ("figure",), "string", _drawing)
 """Asks to describe a drawing, for a separate training stage of the vision tower. It has no options."""

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from datamodules.document_qa.batch import Candidates, QuestionsAndPages, Ranking
 from datamodules.document_qa.prompt.prompt import question_label
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInput, EncoderInputBuilder
-from datamodules.document_qa.retrieval.ranking_metrics import RankingMetrics
+from datamodules.document_qa.retrieval.ranking_metrics import PageRankingMetrics
 from datamodules.document_qa.retrieval.saved_rankings import FILE
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question, QuestionSet
@@ -36,7 +36,7 @@ class QuestionOrPage(NamedTuple):
     page: int = 0  # page number; 0 for a question
 
 
-class RankingDataset(Dataset[QuestionsAndPages]):
+class PageRankingDataset(Dataset[QuestionsAndPages]):
     """Questions and all pages of their documents, each once, document after document, in batches of any size.
 
     Args:
@@ -56,10 +56,10 @@ class RankingDataset(Dataset[QuestionsAndPages]):
         self.parts, self.input_builder, self.skip_bad, self.number = parts, input_builder, skip_bad, number
         self._last: tuple[tuple[int, int], Document] | None = None  # pages of a document are read in succession
 
-    def first(self, number: int) -> "RankingDataset":
+    def first(self, number: int) -> "PageRankingDataset":
         """Return the data set of the first documents."""
         # Whole documents, because a question is ranked among all pages of its document.
-        fewer = RankingDataset(self.parts, self.input_builder, self.skip_bad, number)
+        fewer = PageRankingDataset(self.parts, self.input_builder, self.skip_bad, number)
         if len(fewer) > number:
             log.warning("WARNING: the batches hold only %d pages and questions of the first document", number)
         return fewer
@@ -85,8 +85,8 @@ class RankingDataset(Dataset[QuestionsAndPages]):
         return sorted(self._units_and_candidates[1], key=lambda candidates: self._units[candidates.question])
 
     def metrics(self, rankings: Sequence[Ranking]) -> dict[str, float]:
-        """Compute {metric name: value} of rankings, see RankingMetrics."""
-        ranking_metrics = RankingMetrics()
+        """Compute {metric name: value} of rankings, see PageRankingMetrics."""
+        ranking_metrics = PageRankingMetrics()
         for ranking in rankings:
             unit = self._units[ranking.question]
             ranking_metrics.add(self._question(unit), self._document(unit.part, unit.sample), ranking.pages)

@@ -21,7 +21,7 @@ Scores = Mapping[str, float]
 """{page_recall@1, ..., mrr: score} of a question."""
 
 
-class RankingMetrics:
+class PageRankingMetrics:
     """Metrics of a model, bm25, both combined and chance.
 
     Questions without known evidence pages are not counted.

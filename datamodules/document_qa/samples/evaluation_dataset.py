@@ -44,7 +44,7 @@ class EvaluationPrompt(NamedTuple):
     continuations: tuple[tuple[int, NDArray[np.int64]], ...]  # [(index of the option or -1, tokens of the answer)]
 
 
-class EvaluationDataset(Dataset[EvaluationBatch]):
+class DocumentEvaluationDataset(Dataset[EvaluationBatch]):
     """Evaluation batches, sorted by length to reduce padding.
 
     Args:
@@ -77,9 +77,9 @@ class EvaluationDataset(Dataset[EvaluationBatch]):
         self.number = len(sample_builder) if number is None else number
         self._known: dict[str, NDArray[np.int64]] = {}
 
-    def first(self, number: int) -> "EvaluationDataset":
+    def first(self, number: int) -> "DocumentEvaluationDataset":
         """Return the data set of the first samples; the shortest samples would be a biased choice."""
-        return EvaluationDataset(
+        return DocumentEvaluationDataset(
             sample_builder=self.sample_builder,
             encoder=self.encoder,
             option_orders=self.option_orders,

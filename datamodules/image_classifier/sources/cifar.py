@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datamodules.download import DownloadError, download
-from datamodules.image_classifier.sources.image_source import ArrayImages, Splits, hold_out
+from datamodules.image_classifier.sources.image_source import ArrayImages, ImageSplits, hold_out
 from engine.system.installation import PROGRAM
 
 BASE_URL = "https://www.cs.toronto.edu/~kriz"
@@ -83,7 +83,7 @@ def download_cifar(dataset: str, root: Path, *, base_url: str = BASE_URL, wait: 
     packed.unlink()
 
 
-def read_cifar(dataset: str, root: Path, validation_share: float) -> Splits:
+def read_cifar(dataset: str, root: Path, validation_share: float) -> ImageSplits:
     """Read a data set from the folder `root`.
 
     Raises:
@@ -101,7 +101,7 @@ def read_cifar(dataset: str, root: Path, validation_share: float) -> Splits:
     pixels, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     everything = ArrayImages(pixels, labels, f"{dataset} train")
     test = ArrayImages(*_records(root / archive.test, archive.labels, len(classes)), f"{dataset} test")
-    return Splits(classes, *hold_out(everything, validation_share), test)
+    return ImageSplits(classes, *hold_out(everything, validation_share), test)
 
 
 def _missing(archive: _Archive, root: Path) -> list[str]:

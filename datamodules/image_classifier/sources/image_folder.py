@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datamodules.image_classifier.sources.image_source import FileImages, ImageSource, Splits, hold_out
+from datamodules.image_classifier.sources.image_source import FileImages, ImageSource, ImageSplits, hold_out
 from engine.io.folder_walk import walk_visible
 from engine.io.json_records import describe_names
 
@@ -14,7 +14,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 log = logging.getLogger("lockstep")
 
 
-def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float) -> Splits:
+def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float) -> ImageSplits:
     """Read a folder. Without val/ (or test/), `validation_share` of the images in train/ is held out for it.
 
     Raises:
@@ -38,7 +38,7 @@ def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float
             sources[name] = _label_files(root / name, classes, shape)
         else:
             train, sources[name] = hold_out(train, validation_share)
-    return Splits(classes, train, sources["val"], sources["test"])
+    return ImageSplits(classes, train, sources["val"], sources["test"])
 
 
 def read_unlabelled(folder: Path, shape: tuple[int, int, int]) -> FileImages:

@@ -40,7 +40,7 @@ class ImageSource(Protocol):
         ...
 
 
-class Splits(NamedTuple):
+class ImageSplits(NamedTuple):
     """Classes and images of a data set."""
 
     classes: list[str]  # class names by index
@@ -171,7 +171,7 @@ def hold_out(source: ImageSource, share: float) -> tuple[ImageSource, ImageSourc
     return source.subset(np.sort(order[num_held_out:])), source.subset(np.sort(order[:num_held_out]))
 
 
-def digits(validation_share: float) -> Splits:
+def digits(validation_share: float) -> ImageSplits:
     """Return the 1,797 scanned digits of scikit-learn, 8 x 8 in 17 gray levels; a fifth is the test set.
 
     Alpaydin and Kaynak, "Cascading Classifiers", Kybernetika 34(4), 1998: the test part of their "Optical Recognition
@@ -183,4 +183,4 @@ def digits(validation_share: float) -> Splits:
     # Gray levels from 0 to 16 become 0 to 255.
     pixels = (scans.images[:, None] * (255 / 16)).round().astype(np.uint8)
     training, test = hold_out(ArrayImages(pixels, scans.target.astype(np.int64), "digit"), 0.2)
-    return Splits([str(digit) for digit in range(10)], *hold_out(training, validation_share), test)
+    return ImageSplits([str(digit) for digit in range(10)], *hold_out(training, validation_share), test)

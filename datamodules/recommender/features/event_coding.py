@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding, FeaturesIdentity
 from datamodules.recommender.events import EventColumns, Events, Integers
 from datamodules.recommender.features.event_feature_settings import EventFeatures
-from datamodules.recommender.splits import Examples
+from datamodules.recommender.splits import SplitExamples
 
 _SMALLEST_DEVIATION = 1e-9
 """Share of the largest absolute number below which a standard deviation is rounding: the numbers are all equal."""
@@ -60,7 +60,11 @@ class CodedEvents:
 
 
 def event_coding(
-    settings: EventFeatures, events: Events, examples: Examples, max_length: int | None = None, chunk: int = 1 << 20
+    settings: EventFeatures,
+    events: Events,
+    examples: SplitExamples,
+    max_length: int | None = None,
+    chunk: int = 1 << 20,
 ) -> EventCoding:
     """Return the vocabularies and statistics of the inputs of training rows.
 
@@ -96,7 +100,7 @@ def coding_identity(coding: EventCoding) -> FeaturesIdentity:
     return FeaturesIdentity(", ".join(columns), digest.hexdigest())
 
 
-def _inputs(events: Events, examples: Examples, max_length: int | None) -> NDArray[np.bool_]:
+def _inputs(events: Events, examples: SplitExamples, max_length: int | None) -> NDArray[np.bool_]:
     """Return bool [N]: which events are inputs of a training row."""
     # 1 where the inputs of a row begin and -1 after they end: the running sum is positive inside a row.
     change = np.zeros(len(events.items) + 1, np.int8)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import Events, Integers
-from datamodules.recommender.splits import Examples
+from datamodules.recommender.splits import SplitExamples
 
 
 class TrainedItems(NamedTuple):
@@ -21,7 +21,7 @@ class TrainedItems(NamedTuple):
         return cls(np.flatnonzero(trained), np.where(trained, np.cumsum(trained), 0))
 
 
-def items_of_examples(events: Events, examples: Examples, chunk: int = 1 << 22) -> NDArray[np.bool_]:
+def items_of_examples(events: Events, examples: SplitExamples, chunk: int = 1 << 22) -> NDArray[np.bool_]:
     """Return bool [num_items + 1]: which items occur in the training rows; false for 0 (padding).
 
     Users with a single training event have no row, so their item is not trained.

@@ -35,21 +35,21 @@ METRICS = {AnswerForm.CHOICE: "accuracy", AnswerForm.NUMBER: "number_within_tole
 RIGHT = "right"
 
 
-class Quantity(NamedTuple):
+class SeriesQuantity(NamedTuple):
     """A number with its unit, which is empty if there is none."""
 
     value: float
     unit: str
 
 
-def read_quantity(text: str, whole: bool) -> Quantity | None:
+def read_quantity(text: str, whole: bool) -> SeriesQuantity | None:
     """Return the first number of a text with the unit after it, or None; `whole`: only if the text has nothing else."""
     # Models and users write the typographic minus sign, which `float` refuses.
     text = text.strip()[:_LONGEST].replace("\N{MINUS SIGN}", "-")
     match = _NUMBER.fullmatch(text.removesuffix(".")) if whole else _NUMBER.search(text)
     if match is None:
         return None
-    return Quantity(float(match[1].replace(",", "")), match[2] or "")
+    return SeriesQuantity(float(match[1].replace(",", "")), match[2] or "")
 
 
 def form_of(question: SeriesQuestion) -> AnswerForm:

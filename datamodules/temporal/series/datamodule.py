@@ -15,7 +15,7 @@ from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import SeriesLayout
 from datamodules.temporal.prompt import PLACEHOLDER, SeriesPosition
 from datamodules.temporal.series.answers import METRICS, RIGHT, form_of, grade, points_of
-from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, Questions, SeriesChats
+from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, SeriesChats, SeriesQuestionSource
 from datamodules.temporal.series.plot import draw
 from datamodules.temporal.series.question import SeriesQuestion
 from datamodules.temporal.series.report import answer_view, shown_question, write_test_report
@@ -100,7 +100,7 @@ class SeriesDataModule(MultimodalDataModule):
         assert isinstance(source, SeriesChats)
         return source.longest
 
-    def chats(self, questions: Questions) -> SeriesChats:
+    def chats(self, questions: SeriesQuestionSource) -> SeriesChats:
         """Return questions as samples of chats."""
         return SeriesChats(questions, self.layout, self.style)
 

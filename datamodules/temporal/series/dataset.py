@@ -28,7 +28,7 @@ class PromptStyle(NamedTuple):
     list_options: bool = True
 
 
-class Questions(Protocol):
+class SeriesQuestionSource(Protocol):
     """Questions by index; a question is a function of (epoch, index)."""
 
     def __len__(self) -> int: ...
@@ -51,7 +51,7 @@ class SeriesChats(ChatSource):
         style: how a question becomes text.
     """
 
-    def __init__(self, questions: Questions, layout: SeriesLayout, style: PromptStyle) -> None:
+    def __init__(self, questions: SeriesQuestionSource, layout: SeriesLayout, style: PromptStyle) -> None:
         self.questions, self.layout, self.style = questions, layout, style
 
     @override

@@ -21,7 +21,7 @@ from datamodules.temporal.timelines.channels import CHANNELS
 from datamodules.temporal.timelines.dataset import TimelineQuestions, Timelines
 from datamodules.temporal.timelines.evaluation import TimelineEvaluation
 from datamodules.temporal.timelines.recorded.dataset import RecordedTimelines
-from datamodules.temporal.timelines.recorded.predict_questions import PredictDataset
+from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 from datamodules.temporal.timelines.reports.timeline_reports import report_training_data
 from datamodules.temporal.timelines.synthetic.curriculum import Curriculum
 from datamodules.temporal.timelines.synthetic.samples import GENERATOR_VERSION, SyntheticTimelines
@@ -131,7 +131,7 @@ class ResourceTimelines(TimelineEvaluation):
             if self.questions_file is None:
                 raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
             position = self.synthesis.series_position
-            questions = PredictDataset(Path(self.questions_file), self.layout, position)
+            questions = TimelinePredictDataset(Path(self.questions_file), self.layout, position)
             self.predict_set = self.questions(questions, in_order=True)
 
     def _dataset(self, timelines: Timelines, split: Split, fresh: bool = False) -> TimelineQuestions:

@@ -11,7 +11,7 @@ from datamodules.multimodal.datamodule import MultimodalDataModule
 from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.timelines.dataset import TimelineQuestions
 from datamodules.temporal.timelines.grading import OUTCOMES, grade
-from datamodules.temporal.timelines.recorded.predict_questions import PredictDataset
+from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 from datamodules.temporal.timelines.reports.timeline_reports import preview, report_test
 from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
 from datamodules.temporal.timelines.text.facts import Task
@@ -61,7 +61,7 @@ class TimelineEvaluation(MultimodalDataModule):
     def evaluated_steps(self) -> int:
         """Return the number of steps of the longest timeline of the evaluated set."""
         source = self.evaluated
-        if isinstance(source, PredictDataset):
+        if isinstance(source, TimelinePredictDataset):
             return max((len(row.curves[0]) for row in source.rows), default=0)
         return self.synthesis.max_steps
 
@@ -84,7 +84,7 @@ class TimelineEvaluation(MultimodalDataModule):
     @override
     def describe(self, row: int) -> dict[str, Any]:
         source = self.evaluated
-        assert isinstance(source, PredictDataset)
+        assert isinstance(source, TimelinePredictDataset)
         return source.rows[row].record
 
     def write_test_report(self, folder: str, answers: Sequence[tuple[int, str, str]]) -> None:

@@ -37,14 +37,14 @@ _LISTED = r"(?:^|[\s(])%s[.:)]"  # an option in the text of a question, as A. or
 _LONGEST = 100_000  # characters of a text
 
 
-class Question(NamedTuple):
+class ImageQuestion(NamedTuple):
     """Question of a row as messages, with the answers that are accepted; images are read separately."""
 
     messages: list[Message]  # of the user and of the assistant
     reference: Reference
 
 
-def parse_question(name: str, fields: Mapping[str, object]) -> Question:
+def parse_question(name: str, fields: Mapping[str, object]) -> ImageQuestion:
     """Convert the fields of a row.
 
     Args:
@@ -73,7 +73,7 @@ def parse_question(name: str, fields: Mapping[str, object]) -> Question:
     if MARKER in answer:
         raise BadSampleError(f"{name}: the answer contains {MARKER}, which belongs in a question")
     reference = Reference(_kind(name, filled), (answer,) if letters else tuple(accepted), letters, tuple(options))
-    return Question(messages, reference)
+    return ImageQuestion(messages, reference)
 
 
 def is_missing(value: object) -> bool:

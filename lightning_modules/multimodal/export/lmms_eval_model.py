@@ -29,10 +29,10 @@ def manifest() -> Any:
     """Return the ModelManifest that registers the model; see the entry points in setup.cfg."""
     from lmms_eval.models.registry_v2 import ModelManifest
 
-    return ModelManifest("lockstep", simple_class_path=f"{__name__}.{ExportedModel.__name__}")
+    return ModelManifest("lockstep", simple_class_path=f"{__name__}.{LmmsEvalModel.__name__}")
 
 
-class ExportedModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed where mypy runs
+class LmmsEvalModel(lmms):  # type: ignore[misc]  # lmms-eval is not installed where mypy runs
     """An exported model that answers requests of lmms-eval one at a time, greedily.
 
     Args:

@@ -5,7 +5,15 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from commands.answers.answer_service import AnswerService, Field, Picked, Question, Turn, UploadedFile, UserInputError
+from commands.answers.answer_service import (
+    AnswerService,
+    Field,
+    Picked,
+    Turn,
+    UploadedFile,
+    UserInputError,
+    UserQuestion,
+)
 from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
 from commands.answers.compared import ComparedDemo, ComparedRun, fingerprint
 from commands.cli.configs.compared_run import arguments_of_compared
@@ -54,13 +62,13 @@ def test_each_run_gets_the_question_of_its_own_page():
     assert [field.name for field in demo.fields] == ["text", "items", "at"]
     assert demo.fields[1].times
     assert demo.about == [("old: model", "old"), ("new: model", "new"), ("data", "3 (abc)")]
-    question = Question(
+    question = UserQuestion(
         {"text": "hello", "at": "2024-01-02"}, {}, {"items": [Picked("a", "2024-01-01")]}, [Turn("x", "one", ("two",))]
     )
     answers = list(demo.answer(question))
     assert [block.key for block in answers] == ["0 answer", "time", "1 answer"]
     assert answers[0] == RunBlock(0, Text("answer", "", "old: hello", is_answer=True))
-    assert old.given == [Question({"text": "hello"}, {}, {"items": [Picked("a")]}, [Turn("x", "one")])]
+    assert old.given == [UserQuestion({"text": "hello"}, {}, {"items": [Picked("a")]}, [Turn("x", "one")])]
     assert new.given == [question._replace(turns=[Turn("x", "two")])]
     list(demo.accept(TEXT, UploadedFile("a.png", b"")))
     assert old.given[-1] == new.given[-1] == "a.png", "each run checks the file"
@@ -68,13 +76,13 @@ def test_each_run_gets_the_question_of_its_own_page():
 
 def test_a_run_that_cannot_answer_leaves_the_other():
     demo = compared(Echo("old"), Echo("new"))
-    answers = list(demo.answer(Question({"text": "new"})))
+    answers = list(demo.answer(UserQuestion({"text": "new"})))
     assert [block.block for block in answers] == [
         Text("answer", "", "old: new", is_answer=True),
         Failure("failure", "new: not this"),
     ]
     with pytest.raises(UserInputError, match="^text: it is empty; write something first$"):
-        list(demo.answer(Question({"text": " "})))
+        list(demo.answer(UserQuestion({"text": " "})))
 
 
 def test_runs_of_other_tasks_and_data_are_refused():
@@ -102,7 +110,7 @@ def test_every_step_of_a_run_is_in_its_own_context():
                 yield Text("answer", "", "")
 
     demo = ComparedDemo([ComparedRun(name, Two(name), lambda name=name: context(name)) for name in "ab"])
-    for _ in demo.answer(Question()):
+    for _ in demo.answer(UserQuestion()):
         assert entered[-1].startswith("-"), "between two steps another visitor's question may be answered"
     assert [name for name in entered if name[0] not in "+-"] == ["a0", "a1", "b0", "b1"]
     assert entered[:3] == ["+a", "a0", "-a"]

@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from commands.answers.answer_service import Question, UploadedFile, UserInputError
+from commands.answers.answer_service import UploadedFile, UserInputError, UserQuestion
 from commands.answers.blocks import Note
 from commands.answers.families.uploaded_documents import UploadedDocuments
 from datamodules.document_qa.ingestion.settings import IngestionSettings
@@ -73,7 +73,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     assert len(lines) == 8
     for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "\n".join(record.get("options", []))}
-        blocks = served.answered(demo, Question(texts, given(folder, line["document"])))
+        blocks = served.answered(demo, UserQuestion(texts, given(folder, line["document"])))
         assert blocks["answer"].text == line.get("text", line["answer"])
         (largest, *_) = blocks["confidence"].bars
         assert largest.share == pytest.approx(line["confidence"], abs=1e-3)
@@ -98,7 +98,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
 
 def test_several_documents_are_asked_each(run, monkeypatch):
     folder, demo = run
-    question = Question({"question": "what is pump 7 ?"}, given(folder, "a.pdf", "b.pdf"))
+    question = UserQuestion({"question": "what is pump 7 ?"}, given(folder, "a.pdf", "b.pdf"))
     blocks = served.answered(demo, question)
     alone = [served.answered(demo, question._replace(files=given(folder, name))) for name in ("a.pdf", "b.pdf")]
     assert [row[:2] for row in blocks["documents"].rows] == [
@@ -129,7 +129,7 @@ def test_wrong_files_are_refused(run):
         with pytest.raises(UserInputError, match=f"long.pdf: .*{message}"):
             assert all(isinstance(note, Note) for note in uploads.read(UploadedFile("long.pdf", long), "pages"))
     with pytest.raises(UserInputError, match="no file is given"):
-        served.answered(demo, Question({"question": "?"}))
+        served.answered(demo, UserQuestion({"question": "?"}))
 
 
 def test_the_suffix_of_a_file_without_a_name_counts(tmp_path):
@@ -213,7 +213,7 @@ def test_a_visitor_asks_documents(run, tmp_path):
         page_driver.wait(page, "document.querySelector('.files li')?.innerText.includes('3 pages')", 60)
         page.run("document.querySelector('textarea').value = 'what is pump 9 ?'")
         page_driver.check_two_visitors(page)
-        expected = served.answered(demo, Question({"question": "what is pump 9 ?"}, given(folder, "b.pdf")))
+        expected = served.answered(demo, UserQuestion({"question": "what is pump 9 ?"}, given(folder, "b.pdf")))
         assert page.run("document.querySelector('[data-key=answer] p').innerText") == expected["answer"].text
         assert page.run("document.querySelector('[data-key=evidence] img').naturalHeight") > 80
         page_driver.check_quality(page, address)

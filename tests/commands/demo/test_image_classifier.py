@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from commands.answers.answer_service import Question, UploadedFile
+from commands.answers.answer_service import UploadedFile, UserQuestion
 from tests.conftest import REPOSITORY
 from tests.support.data_files.vision_language_files import encoded
 from tests.support.demo import page_driver, served
@@ -46,7 +46,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     assert len(records) == 3
     for record in records:
         file = UploadedFile("x.png", (folder / record["image"]).read_bytes())
-        blocks = served.answered(demo, Question(files={"picture": [file]}))
+        blocks = served.answered(demo, UserQuestion(files={"picture": [file]}))
         best = blocks["classes"].bars[0]
         assert (best.label, best.share) == (record["class"], record["probability"])
         assert sum(bar.share for bar in blocks["classes"].bars) == pytest.approx(1, abs=1e-3)
@@ -56,7 +56,7 @@ def test_a_training_image_is_most_alike_itself(run):
     _, demo = run
     image = demo._train.read(np.array([7]))[0]
     blocks = served.answered(
-        demo, Question(files={"picture": [UploadedFile("x.png", encoded(Image.fromarray(image[0])))]})
+        demo, UserQuestion(files={"picture": [UploadedFile("x.png", encoded(Image.fromarray(image[0])))]})
     )
     assert blocks["alike"].pictures[0].text == demo._train.name(7)
     assert blocks["alike"].pictures[0].caption.endswith("1.00")
@@ -130,7 +130,7 @@ def test_a_visitor_takes_a_picture(run, tmp_path, monkeypatch):
         page.run("document.querySelector('.camera button').click()")
         page_driver.wait(page, "document.querySelector('.given img')")
         page_driver.ask(page)
-        bars = served.answered(demo, Question(files={"picture": sent}))["classes"].bars
+        bars = served.answered(demo, UserQuestion(files={"picture": sent}))["classes"].bars
         assert [file.name for file in sent] == ["camera.png"]
         assert Image.open(io.BytesIO(sent[0].content)).width >= 320
         displayed = page.run("[...document.querySelectorAll('.bars tbody th')].map((cell) => cell.innerText)")

@@ -5,7 +5,7 @@ import json
 import pytest
 from PIL import Image
 
-from commands.answers.answer_service import Question, Turn, UploadedFile, UserInputError
+from commands.answers.answer_service import Turn, UploadedFile, UserInputError, UserQuestion
 from tests.support.demo import served
 from tests.support.families.tiny_image_text import write_tiny_image_text
 
@@ -44,7 +44,7 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
     assert "lean" not in [field.name for field in demo.fields]
     for line, record in zip(lines, records, strict=True):
         file = UploadedFile("x.png", (tmp_path / record["image"]).read_bytes())
-        question = Question({"question": "which colour?"}, {"picture": [file]})
+        question = UserQuestion({"question": "which colour?"}, {"picture": [file]})
         blocks = served.answered(demo, question)
         assert blocks["answer"].text == line["answer"]
         assert "blind" in blocks

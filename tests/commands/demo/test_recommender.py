@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.answers.answer_service import Picked, Question, UserInputError
+from commands.answers.answer_service import Picked, UserInputError, UserQuestion
 from tests.conftest import TINY
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
@@ -53,7 +53,7 @@ def test_a_user_of_the_data_has_the_recommendations_of_predict(run, monkeypatch)
     monkeypatch.chdir(folder)
     records = predicted(folder)
     for record in records[:3]:
-        blocks = served.answered(demo, Question(picked={"user": [Picked(record["user"])]}))
+        blocks = served.answered(demo, UserQuestion(picked={"user": [Picked(record["user"])]}))
         assert recommended(blocks) == expected(record)
 
 
@@ -67,7 +67,7 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     (folder / "people.jsonl").write_text(json.dumps(line) + "\n")
     (record,) = predicted(folder, "--data.init_args.predict_histories", "people.jsonl")
     picked = [Picked(item, time) for item, time in zip(items, times, strict=True)]
-    question = Question(texts={"at": "2024-03-07"}, picked={"history": picked[::-1]})  # in any order
+    question = UserQuestion(texts={"at": "2024-03-07"}, picked={"history": picked[::-1]})  # in any order
     blocks = served.answered(demo, question)
     assert recommended(blocks) == expected(record)
     assert [row[1] for row in blocks["history"].rows] == [time.replace("T", " ") for time in times[::-1]]
@@ -76,7 +76,7 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     lost, titles = blocks["reasons"].rows[0], {choice.label: choice.value for choice in demo.search(field, "")}
     rest = [item for item in picked if item.value != titles[lost[0]]]
     assert len(rest) == 2
-    without = served.answered(demo, Question(texts={"at": "2024-03-07"}, picked={"history": rest}))
+    without = served.answered(demo, UserQuestion(texts={"at": "2024-03-07"}, picked={"history": rest}))
     best, score = recommended(blocks)[0]
     assert dict(recommended(without)).get(best, score - lost[2]) == pytest.approx(score - lost[2], abs=2e-4)
 
@@ -84,8 +84,8 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
 def test_the_slider_has_times_after_the_last_event(run):
     _, demo = run
     user = {"user": [Picked(str(demo._data.user_ids[0]))]}
-    last = served.answered(demo, Question(picked=user))["history"].rows[0][1].replace(" ", "T")
-    shown = served.answered(demo, Question({"at": last}, picked=user))["request time"]
+    last = served.answered(demo, UserQuestion(picked=user))["history"].rows[0][1].replace(" ", "T")
+    shown = served.answered(demo, UserQuestion({"at": last}, picked=user))["request time"]
     assert shown.selected == 0
     assert shown.stops[0].value == last
     assert shown.field == "at"
@@ -94,7 +94,7 @@ def test_the_slider_has_times_after_the_last_event(run):
     assert values == sorted(values)
     assert len(values) == 17
     other = f"{values[6][:-1]}{(int(values[6][-1]) + 1) % 10}"  # a second that is no stop
-    between = served.answered(demo, Question({"at": other}, picked=user))["request time"]
+    between = served.answered(demo, UserQuestion({"at": other}, picked=user))["request time"]
     assert len(between.stops) == 18
     assert between.stops[between.selected].value == other
 
@@ -112,12 +112,15 @@ def test_searches_find_users_and_items_by_any_case(run):
 @pytest.mark.parametrize(
     "question, message",
     [
-        (Question(), "no user and no event"),
-        (Question(picked={"user": [Picked("nobody")]}), "no such user"),
-        (Question(picked={"history": [Picked("nothing")]}), "no such item"),
-        (Question(picked={"history": [Picked(KNOWN)]}), "no time is given"),
-        (Question(picked={"history": [Picked(KNOWN, "soon")]}), "found 'soon', expected"),
-        (Question({"at": "1999-01-01"}, picked={"history": [Picked(KNOWN, "2024-01-01")]}), "before the last event"),
+        (UserQuestion(), "no user and no event"),
+        (UserQuestion(picked={"user": [Picked("nobody")]}), "no such user"),
+        (UserQuestion(picked={"history": [Picked("nothing")]}), "no such item"),
+        (UserQuestion(picked={"history": [Picked(KNOWN)]}), "no time is given"),
+        (UserQuestion(picked={"history": [Picked(KNOWN, "soon")]}), "found 'soon', expected"),
+        (
+            UserQuestion({"at": "1999-01-01"}, picked={"history": [Picked(KNOWN, "2024-01-01")]}),
+            "before the last event",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_a_message(run, question, message):
@@ -157,9 +160,9 @@ def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
         page_driver.ask(page)
         assert page.run("document.querySelectorAll('[data-key=reasons] tbody tr').length") == 5
         user = {"user": [Picked(run[1].examples()[0].values["user"][0]["value"])]}
-        later = served.answered(run[1], Question(picked=user))
+        later = served.answered(run[1], UserQuestion(picked=user))
         stop = later["request time"].stops[0]
-        at_once = recommended(served.answered(run[1], Question({"at": stop.value}, picked=user)))
+        at_once = recommended(served.answered(run[1], UserQuestion({"at": stop.value}, picked=user)))
         assert at_once != recommended(later), "the model reads the time of the request"
         slider = "document.querySelector('.slider input')"
         page.run(f"{slider}.value = 0; {slider}.dispatchEvent(new Event('input'))")

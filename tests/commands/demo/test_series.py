@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from commands.answers.answer_service import Question, UploadedFile, UserInputError
+from commands.answers.answer_service import UploadedFile, UserInputError, UserQuestion
 from tests.support.demo import page_driver, served
 from tests.support.families.tiny_series import write_series_folder
 from tests.support.outputs import browser
@@ -42,7 +42,9 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     lines = [json.loads(line) for line in (folder / "runs/a/predictions-questions.jsonl").read_text().splitlines()]
     for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "; ".join(record.get("options", []))}
-        blocks = served.answered(demo, Question(texts, given(folder, *(series["file"] for series in record["series"]))))
+        blocks = served.answered(
+            demo, UserQuestion(texts, given(folder, *(series["file"] for series in record["series"])))
+        )
         assert blocks["answer"].text == line["answer"]
         assert "blind" in blocks
         assert "chances" not in blocks or blocks["chances"].bars[0].label == line["answer"]
@@ -56,7 +58,7 @@ def test_examples_are_of_the_run_and_can_be_asked(run):
     assert len(examples) == 4  # a question of each kind
     for example in examples:
         values = example.values
-        question = Question({**values, "series": ""}, {"series": values["series"]})
+        question = UserQuestion({**values, "series": ""}, {"series": values["series"]})
         assert "answer" in served.answered(demo, question)
 
 
@@ -70,7 +72,7 @@ def test_examples_are_of_the_run_and_can_be_asked(run):
 )
 def test_wrong_files_are_refused(run, name, content, message):
     with pytest.raises(UserInputError, match=message) as error:
-        served.answered(run[1], Question({"question": "?"}, {"series": [UploadedFile(name, content)]}))
+        served.answered(run[1], UserQuestion({"question": "?"}, {"series": [UploadedFile(name, content)]}))
     assert "/tmp" not in str(error.value)
 
 
@@ -103,7 +105,7 @@ def test_a_visitor_asks_about_series(run, tmp_path):
         page.run("document.querySelectorAll('textarea')[0].value = 'Which is faster?'")
         page.run("document.querySelectorAll('textarea')[1].value = 'load; flow'")
         page_driver.check_two_visitors(page)
-        question = Question({"question": "Which is faster?", "options": "load; flow"}, given(folder, "a.csv"))
+        question = UserQuestion({"question": "Which is faster?", "options": "load; flow"}, given(folder, "a.csv"))
         expected = served.answered(demo, question)["answer"].text
         assert page.run("document.querySelector('[data-key=answer]').innerText") == expected
         page_driver.check_quality(page, address)

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from commands.answers.answer_service import AnswerService, Choice, Field, Picked, Question, UserInputError
+from commands.answers.answer_service import AnswerService, Choice, Field, Picked, UserInputError, UserQuestion
 from commands.answers.blocks import Text
 from commands.demo.access import Login, is_loopback, listen, read_login
 from commands.demo.file_store import FileStore, shorten_name
@@ -87,7 +87,7 @@ def test_other_questions_are_refused(body, message):
 def test_a_question_is_parsed():
     body = b'{"values": {"text": "q", "items": [{"value": "a", "time": "2024-01-01"}]}, "turns": [["x", "y"]]}'
     question = parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
-    assert question == Question({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y", ())])
+    assert question == UserQuestion({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y", ())])
 
 
 def test_files_are_forgotten_at_the_limit():

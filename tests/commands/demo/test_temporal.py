@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.answers.answer_service import Question, UploadedFile, UserInputError
+from commands.answers.answer_service import UploadedFile, UserInputError, UserQuestion
 from commands.answers.families.temporal import _chart
 from tests.support.demo import page_driver, served
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
@@ -33,7 +33,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     main(["predict", "--run_name", "a", "--data.init_args.questions", "questions.jsonl"])
     records = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
     for record, example in zip(records, examples, strict=True):
-        question = Question({"question": record["question"]}, {"timeline": example.values["timeline"]})
+        question = UserQuestion({"question": record["question"]}, {"timeline": example.values["timeline"]})
         blocks = served.answered(demo, question)
         assert blocks["answer"].text == record["answer"]
         assert len(blocks["curve"].lines) == 1
@@ -72,7 +72,7 @@ def test_a_step_after_the_end_is_reported_and_not_drawn(run):
     [(b"", "empty file"), (b"time_ms,other\n0,1\n100,2\n", "other"), (b"\xff\xfe\x00", "b.csv")],
 )
 def test_wrong_files_are_refused(run, content, message):
-    question = Question({"question": "?"}, {"timeline": [UploadedFile("b.csv", content)]})
+    question = UserQuestion({"question": "?"}, {"timeline": [UploadedFile("b.csv", content)]})
     with pytest.raises(UserInputError, match=message) as error:
         served.answered(run[1], question)
     assert "/tmp" not in str(error.value)
@@ -122,7 +122,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two positions of the mouse"
         assert shares[-1] == pytest.approx(0.5, abs=0.02), "the finger's"
         assert None in shares[sketch.points // 2 :], "the finger's"
-        blocks = served.answered(demo, Question({"question": question}, {"timeline": [sent[-1]]}))
+        blocks = served.answered(demo, UserQuestion({"question": question}, {"timeline": [sent[-1]]}))
         assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text
         assert page.run("document.querySelectorAll('[data-key=curve] path').length") == 1
         page_driver.check_quality(page, address)
@@ -144,6 +144,8 @@ def test_a_visitor_drops_a_timeline(run, tmp_path):
         page_driver.wait(page, "document.querySelector('.files li svg, .given svg')")
         page.run(f"document.querySelector('textarea').value = {json.dumps(example['question'])}")
         page_driver.check_two_visitors(page)
-        blocks = served.answered(demo, Question({"question": example["question"]}, {"timeline": example["timeline"]}))
+        blocks = served.answered(
+            demo, UserQuestion({"question": example["question"]}, {"timeline": example["timeline"]})
+        )
         assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text
         page_driver.check_quality(page, address)

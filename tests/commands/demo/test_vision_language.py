@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from commands.answers.answer_service import Question, Turn, UploadedFile, UserInputError
+from commands.answers.answer_service import Turn, UploadedFile, UserInputError, UserQuestion
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from tests.conftest import REPOSITORY
 from tests.support.demo import page_driver, served
@@ -54,7 +54,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
         buffer = io.BytesIO()
         scenes.scenes.picture(scenes.sample(0, record["sample"])).save(buffer, "PNG")
         file = UploadedFile("x.png", buffer.getvalue())
-        question = Question({"question": record["question"], "lean": "yes"}, {"picture": [file]})
+        question = UserQuestion({"question": record["question"], "lean": "yes"}, {"picture": [file]})
         blocks = served.answered(demo, question)
         assert blocks["answer"].text == record["answer"]
         assert blocks["blind"].faint
@@ -66,7 +66,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
 def test_tokens_come_one_by_one_and_turns_count(run):
     _, demo = run
     example = demo.examples()[0]
-    question = Question({"question": example.values["question"]}, {"picture": example.values["picture"]})
+    question = UserQuestion({"question": example.values["question"]}, {"picture": example.values["picture"]})
     texts = [block.text for block in demo.answer(question) if block.key == "answer"]
     assert texts == sorted(texts, key=len)
     assert len(texts) > 2

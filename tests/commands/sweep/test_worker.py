@@ -12,7 +12,7 @@ import pytest
 from commands.report.study import read_study
 from commands.runs.run_lock import BUSY
 from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings
-from commands.sweep.study import OtherSettingsError, SweepStudy
+from commands.sweep.study import OtherStudyError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
 from commands.sweep.trial_process import training_lock
 from commands.sweep.worker import MissingMetricError, RefusedSettingsError, SweepStopped, Worker
@@ -214,7 +214,7 @@ else: write(100, 3.0); write(200, 0.5 if sys.argv[4] == "100" else 3.0); write(3
 
 def test_a_study_keeps_its_settings(tmp_path):
     worker(tmp_path / "a")
-    with pytest.raises(OtherSettingsError, match="a is a study with other settings: settings: found .*7.*expected .*5"):
+    with pytest.raises(OtherStudyError, match="a is a study with other settings: settings: found .*7.*expected .*5"):
         worker(tmp_path / "a", settings=SETTINGS._replace(seed=7))
 
 

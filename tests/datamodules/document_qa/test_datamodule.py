@@ -12,10 +12,10 @@ from datamodules.document_qa.augmentation.settings import AugmentationSettings
 from datamodules.document_qa.batch import FIRST_CHUNK, OptionExamples
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings
 from datamodules.document_qa.prompt.context import ContextSettings
-from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
+from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset
-from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
+from datamodules.document_qa.samples.evaluation_dataset import DocumentEvaluationDataset
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from datamodules.document_qa.user_documents import DocumentQuestions
 from engine.data.samplers import MicroBatchRequest
@@ -111,7 +111,7 @@ def test_each_stage_asks_what_it_needs() -> None:
 
 def test_evaluated_questions_can_be_looked_up() -> None:
     tiny_data = data("test")
-    assert isinstance(tiny_data.evaluated, EvaluationDataset)
+    assert isinstance(tiny_data.evaluated, DocumentEvaluationDataset)
     (question,) = tiny_data.question_set("test").questions(0, 5)
     assert tiny_data.question(5) == question
     assert tiny_data.describe(5) == {"id": "2-5-5", "question": question.question, "document": "device-2001"}
@@ -121,7 +121,7 @@ def test_evaluated_questions_can_be_looked_up() -> None:
 def test_pages_can_be_searched_instead() -> None:
     tiny_data = data(task="retrieve", hard_negatives=1)
     assert isinstance(tiny_data.train_set, RetrievalPairDataset)
-    assert isinstance(tiny_data.validation_set, RankingDataset)
+    assert isinstance(tiny_data.validation_set, PageRankingDataset)
     pairs = tiny_data.train_set[MicroBatchRequest(0, np.arange(3))]
     assert len(pairs.questions.tokens) == 3
     assert len(pairs.pages.tokens) == 6

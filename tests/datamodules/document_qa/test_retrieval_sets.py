@@ -11,8 +11,8 @@ from datamodules.document_qa.batch import Ranking
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import PromptBuilder
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
-from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
-from datamodules.document_qa.retrieval.ranking_metrics import RankingMetrics, random_scores, ranking_scores
+from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
+from datamodules.document_qa.retrieval.ranking_metrics import PageRankingMetrics, random_scores, ranking_scores
 from datamodules.document_qa.retrieval.saved_rankings import read_rankings
 from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset, page_key
 from datamodules.document_qa.types.question import Question
@@ -169,7 +169,7 @@ def read_through(ranked, size):
 
 @pytest.mark.parametrize("size", [1, 5, 100])
 def test_every_question_and_every_page_comes_once(reader, size):
-    ranked = RankingDataset([TinyQuestions(1, 10), TinyQuestions(2, 4)], reader)
+    ranked = PageRankingDataset([TinyQuestions(1, 10), TinyQuestions(2, 4)], reader)
     questions, pages = read_through(ranked, size)
     assert len(questions) == 14, "of three documents, and of one more"
     assert len(pages) == 4 * 3, "of three documents, and of one more"
@@ -185,7 +185,7 @@ def test_every_question_and_every_page_comes_once(reader, size):
 
 
 def test_a_limited_evaluation_has_whole_documents(reader, caplog):
-    ranked = RankingDataset([TinyQuestions(1, 12)], reader)  # three documents of 4 questions and 3 pages
+    ranked = PageRankingDataset([TinyQuestions(1, 12)], reader)  # three documents of 4 questions and 3 pages
     fewer = ranked.first(15)
     assert len(fewer) == 14
     assert len(fewer.candidates) == 8
@@ -208,14 +208,14 @@ class Torn(TinyQuestions):
 
 
 def test_a_document_that_cannot_be_used(reader):
-    ranked = RankingDataset([Torn(1, 12)], reader, skip_bad=True)
+    ranked = PageRankingDataset([Torn(1, 12)], reader, skip_bad=True)
     batch = ranked[draw(*range(len(ranked)))]
     assert len(batch.questions.samples) == 8
     assert len(batch.pages.samples) == 6
     torn = [f"{index} (tiny documents 1): its document is torn" for index in range(4, 8)]
     assert [skip.what for skip in batch.skipped] == torn
     with pytest.raises(BadSampleError, match="is torn"):
-        RankingDataset([Torn(1, 12)], reader)[draw(*range(18))]
+        PageRankingDataset([Torn(1, 12)], reader)[draw(*range(18))]
 
 
 def rankings(ranked, pages):
@@ -223,7 +223,7 @@ def rankings(ranked, pages):
 
 
 def test_written_rankings_are_read_back(reader, tmp_path):
-    ranked = RankingDataset([TinyQuestions(1, 4), TinyQuestions(2, 4)], reader)
+    ranked = PageRankingDataset([TinyQuestions(1, 4), TinyQuestions(2, 4)], reader)
     ranked.write(tmp_path, rankings(ranked, (3, 1, 2)))
     read = read_rankings(tmp_path / "rankings.jsonl")
     assert read == {
@@ -231,7 +231,7 @@ def test_written_rankings_are_read_back(reader, tmp_path):
     }
     line = json.loads((tmp_path / "rankings.jsonl").read_text().splitlines()[0])
     assert line == {"id": "1-0-0", "document": "device-1000", "pages": [3, 1, 2], "scores": [0.5, 0.25, 0.125]}
-    twice = RankingDataset([TinyQuestions(1, 4), TinyQuestions(1, 4)], reader)
+    twice = PageRankingDataset([TinyQuestions(1, 4), TinyQuestions(1, 4)], reader)
     with pytest.raises(ValueError, match="question 1-0-0: another ranked question has the same id"):
         twice.write(tmp_path, rankings(twice, (1, 2, 3)))
     assert len(read_rankings(tmp_path / "rankings.jsonl")) == 8, "the file is as it was"
@@ -241,7 +241,7 @@ def test_written_rankings_are_read_back(reader, tmp_path):
 
 
 def test_metrics_beside_words_and_chance(reader):
-    ranked = RankingDataset([TinyQuestions(1, 8)], reader)
+    ranked = PageRankingDataset([TinyQuestions(1, 8)], reader)
     figures = ranked.metrics(rankings(ranked, (3, 2, 1)))
     assert figures["figure/page_recall@1"] == figures["figure/mrr"] == 1
     assert figures["text/page_recall@1"] == 0
@@ -255,7 +255,7 @@ def test_metrics_beside_words_and_chance(reader):
 
 def test_both_together_are_no_worse_than_the_better_one_may_be():
     """If both rankings have the same first page, it stays first."""
-    document, found = TinyDocument(7), RankingMetrics()
+    document, found = TinyDocument(7), PageRankingMetrics()
     query = document.pages[0].chunks[0].text
     question = TinyQuestions(0, 32)._question(0, 0)._replace(evidence_pages=(1,), question=query)
     found.add(question, document, (1, 3, 2))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.evaluation_size import EvaluationSize, evaluation_size, trained_items, weak_evaluations
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.splits import Examples, Splits, everything, leave_one_out
+from datamodules.recommender.splits import SplitExamples, Splits, everything, leave_one_out
 from datamodules.recommender.store.interaction_store import InteractionStore
 
 
@@ -36,7 +36,7 @@ def test_trained_items_and_counts_equal_a_loop_over_users(users, data):
     trained = trained_items(events, events.offsets[:-1] + ends, chunk=data.draw(st.integers(1, 50)))
     assert set(np.flatnonzero(trained)) == expected
     ranked = [number for number, (user, end) in enumerate(zip(users, ends, strict=True)) if end < len(user)]
-    examples = Examples(np.array(ranked, np.int64), (events.offsets[:-1] + ends)[ranked])
+    examples = SplitExamples(np.array(ranked, np.int64), (events.offsets[:-1] + ends)[ranked])
     size = evaluation_size(examples, events, trained)
     assert size == (len(ranked), sum(users[number][ends[number]] not in expected for number in ranked))
 
@@ -64,7 +64,9 @@ def test_each_weak_evaluation_has_a_sentence():
     (test,) = weak_evaluations(store, leave_one_out(store))
     unseen = "the test has 120 of 120 targets (100%) whose items are never trained"
     assert test == f"{unseen}, so its metrics are not reliable"
-    validation, _ = weak_evaluations(store, leave_one_out(store)._replace(validation=Examples(*np.array([[0], [2]]))))
+    validation, _ = weak_evaluations(
+        store, leave_one_out(store)._replace(validation=SplitExamples(*np.array([[0], [2]])))
+    )
     assert validation.startswith("the validation has only 1 users")
     assert validation.endswith("so its metrics are not reliable; best.ckpt and EarlyStopping follow them")
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from datamodules.vision_language.chat_dataset import ImageProcessor, TrainDataset
+from datamodules.vision_language.chat_dataset import ChatTrainDataset, ImageProcessor
 from datamodules.vision_language.chat_file import ImageChat
 from datamodules.vision_language.mixture import Mixture
 from engine.data.errors import BadSampleError
@@ -57,7 +57,7 @@ def test_bad_rows_are_named_by_file_and_row(chats, tmp_path):
             records = json.loads((tmp_path / "chats.json").read_text())
             records[broken]["conversations"][1]["value"] = "<|im_end|>"
             (tmp_path / "chats.json").write_text(json.dumps(records))
-        samples = TrainDataset(Mixture([chats], tmp_path), ImageProcessor(LAYOUT, 10_000))
+        samples = ChatTrainDataset(Mixture([chats], tmp_path), ImageProcessor(LAYOUT, 10_000))
         data = module(chats, validation=[chats]).examples(samples)
         with pytest.raises(BadSampleError, match=rf"chats.json, record {broken}\b.*{output}"):
             data[MicroBatchRequest(0, np.array([broken]))]

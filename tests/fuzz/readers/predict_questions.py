@@ -46,9 +46,9 @@ class PredictTimelines(Reader):
 
     def read(self, path: Path) -> Any:
         from datamodules.temporal.batch import SeriesLayout
-        from datamodules.temporal.timelines.recorded.predict_questions import PredictDataset
+        from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 
-        found = PredictDataset(path, SeriesLayout(4, "patch", 4), "question_first")
+        found = TimelinePredictDataset(path, SeriesLayout(4, "patch", 4), "question_first")
         rows = []
         for index, row in enumerate(found.rows):
             item = found.item(0, index)
@@ -132,9 +132,9 @@ class PredictImages(Reader):
     def read(self, path: Path) -> Any:
         from datamodules.multimodal.batch import ImageLayout
         from datamodules.vision_language.chat_dataset import ImageProcessor
-        from datamodules.vision_language.predict_questions import PredictDataset
+        from datamodules.vision_language.predict_questions import TimelinePredictDataset
 
-        found = PredictDataset(path, ImageProcessor(ImageLayout(16, 4), 10_000))
+        found = TimelinePredictDataset(path, ImageProcessor(ImageLayout(16, 4), 10_000))
         rows = []
         for index in range(len(found)):
             counts = found.item(0, index).counts

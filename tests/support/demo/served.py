@@ -11,7 +11,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from commands.answers.answer_service import AnswerService, Example, Picked, Question
+from commands.answers.answer_service import AnswerService, Example, Picked, UserQuestion
 from commands.answers.blocks import AnswerBlock
 from commands.answers.compared import ComparedRun
 from commands.cli.arguments import add_run_config
@@ -43,7 +43,7 @@ def run_of(name: str, *options: str) -> ComparedRun:
     return found
 
 
-def answered(demo: AnswerService, question: Question) -> dict[str, AnswerBlock]:
+def answered(demo: AnswerService, question: UserQuestion) -> dict[str, AnswerBlock]:
     """Return the blocks of an answer by key, as the visitor finally sees them."""
     with torch.inference_mode():
         return {block.key: block for block in demo.answer(question)}
@@ -85,7 +85,7 @@ def served(demo: AnswerService, title: str = "run") -> Iterator[str]:
         assert not thread.is_alive()
 
 
-def asked_by(example: Example, demo: AnswerService) -> Question:
+def asked_by(example: Example, demo: AnswerService) -> UserQuestion:
     """Return the question of an example."""
     kinds = {field.name: field.kind for field in demo.fields}
     files = {name: value for name, value in example.values.items() if kinds[name] in ("picture", "file")}
@@ -93,7 +93,7 @@ def asked_by(example: Example, demo: AnswerService) -> Question:
         name: [Picked(**item) for item in value] for name, value in example.values.items() if kinds[name] == "pick"
     }
     texts = {name: value for name, value in example.values.items() if name not in {**files, **picked}}
-    return Question(texts, files, picked)
+    return UserQuestion(texts, files, picked)
 
 
 def check_export(folder: Path, demo: AnswerService, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:

@@ -27,7 +27,7 @@ from engine.io.json_records import describe_names, describe_value
 _FIELDS = {"question", "csv", "values", "capacities"}
 
 
-class PredictRow(NamedTuple):
+class TimelinePredictRow(NamedTuple):
     """A question of the file, with the window of the timeline that it is about."""
 
     where: str  # file and line
@@ -37,7 +37,7 @@ class PredictRow(NamedTuple):
     capacities: tuple[float, ...]  # [4] of the machine, in the channels' units
 
 
-class PredictDataset(ChatSource):
+class TimelinePredictDataset(ChatSource):
     """Lines of a JSONL file, in order.
 
     A line is an object with `question`, and either `csv`, the path of a timeline (see `csv_file.read_csv`; relative to
@@ -75,7 +75,7 @@ class PredictDataset(ChatSource):
     def collate(self, items: Sequence[Curves]) -> Series:
         return collate(items, self.layout)
 
-    def _parse_row(self, where: str, record: dict[str, Any]) -> PredictRow:
+    def _parse_row(self, where: str, record: dict[str, Any]) -> TimelinePredictRow:
         question = record["question"]
         if question.count(PLACEHOLDER) > 1:
             raise ValueError(f"{where}: question has {PLACEHOLDER} {question.count(PLACEHOLDER)} times, expected once")
@@ -85,7 +85,7 @@ class PredictDataset(ChatSource):
         shares = recording.shares
         present = ~np.isnan(shares)
         curves = np.nan_to_num(shares).astype(np.float32), present
-        return PredictRow(where, record, question, curves, recording.capacities)
+        return TimelinePredictRow(where, record, question, curves, recording.capacities)
 
     def _recording(self, record: Mapping[str, Any], where: str) -> Recording:
         if ("csv" in record) == ("values" in record):
@@ -135,7 +135,7 @@ def from_values(values: Mapping[str, Sequence[float | None]], capacities: Mappin
                 )
             shares[:, index] = column / capacity
         sizes.append(capacity)
-    # Name and duration of a step are not used: a PredictRow has neither.
+    # Name and duration of a step are not used: a TimelinePredictRow has neither.
     return Recording("", shares, tuple(sizes), 100)
 
 

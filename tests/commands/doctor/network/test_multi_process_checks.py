@@ -16,7 +16,7 @@ from commands.doctor.network.collective_checks import CollectiveChecks
 from commands.doctor.network.merge_findings import merge_findings
 from commands.doctor.network.multi_process_checks import MultiProcessDoctor
 from commands.doctor.network.reachability import Listener, gloo_address, reach_findings, unreachable
-from commands.doctor.network.rendezvous import HeartbeatStore, StoreError
+from commands.doctor.network.rendezvous import HeartbeatStore, HeartbeatStoreError
 from commands.doctor.network.version_consistency import code_finding, combined_hash, package_finding, source_files
 from commands.launch.launched_processes import Rendezvous
 from engine.system.installation import PROJECT
@@ -173,7 +173,9 @@ def test_absent_and_stopped_ranks_are_missing_and_no_rank_waits_for_ever(monkeyp
 
 
 def test_no_listener_and_incomplete_launcher_variables():
-    with pytest.raises(StoreError, match="rank 1 of 2 on .* has tried for 1 s to reach rank 0 at 127.0.0.1:9: "):
+    with pytest.raises(
+        HeartbeatStoreError, match="rank 1 of 2 on .* has tried for 1 s to reach rank 0 at 127.0.0.1:9: "
+    ):
         HeartbeatStore(Rendezvous(1, 2, "127.0.0.1", 9, False), "a", 1)
     ranks = MultiProcessDoctor({"RANK": "0", "WORLD_SIZE": "2"})
     assert ranks.is_launched

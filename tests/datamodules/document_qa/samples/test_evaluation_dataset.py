@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from datamodules.document_qa.batch import FIRST_CHUNK, QUESTION_ONLY, WHOLE, EvaluationBatch
-from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
+from datamodules.document_qa.samples.evaluation_dataset import DocumentEvaluationDataset
 from datamodules.document_qa.samples.sample_builder import SampleBuilder, interleave
 from datamodules.document_qa.types.question import Question
 from datamodules.multimodal.batch import IGNORE
@@ -22,8 +22,8 @@ from tests.support.families.tiny_documents import TinyDocument, TinyQuestions
 """A template without generation marks, as Qwen2.5's."""
 
 
-def asked(source: SampleBuilder, published: bool = False, **settings: Any) -> EvaluationDataset:
-    return EvaluationDataset(source, ChatEncoder(tokenizer(published), "<image>"), **settings)
+def asked(source: SampleBuilder, published: bool = False, **settings: Any) -> DocumentEvaluationDataset:
+    return DocumentEvaluationDataset(source, ChatEncoder(tokenizer(published), "<image>"), **settings)
 
 
 def prompt_of(batch: EvaluationBatch, row: int) -> torch.Tensor:

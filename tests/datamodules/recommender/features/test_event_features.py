@@ -18,7 +18,7 @@ from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.reading.predict_histories import read_histories
-from datamodules.recommender.splits import Examples, leave_one_out
+from datamodules.recommender.splits import SplitExamples, leave_one_out
 from datamodules.recommender.store.prepare import prepare_store
 from engine.data.samplers import MicroBatchRequest
 
@@ -183,7 +183,7 @@ def events_of(numbers, categories=("only",), codes=None):
     codes = np.ones(len(numbers), np.int32) if codes is None else np.array(codes, np.int32)
     features = EventColumns(codes[:, None], np.array(numbers, np.float64)[:, None], [list(categories)])
     columns = np.array([0, len(numbers)]), np.ones(len(numbers), np.int32), np.arange(len(numbers))
-    return EventArrays(*columns, 1, features), Examples(np.array([0]), np.array([len(numbers)]))
+    return EventArrays(*columns, 1, features), SplitExamples(np.array([0]), np.array([len(numbers)]))
 
 
 def test_equal_numbers_have_no_deviation():

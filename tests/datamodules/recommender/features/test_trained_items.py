@@ -6,12 +6,12 @@ import pytest
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.features.trained_items import TrainedItems, items_of_examples
 from datamodules.recommender.negatives.absent_items import absent_items
-from datamodules.recommender.splits import Examples
+from datamodules.recommender.splits import SplitExamples
 
 EVENTS = EventArrays(
     np.array([0, 3, 4, 8, 10]), np.array([1, 2, 9, 5, 2, 7, 7, 3, 4, 6], np.int32), np.arange(10), num_items=11
 )
-EXAMPLES = Examples(np.array([0, 2, 3]), np.array([2, 7, 10]))  # user 1 has a single event, so there is no row
+EXAMPLES = SplitExamples(np.array([0, 2, 3]), np.array([2, 7, 10]))  # user 1 has a single event, so there is no row
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 100])

@@ -8,7 +8,7 @@ import torch
 
 from datamodules.document_qa.batch import FIRST_CHUNK, QUESTION_ONLY, WHOLE
 from datamodules.document_qa.prompt.context import ContextSettings
-from datamodules.document_qa.samples.evaluation_dataset import EvaluationDataset
+from datamodules.document_qa.samples.evaluation_dataset import DocumentEvaluationDataset
 from datamodules.multimodal.batch import Images, Prompts
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 from lightning_modules.document_qa.answering import length_buckets
@@ -19,7 +19,7 @@ from tests.support.language.without_cache import without_cache
 
 def asked_of(data, size=8, **settings):
     chosen = {"option_orders": 4, "evidence": 3, "in_order": True, **settings}
-    return EvaluationDataset(data.validation_set.sample_builder, data.chat_encoder, **chosen)[
+    return DocumentEvaluationDataset(data.validation_set.sample_builder, data.chat_encoder, **chosen)[
         MicroBatchRequest(0, np.arange(size))
     ]
 
@@ -175,7 +175,7 @@ def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
 
 def one_of(data, sample):
     settings = {"option_orders": 4, "evidence": 3, "in_order": True}
-    return EvaluationDataset(data.validation_set.sample_builder, data.chat_encoder, **settings)[
+    return DocumentEvaluationDataset(data.validation_set.sample_builder, data.chat_encoder, **settings)[
         MicroBatchRequest(0, np.array([sample]))
     ]
 

@@ -88,7 +88,7 @@ def request(*args):
 def test_answers_and_losses_are_those_of_lockstep(adapter, exported, tmp_path):
     parts, tokenizer, folder = exported
     tokens, _, answer = predicted(parts, tokenizer, tmp_path)
-    model = adapter.ExportedModel(str(folder), device="cpu")
+    model = adapter.LmmsEvalModel(str(folder), device="cpu")
     model.task_dict["tiny"] = {"test": [{"file": tmp_path / "picture.png", "answer": "brass"}]}
     instance = (lambda document: [Image.open(document["file"])], 0, "tiny", "test")
     options = [{"max_new_tokens": 12}, {"max_new_tokens": 12, "until": [answer[1]]}]
@@ -109,8 +109,8 @@ def test_answers_and_losses_are_those_of_lockstep(adapter, exported, tmp_path):
 
 def test_what_the_model_cannot_do_is_refused(adapter, exported):
     with pytest.raises(ValueError, match="batch_size must be 1"):
-        adapter.ExportedModel(str(exported[2]), batch_size=2)
-    model = adapter.ExportedModel(str(exported[2]), device="cpu")
+        adapter.LmmsEvalModel(str(exported[2]), batch_size=2)
+    model = adapter.LmmsEvalModel(str(exported[2]), device="cpu")
     model.task_dict["tiny"] = {"test": ["film.mp4"]}
     with pytest.raises(ValueError, match="expected images, found a str"):
         model.generate_until([request(QUESTION, {}, lambda document: [document], 0, "tiny", "test")])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from datamodules.temporal.batch import SeriesLayout
-from datamodules.temporal.timelines.recorded.predict_questions import PredictDataset
+from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 
 LAYOUT = SeriesLayout(4, "channel_patch", 4)
 GOOD = {"question": "trend of sm?", "values": {"gpu_sm": [80, 75.5, None, 60]}}
@@ -16,7 +16,7 @@ GOOD = {"question": "trend of sm?", "values": {"gpu_sm": [80, 75.5, None, 60]}}
 def asked(tmp_path, *lines, position="question_first"):
     path = tmp_path / "questions.jsonl"
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
-    return PredictDataset(path, LAYOUT, position)
+    return TimelinePredictDataset(path, LAYOUT, position)
 
 
 def test_values_of_a_question_become_shares_of_capacities(tmp_path):
@@ -87,7 +87,7 @@ def test_an_invalid_question_is_refused_with_its_line(tmp_path, line, messages):
 
 def test_no_file_and_no_line(tmp_path):
     with pytest.raises(ValueError, match="absent.jsonl is not a file"):
-        PredictDataset(tmp_path / "absent.jsonl", LAYOUT, "question_first")
+        TimelinePredictDataset(tmp_path / "absent.jsonl", LAYOUT, "question_first")
     with pytest.raises(ValueError, match="found no line, expected a question"):
         asked(tmp_path, "", "")
 
