@@ -115,7 +115,13 @@ class JsonChats(ChatFile):
         return ImageChat(name, messages, [self._images.read(name, path) for path in paths])
 
     def _fields(self, row: int) -> Any:
-        return read_record(self.path, int(self._extents.starts[row]), int(self._extents.ends[row]))
+        version = self._extents.version
+        version.check()
+        try:
+            return read_record(self.path, int(self._extents.starts[row]), int(self._extents.ends[row]))
+        except ValueError:
+            version.check(after_failure=True)
+            raise
 
 
 def _is_json(line: bytes) -> bool:

@@ -6,6 +6,7 @@ list (each is parsed and dropped) and ten times faster for lines. A record is pa
 """
 
 import json
+import os
 import re
 import zlib
 from array import array
@@ -15,6 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.vision_language.files.file_version import FileVersion, Stamp
 from engine.io.json_records import parse_json
 
 LONGEST = 64 * 2**20
@@ -32,6 +34,7 @@ class ByteRanges(NamedTuple):
     starts: NDArray[np.int64]  # [n] offsets in bytes
     ends: NDArray[np.int64]  # [n] offsets in bytes, exclusive
     checksum: int  # CRC-32 of the whole file, a by-product of reading it
+    version: FileVersion
     numbers: NDArray[np.int64] | None = None  # [n] number of each record in the file, if blank lines were dropped
 
 
@@ -39,6 +42,7 @@ def index_lines(path: Path) -> ByteRanges:
     """Index the non-blank lines of a file. Their numbers count from 0 and include blank lines."""
     found, offset, checksum = [np.zeros(1, np.int64)], 0, 0
     with path.open("rb") as file:
+        stamp = Stamp.of(os.fstat(file.fileno()))
         while chunk := file.read(_CHUNK):
             found.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + (offset + 1))
             offset, checksum = offset + len(chunk), zlib.crc32(chunk, checksum)
@@ -48,9 +52,10 @@ def index_lines(path: Path) -> ByteRanges:
         for line in np.flatnonzero(ends - starts < _SHORT).tolist():
             file.seek(starts[line])
             holds[line] = bool(file.read(int(ends[line] - starts[line])).strip())
+    version = FileVersion(path, stamp, offset, checksum)
     if holds.all():
-        return ByteRanges(starts, ends, checksum)
-    return ByteRanges(starts[holds], ends[holds], checksum, np.flatnonzero(holds))
+        return ByteRanges(starts, ends, checksum, version)
+    return ByteRanges(starts[holds], ends[holds], checksum, version, np.flatnonzero(holds))
 
 
 def index_elements(path: Path) -> ByteRanges:
@@ -61,6 +66,7 @@ def index_elements(path: Path) -> ByteRanges:
     """
     starts, ends = array("q"), array("q")
     with path.open("rb") as file:
+        stamp = Stamp.of(os.fstat(file.fileno()))
         text = _Text(file, path)
         if text.next() != "[":
             raise ValueError(f"{path}: expected a list of records, which begins with [; found {text.preview()}")
@@ -79,7 +85,8 @@ def index_elements(path: Path) -> ByteRanges:
             closed = after == "]"
         if text.next():
             raise text.error("expected the end of the file after the list of records")
-    return ByteRanges(np.array(starts, np.int64), np.array(ends, np.int64), text.checksum)
+    version = FileVersion(path, stamp, text.offset, text.checksum)  # the offset is at the end of the file
+    return ByteRanges(np.array(starts, np.int64), np.array(ends, np.int64), text.checksum, version)
 
 
 def read_record(path: Path, start: int, end: int) -> Any:

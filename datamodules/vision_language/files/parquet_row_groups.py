@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datamodules.vision_language.files.file_version import FileChangedError
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
 from engine.data.errors import BadSampleError
 from engine.system.installation import PROGRAM
@@ -26,10 +27,6 @@ CACHE_BYTES = 192 * 2**20
 
 _OPEN_FILES = 64
 _MESSAGE = 300  # characters
-
-
-class FileChangedError(OSError):
-    """A file was modified while the run reads it."""
 
 
 class Outline(NamedTuple):

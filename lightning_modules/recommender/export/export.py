@@ -18,6 +18,7 @@ from torch import Tensor
 
 from datamodules.recommender.batch import Catalog, EventCoding, History, RankingBatch
 from engine.export.onnx import check_close, export_onnx, run_onnx
+from lightning_modules.recommender.compatibility import items_identity
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
 from lightning_modules.recommender.features.event_inputs import coding_settings
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings, reads_times
@@ -85,6 +86,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
     settings = {
         "format": FORMAT,
         "num_items": catalog.num_items,
+        "items": items_identity(list(map(str, catalog.item_ids))),
         "max_length": catalog.max_length,
         "architecture": recommender.architecture.content(),
         "top_k": graph.top_k,

@@ -1,6 +1,5 @@
 """Loads an exported recommender, without its data or Lightning."""
 
-import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from datamodules.recommender.batch import History
 from engine.timestamp import EXPECTED_TIME, to_seconds
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
-from lightning_modules.recommender.export.export import FORMAT
+from lightning_modules.recommender.export.export_content import read_items, read_settings
 from lightning_modules.recommender.features.event_inputs import Values, coding_of, encode_events
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
@@ -191,27 +190,28 @@ def load_recommender(folder: str | Path) -> ExportedRecommender:
 
     Raises:
         FileNotFoundError: a file is missing, or the folder is not an export.
-        ValueError: config.json is of another format, or the files do not belong together.
+        ValueError: a file is corrupt or of another format, or the files do not belong together.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     folder = Path(folder)
-    if not (folder / "config.json").is_file():
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    if not config.is_file():
         raise FileNotFoundError(f"{folder} has no config.json: expected the folder that `train.py export` wrote")
-    settings, items = (json.loads((folder / name).read_text("utf-8")) for name in ("config.json", "items.json"))
-    if settings.get("format") != FORMAT:
-        raise ValueError(
-            f"{folder / 'config.json'}: found format {settings.get('format')!r}, expected {FORMAT}: export it again"
-        )
-    if len(items["ids"]) != settings["num_items"]:
-        raise ValueError(
-            f"{folder / 'items.json'}: found {len(items['ids'])} ids, expected {settings['num_items']} as in "
-            "config.json: the files of two exports?"
-        )
-    architecture = ArchitectureSettings(**settings["architecture"])
-    encoder = SequenceEncoder(settings["num_items"], settings["max_length"], architecture)
+    settings = read_settings(config)
+    items = read_items(folder / "items.json", settings)
     try:
-        encoder.load_state_dict(load_file(folder / "model.safetensors"))
+        architecture = ArchitectureSettings(**settings["architecture"])
+        encoder = SequenceEncoder(settings["num_items"], settings["max_length"], architecture)
+        recommender = ExportedRecommender(encoder, settings, *items)
+    # The settings reach many constructors, which raise errors of many types.
+    except Exception as error:
+        raise ValueError(f"{config}: its settings build no encoder: {error}; export the run again") from error
+    try:
+        encoder.load_state_dict(load_file(weights))
+    except SafetensorError as error:
+        raise ValueError(f"{weights}: is corrupt: {error}; copy the export again, or export the run again") from error
     except RuntimeError as error:
-        raise ValueError(f"{folder / 'model.safetensors'} does not fit config.json: {error}") from error
-    return ExportedRecommender(encoder, settings, items["ids"], items["titles"], items.get("popularity"))
+        raise ValueError(f"{weights} does not fit config.json: {error}") from error
+    return recommender

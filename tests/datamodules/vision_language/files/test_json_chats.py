@@ -3,13 +3,15 @@
 import json
 import os
 import pickle
+import shutil
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.vision_language.files import json_index
+from datamodules.vision_language.files import file_version, json_index
+from datamodules.vision_language.files.file_version import FileChangedError
 from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
 from datamodules.vision_language.source_config import SourceSettings
@@ -236,8 +238,50 @@ def test_a_folder_that_is_gone_is_no_fault_of_a_row(tmp_path):
 def test_a_file_that_became_shorter_is_no_fault_of_a_row(tmp_path):
     chats = JsonChats(write_llava(tmp_path / "chats.json", SAMPLES), False)
     (tmp_path / "chats.json").write_text("[]")
-    with pytest.raises(OSError, match="chats.json: ends before byte"):
+    with pytest.raises(FileChangedError, match="chats.json: the file was changed during the run"):
         chats.read(3)
+
+
+@pytest.mark.parametrize(("write", "lines"), [(write_llava, False), (write_jsonl, True)])
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_file_that_was_replaced_ends_the_run_and_is_no_bad_sample(tmp_path, write, lines, is_renamed):
+    path = write(tmp_path / "chats", SAMPLES)
+    chats = JsonChats(path, lines)
+    other = write(tmp_path / "other", SAMPLES[::-1])
+    assert other.stat().st_size == path.stat().st_size  # so that each record is read at some offset
+    if is_renamed:
+        other.rename(path)
+    else:
+        path.write_bytes(other.read_bytes())
+    for row in range(len(chats)):
+        with pytest.raises(FileChangedError, match="chats: the file was changed during the run"):
+            chats.read(row)
+
+
+def test_a_file_that_grows_or_is_copied_is_read_on(tmp_path, monkeypatch):
+    path = write_jsonl(tmp_path / "chats.jsonl", SAMPLES)
+    chats, reads = JsonChats(path, True), []
+    current = file_version.FileVersion._current_checksum
+    monkeypatch.setattr(file_version.FileVersion, "_current_checksum", lambda it: reads.append(1) or current(it))
+    for _ in range(3):
+        with path.open("a") as file:
+            file.write('{"messages": []}\n')
+        assert as_sample(chats.read(2)) == SAMPLES[2]
+    assert len(reads) == 1  # a file that grows all the time is not read all the time
+    shutil.copy(path, tmp_path / "copy")
+    (tmp_path / "copy").rename(path)
+    assert as_sample(chats.read(1)) == SAMPLES[1]
+
+
+def test_a_file_that_grew_and_was_changed_ends_the_run_at_a_bad_record(tmp_path):
+    path = write_jsonl(tmp_path / "chats.jsonl", SAMPLES)
+    chats = JsonChats(path, True)
+    with path.open("a") as file:
+        file.write("\n")
+    chats.read(0)
+    path.write_text("no JSON " * path.stat().st_size)
+    with pytest.raises(FileChangedError, match="changed during the run"):
+        chats.read(0)
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,53 @@ def test_files_of_another_model_are_refused(exported, tmp_path):
             load_recommender(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("config.json", lambda data: data[:40], "config.json: not JSON"),
+        ("config.json", lambda data: b"[]", "config.json: the file: found .*, expected an object"),
+        ("config.json", lambda data: data.replace(b'"top_k": 5', b'"top_k": "5"'), "config.json: top_k: found"),
+        ("config.json", lambda data: data.replace(b'"num_heads"', b'"heads"'), "config.json: its settings .*heads"),
+        (
+            "config.json",
+            lambda data: data.replace(b'"hidden_size": 8', b'"hidden_size": 0'),
+            "config.json: its settings",
+        ),
+        ("items.json", lambda data: data[:-4], "items.json: not JSON"),
+        ("items.json", lambda data: b"{}", "items.json: ids: found nothing, expected a list of different texts"),
+        (
+            "items.json",
+            lambda data: data.replace(b'"titles": null', b'"titles": ["a"]'),
+            "items.json: titles: found 1 ",
+        ),
+        ("items.json", lambda data: data.replace(b'"titles": null', b'"titles": 3'), "items.json: titles: found 3, "),
+        ("model.safetensors", lambda data: data[:-40], "model.safetensors: is corrupt"),
+        ("model.safetensors", lambda data: b"", "model.safetensors: is corrupt"),
+    ],
+)
+def test_a_corrupt_file_is_named(exported, tmp_path, name, change, message):
+    shutil.copytree(exported.folder, tmp_path, dirs_exist_ok=True)
+    data = (tmp_path / name).read_bytes()
+    changed = change(data)
+    assert changed != data
+    (tmp_path / name).write_bytes(changed)
+    with pytest.raises(ValueError, match=message):
+        load_recommender(tmp_path)
+
+
+def test_the_items_of_another_export_are_refused(exported, tmp_path):
+    shutil.copytree(exported.folder, tmp_path, dirs_exist_ok=True)
+    items = json.loads((tmp_path / "items.json").read_text())
+    (tmp_path / "items.json").write_text(json.dumps({**items, "ids": items["ids"][::-1]}))
+    with pytest.raises(ValueError, match="items.json: found other ids than config.json was written with"):
+        load_recommender(tmp_path)
+    # An export of an earlier version has no checksum.
+    settings = json.loads((tmp_path / "config.json").read_text())
+    del settings["items"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    assert load_recommender(tmp_path).item_ids == IDS[::-1]
+
+
 def test_a_loaded_model_with_request_time_needs_it():
     model = recommender(**LOG, request_time=True)
     settings = {"top_k": 3, "remove_seen": False}
