@@ -5,20 +5,26 @@ options or removing an option would make old runs unreadable. The aliases are re
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 from jsonargparse import get_loader, set_loader
 
 from commands.launch.command_line import split_arguments
-from commands.runs.current_names import CLASS_PATHS, OPTION_GROUPS, OPTIONS, current_key, current_value, rename_groups
+from commands.runs.current_names import (
+    CLASS_PATHS,
+    OPTION_GROUPS,
+    OPTIONS,
+    REMOVED_OPTIONS,
+    current_key,
+    current_value,
+    rename_groups,
+)
 from engine.io.yaml_file import YamlFileError, check_yaml, is_ambiguous, parse_yaml
 
 log = logging.getLogger("lockstep")
 
-REMOVED_OPTIONS: Mapping[str, str] = {"gradients.static_graph": "DDPStrategy has the argument static_graph"}
-"""Option, as in a config -> what to use instead. Its value is ignored."""
 
 _COLLECTIONS = "\n[{&*"
 """Characters without which a text has no key and no alias."""

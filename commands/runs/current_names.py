@@ -71,6 +71,9 @@ VALUES: Mapping[str, Mapping[str, str]] = {
 }
 """{last part of an option's key: {old name of its value: current name}}."""
 
+REMOVED_OPTIONS: Mapping[str, str] = {"gradients.static_graph": "DDPStrategy has the argument static_graph"}
+"""Option, as in a config -> what to use instead. Its value is ignored."""
+
 
 def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None] = lambda old: None) -> dict[str, Any]:
     """Return a loaded config in which all groups have their current names.
@@ -95,6 +98,12 @@ def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None]
 def current_key(key: str) -> str:
     """Return a dotted key with the current names of its options; its first group as it is, see `rename_groups`."""
     return ".".join(OPTIONS.get(part, part) for part in key.split("."))
+
+
+def current_option(key: str) -> str:
+    """Return the dotted key of an option with the current names of its group and of the parts after it."""
+    group, dot, option = key.partition(".")
+    return f"{OPTION_GROUPS.get(group, group)}{dot}{current_key(option)}"
 
 
 def current_value(key: str, value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, NoReturn
 import yaml
 
 from commands.cli.configs.files import without_init_args
+from commands.runs.current_names import REMOVED_OPTIONS, current_option, current_value
 from engine.io.yaml_file import YamlFileError, check_yaml, parse_yaml, read_text
 
 Value = str | int | float | bool | None
@@ -49,9 +50,11 @@ class Parameter(NamedTuple):
     def overrides(self, key: str) -> bool:
         """Return whether a value of this parameter, later on a command line, overrides that of a dotted key.
 
-        `model.dropout` overrides `model.init_args.dropout`, and `model` overrides both.
+        `model.dropout` overrides `model.init_args.dropout`, and `model` overrides both. An old name of a group is the
+        same key as its current name.
         """
-        return f"{without_init_args(key)}.".startswith(f"{without_init_args(self.key)}.")
+        own, other = (current_option(without_init_args(name)) for name in (self.key, key))
+        return f"{other}.".startswith(f"{own}.")
 
 
 class Sampler(NamedTuple):
@@ -155,6 +158,8 @@ class _Reader:
         path = ("parameters", str(key))
         if not isinstance(key, str) or not _DOTTED.fullmatch(key) or key in _RESERVED:
             self._refuse(path, key, "a key of the config, as model.init_args.learning_rate")
+        if key in REMOVED_OPTIONS:  # `fit` ignores it, so all trials would be the same
+            self._refuse(path, f"{key}, which was removed", f"another setting: {REMOVED_OPTIONS[key]}")
         kind = node.get("type") if isinstance(node, dict) else None
         if not isinstance(kind, str) or kind not in _KINDS:
             self._refuse((*path, "type"), kind, "float, int or categorical")
@@ -190,7 +195,8 @@ class _Reader:
                 self._refuse(path, value, "texts, numbers, true, false or null")
         if len(values) > _MAX_VALUES:
             self._refuse(path, f"{len(values):,} values", f"at most {_MAX_VALUES:,}")
-        texts = [option_text(value) for value in values]
+        # The old name of a value, which fit reads as the current name, is the same value.
+        texts = [option_text(current_value(path[1], value)) for value in values]
         for number, value in enumerate(values):
             for before, text in zip(values[:number], texts, strict=False):
                 if value == before or texts[number] == text:

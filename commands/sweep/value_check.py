@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
+from commands.runs.current_names import current_option
 from commands.sweep.command import Command
 from commands.sweep.settings import Parameter, SweepSettings, Value
 from commands.sweep.trial_process import option_argument
@@ -45,7 +46,7 @@ def check_values(command: Command, settings: SweepSettings) -> None:
         return
     message = problems[-1]
     changed = cases[len(problems) - 1][0]
-    parameter = changed or next((one for one in settings.parameters if one.key in message), None)
+    parameter = changed or next((one for one in settings.parameters if current_option(one.key) in message), None)
     if parameter is None:
         raise ValueError(message)
     raise YamlFileError(str(command.sweep), message, parameter.line)

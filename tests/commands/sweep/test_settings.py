@@ -65,6 +65,17 @@ def test_a_file_is_read(tmp_path):
         ("[group, null]", f"[{', '.join(map(str, range(1001)))}]", "norm.values: found 1,001 values"),
         ("model.init_args.norm", "model.learning_rate", "found model.learning_rate after model.init"),
         ("model.init_args.norm", "model", "s.yaml:13: parameters.model: found model after model.init"),
+        (
+            "model.init_args.norm: {type: categorical, values: [group, null]}",
+            "data.init_args.tiling: {type: categorical, values: [places, tile_positions]}",
+            'tiling.values: found "places" and "tile_positions", expected different values',
+        ),
+        (
+            "model.init_args.norm",
+            "gradients.static_graph",
+            "s.yaml:13: parameters.gradients.static_graph: found gradients.static_graph, which was removed, expected "
+            "another setting: DDPStrategy has the argument static_graph",
+        ),
         ("model.init_args.norm", "run_name", "s.yaml:13: parameters.run_name: found run_name, expected a key"),
     ],
 )
@@ -76,6 +87,12 @@ def test_file_line_and_key_of_an_error(tmp_path, capsys, before, after, message)
     assert end.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_old_name_of_a_group_is_the_same_key():
+    for old, new in (("gradients.bucket_mb", "ddp.bucket_mb"), ("ddp.bucket_mb", "gradients.bucket_mb")):
+        assert Parameter(old, "int").overrides(new)
+    assert not Parameter("gradients.bucket_mb", "int").overrides("ddp.compression")
 
 
 def test_the_parser_of_fit_reads_a_text_as_the_option_has_it():

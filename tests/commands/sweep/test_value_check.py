@@ -1,11 +1,14 @@
 """The values of a sweep are checked before its study begins."""
 
 import pytest
+import yaml
 
 from commands.sweep.main import main
 from commands.sweep.settings import Parameter
+from commands.sweep.trial_process import option_argument
 from commands.sweep.value_check import checked_cases, problem_of
 from tests.conftest import REPOSITORY
+from tests.support.families.colored_squares import write_config
 
 CONFIG = str(REPOSITORY / "configs/recommender/quickstart.yaml")
 
@@ -40,6 +43,16 @@ def test_parser_model_and_data_refuse_a_value():
         problem = problem_of(["--config", CONFIG, *words])
         assert problem.startswith(message)
         assert bool(problem) == bool(message)
+
+
+@pytest.mark.slow
+def test_old_names_of_groups_and_values_are_read(tmp_path):
+    data = {"class_path": "ImageChats", "init_args": {"batch_size": 8, "train": [{"path": "chats.json"}]}}
+    (tmp_path / "data.yaml").write_text(yaml.safe_dump({"data": data}))
+    config = [*write_config(tmp_path), "--config", str(tmp_path / "data.yaml")]
+    assert problem_of([*config, option_argument("data.init_args.tiling", "places")]) == ""
+    assert problem_of([*config, option_argument("gradients.bucket_mb", 30)]) == ""
+    assert problem_of([*config, option_argument("gradients.bucket_mb", -1)]) != ""
 
 
 @pytest.mark.slow
