@@ -74,6 +74,11 @@ class PredictionWriter(BasePredictionWriter):
         if trainer.is_global_zero:
             self._merge(trainer)
 
+    @override
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        if (part := getattr(self, "_part", None)) is not None:  # the answers so far reach the disk
+            part.close()
+
     def _merge(self, trainer: Trainer) -> None:
         parts = [self._part_path(trainer, rank) for rank in range(data_rank(trainer).size)]
         target = Path(trainer.default_root_dir) / self.filename

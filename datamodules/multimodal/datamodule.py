@@ -144,6 +144,10 @@ class MultimodalDataModule(LockstepDataModule):
         """Source of the set that is being evaluated."""
         return self.evaluated_set.source
 
+    def sample_name(self, sample: int) -> str:
+        """Return the index of a sample of the evaluated set with the file and row that it comes from."""
+        return self.evaluated.name(sample)
+
     @property
     def evaluated_set(self) -> ChatQuestions:
         """The set that is being evaluated."""

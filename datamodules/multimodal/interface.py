@@ -25,6 +25,9 @@ class ComposedData(LockstepData, Protocol):
     def tokenizer_source(self) -> str | None:
         """Name on the Hugging Face hub or local directory of the tokenizer; None for the built-in tokenizer."""
 
+    def sample_name(self, sample: int) -> str:
+        """Return the index of a sample of the evaluated set with the file and row that it comes from."""
+
 
 class ImageData(ComposedData, Protocol):
     """Data of ImageFeatures: how images become views. Implemented by the two families with images."""

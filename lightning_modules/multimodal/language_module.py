@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, Prompts, TokenRows
+from datamodules.multimodal.interface import ComposedDataT
 from engine.base_options import TrainingOptions, Unpack
 from engine.hook_arguments import run_trainer
-from engine.interface import DataT
 from engine.io.json_records import describe_names
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
@@ -23,6 +23,7 @@ from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
+from lightning_modules.multimodal.evaluation.context_check import check_context
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator, PredictionLine
 from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -43,7 +44,7 @@ class LanguageModuleOptions(TrainingOptions, total=False):
     init_from: str | None
 
 
-class LanguageModule(LockstepModule[DataT]):
+class LanguageModule(LockstepModule[ComposedDataT]):
     """A language model that learns what the assistant answers in chats, and that an Evaluator evaluates.
 
     A subclass builds its networks and defines how it reads a chat.
@@ -207,7 +208,12 @@ class LanguageModule(LockstepModule[DataT]):
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         return self.evaluation.previews(self)
 
-    on_test_epoch_start, test_step = on_validation_epoch_start, validation_step
+    on_test_epoch_start = on_validation_epoch_start
+
+    @override
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self.check_context(batch)
+        self.evaluation.update(self, batch)
 
     @override
     def on_test_epoch_end(self) -> None:
@@ -223,7 +229,12 @@ class LanguageModule(LockstepModule[DataT]):
 
     @override
     def predict_step(self, batch: Any, batch_idx: int) -> list[PredictionLine]:
+        self.check_context(batch)
         return self.evaluation.predict(self, batch)
+
+    def check_context(self, batch: Any) -> None:
+        """Raise ValueError, which names the sample, if a chat of a batch is longer than the model's context."""
+        check_context(batch, self.language_model.positions, self.data.sample_name)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

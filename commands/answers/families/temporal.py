@@ -31,6 +31,7 @@ from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Format
 from datamodules.temporal.timelines.datamodule import ResourceTimelines
 from datamodules.temporal.timelines.dataset import TimelineQuestions
+from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
 from datamodules.temporal.timelines.text.question_text import read_answer, read_question
 from engine.data.samplers import MicroBatchRequest

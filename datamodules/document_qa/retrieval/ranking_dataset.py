@@ -117,6 +117,12 @@ class PageRankingDataset(Dataset[QuestionsAndPages]):
         write_atomically(path, text.encode())
         log.info("pages ranked for %s questions: %s", f"{len(lines):,}", path)
 
+    def name(self, index: int) -> str:
+        """Return the name of a question, or of a page by its document's first question, for messages."""
+        unit = self._units[index]
+        page = f", page {unit.page} of its document" if unit.page else ""
+        return f"{self.parts[unit.part].name(unit.sample)}{page}"
+
     def _question(self, unit: QuestionOrPage) -> Question:
         return self.parts[unit.part].questions(0, unit.sample)[0]
 

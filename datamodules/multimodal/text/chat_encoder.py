@@ -34,6 +34,9 @@ TEMPLATE_ARGUMENTS: dict[str, Any] = {"date_string": "26 Jul 2024"}
 PROMPT_ARGUMENTS = ({"enable_thinking": False}, {"enable_thinking": True})
 
 
+MAX_CHARACTERS = 4_000_000
+"""Largest number of characters of a chat: about ten seconds of tokenizing, and more than any model's context."""
+
 Placeholders = int | tuple[int | str, ...]
 """Number of placeholders of a marker, or numbers of placeholders with texts between them."""
 
@@ -99,6 +102,7 @@ class ChatEncoder:
 
     def _validate(self, messages: Sequence[Message], counts: Sequence[Placeholders], sample: object) -> list[Message]:
         """Check the messages and return them with one placeholder per marker."""
+        check_characters(messages, sample)
         if not messages or messages[0].get("role") == "assistant":
             raise ValueError(f"sample {sample}: a chat must begin with a message of the user or the system")
         turns, markers = [], 0
@@ -223,6 +227,15 @@ class ChatEncoder:
     def _between(self, text: str) -> list[int]:
         """Return the tokens of a text between two placeholders: some tokenizers prefix a text that stands alone."""
         return self.tokenizer.encode(f"{PLACEHOLDER}{text}{PLACEHOLDER}")[1:-1]
+
+
+def check_characters(messages: Sequence[Message], sample: object) -> None:
+    """Raise ValueError if a chat is too long to be tokenized."""
+    characters = sum(len(content) for message in messages if isinstance(content := message.get("content"), str))
+    if characters > MAX_CHARACTERS:
+        raise ValueError(
+            f"sample {sample}: found {characters:,} characters, expected at most {MAX_CHARACTERS:,}; shorten the text"
+        )
 
 
 def _numbers(count: Placeholders) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from datamodules.multimodal.images.tiling import MARKER
-from datamodules.multimodal.text.chat_encoder import ROLES, Message
+from datamodules.multimodal.text.chat_encoder import ROLES, Message, check_characters
 
 
 def check_turns(messages: Sequence[Message], images: int, control: re.Pattern[str], name: str) -> None:
@@ -18,9 +18,10 @@ def check_turns(messages: Sequence[Message], images: int, control: re.Pattern[st
         name: name of the sample, for errors.
 
     Raises:
-        ValueError: there is no turn, a role is unknown, a text contains a special token, or markers and images
-            disagree.
+        ValueError: there is no turn, a role is unknown, the texts are too long, a text contains a special token, or
+            markers and images disagree.
     """
+    check_characters(messages, name)
     if not messages or messages[0].get("role") == "assistant":
         raise ValueError(f"sample {name}: a chat must begin with a message of the user or the system")
     markers = 0

@@ -44,6 +44,9 @@ class GenerativeModel(Protocol):
     def device(self) -> torch.device:
         """Device of the model."""
 
+    def check_context(self, batch: Questions) -> None:
+        """See LanguageModule."""
+
     def transfer_batch_to_device(self, batch: Questions, device: torch.device, dataloader_idx: int) -> Questions:
         """See LightningModule."""
 
@@ -152,6 +155,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         # A later question of a conversation holds the answers before it, so turns are generated one after the other.
         while (turn := module.data.next_turns(answers)) is not None:
             turn = module.transfer_batch_to_device(turn, module.device, 0)
+            module.check_context(turn)
             # All of them may have been skipped.
             texts = self.answer(module, turn, module.features(turn.encoder_input)) if len(turn.prompts.samples) else []
             for row, line in self.lines(module, turn, texts):

@@ -100,3 +100,16 @@ def test_a_model_trained_on_files_answers_new_images_in_order(lockstep, tmp_path
     lockstep("predict", *arguments, name="a")
     lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
     assert lines == [{**question, "answer": question["id"]} for question in asked_about]
+
+
+def test_a_question_that_is_longer_than_the_context_is_refused(lockstep, tmp_path):
+    """Without the check, attention over a hundred thousand tokens ran for minutes and printed nothing."""
+    path = write_llava(tmp_path / "chats.json", [colored(number) for number in range(8)])
+    (tmp_path / "questions.jsonl").write_text('{"question": "short"}\n' + json.dumps({"question": "a 1 " * 25_000}))
+    test = {"path": str(write_jsonl(tmp_path / "t.jsonl", [Sample([("user", "b " * 50_000), ("assistant", "c")], [])]))}
+    arguments = options(tmp_path, {"path": str(path)}, test=[test], questions=str(tmp_path / "questions.jsonl"))
+    lockstep("fit", *arguments, "--trainer.max_steps", "1", name="a")
+    for command, name in (("predict", r"1 \(.*questions.jsonl, line 2\)"), ("test", r"0 \(.*t.jsonl, line 1\)")):
+        expected = rf"sample {name}: [\d,]+ tokens, images included, but the language model has 32,768 positions"
+        with pytest.raises(ValueError, match=expected):
+            lockstep(command, *arguments, name="a")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from datamodules.multimodal.text import chat_encoder
 from datamodules.multimodal.text.bpe_tokenizer import CHATML
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
@@ -264,3 +265,11 @@ def test_an_encoder_can_be_pickled(encoder):
     messages = [user(f"a {MARKER}"), assistant("b")]
     copied = pickle.loads(pickle.dumps(encoder))
     assert copied.chat(messages, [2]).tokens.tolist() == encoder.chat(messages, [2]).tokens.tolist()
+
+
+def test_a_chat_of_too_many_characters_is_refused_before_it_is_tokenized(encoder, monkeypatch):
+    monkeypatch.setattr(chat_encoder, "MAX_CHARACTERS", 10)
+    assert len(encoder.prompt([user("12345"), assistant("12345")]).tokens)
+    for encode in (encoder.chat, encoder.prompt):
+        with pytest.raises(ValueError, match="sample 7: found 11 characters, expected at most 10"):
+            encode([user("123456"), assistant("12345"), user("")], sample=7)

@@ -1,0 +1,40 @@
+"""Refuses chats that are longer than the context of the language model."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from datamodules.multimodal.batch import Prompts, TokenRows
+
+
+def check_context(batch: Iterable[Any], positions: int | None, name_of: Callable[[int], str]) -> None:
+    """Check the chats and prompts of an evaluation batch, before the model reads them.
+
+    Args:
+        batch: a batch with TokenRows of one chat per row, or Prompts, among its fields.
+        positions: positions of the language model; None for no limit.
+        name_of: returns the name of a sample, for the message.
+
+    Raises:
+        ValueError: a chat has more tokens than the model has positions. This is not a BadSampleError, as in training:
+            the limit is the model's, so `on_bad_sample: skip` does not hide it.
+    """
+    for part in batch:
+        # The width of a batch is known without waiting for the device.
+        if positions is None or not isinstance(part, Prompts | TokenRows) or part.tokens.shape[1] <= positions:
+            continue
+        # A row of padding alone has no sample.
+        for sample, tokens in zip(part.samples.tolist(), _lengths(part), strict=False):
+            if tokens > positions:
+                raise ValueError(
+                    f"sample {name_of(sample)}: {tokens:,} tokens, images included, but the language model has "
+                    f"{positions:,} positions; shorten the text, or give fewer or smaller images"
+                )
+
+
+def _lengths(part: Prompts | TokenRows) -> list[int]:
+    if isinstance(part, Prompts):
+        return part.mask.sum(1).tolist()
+    # Positions begin again at 0 in the padding.
+    starts = (part.positions[:, 1:] == 0).nonzero().tolist()
+    ends = dict.fromkeys(range(len(part.positions)), part.positions.shape[1])
+    return list({**ends, **{row: column + 1 for row, column in reversed(starts)}}.values())
