@@ -14,7 +14,7 @@ from datamodules.document_qa.grading.grade import answer_text, grade
 from datamodules.document_qa.grading.summary import summary
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
-from datamodules.document_qa.retrieval.ranking_dataset import RankingDataset
+from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
 from datamodules.document_qa.types.question import Question, QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.image_datamodule import ImageDataModule
@@ -56,7 +56,7 @@ class AnswerEvaluation(ImageDataModule):
 
     @override
     def sample_name(self, sample: int) -> str:
-        of_pages = self.evaluated if isinstance(self.evaluated, RankingDataset) else self.evaluated_questions
+        of_pages = self.evaluated if isinstance(self.evaluated, PageRankingDataset) else self.evaluated_questions
         return of_pages.name(sample)
 
     @property
