@@ -23,7 +23,7 @@ from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
-from lightning_modules.multimodal.evaluation.context_check import check_context
+from lightning_modules.multimodal.evaluation.context_check import check_context, context_length
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator, PredictionLine
 from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -234,7 +234,7 @@ class LanguageModule(LockstepModule[ComposedDataT]):
 
     def check_context(self, batch: Any) -> None:
         """Raise ValueError, which names the sample, if a chat of a batch is longer than the model's context."""
-        check_context(batch, self.language_model.positions, self.data.sample_name)
+        check_context(batch, context_length(self.language_model.causal_lm.config), self.data.sample_name)
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,25 @@ from typing import Any
 from datamodules.multimodal.batch import Prompts, TokenRows
 
 
+def context_length(config: Any) -> int | None:
+    """Return the positions that a language model is made for, after the scaling of RoPE; None if there is no limit.
+
+    Args:
+        config: config of a model of transformers.
+    """
+    text_config = config.get_text_config()
+    positions = getattr(text_config, "max_position_embeddings", None)
+    if not isinstance(positions, int):
+        return None
+    rope = getattr(text_config, "rope_parameters", None) or getattr(text_config, "rope_scaling", None) or {}
+    longest = positions
+    for scaling in (rope, *rope.values()):  # one for all layers, or one for each kind of layers
+        if isinstance(scaling, dict) and scaling.get("factor"):
+            original = scaling.get("original_max_position_embeddings") or positions
+            longest = max(longest, int(original * scaling["factor"]))
+    return longest
+
+
 def check_context(batch: Iterable[Any], positions: int | None, name_of: Callable[[int], str]) -> None:
     """Check the chats and prompts of an evaluation batch, before the model reads them.
 

@@ -99,21 +99,6 @@ class LanguageModel(nn.Module):
         embeddings: Any = self.causal_lm.get_input_embeddings()  # of another class in each model
         return embeddings.embedding_dim
 
-    @property
-    def positions(self) -> int | None:
-        """Number of positions that the model is made for, after the scaling of RoPE; None if its config has none."""
-        config: Any = self.causal_lm.config.get_text_config()
-        positions = getattr(config, "max_position_embeddings", None)
-        if not isinstance(positions, int):
-            return None
-        rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-        longest = positions
-        for scaling in (rope, *rope.values()):  # one for all layers, or one for each kind of layers
-            if isinstance(scaling, dict) and scaling.get("factor"):
-                original = scaling.get("original_max_position_embeddings") or positions
-                longest = max(longest, int(original * scaling["factor"]))
-        return longest
-
     def embed(self, tokens: Tensor) -> Tensor:
         """Return the embeddings [..., C] of tokens [...]."""
         return self.causal_lm.get_input_embeddings()(tokens)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from transformers import Gemma3TextConfig, GPT2Config, MambaConfig, Qwen2Config
 
 from datamodules.multimodal.batch import Chat, Questions
 from datamodules.multimodal.text.packing import one_per_row, prompts
-from lightning_modules.multimodal.evaluation.context_check import check_context
+from lightning_modules.multimodal.evaluation.context_check import check_context, context_length
 
 PAD = 0
 
@@ -35,3 +36,24 @@ def test_a_prompt_alone_is_checked():
 def test_chats_that_fit_are_read(positions):
     check_context(batch(9, 3, 9), positions, str)
     check_context(batch(), positions, str)
+
+
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        (Qwen2Config(max_position_embeddings=100), 100),
+        (GPT2Config(n_positions=70), 70),
+        (Qwen2Config(max_position_embeddings=100, rope_scaling={"rope_type": "linear", "factor": 4.0}), 400),
+        (
+            Qwen2Config(
+                max_position_embeddings=100,
+                rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 20},
+            ),
+            100,
+        ),
+        (Gemma3TextConfig(max_position_embeddings=100), 100),
+        (MambaConfig(), None),
+    ],
+)
+def test_the_context_includes_the_scaling_of_rope(config, positions):
+    assert context_length(config) == positions

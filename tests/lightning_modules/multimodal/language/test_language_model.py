@@ -1,14 +1,10 @@
 """Tests the language model: document mask, loss at supervised tokens, answers independent of the batch."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import Gemma3TextConfig, GPT2Config, MambaConfig, Qwen2Config
 
 from datamodules.multimodal.batch import IGNORE
-from lightning_modules.multimodal.language.language_model import LanguageModel
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
 from tests.support.language.without_cache import left_padded, without_cache
 
@@ -212,25 +208,3 @@ def test_computes_in_bf16_under_mixed_precision(build, pretrained, trainable, ou
     assert actual[1].dtype == torch.float32
     torch.testing.assert_close(actual[1], expected[1], rtol=0.02, atol=0)
     assert F.cosine_similarity(actual[3].flatten().float(), expected[3].flatten(), dim=0) > 0.99
-
-
-@pytest.mark.parametrize(
-    ("config", "positions"),
-    [
-        (Qwen2Config(max_position_embeddings=100), 100),
-        (GPT2Config(n_positions=70), 70),
-        (Qwen2Config(max_position_embeddings=100, rope_scaling={"rope_type": "linear", "factor": 4.0}), 400),
-        (
-            Qwen2Config(
-                max_position_embeddings=100,
-                rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 20},
-            ),
-            100,
-        ),
-        (Gemma3TextConfig(max_position_embeddings=100), 100),
-        (MambaConfig(), None),
-    ],
-)
-def test_the_context_includes_the_scaling_of_rope(config, positions):
-    model = SimpleNamespace(causal_lm=SimpleNamespace(config=config))
-    assert LanguageModel.positions.fget(model) == positions
