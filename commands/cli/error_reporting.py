@@ -3,10 +3,11 @@
 import errno
 import logging
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from torch.distributed import DistNetworkError, DistStoreError
 
+from commands.cli.configs.files import locate_error
 from engine.distributed.errors import CollectiveError, CollectiveInputError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.lightning_internals.processes import process_rank
@@ -22,10 +23,15 @@ _STARTED_BY = "LOCKSTEP_STARTED_BY"
 """Variable with the process id of rank 0, which Lightning's subprocess launcher passes on to its children."""
 
 
-def report_error(error: Exception) -> int:
+def report_error(error: Exception, arguments: Sequence[str] = ()) -> int:
     """Log why the run ends, unless it is logged already; return the exit code.
 
-    An error in the input is logged without a traceback, which would not help the user. Other errors have a traceback.
+    An error in the input is logged without a traceback, which would not help the user, and with the file and line of
+    the setting that it names. Other errors have a traceback.
+
+    Args:
+        error: what ends the run.
+        arguments: command line.
     """
     extra = ALREADY_SHOWN if getattr(error, "is_logged", False) else {}  # by callbacks.health.watchdog
     if isinstance(error, CollectiveError):
@@ -47,7 +53,7 @@ def report_error(error: Exception) -> int:
         log.error("error: %s", missing, extra=extra)
         return ExitCode.USER_ERROR
     if is_user_error(error):
-        log.error("error: %s", error, extra=extra)
+        log.error("error: %s%s", locate_error(str(error), arguments), error, extra=extra)
         log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
         return ExitCode.USER_ERROR
     if is_full_disk(error):

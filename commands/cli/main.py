@@ -247,4 +247,4 @@ def main(args: list[str] | None = None) -> LockstepCLI:
     except Exception as error:
         if os.environ.get("LOCKSTEP_DEBUG") and not isinstance(error, CollectiveError):
             raise
-        raise SystemExit(report_error(error)) from error
+        raise SystemExit(report_error(error, arguments)) from error

@@ -1,5 +1,6 @@
 """Checks the config files of a command line before the parser reads them, and locates wrong settings."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -87,6 +88,17 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
         if settings and without_init_args(settings[0].key) == searched_key:
             return f"{file}:{settings[0].line}: ", settings[0].key
     return "", ".".join(keys)
+
+
+def locate_error(message: str, arguments: Sequence[str]) -> str:
+    """Return `FILE:LINE: ` of the setting with whose dotted key a message begins; empty if no file has it.
+
+    Args:
+        message: of an error that a class raised for its arguments.
+        arguments: command line.
+    """
+    key = re.match(r"[a-z_]+(\.[a-z_]\w*)+", message)
+    return locate(without_init_args(key[0]).split("."), arguments, None)[0] if key else ""
 
 
 def without_init_args(key: str) -> str:

@@ -16,6 +16,24 @@ def test_wrong_input_is_logged_without_traceback(messages):
     assert messages[0] == "error: batch_size 3 does not split"
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "section"),
+    [("trainer.gradient_clip_val", "-1", "trainer:\n"), ("model.init_args.top_k", "0", "model:\n  init_args:\n")],
+)
+def test_a_number_out_of_range_has_the_file_and_line_of_its_setting(tmp_path, messages, key, value, section):
+    indent, name = "  " * section.count("\n"), key.rpartition(".")[2]
+    config = tmp_path / "a.yaml"
+    config.write_text(f"# a comment\n{section}{indent}{name}: {value}\n")
+    with pytest.raises(SystemExit) as end:
+        main(["fit", *TINY, "--config", str(config)])
+    assert end.value.code == 2
+    (line,) = (message for message in messages if message.startswith("error: "))
+    assert line.startswith(f"error: {config}:{2 + section.count(chr(10))}: {key}")
+    with pytest.raises(SystemExit):
+        main(["fit", *TINY, "--config", str(config), f"--{key}={value}"])
+    assert messages[-2].startswith(f"error: {key}"), "the command line overrides the file"
+
+
 def test_a_failure_has_a_traceback(caplog):
     assert report_error(RuntimeError("out of memory")) == 1
 
