@@ -78,7 +78,7 @@ lint: $(DEVELOPMENT) ## style, format and types; a finding of one does not hide 
 	$(VENV)/bin/mypy || status=1; \
 	exit $$status
 
-soak: $(DEVELOPMENT) ## 200 random kills of trainings of all families, each compared with an undisturbed run (about an hour)
+soak: $(DEVELOPMENT) ## 200 random kills of trainings of all families, each compared with an undisturbed run (about three hours)
 	$(ONE_THREAD) $(VENV)/bin/python -m tests.soak --kills 200
 
 bench: $(DEVELOPMENT) ## the benchmarks that take minutes: `python -m benchmarks` lists them, and those that take longer
