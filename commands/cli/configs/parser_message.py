@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import re
+import sys
 from importlib import import_module
 
 MAX_CHARACTERS = 400
@@ -18,6 +19,9 @@ _NESTED = re.compile(r"NestedArg\(key='([^']*)', val=(.*)\)$", re.DOTALL)
 """Value of an option below the innermost key, `--model.class_path x` for `model`."""
 _UNKNOWN = re.compile(r"is not accepted|does not accept option")
 _CLASS_PATH = re.compile(r"given class_path '([\w.]+)'")
+_NO_ATTRIBUTE = re.compile(r"Problem with given class_path '[^']*':\s+module '([\w.]+)' has no attribute '(\w+)'")
+_NO_CLASS = re.compile(r"Expected a dot import path string: (\w+)\n(?:.*\n)*.*Given value: \{'class_path'")
+_BASES = re.compile(r"<class '([\w.]+)\.(\w+)'>")
 _WRAPPED = ("Does not validate against any of the Union subtypes", "Problem with given class_path")
 _BY_CLASS = re.compile(r"\n  - (?!Expected an? <class )(.+?)(?=\n  - |\nGiven value type)", re.DOTALL)
 _IN_WORDS = (
@@ -58,6 +62,8 @@ def parse_error(message: str) -> tuple[list[str], str]:
         return keys, "there is no such setting" + (_suggestion(keys[-1], paths[-1]) if paths else "")
     if not keys:
         return keys, inside[0]
+    if no_class := _missing_class("\n".join(inside)):
+        return keys, no_class
     inline_reason = inside[0].partition('":')[2].strip()
     words = [_reason(line) for line in remaining]
     reasons = [word for word in words if word and not word.startswith(_NOT_A_REASON)]
@@ -116,6 +122,22 @@ def nearest(name: str, names: list[str]) -> str:
     """Return advice to use the known name that is spelled most similarly; empty if none is similar."""
     matches = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {matches[0]}?" if matches else ""
+
+
+def _missing_class(message: str) -> str:
+    """Return that there is no class of a class_path, with the nearest name; empty if the error is another."""
+    if absent := _NO_ATTRIBUTE.search(message):
+        module, name = absent.groups()
+        return f"there is no class {name} in {module}{nearest(name, dir(sys.modules.get(module)))}"
+    if absent := _NO_CLASS.search(message):
+        bases = [getattr(sys.modules.get(module), name, None) for module, name in _BASES.findall(message)]
+        names = [kind.__name__ for base in bases if isinstance(base, type) for kind in _subclasses(base)]
+        return f"there is no class {absent[1]}{nearest(absent[1], names)}"
+    return ""
+
+
+def _subclasses(base: type) -> list[type]:
+    return [base, *(kind for child in base.__subclasses__() for kind in _subclasses(child))]
 
 
 def _suggestion(name: str, class_path: str) -> str:

@@ -142,6 +142,31 @@ def test_numbers_without_a_meaning_are_refused(parser, capsys, messages, tmp_pat
     assert key.rpartition(".")[2] in lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("key", "class_path", "message"),
+    [
+        (
+            "model",
+            "SequentialRecomender",
+            "there is no class SequentialRecomender; did you mean SequentialRecommender?",
+        ),
+        ("data", "engine.datamodule.Nothing", "there is no class Nothing in engine.datamodule"),
+        (
+            "trainer.callbacks",
+            "lightning.pytorch.callbacks.EarlyStoping",
+            "there is no class EarlyStoping in lightning.pytorch.callbacks; did you mean EarlyStopping?",
+        ),
+    ],
+)
+def test_a_misspelled_class_gets_the_nearest_name(parser, capsys, messages, tmp_path, key, class_path, message):
+    value = f"{{class_path: {class_path}, init_args: {{a: 1}}}}"
+    section, _, name = key.partition(".")
+    (tmp_path / "x.yaml").write_text(f"{section}:\n  {name}: [{value}]\n" if name else f"{key}: {value}\n")
+    code, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
+    assert code == 2
+    assert lines[-1].endswith(f"x.yaml:{2 if name else 1}: {key}: {message}")
+
+
 NULL = ["model.init_args.hidden_size", "data.init_args.marketplace.num_items", "log.level", "threads"]
 
 
