@@ -132,9 +132,9 @@ class PredictImages(Reader):
     def read(self, path: Path) -> Any:
         from datamodules.multimodal.batch import ImageLayout
         from datamodules.vision_language.chat_dataset import ImageProcessor
-        from datamodules.vision_language.predict_questions import TimelinePredictDataset
+        from datamodules.vision_language.predict_questions import PredictDataset
 
-        found = TimelinePredictDataset(path, ImageProcessor(ImageLayout(16, 4), 10_000))
+        found = PredictDataset(path, ImageProcessor(ImageLayout(16, 4), 10_000))
         rows = []
         for index in range(len(found)):
             counts = found.item(0, index).counts
