@@ -84,7 +84,7 @@ class _Aliases:
     def rename_value(self, key: str, value: Any) -> Any:
         """Return the current name of the value of an option, given by its key; a class path as it is, see `replace`."""
         current = value if isinstance(value, str) and value in CLASS_PATHS else current_value(key, value)
-        if current != value:
+        if current is not value:  # a comparison would take NaN for a renamed value
             option = key.removeprefix("--").rpartition(".")[2]
             self._log_once(
                 f"{option} {value}",

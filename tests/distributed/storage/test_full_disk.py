@@ -120,7 +120,7 @@ def test_tensorboard_outlives_a_full_disk(small_disk):
 
 INODES = {
     4: "error: [Errno 28] No space left on device: 'runs/a/.running.json' (`df -h` and `df -i` show what is full)",
-    9: "rank 0 failed at step 0 (start-up): OSError: [Errno 28] No space left on device: 'runs/a/config.yaml.new'",
+    9: "rank 0 failed at step 0 (start-up): OSError: [Errno 28] No space left on device: 'runs/a/.config.yaml.",
     10: "error: runs/a/checkpoints/last.ckpt could not be saved 2 times in a row: [Errno 28] No space left on device",
 }
 
