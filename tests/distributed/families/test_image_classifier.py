@@ -42,8 +42,10 @@ def test_one_and_two_processes_train_the_same(lockstep, team, norm, accumulated)
     assert others[0].end(300) == [0, 0], others[0].output
     if accumulated:
         others.append(lockstep("fit", *options, "--data.init_args.micro_batch_size", "86", name="accumulated"))
+    # Statistics over the three images of a last step amplify rounding: to 5e-4 on some machines.
+    of_loss = 2e-3 if norm == "sync_batch" else 2e-4
     for other in others:
-        for metric, tolerance in {"train/loss": 2e-4, "val/loss": 2e-4, "val/accuracy": 1 / 145 + 1e-6}.items():
+        for metric, tolerance in {"train/loss": of_loss, "val/loss": 2e-4, "val/accuracy": 1 / 145 + 1e-6}.items():
             assert_same_series(alone, other, [metric], tolerance)
     assert len(alone.series("train/loss")) == 8
     assert others[0].survivors == []
