@@ -137,7 +137,8 @@ def _missing_class(message: str) -> str:
 
 
 def _subclasses(base: type) -> list[type]:
-    return [base, *(kind for child in base.__subclasses__() for kind in _subclasses(child))]
+    children: list[type] = base.__subclasses__()
+    return [base, *(kind for child in children for kind in _subclasses(child))]
 
 
 def _suggestion(name: str, class_path: str) -> str:
