@@ -30,5 +30,9 @@ class KnownBadSampleError(BadSampleError):
     """A bad sample that was found, and accepted by the user, before the run. It is skipped and not counted."""
 
 
+class FileChangedError(OSError):
+    """A file has other content than when the run began. It concerns all samples, so no sample is skipped for it."""
+
+
 class UnreadableDocumentError(ValueError):
     """A document that is corrupt, encrypted, empty or too large. The message gives the reason without the file name."""

@@ -32,12 +32,12 @@ def read_conversations(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ValueError(f"{path}: the list is empty, expected an object with a question in it")
     with path.open("rb") as file:
         line = 1
-        for start, end in zip(extents.starts.tolist(), extents.ends.tolist(), strict=True):
+        for index, start in enumerate(extents.starts.tolist()):
             # The line of an element is counted from the line breaks before it; the index has offsets only.
             line += file.read(start - file.tell()).count(b"\n")
             where = f"{path}, line {line}"
             try:
-                record = read_record(path, start, end)
+                record = read_record(path, extents, index)
             except ValueError as error:
                 raise ValueError(f"{where}: not JSON ({error})") from error
             yield where, check_object(where, record, _FIELDS)

@@ -77,7 +77,7 @@ class JsonChats(ChatFile):
         """Warn if one of the first records has no images, and a field that is spelled similarly."""
         for row in range(min(len(self), _INSPECTED)):
             try:
-                fields = self._fields(row)
+                fields = read_record(self.path, self._extents, row)
             except ValueError:  # reported when the record is used
                 continue
             if isinstance(fields, dict) and (field := misspelled_image_field(fields)) is not None:
@@ -101,7 +101,7 @@ class JsonChats(ChatFile):
     def read(self, row: int) -> ImageChat:
         name = self.name(row)
         try:
-            fields = self._fields(row)
+            fields = read_record(self.path, self._extents, row)
         except ValueError as error:
             raise BadSampleError(f"{name}: not JSON: {error}") from error
         field = first_filled(CHAT_FIELDS, fields) if isinstance(fields, dict) else None
@@ -113,15 +113,6 @@ class JsonChats(ChatFile):
         paths = resolve_part_images(name, fields[field], _paths(fields))
         messages = insert_image_markers(name, parse_messages(name, fields[field]), len(paths))
         return ImageChat(name, messages, [self._images.read(name, path) for path in paths])
-
-    def _fields(self, row: int) -> Any:
-        version = self._extents.version
-        version.check()
-        try:
-            return read_record(self.path, int(self._extents.starts[row]), int(self._extents.ends[row]))
-        except ValueError:
-            version.check(after_failure=True)
-            raise
 
 
 def _is_json(line: bytes) -> bool:

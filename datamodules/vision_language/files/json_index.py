@@ -1,12 +1,12 @@
 """Indexes the records of a JSON file, for random access.
 
 A parsed list of a million chats would take several gigabytes in every process and, over time, in every loader. The
-index keeps two numbers per record (16 bytes). Building it reads the file once, at about 200 MB/s for the elements of a
-list (each is parsed and dropped) and ten times faster for lines. A record is parsed again when it is read.
+index keeps three numbers per record (20 bytes). Building it reads the file once, at about 200 MB/s for the elements of
+a list (each is parsed and dropped) and faster for lines. A record is parsed again when it is read, and compared with
+its checksum: a file may grow, but its indexed records must stay as they are.
 """
 
 import json
-import os
 import re
 import zlib
 from array import array
@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.vision_language.files.file_version import FileVersion, Stamp
+from engine.data.errors import FileChangedError
 from engine.io.json_records import parse_json
 
 LONGEST = 64 * 2**20
@@ -33,29 +33,34 @@ class ByteRanges(NamedTuple):
 
     starts: NDArray[np.int64]  # [n] offsets in bytes
     ends: NDArray[np.int64]  # [n] offsets in bytes, exclusive
-    checksum: int  # CRC-32 of the whole file, a by-product of reading it
-    version: FileVersion
+    checksums: NDArray[np.uint32]  # [n] CRC-32 of each record
+    checksum: int  # of the whole file
     numbers: NDArray[np.int64] | None = None  # [n] number of each record in the file, if blank lines were dropped
 
 
 def index_lines(path: Path) -> ByteRanges:
     """Index the non-blank lines of a file. Their numbers count from 0 and include blank lines."""
-    found, offset, checksum = [np.zeros(1, np.int64)], 0, 0
+    found, checksums = [np.zeros(1, np.int64)], array("I")
+    offset, checksum, of_line = 0, 0, 0
     with path.open("rb") as file:
-        stamp = Stamp.of(os.fstat(file.fileno()))
         while chunk := file.read(_CHUNK):
-            found.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + (offset + 1))
+            line_ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + 1
+            begin, content = 0, memoryview(chunk)
+            for end in line_ends.tolist():
+                checksums.append(zlib.crc32(content[begin:end], of_line))
+                begin, of_line = end, 0
+            of_line = zlib.crc32(content[begin:], of_line)
+            found.append(line_ends + offset)
             offset, checksum = offset + len(chunk), zlib.crc32(chunk, checksum)
+        checksums.append(of_line)
         starts = np.concatenate(found)
         ends = np.append(starts[1:], offset)
         holds = np.ones(len(starts), np.bool_)
         for line in np.flatnonzero(ends - starts < _SHORT).tolist():
             file.seek(starts[line])
             holds[line] = bool(file.read(int(ends[line] - starts[line])).strip())
-    version = FileVersion(path, stamp, offset, checksum)
-    if holds.all():
-        return ByteRanges(starts, ends, checksum, version)
-    return ByteRanges(starts[holds], ends[holds], checksum, version, np.flatnonzero(holds))
+    numbers = None if holds.all() else np.flatnonzero(holds)
+    return ByteRanges(starts[holds], ends[holds], np.array(checksums, np.uint32)[holds], checksum, numbers)
 
 
 def index_elements(path: Path) -> ByteRanges:
@@ -64,9 +69,8 @@ def index_elements(path: Path) -> ByteRanges:
     Raises:
         ValueError: the file is not such a list; the message gives the byte offset.
     """
-    starts, ends = array("q"), array("q")
+    starts, ends, checksums = array("q"), array("q"), array("I")
     with path.open("rb") as file:
-        stamp = Stamp.of(os.fstat(file.fileno()))
         text = _Text(file, path)
         if text.next() != "[":
             raise ValueError(f"{path}: expected a list of records, which begins with [; found {text.preview()}")
@@ -75,7 +79,7 @@ def index_elements(path: Path) -> ByteRanges:
         text.at += closed
         while not closed:
             starts.append(text.offset)
-            text.skip_value(len(starts) - 1)
+            checksums.append(text.skip_value(len(starts) - 1))
             ends.append(text.offset)
             after = text.next()
             if after not in (",", "]"):
@@ -85,17 +89,25 @@ def index_elements(path: Path) -> ByteRanges:
             closed = after == "]"
         if text.next():
             raise text.error("expected the end of the file after the list of records")
-    version = FileVersion(path, stamp, text.offset, text.checksum)  # the offset is at the end of the file
-    return ByteRanges(np.array(starts, np.int64), np.array(ends, np.int64), text.checksum, version)
+    return ByteRanges(
+        np.array(starts, np.int64), np.array(ends, np.int64), np.array(checksums, np.uint32), text.checksum
+    )
 
 
-def read_record(path: Path, start: int, end: int) -> Any:
+def read_record(path: Path, ranges: ByteRanges, index: int) -> Any:
     """Parse a record.
+
+    Args:
+        path: the file.
+        ranges: its index.
+        index: of the record in it.
 
     Raises:
         ValueError: the record is not JSON, or too long.
-        OSError: the file cannot be read, or has become shorter.
+        FileChangedError: the record is not what it was when the file was indexed.
+        OSError: the file cannot be read.
     """
+    start, end = int(ranges.starts[index]), int(ranges.ends[index])
     if end - start > LONGEST:
         raise ValueError(f"found {end - start:,} bytes, expected at most {LONGEST:,}")
     # The file is opened for each record: a mapped file would count as memory of every process that reads it, and an
@@ -103,8 +115,11 @@ def read_record(path: Path, start: int, end: int) -> Any:
     with path.open("rb", buffering=0) as file:
         file.seek(start)
         data = file.read(end - start)
-    if len(data) < end - start:
-        raise OSError(f"{path}: ends before byte {end}; the file was longer when the training began")
+    if zlib.crc32(data) != ranges.checksums[index]:
+        raise FileChangedError(
+            f"{path}: the file was changed during the run: the record at byte {start} is another; start the run again, "
+            "and leave the file as it is (append to it, if it grows)"
+        )
     return parse_json(data)
 
 
@@ -138,8 +153,8 @@ class _Text:
         assert space is not None  # the pattern matches the empty string
         self.at = space.end()
 
-    def skip_value(self, number: int) -> None:
-        """Advance to the end of the value that begins here."""
+    def skip_value(self, number: int) -> int:
+        """Advance to the end of the value that begins here, and return its CRC-32."""
         while True:
             try:
                 _, end = self._decoder.raw_decode(self._text, self.at)
@@ -152,7 +167,8 @@ class _Text:
                 break
         if failure is not None:
             raise self.error(f"record {number} is not JSON, or longer than {LONGEST} bytes ({failure})") from failure
-        self.at = end
+        begin, self.at = self.at, end
+        return zlib.crc32(self._text[begin:end].encode("latin-1"))
 
     def error(self, problem: str) -> ValueError:
         return ValueError(f"{self._path}: {problem} at byte {self.offset}; found {self.preview()}")

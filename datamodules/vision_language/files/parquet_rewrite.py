@@ -136,6 +136,8 @@ def _copy_named(source: Path, target: IO[bytes], columns: Sequence[str]) -> None
 
     try:
         _copy(source, target, columns)
+    except MemoryError:  # pyarrow's is an ArrowException, too
+        raise
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the file system; errors of the content have no number

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.vision_language.files.file_version import FileChangedError
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
-from engine.data.errors import BadSampleError
+from engine.data.errors import BadSampleError, FileChangedError
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
@@ -157,6 +156,8 @@ class RowGroups:
         path, stamp = self.paths[file], self._stamps[file]
         try:
             return tables.get((path, stamp, number, *self.columns), lambda: self._read_group(path, stamp, group))
+        except MemoryError:  # pyarrow's is an ArrowException, too
+            raise
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             if isinstance(error, FileChangedError) or (isinstance(error, OSError) and error.errno is not None):
                 raise OSError(f"{path}, row group {number}: cannot be read: {error}") from error

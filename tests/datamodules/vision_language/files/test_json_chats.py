@@ -4,18 +4,18 @@ import json
 import os
 import pickle
 import shutil
+import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.vision_language.files import file_version, json_index
-from datamodules.vision_language.files.file_version import FileChangedError
+from datamodules.vision_language.files import json_index
 from datamodules.vision_language.files.json_chats import JsonChats
 from datamodules.vision_language.files.json_index import index_elements, index_lines, read_record
 from datamodules.vision_language.source_config import SourceSettings
-from engine.data.errors import BadSampleError
+from engine.data.errors import BadSampleError, FileChangedError
 from tests.support.data_files.vision_language_files import Sample, colored, png, write_jsonl, write_llava
 
 SAMPLES = [
@@ -258,30 +258,31 @@ def test_a_file_that_was_replaced_ends_the_run_and_is_no_bad_sample(tmp_path, wr
             chats.read(row)
 
 
-def test_a_file_that_grows_or_is_copied_is_read_on(tmp_path, monkeypatch):
-    path = write_jsonl(tmp_path / "chats.jsonl", SAMPLES)
-    chats, reads = JsonChats(path, True), []
-    current = file_version.FileVersion._current_checksum
-    monkeypatch.setattr(file_version.FileVersion, "_current_checksum", lambda it: reads.append(1) or current(it))
-    for _ in range(3):
-        with path.open("a") as file:
-            file.write('{"messages": []}\n')
-        assert as_sample(chats.read(2)) == SAMPLES[2]
-    assert len(reads) == 1  # a file that grows all the time is not read all the time
+@pytest.mark.parametrize(("write", "lines"), [(write_llava, False), (write_jsonl, True)])
+def test_a_file_that_is_touched_or_copied_is_read_on(tmp_path, write, lines):
+    path = write(tmp_path / "chats", SAMPLES)
+    chats = JsonChats(path, lines)
+    path.touch()
+    assert as_sample(chats.read(2)) == SAMPLES[2]
     shutil.copy(path, tmp_path / "copy")
     (tmp_path / "copy").rename(path)
     assert as_sample(chats.read(1)) == SAMPLES[1]
 
 
-def test_a_file_that_grew_and_was_changed_ends_the_run_at_a_bad_record(tmp_path):
+def test_lines_may_be_appended_and_an_indexed_line_may_not_change(tmp_path):
     path = write_jsonl(tmp_path / "chats.jsonl", SAMPLES)
     chats = JsonChats(path, True)
     with path.open("a") as file:
-        file.write("\n")
-    chats.read(0)
-    path.write_text("no JSON " * path.stat().st_size)
-    with pytest.raises(FileChangedError, match="changed during the run"):
-        chats.read(0)
+        file.write('{"messages": []}\n')
+    assert [as_sample(chats.read(row)) for row in range(len(SAMPLES))] == SAMPLES
+    assert len(chats) == len(SAMPLES)
+    # Records of the same length in another order, in a file that has grown already.
+    first, second, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([second, first, *others]))
+    for row in (0, 1):
+        with pytest.raises(FileChangedError, match="changed during the run"):
+            chats.read(row)
+    assert as_sample(chats.read(2)) == SAMPLES[2]
 
 
 @pytest.mark.parametrize(
@@ -347,7 +348,7 @@ def test_every_element_is_at_its_offset(tmp_path_factory, found, ascii_only, ind
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_index, "_CHUNK", chunk)
         extents = index_elements(path)
-    assert [read_record(path, start, end) for start, end in zip(extents.starts, extents.ends, strict=True)] == found
+    assert [read_record(path, extents, index) for index in range(len(extents.starts))] == found
 
 
 @settings(max_examples=60, deadline=None)
@@ -361,6 +362,9 @@ def test_every_line_that_is_not_blank_is_found(tmp_path_factory, lines, chunk):
     numbers = np.arange(len(extents.starts)) if extents.numbers is None else extents.numbers
     expected = [number for number, line in enumerate(lines) if line.strip() or len(line) >= 16]
     assert numbers.tolist() == expected
+    assert extents.checksums.tolist() == [
+        zlib.crc32(path.read_bytes()[start:end]) for start, end in zip(extents.starts, extents.ends, strict=True)
+    ]
     actual = [path.read_bytes()[start:end] for start, end in zip(extents.starts, extents.ends, strict=True)]
     assert [line.strip() for line in actual] == [lines[number].strip() for number in expected]
 
