@@ -241,7 +241,8 @@ def main(args: list[str] | None = None) -> LockstepCLI:
             arguments = resolve_shipped_configs(replace_aliases(arguments))
             check_arguments(arguments)
             with runs_of(arguments, os.environ) as runs:
-                return LockstepCLI(add_run_config(arguments, runs))
+                arguments = add_run_config(arguments, runs)
+                return LockstepCLI(arguments)
     except RunStopped as stop:
         raise SystemExit(exit_code_for_rank(stop.code, os.environ)) from None
     except Exception as error:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, NoReturn
 import yaml
 
 from commands.cli.configs.files import without_init_args
-from commands.runs.current_names import REMOVED_OPTIONS, current_option, current_value
+from commands.runs.current_names import REMOVED_OPTIONS, current_value
 from engine.io.yaml_file import YamlFileError, check_yaml, parse_yaml, read_text
 
 Value = str | int | float | bool | None
@@ -53,7 +53,7 @@ class Parameter(NamedTuple):
         `model.dropout` overrides `model.init_args.dropout`, and `model` overrides both. An old name of a group is the
         same key as its current name.
         """
-        own, other = (current_option(without_init_args(name)) for name in (self.key, key))
+        own, other = (without_init_args(name) for name in (self.key, key))
         return f"{other}.".startswith(f"{own}.")
 
 

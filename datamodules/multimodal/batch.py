@@ -8,6 +8,7 @@ follow the order of the placeholders, row by row from the left.
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -45,6 +46,12 @@ class TokenRows(NamedTuple):
     samples: Tensor  # [S] int64, sample of each chat, in the order of the rows; padding samples are absent
     placeholders: Tensor  # [S] int64, placeholders of each chat
     counts: Counts = Counts()  # sum over all rows
+
+    @property
+    def lengths(self) -> Tensor:
+        """Number of tokens [R] int64 of the first chat of each row."""
+        begins = self.positions[:, 1:] == 0  # of a next chat, or of the padding
+        return torch.where(begins.any(dim=1), begins.int().argmax(dim=1) + 1, self.positions.shape[1])
 
 
 class Prompts(NamedTuple):

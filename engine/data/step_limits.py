@@ -5,7 +5,6 @@ thus choose its best checkpoint by other metrics, and would stop at another step
 a number of batches per rank, so more ranks would evaluate more samples.
 """
 
-import math
 from typing import Literal
 
 from lightning.pytorch import Trainer
@@ -31,7 +30,7 @@ def convert_limits_to_micro_batches(trainer: Trainer, steps_in_epoch: int | None
         if limit > 0 and steps_in_epoch * limit < 1:
             raise ValueError(
                 f"trainer.limit_train_batches {limit:g} of the {steps_in_epoch} steps of an epoch is less than a step; "
-                f"set an integer, which is a number of steps, or at least {math.ceil(1e4 / steps_in_epoch) / 1e4:g}"
+                f"set an integer, which is a number of steps, or at least {1.001 / steps_in_epoch:.4g}"
             )
         limit = int(steps_in_epoch * limit)
     if isinstance(limit, int):

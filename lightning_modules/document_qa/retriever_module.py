@@ -20,7 +20,7 @@ from datamodules.multimodal.batch import Images, TokenRows
 from engine.base_options import Unpack
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
-from lightning_modules.document_qa.answering.length_buckets import bucket_rows, row_lengths
+from lightning_modules.document_qa.answering.length_buckets import bucket_rows
 from lightning_modules.document_qa.contrastive import ProjectionHead, Temperature, info_nce
 from lightning_modules.document_qa.ranking_evaluation import PageRankingEvaluation
 from lightning_modules.multimodal.connector.merge_embeddings import Features
@@ -189,7 +189,7 @@ class PageRetriever(ImageModule[RetrievalData]):
         states = self.states(rows, self._no_features(rows) if images is None else self.features(images))
         every = torch.arange(len(states), device=states.device)
         # A rank without a chat has a row of padding, so that every weight takes part; its vector is cut off here.
-        return self.head(states[every, row_lengths(rows) - 1])[: len(rows.samples)]
+        return self.head(states[every, rows.lengths - 1])[: len(rows.samples)]
 
     def _no_features(self, rows: TokenRows) -> Features:
         vectors = torch.zeros(0, self.language_model.hidden_size, device=rows.tokens.device)

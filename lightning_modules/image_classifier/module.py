@@ -228,8 +228,9 @@ class ImageClassifier(EvaluatedClassifier):
         super().on_load_checkpoint(checkpoint)
         found, expected = checkpoint.get("classes"), self.data.classes
         if found != expected:
-            pairs = zip_longest(expected, found or [], fillvalue="none")
-            index, (of_data, of_checkpoint) = next(pair for pair in enumerate(pairs) if pair[1][0] != pair[1][1])
+            pairs = zip_longest(expected, found or [])
+            index, pair = next(item for item in enumerate(pairs) if item[1][0] != item[1][1])
+            of_data, of_checkpoint = (name or "none" for name in pair)
             raise ValueError(
                 f"class {index}: found {of_data} in the data, expected {of_checkpoint} as in the checkpoint, which has "
                 f"{len(found or [])} classes; use the data of the training"

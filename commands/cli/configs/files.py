@@ -9,7 +9,7 @@ import yaml
 
 from commands.cli.configs.setting_locations import find_settings
 from commands.launch.command_line import CONFIG_OPTIONS, option_values, values_of
-from commands.runs.current_names import current_key
+from commands.runs.current_names import current_option
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 
 _SUFFIXES = (".yaml", ".yml")
@@ -81,7 +81,9 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
         # The last of several equal options counts.
         for option in reversed(option_keys):
             key = without_init_args(option)
-            if key == searched_key or (len(keys) > 1 and key.startswith(f"{searched_key}.")):  # a key of a dictionary
+            # A key of a dictionary, or an option whose value has the setting in it: `--trainer '{max_epochs: 0}'`.
+            is_inner, is_outer = key.startswith(f"{searched_key}."), searched_key.startswith(f"{key}.")
+            if key == searched_key or (len(keys) > 1 and is_inner) or is_outer:
                 return "", f"--{option}"
     for file, tree in [reading] if reading else _last_first(arguments):
         settings = find_settings(file, tree, keys) if tree is not None else []
@@ -104,7 +106,7 @@ def locate_error(message: str, arguments: Sequence[str]) -> str:
 def without_init_args(key: str) -> str:
     """Return a dotted key as the parser's errors have it: current names, no `init_args`, no positions in lists."""
     parts = (part.partition("[")[0] for part in key.split("."))
-    return current_key(".".join(part for part in parts if part not in ("init_args", "dict_kwargs")))
+    return current_option(".".join(part for part in parts if part not in ("init_args", "dict_kwargs")))
 
 
 def _last_first(arguments: Sequence[str]) -> Iterator[ConfigFile]:

@@ -91,8 +91,10 @@ def _convert(
 ) -> InteractionStore:
     database = RowDatabase(work, memory_gb / 2)
     try:
-        copy_rows(database, layout, filters)
-        check_source()
+        try:
+            copy_rows(database, layout, filters)
+        finally:
+            check_source()  # a change is also the cause of rows that do not parse or add up
         report = _filter(database, layout, filters)
         log.info("%s: %s", layout.path, report)
         with StoreDraft(root) as draft:

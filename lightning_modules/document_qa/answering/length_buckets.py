@@ -61,7 +61,7 @@ def bucket_rows(rows: TokenRows, images: Images | None, size: int | None) -> Ite
     if size is None or len(rows.samples) <= size:
         yield RowBucket(torch.arange(len(rows.samples), device=rows.tokens.device), rows, images)
         return
-    lengths = row_lengths(rows)
+    lengths = rows.lengths
     # A stable sort, so that every device splits rows of equal length alike.
     for indices in lengths.argsort(stable=True).split(size):
         width = int(lengths[indices].max())
@@ -73,15 +73,6 @@ def bucket_rows(rows: TokenRows, images: Images | None, size: int | None) -> Ite
             rows.placeholders[indices],
         )
         yield RowBucket(indices, cut, None if images is None else _select_images(images, indices))
-
-
-def row_lengths(rows: TokenRows) -> Tensor:
-    """Return the number of tokens [R] int64 of each row's only chat.
-
-    Padding counts its positions from 0 again, as a second chat would.
-    """
-    begins = rows.positions[:, 1:] == 0
-    return torch.where(begins.any(dim=1), begins.int().argmax(dim=1) + 1, rows.positions.shape[1])
 
 
 def _split(indices: list[int], lengths: list[int]) -> Iterator[list[int]]:

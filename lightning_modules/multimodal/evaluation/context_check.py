@@ -9,6 +9,9 @@ from datamodules.multimodal.batch import Prompts, TokenRows
 def context_length(config: Any) -> int | None:
     """Return the positions that a language model is made for, after the scaling of RoPE; None if there is no limit.
 
+    Some configs state the positions before the scaling, others (Gemma 3) after it. Where a config does not say which,
+    the positions are taken for those before: a limit that is too high only costs time.
+
     Args:
         config: config of a model of transformers.
     """
@@ -28,6 +31,8 @@ def context_length(config: Any) -> int | None:
 def check_context(batch: Iterable[Any], positions: int | None, name_of: Callable[[int], str]) -> None:
     """Check the chats and prompts of an evaluation batch, before the model reads them.
 
+    Tokens that the model generates after a prompt are not counted.
+
     Args:
         batch: a batch with TokenRows of one chat per row, or Prompts, among its fields.
         positions: positions of the language model; None for no limit.
@@ -41,19 +46,11 @@ def check_context(batch: Iterable[Any], positions: int | None, name_of: Callable
         # The width of a batch is known without waiting for the device.
         if positions is None or not isinstance(part, Prompts | TokenRows) or part.tokens.shape[1] <= positions:
             continue
+        lengths = part.mask.sum(dim=1) if isinstance(part, Prompts) else part.lengths
         # A row of padding alone has no sample.
-        for sample, tokens in zip(part.samples.tolist(), _lengths(part), strict=False):
+        for sample, tokens in zip(part.samples.tolist(), lengths.tolist(), strict=False):
             if tokens > positions:
                 raise ValueError(
                     f"sample {name_of(sample)}: {tokens:,} tokens, images included, but the language model has "
                     f"{positions:,} positions; shorten the text, or give fewer or smaller images"
                 )
-
-
-def _lengths(part: Prompts | TokenRows) -> list[int]:
-    if isinstance(part, Prompts):
-        return part.mask.sum(1).tolist()
-    # Positions begin again at 0 in the padding.
-    starts = (part.positions[:, 1:] == 0).nonzero().tolist()
-    ends = dict.fromkeys(range(len(part.positions)), part.positions.shape[1])
-    return list({**ends, **{row: column + 1 for row, column in reversed(starts)}}.values())

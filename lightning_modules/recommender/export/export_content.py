@@ -1,5 +1,6 @@
 """Reads `config.json` and `items.json` of an exported recommender, and checks that they belong together."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -51,8 +52,10 @@ def read_items(path: Path, settings: dict[str, Any]) -> ExportedItems:
     """
     content, number = _read_object(path), settings["num_items"]
     ids = _column(path, content, "ids", str)
-    if ids is None or len(set(ids)) < len(ids):
-        _refuse(path, "ids", ids, "a list of different texts")
+    if ids is None:
+        _refuse(path, "ids", ids, "a list of texts")
+    if repeated := next((name for name, count in Counter(ids).items() if count > 1), None):
+        raise ValueError(f"{path}: found the id {repeated!r} more than once, expected each item once: {_AGAIN}")
     if len(ids) != number:
         raise ValueError(
             f"{path}: found {len(ids)} ids, expected {number} as in config.json: the files of two exports?"

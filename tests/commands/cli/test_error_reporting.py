@@ -5,6 +5,7 @@ import os
 import pytest
 from torch.distributed import DistNetworkError
 
+from commands.cli.configs.files import locate_error
 from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report_error
 from commands.cli.main import main
 from tests.conftest import TINY
@@ -32,6 +33,20 @@ def test_a_number_out_of_range_has_the_file_and_line_of_its_setting(tmp_path, me
     with pytest.raises(SystemExit):
         main(["fit", *TINY, "--config", str(config), f"--{key}={value}"])
     assert messages[-2].startswith(f"error: {key}"), "the command line overrides the file"
+
+
+def test_a_setting_inside_the_value_of_an_option_has_no_line_of_a_file(tmp_path, messages):
+    config = tmp_path / "a.yaml"
+    config.write_text("trainer:\n  gradient_clip_val: 1.0\n")
+    with pytest.raises(SystemExit):
+        main(["fit", *TINY, "--config", str(config), "--trainer", "{gradient_clip_val: -1}"])
+    assert messages[-2].startswith("error: trainer.gradient_clip_val"), "the file has another value"
+
+
+def test_an_old_group_in_a_file_is_located_by_its_current_name(tmp_path):
+    (tmp_path / "a.yaml").write_text("example_log:\n  number: -1\n")
+    arguments = ["fit", "--config", str(tmp_path / "a.yaml")]
+    assert locate_error("sample_previews.number must be at least 0", arguments) == f"{tmp_path / 'a.yaml'}:2: "
 
 
 def test_a_failure_has_a_traceback(caplog):

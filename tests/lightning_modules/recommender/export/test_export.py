@@ -173,7 +173,7 @@ def test_files_of_another_model_are_refused(exported, tmp_path):
             "config.json: its settings",
         ),
         ("items.json", lambda data: data[:-4], "items.json: not JSON"),
-        ("items.json", lambda data: b"{}", "items.json: ids: found nothing, expected a list of different texts"),
+        ("items.json", lambda data: b"{}", "items.json: ids: found nothing, expected a list of texts"),
         (
             "items.json",
             lambda data: data.replace(b'"titles": null', b'"titles": ["a"]'),
