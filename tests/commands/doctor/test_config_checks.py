@@ -175,7 +175,8 @@ def test_an_earlier_stage_that_is_not_there(doctor):
     findings = doctor("--config", config, "--trainer.accelerator", "cpu")
     assert [f.status for f in findings["weights"]] == ["fail"]
     assert "no trained run" in findings["weights"][0].found
-    assert status(findings)["micro batch"] == ["ok"], findings  # with new weights it takes the same
+    # With new weights the step takes the same memory. A loaded machine may warn, for example of the wait for data.
+    assert status(findings)["micro batch"][-1] == "ok", findings["micro batch"]
 
 
 @pytest.mark.slow

@@ -56,19 +56,19 @@ def machine(team):
 
 @pytest.mark.launcher
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_host_joins_and_is_lost(machine, tmp_path):
     """Each step is trained once, by either host. Plain Lightning begins again at step 0."""
     first = machine(first=True)
     log = first.outputs[0]
-    wait_until((tmp_path / "runs/a/checkpoints/last.ckpt").exists, 100, log.read_text)
+    wait_until((tmp_path / "runs/a/checkpoints/last.ckpt").exists, 240, log.read_text)
     second = machine(first=False)
     together = going_on(log, "= 2 ranks x 8 samples")
-    wait_until(lambda: steps(tmp_path)[-1] > together + 40, 100, log.read_text)
+    wait_until(lambda: steps(tmp_path)[-1] > together + 40, 240, log.read_text)
     os.killpg(second.pids[0], signal.SIGKILL)  # torchrun and its rank
     assert going_on(log, "= 1 rank x 16 samples", after="= 2 ranks") > together
     first.signal(0, signal.SIGTERM)
-    (code,) = first.end(90)
+    (code,) = first.end(180)
     assert code not in (0, None)
     assert "stopped by SIGTERM after step" in log.read_text().rpartition("= 1 rank x 16 samples")[2], log.read_text()
     trained = steps(tmp_path)
@@ -82,7 +82,7 @@ def going_on(log, team, after="\0"):
     def log_text():
         return re.search(r"resuming after step (\d+)", log.read_text().split(after)[-1].partition(team)[2])
 
-    wait_until(log_text, 100, log.read_text)
+    wait_until(log_text, 240, log.read_text)
     return int(log_text()[1])
 
 
