@@ -58,6 +58,18 @@ class SignalAt(At):
             wait_for_stop_signal()
 
 
+class SetClockAt(At):
+    """Sets the wall clock of the process forward by seconds (back, if negative); the monotonic clock goes on."""
+
+    def __init__(self, step: int, seconds: float, process: int = 0) -> None:
+        super().__init__(step, process)
+        self.seconds = seconds
+
+    def happen(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        true_time = time.time
+        time.time = lambda: true_time() + self.seconds
+
+
 class KillsAt(Callback):
     """A process is killed after each of so many finished steps, once in the life of a run: not again after a restart.
 
