@@ -15,6 +15,7 @@ from commands.launch.command_line import split_arguments
 from commands.runs.current_names import (
     CLASS_PATHS,
     OPTION_GROUPS,
+    OPTION_OWNERS,
     OPTIONS,
     REMOVED_OPTIONS,
     current_key,
@@ -42,14 +43,22 @@ class _Aliases:
     def __init__(self) -> None:
         self._logged: set[str] = set()  # jsonargparse loads the same text several times
 
-    def replace(self, value: object) -> Any:
-        """Return a loaded config with the current class paths and values."""
+    def replace(self, value: object, owner: bool = True) -> Any:
+        """Return a loaded config with the current class paths, keys and values.
+
+        Args:
+            value: the config or a part of it.
+            owner: whether the part is one of `OPTION_OWNERS`, or within no other group.
+        """
         if isinstance(value, dict):
             return {
-                self.rename_key(key): self.replace(self.rename_value(str(key), item)) for key, item in value.items()
+                self.rename_key(key) if owner else key: self.replace(
+                    self.rename_value(str(key), item), owner and OPTION_OWNERS.issuperset(str(key).split("."))
+                )
+                for key, item in value.items()
             }
         if isinstance(value, list):
-            return [self.replace(item) for item in value]
+            return [self.replace(item, owner=False) for item in value]
         if isinstance(value, str) and value in CLASS_PATHS:
             self._log_once(value, f"{value} is now {CLASS_PATHS[value]}; version 0.3.0 will not accept the old path")
             return CLASS_PATHS[value]
@@ -71,15 +80,18 @@ class _Aliases:
         group, dot, option = argument.removeprefix("--").partition(".")
         if group in OPTION_GROUPS:
             self.log_renamed(group)
-        return f"--{OPTION_GROUPS.get(group, group)}{dot}{self.rename_key(option)}"
+        renamed = self.rename_key(f"{group}.{option}").partition(".")[2] if dot else ""
+        return f"--{OPTION_GROUPS.get(group, group)}{dot}{renamed}"
 
     def rename_key(self, key: Any) -> Any:
-        """Return a key of a config, which may be dotted, with the current names of its options."""
+        """Return a key of a config, which may be dotted, with the current name of its option."""
         if not isinstance(key, str):
             return key
-        for old in OPTIONS.keys() & key.split("."):
+        current = current_key(key)
+        if current != key:
+            old = key.rpartition(".")[2]
             self._log_once(old, f"{old} is now {OPTIONS[old]}; version 0.3.0 will not accept the old name")
-        return current_key(key)
+        return current
 
     def rename_value(self, key: str, value: Any) -> Any:
         """Return the current name of the value of an option, given by its key; a class path as it is, see `replace`."""

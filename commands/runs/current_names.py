@@ -60,7 +60,10 @@ OPTIONS: Mapping[str, str] = {
     "describing_epochs": "caption_epochs",
     "row_tokens": "packed_length",
 }
-"""{old name of an option, the last part of its key: current name}."""
+"""{old name of an option of the model or the data, the last part of its key: current name}."""
+
+OPTION_OWNERS = frozenset({"model", "data", "init_args"})
+"""Groups that have the options of `OPTIONS`. A key below any other group is the user's own and keeps its name."""
 
 _CLASS_NAMES = {"TimelineReader": "SeriesLanguageModel"}
 
@@ -96,14 +99,17 @@ def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None]
 
 
 def current_key(key: str) -> str:
-    """Return a dotted key with the current names of its options; its first group as it is, see `rename_groups`."""
-    return ".".join(OPTIONS.get(part, part) for part in key.split("."))
+    """Return a dotted key with the current name of its option; its first group as it is, see `rename_groups`."""
+    *groups, option = key.split(".")
+    if option not in OPTIONS or not OPTION_OWNERS.issuperset(groups):
+        return key
+    return ".".join([*groups, OPTIONS[option]])
 
 
 def current_option(key: str) -> str:
-    """Return the dotted key of an option with the current names of its group and of the parts after it."""
-    group, dot, option = key.partition(".")
-    return f"{OPTION_GROUPS.get(group, group)}{dot}{current_key(option)}"
+    """Return the dotted key of an option with the current names of its group and its last part."""
+    group, dot, option = current_key(key).partition(".")
+    return f"{OPTION_GROUPS.get(group, group)}{dot}{option}"
 
 
 def current_value(key: str, value: Any) -> Any:

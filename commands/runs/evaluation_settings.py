@@ -60,8 +60,8 @@ def _settings(config: dict[str, Any], stage: str) -> dict[str, Any]:
 
 def _flatten(group: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in group.items():
-        name = current_key(str(name))
+        key = current_key(f"{prefix}{name}")
         if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{key}.")
         else:
-            yield f"{prefix}{name}", current_value(name, value)
+            yield key, current_value(key, value)

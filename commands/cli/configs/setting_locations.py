@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import yaml
 
-from commands.runs.current_names import current_key, current_option
+from commands.runs.current_names import current_option
 
 
 class SettingLocation(NamedTuple):
@@ -39,8 +39,8 @@ def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: lis
         key, value = entry
         name = f"{path}.{key.value}" if path else key.value
         # A key may be dotted itself.
-        current = current_key if path else current_option  # the outermost key is a group
-        words = current(key.value).split(".") if isinstance(key, yaml.ScalarNode) else []
+        own = key.value.count(".") + 1 if isinstance(key, yaml.ScalarNode) else 0
+        words = current_option(name).split(".")[-own:] if own else []
         if words and words == keys[: len(words)]:
             found.append(SettingLocation(file, key.start_mark.line + 1, name, node, entry))
             _descend(file, value, keys[len(words) :], name, found)

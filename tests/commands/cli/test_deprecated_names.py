@@ -111,6 +111,17 @@ def test_an_old_option_on_the_command_line_and_in_a_text(messages, old, new):
     assert deprecations(messages) == [line] * 2, "each reader of options logs it once"
 
 
+@pytest.mark.parametrize("old", OPTIONS)
+def test_a_users_own_key_of_that_name_keeps_it(messages, old):
+    """Only options of the model and the data were renamed: a file or a callback of the user may be called so."""
+    register_aliases()
+    config = {"data": {"init_args": {"files": {old: 5}, "tables": [{old: 1}]}}, "trainer": {old: 2}}
+    assert get_loader(PARSER_MODE)(yaml.safe_dump(config)) == config
+    arguments = ["fit", f"--data.init_args.files.{old}", "5", f"--trainer.{old}=6"]
+    assert replace_aliases(arguments) == arguments
+    assert deprecations(messages) == []
+
+
 def test_an_error_names_the_line_of_an_old_option(tmp_path, capsys):
     file = tmp_path / "old.yaml"
     file.write_text("model:\n  init_args:\n    decay_share: much\n")

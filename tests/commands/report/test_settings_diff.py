@@ -61,7 +61,7 @@ def test_option_groups_options_and_values_have_their_current_names(tmp_path):
     names = (old, "gradients", "row_tokens", "places"), (new, "ddp", "packed_length", "tile_positions")
     for run, group, option, tiling in names:
         with (run.folder / "config.yaml").open("a") as file:
-            file.write(f"{group}: {{bucket_mb: 3}}\nmore: {{tiling: {tiling}, {option}: 64}}\n")
+            file.write(f"{group}: {{bucket_mb: 3}}\ndata.init_args: {{tiling: {tiling}, {option}: 64}}\n")
     assert differences([read_settings(run.folder).newest for run in (old, new)]) == []
 
 
