@@ -49,6 +49,7 @@ class EarlyStoppingFromConfig(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # Otherwise a run that early stopping has ended trains one more epoch each time it is started again.
         for callback in trainer.early_stopping_callbacks:
-            if isinstance(callback, EarlyStopping) and callback.wait_count >= callback.patience:
+            # A new run has waited for no evaluation, and with a patience of 0 that must not end it.
+            if isinstance(callback, EarlyStopping) and callback.wait_count >= max(callback.patience, 1):
                 log.info("%s had not improved for %d evaluations: done", callback.monitor, callback.wait_count)
                 trainer.should_stop = True

@@ -204,7 +204,8 @@ class BadSampleList:
         """Return the keys of all lines. A line that a killed process has left incomplete is ignored."""
         listed = set()
         if self.path.exists():
-            for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            # splitlines() would also split at rare line separators, which a file's name may contain.
+            for text in self.path.read_text(encoding="utf-8", errors="replace").split("\n"):
                 try:
                     line = json.loads(text)
                     listed.add((line["stage"], line["sample"], line["what"]))

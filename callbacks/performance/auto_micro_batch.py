@@ -2,10 +2,12 @@
 
 import gc
 import logging
+from collections.abc import Sequence
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from torch import Tensor, nn
 from typing_extensions import override
 
 from callbacks.health.oom_advice import FORWARD, describe_peak_memory, oom_message
@@ -19,13 +21,11 @@ from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_module, run_trainer
 from engine.lightning_internals.training_loop import configure_model
 from engine.module import LockstepModule
+from engine.optim.optimizers import OPTIMIZERS, state_size
 from engine.optim.row_updates import state_shapes
 from engine.system.oom import is_oom_error
 
 log = logging.getLogger("lockstep")
-
-_OPTIMIZER_STATES = 2
-"""Tensors that the optimizer keeps for each parameter. AdamW keeps two; the other optimizers keep fewer."""
 
 
 class AutoMicroBatch(Callback):
@@ -139,11 +139,25 @@ def _two_passes(trainer: Trainer, pl_module: LockstepModule, batch: object) -> N
     """
     with trial_pass(trainer, pl_module, batch) as run_pass:
         trained = [parameter for parameter in pl_module.parameters() if parameter.requires_grad]
-        # DDP's buckets are one more copy of the gradients.
-        copies = _OPTIMIZER_STATES + isinstance(trainer.strategy, DDPStrategy)
-        reserved = [torch.empty_like(parameter) for parameter in trained for _ in range(copies)]
+        reserved = _optimizer_state(pl_module, trained)
+        if isinstance(trainer.strategy, DDPStrategy):  # its buckets are one more copy of the gradients
+            reserved += [torch.empty_like(parameter) for parameter in trained]
         for table in pl_module.row_tables:
             reserved += [table.weight.new_empty(shape) for shape in state_shapes(table.update, table.weight).values()]
         run_pass()
         run_pass()
         del reserved
+
+
+def _optimizer_state(pl_module: LockstepModule, trained: Sequence[nn.Parameter]) -> list[Tensor]:
+    """Return tensors of the size that the optimizer's state of the parameters will have on their device."""
+    if pl_module.optimizer_settings.offload:
+        return []
+    state_bytes = OPTIMIZERS[pl_module.optimizer_name].state_bytes
+    embeddings = {part.weight for part in pl_module.modules() if isinstance(part, nn.Embedding)}
+    # An optimizer keeps its state in the type of the weight, unless it quantizes the state.
+    sizes = (
+        state_size(weight.numel(), state_bytes, weight in embeddings) * (1 if state_bytes == 2 else weight.itemsize / 4)
+        for weight in trained
+    )
+    return [weight.new_empty(int(size), dtype=torch.uint8) for weight, size in zip(trained, sizes, strict=True)]

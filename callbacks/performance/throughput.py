@@ -118,8 +118,9 @@ class Throughput(Callback):
         datamodule = run_trainer(trainer).datamodule
         if (batch_idx + 1) % (accumulation := trainer.accumulate_grad_batches) == 0:
             self._samples += datamodule.samples_in_step(batch_idx // accumulation)
-        if trainer.global_step - self._steps < run_trainer(trainer).log_every_n_steps:
-            return
+        interval = run_trainer(trainer).log_every_n_steps
+        if not interval or trainer.global_step - self._steps < interval:
+            return  # Lightning logs no step for an interval of 0
         # Reading the counters waits for the device, whose steps are part of the time.
         since = self._since_last_log(run_module(pl_module))
         assert self._start is not None, "training has started"

@@ -50,7 +50,7 @@ class TensorBoard(TensorBoardLogger):
         if not self._is_open:
             try:
                 _require_room(Path(self.log_dir))
-                replace_event_file(super().experiment, lambda path: AppendOnlyFile(Path(path)))
+                replace_event_file(super().experiment, lambda path: AppendOnlyFile(Path(path), has_lines=False))
             except OSError as error:
                 self._failed = True
                 fields = event("tracker_failed", tracker="tensorboard", error=str(error))

@@ -17,11 +17,8 @@ from torch.nn.functional import pad
 from torch.optim import Optimizer
 from typing_extensions import override
 
-from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
+from engine.optim.eight_bit_state import BLOCK, MIN_QUANTIZED_ELEMENTS
 from engine.system.bitsandbytes_import import import_bitsandbytes
-
-BLOCK = 256
-"""Elements of a weight whose state has a common scale."""
 
 _MOMENTS = ("state1", "state2")
 

@@ -14,6 +14,9 @@ FIRST_MOMENT = "state1"
 MIN_QUANTIZED_ELEMENTS = 4096
 """Elements of the smallest weight whose state bitsandbytes keeps in 8 bits."""
 
+BLOCK = 256
+"""Elements of a weight whose state has a common scale."""
+
 
 def as_bitsandbytes(state_dict: Mapping[str, Any]) -> dict[str, Any]:
     """Return a state dict of whole tensors in the form of bitsandbytes. The state of another optimizer is unchanged."""

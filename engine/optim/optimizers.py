@@ -1,6 +1,7 @@
 """Builds optimizers by name."""
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from engine.distributed.logical_shape import logical_numel
-from engine.optim.eight_bit_state import FIRST_MOMENT, MIN_QUANTIZED_ELEMENTS, QUANTIZED
+from engine.optim.eight_bit_state import BLOCK, FIRST_MOMENT, MIN_QUANTIZED_ELEMENTS, QUANTIZED
 from engine.optim.muon import MOMENTUM, Muon
 from engine.optim.offload import OffloadedOptimizer
 from engine.optim.row_optimizer import RowAdam, RowAdamW
@@ -48,7 +49,7 @@ class OptimizerSpec:
     state_tensors: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
     """Keys of the tensors of a parameter's shape in its state, which a checkpoint must have."""
     state_bytes: int = 8
-    """Bytes of the state for each trained number."""
+    """Bytes of the state for each trained number, at most: muon keeps 4 for a matrix."""
     in_blocks: bool = False
     """Whether the state is quantized in blocks, which do not follow layers that tensor parallelism divides."""
     paged: bool = False
@@ -189,6 +190,21 @@ OPTIMIZERS: dict[OptimizerName, OptimizerSpec] = {
     "muon": OptimizerSpec(_muon, state_marks=(MOMENTUM,), state_tensors=(MOMENTUM,)),
 }
 """All optimizers. Their order is that of messages."""
+
+
+def state_size(numbers: int, state_bytes: int, is_embedding: bool) -> int:
+    """Return the bytes of the optimizer's state of a weight; 8-bit AdamW keeps 32 bits for embeddings.
+
+    Args:
+        numbers: elements of the weight.
+        state_bytes: `OptimizerSpec.state_bytes`, 0 for a state that is not on the device of the weight.
+        is_embedding: whether the weight is an embedding's.
+    """
+    if state_bytes != 2:
+        return state_bytes * numbers
+    if is_embedding or numbers < MIN_QUANTIZED_ELEMENTS:
+        return 8 * numbers
+    return 2 * numbers + 8 * math.ceil(numbers / BLOCK)
 
 
 def state_owners(state: Mapping[str, Any]) -> list[OptimizerName]:

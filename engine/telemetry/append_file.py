@@ -1,5 +1,6 @@
 """Appends records to a file that survives a full disk without losing or splitting any."""
 
+import io
 import logging
 import threading
 from collections import deque
@@ -22,12 +23,14 @@ class AppendOnlyFile:
     Args:
         path: the file. Existing content is kept.
         make_folder: create the folder if it does not exist.
+        has_lines: whether records are lines. The line that a killed process left incomplete is ended first, so that the
+            next record is a line of its own.
 
     Raises:
         OSError: the file cannot be opened. Later failures are only logged.
     """
 
-    def __init__(self, path: Path, make_folder: bool = True) -> None:
+    def __init__(self, path: Path, make_folder: bool = True, has_lines: bool = True) -> None:
         self.path = path
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,6 +41,8 @@ class AppendOnlyFile:
         # They leave their record in the queue to the holder of the lock.
         self._lock = threading.Lock()
         self._failing, self._lost = False, 0
+        if has_lines and _ends_within_line(path):
+            self.write("\n")
 
     def write(self, record: str | bytes) -> None:
         """Append a record. If too many records wait already, it is dropped and counted."""
@@ -91,3 +96,11 @@ class AppendOnlyFile:
     def closed(self) -> bool:
         """Whether the file is closed."""
         return self._file.closed
+
+
+def _ends_within_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        if not file.seek(0, io.SEEK_END):
+            return False
+        file.seek(-1, io.SEEK_END)
+        return file.read(1) != b"\n"

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples
@@ -38,7 +39,8 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         # The layout counts one feature even of an empty series where all steps become one.
         counts = torch.where(series.lengths > 0, counts, 0)
         if series.per_sample is not None:  # in the order of the series, so each sample has a run of them
-            ends = counts.cumsum(0)[series.per_sample.cumsum(0) - 1]
+            # The zero before the first series is the end of samples that have none.
+            ends = pad(counts.cumsum(0), (1, 0))[series.per_sample.cumsum(0)]
             counts = ends.diff(prepend=ends.new_zeros(1))
         return Features(vectors, counts)
 

@@ -13,8 +13,7 @@ from torch.distributed.tensor import DTensor
 from typing_extensions import override
 
 from engine.lightning_internals.tensors import simulated_ranks, without_values
-from engine.optim.eight_bit import BLOCK
-from engine.optim.eight_bit_state import MIN_QUANTIZED_ELEMENTS
+from engine.optim.optimizers import state_size
 from engine.strategies.fsdp import gathered_formats, shard_layers
 from engine.system.allocation_counter import AllocationCounter
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -158,7 +157,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
         _run_step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
     embeddings = {part.weight for part in model.modules() if isinstance(part, nn.Embedding)}
     state = sum(
-        _state_size(shard.numel(), work.state_bytes, parameter in embeddings)
+        state_size(shard.numel(), work.state_bytes, parameter in embeddings)
         for parameter, shard in zip(trained, shards, strict=True)
     )
     # AdamW computes the root of the second moment beside it.
@@ -232,13 +231,6 @@ def _replace_by_storages(model: nn.Module) -> None:
 def _drop_gradient(parameter: Tensor) -> None:
     """Free a gradient's shard, which FSDP moves to the host."""
     parameter.grad = None
-
-
-def _state_size(number: int, state_bytes: int, is_embedding: bool) -> int:
-    """Return the bytes of the optimizer's state of a tensor; 8-bit AdamW keeps 32 bits for embeddings."""
-    if state_bytes != 2:
-        return state_bytes * number
-    return 8 * number if is_embedding or number < MIN_QUANTIZED_ELEMENTS else 2 * number + 8 * math.ceil(number / BLOCK)
 
 
 def _run_step(

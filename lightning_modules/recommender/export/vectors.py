@@ -36,11 +36,10 @@ USAGE = """Vectors of users and items, for retrieval; the score of an item for a
 
 ```python
 import json
-from pathlib import Path
 
 import numpy as np
 
-ids = [json.loads(line)["item"] for line in Path("item_vectors.jsonl").read_text(encoding="utf-8").splitlines()]
+ids = [json.loads(line)["item"] for line in open("item_vectors.jsonl", encoding="utf-8")]
 scores = np.load("user_vectors.npy", mmap_mode="r")[:1] @ np.load("item_vectors.npy").T
 print([ids[item] for item in np.argsort(-scores[0])[:10]])
 ```

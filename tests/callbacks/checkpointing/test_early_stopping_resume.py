@@ -30,6 +30,13 @@ def test_a_run_that_stopped_early_resumes_with_more_patience(lockstep):
     assert sorted(resumed.series("val/ndcg@10")) == [13, 26, 39, 52]
 
 
+def test_a_patience_of_zero_trains_until_the_first_evaluation_without_improvement(lockstep):
+    run = lockstep("fit", *TINY, "--trainer.max_epochs", "9", *STOP, "0", name="a")
+    assert sorted(run.series("val/ndcg@10")) == [13, 26]
+    again = lockstep("fit", *TINY, "--trainer.max_epochs", "9", *STOP, "0", "--ckpt_path", "last", name="a")
+    assert sorted(again.series("val/ndcg@10")) == [13, 26]
+
+
 def test_a_metric_that_is_not_logged_is_refused_before_the_first_step(lockstep):
     """Lightning raises after the first epoch."""
     options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "6"]

@@ -39,6 +39,20 @@ def test_a_torn_line_is_passed_over(tmp_path):
     assert len(last["what"]) == 2000
 
 
+def test_a_record_after_a_torn_line_is_a_line_of_its_own(tmp_path):
+    (tmp_path / "bad_samples.jsonl").write_text('{"stage": "train", "sample": 5, "wh')
+    BadSampleList(tmp_path).add("train", 0, 3, [[bad(7)]])
+    torn, record = (tmp_path / "bad_samples.jsonl").read_text().splitlines()
+    assert torn == '{"stage": "train", "sample": 5, "wh'
+    assert json.loads(record)["sample"] == 7
+
+
+def test_a_file_name_with_a_line_separator_is_listed_once(tmp_path):
+    for epoch in range(2):
+        BadSampleList(tmp_path).add("train", epoch, 3, [[bad("1\u20282")]])
+    assert len((tmp_path / "bad_samples.jsonl").read_text(encoding="utf-8").strip("\n").split("\n")) == 1
+
+
 def test_a_file_name_that_is_not_utf_8_is_listed_and_counted(tmp_path):
     """A folder of images may have names in Latin-1; a bad one among them must not end the training."""
     skipped = bad(os.fsdecode(b"donn\xe9es"))

@@ -46,6 +46,22 @@ def test_training_equals_that_with_the_same_micro_batch_set_by_hand(lockstep, me
     assert found["loops"] == by_hand["loops"]
 
 
+def test_the_state_of_the_optimizer_is_reserved_at_its_size():
+    layers = torch.nn.ModuleList([torch.nn.Linear(64, 64, bias=False), torch.nn.Embedding(64, 64)])
+    trained = [*layers.parameters()]
+
+    def reserved(optimizer, offload=False):
+        settings = SimpleNamespace(offload=offload)
+        module = SimpleNamespace(optimizer_name=optimizer, optimizer_settings=settings, modules=layers.modules)
+        return [tensor.nbytes for tensor in auto_micro_batch._optimizer_state(module, trained)]
+
+    assert reserved("adamw") == [8 * 4096, 8 * 4096]
+    assert reserved("adamw_8bit") == [2 * 4096 + 8 * 16, 8 * 4096], "embeddings keep 32 bits"
+    assert reserved("adamw", offload=True) == []
+    layers.to(torch.bfloat16)
+    assert reserved("adamw") == [4 * 4096, 4 * 4096]
+
+
 DIGITS = [
     "--config",
     str(REPOSITORY / "configs/image_classifier/digits.yaml"),

@@ -124,6 +124,15 @@ def test_optimizer_steps_count_and_not_micro_batches(fake_run):
     assert [metrics["train/samples_per_second"] for metrics in run.logged] == [64]
 
 
+def test_an_interval_of_zero_logs_nothing_and_reads_no_counter(fake_run):
+    run = fake_run()
+    run.trainer.log_every_n_steps = 0
+    run.start()
+    run.module.counters.total = None  # reading it would wait for the device
+    run.train(steps=5, seconds=1.0, micro_batches=4)
+    assert run.logged == []
+
+
 def test_amounts_are_summed_over_ranks_and_micro_batches(fake_run):
     run = fake_run(amounts=AMOUNTS, peak_tflops=12)
     run.start()

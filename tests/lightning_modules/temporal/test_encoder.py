@@ -1,5 +1,7 @@
 """Tests that a series has the same features alone and in any batch, and their number."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ from lightning_modules.temporal.encoder import (
     summary_features,
     value_features,
 )
+from lightning_modules.temporal.series_features import SeriesFeatures
 from tests.support.temporal.encoders import CHANNELS, KINDS, encoder, series
 
 
@@ -33,6 +36,14 @@ def test_alone_as_in_any_batch(tokens, summary, lengths, room):
         assert len(apart[-1]) == network.layout.feature_count(length)
     torch.testing.assert_close(together, torch.cat(apart), rtol=1e-5, atol=1e-5)
     assert len(together) == int(network.layout.feature_count(torch.tensor(lengths)).sum())
+
+
+def test_a_sample_without_series_has_no_feature():
+    network, batch = encoder("channel_patch"), series([20, 30, 10])
+    networks = SimpleNamespace(encoder=network, projector=torch.nn.Identity())
+    per_series = network.layout.feature_count(torch.tensor([20, 30, 10])).tolist()
+    features = SeriesFeatures({}).compute(networks, batch._replace(per_sample=torch.tensor([0, 2, 0, 1])))
+    assert features.counts.tolist() == [0, sum(per_series[:2]), 0, per_series[2]]
 
 
 @pytest.mark.parametrize("tokens", KINDS)
