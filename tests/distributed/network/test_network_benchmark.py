@@ -102,6 +102,7 @@ def test_machines_with_misleading_measurements_are_refused(lacks, monkeypatch):
     assert not list(Path("/run/netns").glob(f"lockstep-{os.getpid()}-*"))
 
 
+@pytest.mark.usefixtures("forked_variants")
 def test_two_machines_train_on_several_bandwidths(capsys):
     if why := impossible() or too_few_cores():
         pytest.skip(why)
@@ -117,6 +118,7 @@ def test_two_machines_train_on_several_bandwidths(capsys):
     assert "20 Mbit/s" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("forked_variants")
 def test_sixteen_bits_are_half_the_bytes():
     """A hook that is never called sends them all: Lightning registers `ddp_comm_hook` on GPUs alone."""
     if why := impossible() or too_few_cores():
