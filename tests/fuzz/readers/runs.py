@@ -240,7 +240,11 @@ READERS = {"report": Report, "resume": Resume, "export": Export}
 def _refuse_lenient(line: str) -> None:
     if any(mark in line for mark in ("NaN", "Infinity", "e999", "[[[", "9" * 300)):
         raise Unknown("a line that strict JSON does not allow is no record")
-    json.loads(line.removeprefix("\ufeff"), object_pairs_hook=_unique)
+    record = json.loads(line.removeprefix("\ufeff"), object_pairs_hook=_unique)
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Unknown("strict JSON has no half of a pair of surrogates") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
