@@ -87,8 +87,7 @@ class RuleModel(LockstepModule):
 
     @override
     def on_validation_epoch_end(self) -> None:
-        stage = "test" if self.trainer.state.fn == "test" else "val"
-        self.log(f"{stage}/accuracy", self.accuracy.compute().float(), prog_bar=True, batch_size=1)
+        self.log(f"{self.evaluation_stage}/accuracy", self.accuracy.compute().float(), prog_bar=True, batch_size=1)
         self.accuracy.reset()
 
     test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
