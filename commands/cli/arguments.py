@@ -32,7 +32,7 @@ from commands.cli.threads import HELP as THREADS_HELP
 from commands.cli.threads import THREADS_TYPE
 from commands.launch.command_line import CONFIG_OPTIONS, values_of
 from commands.runs.run_directory import newest_config
-from commands.runs.run_names import check_run_name, is_overlay
+from commands.runs.run_names import changes_a_config, check_run_name
 from commands.runs.runs_option import HELP as RUNS_HELP
 from commands.runs.runs_option import OPTION
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
@@ -171,7 +171,9 @@ def refuse_lone_values(parser: LightningArgumentParser, config: Namespace) -> No
 
 
 def add_run_config(arguments: list[str], runs: Path) -> list[str]:
-    """Add the config of the run to a command line with `--run_name` and without a config, or with overlays only.
+    """Add the config of the run to a command line with `--run_name` and without a config of a training.
+
+    Overlays and ablation configs are laid over the config of the run.
 
     Raises:
         FileNotFoundError: an evaluation names a run that does not exist, and no config.
@@ -185,7 +187,7 @@ def add_run_config(arguments: list[str], runs: Path) -> list[str]:
     complete = configs or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
     if run_config is None and names and not complete and arguments[0] in OF_A_RUN:
         raise no_config_error(names[-1], runs)
-    if run_config is None or not all(is_overlay(Path(config)) for config in configs):
+    if run_config is None or not all(changes_a_config(Path(config)) for config in configs):
         return arguments
     return [arguments[0], "--config", str(run_config), *arguments[1:]]
 

@@ -96,8 +96,23 @@ def experiment_stem(configs: Sequence[Path], runs: Path) -> str:
 
 
 def is_overlay(config: Path) -> bool:
-    """Return whether a config changes another config instead of describing a run."""
+    """Return whether a config sets how any run is run, instead of describing a run."""
     return config.resolve().parent.name == "overlays"
+
+
+def changes_a_config(config: Path) -> bool:
+    """Return whether a config is an overlay, or an ablation config: in a folder `ablation`, without any class.
+
+    Both are given after the config of a training. A file in such a folder that names classes may be a whole config.
+    """
+    if is_overlay(config):
+        return True
+    if config.resolve().parent.name != "ablation":
+        return False
+    try:
+        return re.search(r"^\s*class_path\s*:", config.read_text(encoding="utf-8"), re.MULTILINE) is None
+    except (OSError, UnicodeDecodeError):
+        return False  # the parser names the file and the error
 
 
 def is_of_a_run(config: Path, runs: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from commands.cli.arguments import no_config_error
 from commands.launch.command_line import CONFIG_OPTIONS, split_arguments
 from commands.runs.run_directory import newest_config
-from commands.runs.run_names import check_run_name, is_of_a_run, is_overlay
+from commands.runs.run_names import changes_a_config, check_run_name, is_of_a_run
 
 _OF_ONE_RUN = ("--run_name", "--compare")
 _OF_THE_PAGE = ("--host", "--port", "--auth")
@@ -32,10 +32,12 @@ def arguments_of_compared(arguments: list[str], name: str, runs: Path) -> list[s
         value = argument.value
         if argument.option in CONFIG_OPTIONS:
             # The config of the first run is dropped: the compared run has its own.
-            if is_overlay(Path(value)):
+            if changes_a_config(Path(value)):
                 shared += [argument.option, value]
             elif not is_of_a_run(Path(value), runs):
-                raise ValueError(f"--config {value}: with --compare, name both runs and give overlays at most")
+                raise ValueError(
+                    f"--config {value}: with --compare, name both runs, and give overlays and ablation configs alone"
+                )
         elif argument.option == "--ckpt_path":
             if value not in ("best", "last"):
                 raise ValueError(f"--ckpt_path {value}: with --compare, expected best or last, which both runs have")

@@ -231,10 +231,16 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
     assert add_run_config(["test", "--run_name=a"], tmp_path) == [*expected[:3], "--run_name=a"]
     overlay = ["fit", "--run_name", "a", "--config", "configs/overlays/gpu.yaml"]
     assert add_run_config(overlay, tmp_path) == ["fit", *expected[1:3], *overlay[1:]], "the overlay comes last"
+    ablation = ["test", "--run_name", "a", "--config", str(REPOSITORY / "configs/temporal/ablation/blind.yaml")]
+    assert add_run_config(ablation, tmp_path) == ["test", *expected[1:3], *ablation[1:]], "so does the ablation config"
+    (tmp_path / "ablation").mkdir()
+    (tmp_path / "ablation/whole.yaml").write_text("model:\n  class_path: SequentialRecommender\n")
     (tmp_path / "a/config-2.yaml").touch()
     assert add_run_config(["fit", "--run_name", "a"], tmp_path)[2] == str(tmp_path / "a/config-2.yaml")
     for untouched in (
         ["test", "--config", "x", "--run_name", "a"],
+        ["test", "--config", str(tmp_path / "ablation/whole.yaml"), "--run_name", "a"],
+        ["test", "--config", str(tmp_path / "ablation/absent.yaml"), "--run_name", "a"],
         ["fit", "--run_name", "b"],
         ["fit"],
         [],
