@@ -30,7 +30,7 @@ REPORTED = (
     Reported(2, 8, "12.8x (document QA)"),
     Reported(4, 4),
 )
-"""Speed-ups from the original's guide to distributed training of the temporal family: A100 of 40 GB, 16 samples per GPU
+"""Speed-ups of the temporal guide (docs/from-the-guides.md): A100 of 40 GB, 16 samples per GPU
 and step, 15 samples per second on one GPU.
 
 The last column is its 96 samples per second on two nodes over 15; 96 over its 54 on one node is the 1.78 that it

@@ -118,9 +118,7 @@ def test_the_four_models_differ_by_their_switches_alone():
         "tisasrec": 2,
         "sasrec_mhc": 2,
         "tisasrec_mhc": 2,
-        "tisasrec_log": 2,
         "sasrec_mhc_deep4": 4,
-        "sasrec_mhc_deep8": 8,
     }
     base = experiment("sasrec")[2]
     for stem, blocks in kinds.items():
@@ -139,9 +137,11 @@ def test_the_four_models_differ_by_their_switches_alone():
 def test_request_time_is_a_switch_and_another_name_of_the_metrics():
     blind, request = (
         yaml.safe_load((REPOSITORY / f"configs/recommender/{stem}.yaml").read_text())
-        for stem in ("tisasrec_log", "tisasrec_request_time")
+        for stem in ("tisasrec", "tisasrec_request_time")
     )
     assert request["model"]["init_args"].pop("request_time") is True
+    assert request["model"]["init_args"].pop("time_buckets") == "log"
+    assert blind["model"]["init_args"].pop("time_span") == 256  # of linear buckets alone
     monitors = [config["best_checkpoint"].pop("monitor") for config in (blind, request)]
     assert monitors == ["val/ndcg@10", "val/request_time/ndcg@10"]
     assert blind == request

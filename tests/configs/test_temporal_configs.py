@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
+import shlex
 
 import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
+from tests.docs.pages import read
 from tests.support.families.tiny_series import TINY_SERIES_MODEL, write_series_folder
 from tests.support.families.tiny_temporal import QUICKSTART, SMALL_RUN, write_qwen2
 from tests.tiers import slow
@@ -112,11 +115,30 @@ def test_ablations_can_be_laid_over_every_config(parser, base):
         assert built.model.max_new_tokens, path
 
 
+def test_the_ablations_of_the_page_are_options(parser):
+    """The commands of the table in docs/temporal.md change the quickstart."""
+    row = re.compile(r"^\| .* \| `(--(?:data|model)\.init_args.*?)`", re.MULTILINE)
+    commands = row.findall(read("docs/temporal.md"))
+    assert len(commands) == 4
+    alone = parser.parse_args(["--config", str(QUICKSTART)]).as_dict()
+    for command in commands:
+        changed = parser.parse_args(["--config", str(QUICKSTART), *shlex.split(command)]).as_dict()
+        assert {key for key in alone if changed[key] != alone[key]} <= {"model", "data"}
+        assert changed != alone, command
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("stem", ["pooled_max", "layers_4", "series_first"])
-def test_every_ablation_trains_two_steps(lockstep, stem):
-    overlay = ["--config", str(FOLDER / f"ablation/{stem}.yaml")]
-    run = lockstep("fit", "--config", str(QUICKSTART), *overlay, *SMALL_RUN, "--trainer.max_steps", "2", name="a")
+@pytest.mark.parametrize(
+    "ablation",
+    [
+        ["--config", str(FOLDER / "ablation/pooled_max.yaml")],
+        ["--model.init_args.kernel_sizes", "[3, 5, 7, 7]"],
+        ["--data.init_args.synthesis.series_position", "series_first"],
+    ],
+    ids=["pooled_max", "kernel_sizes", "series_first"],
+)
+def test_an_ablation_trains_two_steps(lockstep, ablation):
+    run = lockstep("fit", "--config", str(QUICKSTART), *ablation, *SMALL_RUN, "--trainer.max_steps", "2", name="a")
     assert sorted(run.series("train/loss")) == [1, 2]
 
 

@@ -4,8 +4,8 @@ Only slots that the curve determines are graded: a requirement, a capacity or a 
 points. A missing slot counts as wrong. Values and times are parsed with their units, so 512 of another unit is not 512
 GB.
 
-The original's metrics compare numbers by their position in the text, include copied numbers, and ignore missing
-numbers.
+The metrics of the guide (docs/from-the-guides.md) compare numbers by their position in the text, include copied
+numbers, and ignore missing numbers.
 """
 
 from typing import Any

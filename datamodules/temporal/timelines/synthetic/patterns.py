@@ -1,7 +1,7 @@
 """Generates patterns of a channel: shares of the capacity that are available at each step.
 
-The first five patterns are the original's. The others resemble pods of a cluster (GenTD26): constant for most of the
-time, fully available, or switched by a job.
+The first five patterns are those of the guide (docs/from-the-guides.md). The others resemble pods of a cluster
+(GenTD26): constant for most of the time, fully available, or switched by a job.
 
 A pattern returns its values (before noise) and the steps where it may jump; everywhere else it is smooth.
 """
