@@ -51,7 +51,9 @@ def split(page: str, words: list[str]) -> tuple[str, list[str]]:
         elif word not in ("...", *ENDING):
             options.append("1" if word == "N" else word)
     run = options[options.index("--run_name") + 1] if "--run_name" in options else ""
-    return " ".join(experiments) or CONFIGS.get(run, CONFIGS.get(page, QUICKSTART)), options
+    if all("/ablation/" in path for path in experiments):  # laid over the config of the run
+        experiments.insert(0, CONFIGS.get(run, CONFIGS.get(page, QUICKSTART)))
+    return " ".join(experiments), options
 
 
 def grouped() -> dict[tuple[str, str], list[str]]:
