@@ -11,7 +11,9 @@ from tests.docs.pages import read, tables
 from tests.docs.promises import PAGE, promised, rows, tier, updated
 
 ROWS = rows()
-SLOW_ALONE: dict[str, str] = {}
+SLOW_ALONE: dict[str, str] = {
+    "the user has no home directory and no name, as in many containers": "a new process imports everything",
+}
 """{promise without a test in the fast tier: why that cannot be}"""
 
 EXAMPLES = """
