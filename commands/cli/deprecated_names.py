@@ -15,7 +15,6 @@ from commands.launch.command_line import split_arguments
 from commands.runs.current_names import (
     CLASS_PATHS,
     OPTION_GROUPS,
-    OPTION_OWNERS,
     OPTIONS,
     REMOVED_OPTIONS,
     current_key,
@@ -43,22 +42,23 @@ class _Aliases:
     def __init__(self) -> None:
         self._logged: set[str] = set()  # jsonargparse loads the same text several times
 
-    def replace(self, value: object, owner: bool = True) -> Any:
+    def replace(self, value: object, groups: str | None = "") -> Any:
         """Return a loaded config with the current class paths, keys and values.
 
         Args:
             value: the config or a part of it.
-            owner: whether the part is one of `OPTION_OWNERS`, or within no other group.
+            groups: current key of the part, with a dot behind it; None within a list, whose keys are not options of
+                the model or the data.
         """
         if isinstance(value, dict):
-            return {
-                self.rename_key(key) if owner else key: self.replace(
-                    self.rename_value(str(key), item), owner and OPTION_OWNERS.issuperset(str(key).split("."))
-                )
-                for key, item in value.items()
-            }
+            renamed: dict[Any, Any] = {}
+            for key, item in value.items():
+                current = key if groups is None else self.rename_key(key, groups)
+                inner = None if groups is None else f"{groups}{current}."
+                renamed[current] = self.replace(self.rename_value(str(key), item), inner)
+            return renamed
         if isinstance(value, list):
-            return [self.replace(item, owner=False) for item in value]
+            return [self.replace(item, groups=None) for item in value]
         if isinstance(value, str) and value in CLASS_PATHS:
             self._log_once(value, f"{value} is now {CLASS_PATHS[value]}; version 0.3.0 will not accept the old path")
             return CLASS_PATHS[value]
@@ -83,15 +83,14 @@ class _Aliases:
         renamed = self.rename_key(f"{group}.{option}").partition(".")[2] if dot else ""
         return f"--{OPTION_GROUPS.get(group, group)}{dot}{renamed}"
 
-    def rename_key(self, key: Any) -> Any:
-        """Return a key of a config, which may be dotted, with the current name of its option."""
-        if not isinstance(key, str):
-            return key
-        current = current_key(key)
-        if current != key:
-            old = key.rpartition(".")[2]
-            self._log_once(old, f"{old} is now {OPTIONS[old]}; version 0.3.0 will not accept the old name")
-        return current
+    def rename_key(self, key: Any, groups: str = "") -> Any:
+        """Return a key of a config, which may be dotted, with the current name of its option.
+
+        Args:
+            key: the key; one that is no text is returned as it is.
+            groups: current key of the groups that contain it, with a dot behind it.
+        """
+        return current_key(f"{groups}{key}", self._log_option).removeprefix(groups) if isinstance(key, str) else key
 
     def rename_value(self, key: str, value: Any) -> Any:
         """Return the current name of the value of an option, given by its key; a class path as it is, see `replace`."""
@@ -103,6 +102,9 @@ class _Aliases:
                 f"{option} {value} is now {option} {current}; version 0.3.0 will not accept the old name",
             )
         return current
+
+    def _log_option(self, old: str) -> None:
+        self._log_once(old, f"{old} is now {OPTIONS[old]}; version 0.3.0 will not accept the old name")
 
     def log_renamed(self, group: str) -> None:
         """Log the current name of a group of options."""

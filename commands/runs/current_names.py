@@ -58,9 +58,10 @@ OPTION_GROUPS: Mapping[str, str] = {
 OPTIONS: Mapping[str, str] = {
     "decay_share": "decay_fraction",
     "describing_epochs": "caption_epochs",
+    "exam": "synthesis",
     "row_tokens": "packed_length",
 }
-"""{old name of an option of the model or the data, the last part of its key: current name}."""
+"""{old key of an option below the groups of `OPTION_OWNERS`: current key}; both keys have the current parents."""
 
 OPTION_OWNERS = frozenset({"model", "data", "init_args"})
 """Groups that have the options of `OPTIONS`. A key below any other group is the user's own and keeps its name."""
@@ -98,12 +99,21 @@ def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None]
     return renamed
 
 
-def current_key(key: str) -> str:
-    """Return a dotted key with the current name of its option; its first group as it is, see `rename_groups`."""
-    *groups, option = key.split(".")
-    if option not in OPTIONS or not OPTION_OWNERS.issuperset(groups):
-        return key
-    return ".".join([*groups, OPTIONS[option]])
+def current_key(key: str, on_rename: Callable[[str], None] = lambda old: None) -> str:
+    """Return a dotted key with the current names of its options; its first group as it is, see `rename_groups`.
+
+    Args:
+        key: key of an option, or of a part of it.
+        on_rename: called with each renamed key of `OPTIONS`.
+    """
+    words = key.split(".")
+    start = next((index for index, word in enumerate(words) if word not in OPTION_OWNERS), len(words))
+    for end in range(start + 1, len(words) + 1):
+        old = ".".join(words[start:end])
+        if old in OPTIONS:
+            on_rename(old)
+            words[start:end] = OPTIONS[old].split(".")
+    return ".".join(words)
 
 
 def current_option(key: str) -> str:

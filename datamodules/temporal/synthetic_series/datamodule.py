@@ -28,7 +28,7 @@ _TEXTS = 1000  # questions whose texts the built-in tokenizer is trained on
 
 
 @dataclass(frozen=True)
-class ExamSettings:
+class SyntheticSeriesSettings:
     """Settings of the generated series.
 
     Args:
@@ -76,7 +76,7 @@ class GeneratedQuestions:
         fresh: draw new questions in every epoch.
     """
 
-    def __init__(self, settings: ExamSettings, split: Split, size: int, fresh: bool = False) -> None:
+    def __init__(self, settings: SyntheticSeriesSettings, split: Split, size: int, fresh: bool = False) -> None:
         self.settings, self.split, self.size, self.fresh = settings, split, size, fresh
         shares = np.cumsum(list(settings.shares.values()))
         self._kinds, self._until = tuple(settings.shares), shares / shares[-1]
@@ -120,7 +120,7 @@ class SyntheticSeries(SeriesDataModule):
     All questions have options, of which each is right equally often, whatever the texts are.
 
     Args:
-        exam: settings of the series and the questions.
+        synthesis: settings of the series and the questions.
         num_samples: questions of an epoch.
         fresh_samples: draw new questions in every epoch instead of repeating the same ones.
         validation_size: questions of a validation.
@@ -131,7 +131,7 @@ class SyntheticSeries(SeriesDataModule):
 
     def __init__(
         self,
-        exam: ExamSettings | None = None,
+        synthesis: SyntheticSeriesSettings | None = None,
         num_samples: int = 3200,
         fresh_samples: bool = True,
         validation_size: int = 300,
@@ -142,10 +142,10 @@ class SyntheticSeries(SeriesDataModule):
         super().__init__(**batches)
         sizes = {"num_samples": num_samples, "validation_size": validation_size, "test_size": test_size}
         check_numbers("data.init_args.", sizes, at_least=1)
-        self.exam, self.fresh_samples = exam or ExamSettings(), fresh_samples
+        self.synthesis, self.fresh_samples = synthesis or SyntheticSeriesSettings(), fresh_samples
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
         self.questions_file = questions
-        self.kind_names = tuple(self.exam.shares)
+        self.kind_names = tuple(self.synthesis.shares)
 
     @override
     def dataset_card(self) -> DatasetCard:
@@ -173,18 +173,21 @@ class SyntheticSeries(SeriesDataModule):
 
     @override
     def trained_steps(self) -> int:
-        return self.exam.max_steps
+        return self.synthesis.max_steps
 
     def _generate(self, split: Split, fresh: bool = False) -> GeneratedQuestions:
-        return GeneratedQuestions(self.exam, split, self.sizes[split], fresh)
+        return GeneratedQuestions(self.synthesis, split, self.sizes[split], fresh)
 
     @override
     def texts(self) -> Iterator[str]:
         # Depends on no setting, so other mixes and lengths have the same tokens.
-        return self.texts_of(self.chats(GeneratedQuestions(ExamSettings(), Split.TRAIN, _TEXTS)))
+        return self.texts_of(self.chats(GeneratedQuestions(SyntheticSeriesSettings(), Split.TRAIN, _TEXTS)))
 
     def _order_identity(self) -> dict[str, Any]:
         # On a resume within an epoch, the remaining samples must be the same.
-        generator = [asdict(self.exam), self.fresh_samples, GENERATOR_VERSION]
-        name = hashlib.sha256(json.dumps(generator, sort_keys=True).encode()).hexdigest()[:12]
-        return {**super()._order_identity(), "series": name}
+        return {**super()._order_identity(), "series": self.sample_identity()}
+
+    def sample_identity(self) -> str:
+        """Return a digest of everything that the samples depend on. Checkpoints compare it."""
+        generator = [asdict(self.synthesis), self.fresh_samples, GENERATOR_VERSION]
+        return hashlib.sha256(json.dumps(generator, sort_keys=True).encode()).hexdigest()[:12]

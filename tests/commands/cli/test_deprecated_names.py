@@ -122,6 +122,17 @@ def test_a_users_own_key_of_that_name_keeps_it(messages, old):
     assert deprecations(messages) == []
 
 
+def test_a_part_of_an_old_option_on_the_command_line_and_in_a_text(messages):
+    arguments = ["fit", "--data.exam.min_steps", "20", "--data.init_args.exam.mix.lag=2"]
+    new = ["fit", "--data.synthesis.min_steps", "20", "--data.init_args.synthesis.mix.lag=2"]
+    assert replace_aliases(arguments) == new
+    register_aliases()
+    config = get_loader(PARSER_MODE)("data: {init_args: {exam: {min_steps: 20}}}\ndata.exam.max_steps: 30\n")
+    assert config == {"data": {"init_args": {"synthesis": {"min_steps": 20}}}, "data.synthesis.max_steps": 30}
+    line = "deprecated: exam is now synthesis; version 0.3.0 will not accept the old name"
+    assert deprecations(messages) == [line] * 2, "each reader of options logs it once"
+
+
 def test_an_error_names_the_line_of_an_old_option(tmp_path, capsys):
     file = tmp_path / "old.yaml"
     file.write_text("model:\n  init_args:\n    decay_share: much\n")

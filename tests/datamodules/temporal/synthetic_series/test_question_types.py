@@ -7,7 +7,11 @@ import pytest
 
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.series.normalization import normalize
-from datamodules.temporal.synthetic_series.datamodule import ExamSettings, GeneratedQuestions, SyntheticSeries
+from datamodules.temporal.synthetic_series.datamodule import (
+    GeneratedQuestions,
+    SyntheticSeries,
+    SyntheticSeriesSettings,
+)
 from datamodules.temporal.synthetic_series.question_types import KINDS
 
 NUMBER = 240
@@ -15,7 +19,7 @@ NUMBER = 240
 
 @pytest.fixture(scope="module", params=list(KINDS))
 def kind(request):
-    settings = ExamSettings(mix={request.param: 1.0})
+    settings = SyntheticSeriesSettings(mix={request.param: 1.0})
     source = GeneratedQuestions(settings, Split.TRAIN, NUMBER)
     return request.param, [source.question(0, index) for index in range(NUMBER)]
 
@@ -78,7 +82,7 @@ def plain_answer(name, series):
 
 
 def test_a_question_is_a_function_of_its_index():
-    settings = ExamSettings()
+    settings = SyntheticSeriesSettings()
     train, again = (GeneratedQuestions(settings, Split.TRAIN, 10, fresh=True) for _ in range(2))
     for epoch, index in ((0, 3), (2, 3), (0, 4)):
         ours, theirs = train.question(epoch, index), again.question(epoch, index)
@@ -94,10 +98,15 @@ def test_a_question_is_a_function_of_its_index():
     assert len(kinds) == len(KINDS)
 
 
+def test_the_identity_of_the_samples_is_that_of_earlier_checkpoints():
+    assert SyntheticSeries().sample_identity() == "800005bd6b21"
+    assert SyntheticSeries(fresh_samples=False).sample_identity() != "800005bd6b21"
+
+
 def test_wrong_settings_are_refused_by_name():
     with pytest.raises(ValueError, match="expected 16 <= min_steps <= max_steps"):
-        ExamSettings(min_steps=8)
+        SyntheticSeriesSettings(min_steps=8)
     with pytest.raises(ValueError, match="mix: found"):
-        ExamSettings(mix={"colour": 1.0})
+        SyntheticSeriesSettings(mix={"colour": 1.0})
     with pytest.raises(ValueError, match="test_size"):
         SyntheticSeries(test_size=0)
