@@ -56,6 +56,7 @@ OPTION_GROUPS: Mapping[str, str] = {
 """{old name of a group of options: current name}."""
 
 OPTIONS: Mapping[str, str] = {
+    "asking": "questions",
     "decay_share": "decay_fraction",
     "describing_epochs": "caption_epochs",
     "exam": "synthesis",

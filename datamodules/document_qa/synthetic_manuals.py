@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from datamodules.document_qa.manuals.manual import GENERATOR_VERSION
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.manuals.write_to_disk import write_manuals
+from datamodules.multimodal.recorded_settings import recorded_fields, recorded_text
 from datamodules.multimodal.synthetic_split import Split
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
@@ -41,7 +41,7 @@ class SyntheticManuals(DocumentDataModule):
 
     Args:
         manuals: properties of the manuals.
-        asking: properties of the questions.
+        questions: properties of the questions.
         seed: seed of the samples.
         num_samples: chats per epoch, each about its own manual.
         fresh_samples: generate new samples in every epoch; otherwise every epoch repeats the same samples.
@@ -59,7 +59,7 @@ class SyntheticManuals(DocumentDataModule):
     def __init__(
         self,
         manuals: ManualSettings | None = None,
-        asking: ManualQuestionSettings | None = None,
+        questions: ManualQuestionSettings | None = None,
         seed: int = 0,
         num_samples: int = 3200,
         fresh_samples: bool = True,
@@ -73,7 +73,7 @@ class SyntheticManuals(DocumentDataModule):
         **documents: Unpack[DocumentOptions],
     ) -> None:
         super().__init__(**documents)
-        self.sampler = QuestionSampler(manuals or ManualSettings(), asking or ManualQuestionSettings())
+        self.sampler = QuestionSampler(manuals or ManualSettings(), questions or ManualQuestionSettings())
         self.seed, self.fresh_samples, self.root = seed, fresh_samples, root
         self.one_page_chats, self.caption_epochs = one_page_chats, caption_epochs
         self.sizes = {Split.TRAIN: num_samples, Split.VALIDATION: validation_size, Split.TEST: test_size}
@@ -99,8 +99,9 @@ class SyntheticManuals(DocumentDataModule):
     def prepare(self) -> None:
         """Write test manuals as PDFs with their questions, unless the same manuals exist already."""
         super().prepare()
+        manuals, questions = self._recorded_settings()
         identity = json.dumps(
-            {"manuals": asdict(self.sampler.manuals), "asking": asdict(self.sampler.asking), "seed": self.seed}
+            {"manuals": manuals, "asking": questions, "seed": self.seed}
             | {"number": self.written_manuals, "questions": self.questions_per_manual, "version": GENERATOR_VERSION},
             sort_keys=True,
         )
@@ -127,9 +128,9 @@ class SyntheticManuals(DocumentDataModule):
     @override
     def texts(self) -> Iterator[str]:
         # The texts cover all kinds of questions, so all stages of a training have the same vocabulary.
-        asking = ManualQuestionSettings(unseen_wordings=0.3, page_mentions=0.2)
+        questions = ManualQuestionSettings(unseen_wordings=0.3, page_mentions=0.2)
         everything = ManualQuestionSet(
-            QuestionSampler(ManualSettings(), asking), Split.TEST, _TEXTS, _TEXTS_SEED, per_manual=4
+            QuestionSampler(ManualSettings(), questions), Split.TEST, _TEXTS, _TEXTS_SEED, per_manual=4
         )
         for index in range(_TEXTS):
             manual = everything.document(0, index)
@@ -146,11 +147,16 @@ class SyntheticManuals(DocumentDataModule):
 
     def sample_identity(self) -> str:
         """Return everything that the samples depend on, as text."""
-        # Checkpoints compare this text, so it keeps the old name of `caption_epochs`.
-        identity = (
-            f"{self.sampler.manuals}, {self.sampler.asking}, seed={self.seed}, fresh_samples={self.fresh_samples}, "
-            f"one_page_chats={self.one_page_chats}, describing_epochs={self.caption_epochs}, "
-            f"version {GENERATOR_VERSION}"
-        )
+        manuals, questions = self._recorded_settings()
         # Named only if set, so that runs from before the setting can be resumed.
-        return identity + (", stated_parts" if self.sampler.asking.stated_parts else "")
+        stated = ", stated_parts" if questions.pop("stated_parts") else ""
+        # Checkpoints compare this text, so it keeps the old name of `caption_epochs`.
+        return (
+            f"{recorded_text('ManualSettings', manuals)}, {recorded_text('ManualQuestionSettings', questions)}, "
+            f"seed={self.seed}, fresh_samples={self.fresh_samples}, "
+            f"one_page_chats={self.one_page_chats}, describing_epochs={self.caption_epochs}, "
+            f"version {GENERATOR_VERSION}{stated}"
+        )
+
+    def _recorded_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return recorded_fields(self.sampler.manuals, {}), recorded_fields(self.sampler.questions, {})

@@ -10,6 +10,7 @@ from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.tiling import Views, collate_views, make_views
+from datamodules.multimodal.recorded_settings import recorded_fields, recorded_text
 from datamodules.multimodal.synthetic_split import Split, generated_dataset_card
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
@@ -105,9 +106,16 @@ class RenderedScenes(VisionLanguageDataModule):
 
     def _order_identity(self) -> dict[str, Any]:
         # On a resume within an epoch, the remaining samples must be the same.
-        scenes = str(self.scenes).replace(", training_mix={}", "")  # as before this option, so that older runs resume
-        generator = f"{scenes}, fresh_samples={self.fresh_samples}, version {GENERATOR_VERSION}"
-        return {**super()._order_identity(), "scenes": generator}
+        return {**super()._order_identity(), "scenes": self.sample_identity()}
+
+    def sample_identity(self) -> str:
+        """Return everything that the samples depend on, as text, which checkpoints compare."""
+        world, tasks = recorded_fields(self.scenes.world, {}), recorded_fields(self.scenes.tasks, {})
+        if not tasks["training_mix"]:  # as before this option, so that older runs resume
+            del tasks["training_mix"]
+        settings = f"world={recorded_text('World', world)}, tasks={recorded_text('Tasks', tasks)}"
+        scenes = f"SceneTasks({settings}, seed={self.scenes.seed})"
+        return f"{scenes}, fresh_samples={self.fresh_samples}, version {GENERATOR_VERSION}"
 
     # -- samples of the evaluated set --------------------------------------------------------------------------------
 

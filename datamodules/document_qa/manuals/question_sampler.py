@@ -48,26 +48,26 @@ class QuestionSampler:
     """
 
     manuals: ManualSettings
-    asking: ManualQuestionSettings
+    questions: ManualQuestionSettings
 
     def __post_init__(self) -> None:
         self.manuals.check()
-        self.asking.check()
-        named = {name: share for name, share in self.asking.kinds.items() if share}
+        self.questions.check()
+        named = {name: share for name, share in self.questions.kinds.items() if share}
         known = (*KINDS, UNANSWERABLE_KIND, DRAWING.name)
-        if set(named) - set(known) or min(named.values(), default=1.0) < 0 or (self.asking.kinds and not named):
+        if set(named) - set(known) or min(named.values(), default=1.0) < 0 or (self.questions.kinds and not named):
             raise ValueError(
-                f"data.asking.kinds: found {self.asking.kinds}, expected weights of at least 0 for {', '.join(known)}, "
-                "with at least one above 0"
+                f"data.questions.kinds: found {self.questions.kinds}, expected weights of at least 0 for "
+                f"{', '.join(known)}, with at least one above 0"
             )
         for name in set(named) - {UNANSWERABLE_KIND}:
             if missing := set(self._kind(name).pages).difference(self.manuals.pages):
                 raise ValueError(
-                    f"data.asking.kinds: {name} needs pages that data.manuals.pages lacks: {', '.join(missing)}"
+                    f"data.questions.kinds: {name} needs pages that data.manuals.pages lacks: {', '.join(missing)}"
                 )
         if UNANSWERABLE_KIND in self.shares and (not self._unanswerable_bases or self._unanswerable_option_share > 1):
             raise ValueError(
-                "data.asking.kinds: too many unanswerable questions, whose option would be right too often; "
+                "data.questions.kinds: too many unanswerable questions, whose option would be right too often; "
                 f"expected at most a third of the weight of {', '.join(UNANSWERABLE_BASES)} together"
             )
 
@@ -89,25 +89,25 @@ class QuestionSampler:
         unanswerable = name == UNANSWERABLE_KIND
         kind = self._kind(self._drawn(random, self._unanswerable_bases) if unanswerable else name)
         if unanswerable:
-            asking = ask_unanswerable(random, kind, chapter, self.manuals)
+            content = ask_unanswerable(random, kind, chapter, self.manuals)
         else:
-            asking = kind.ask(random, chapter, self.manuals)
+            content = kind.ask(random, chapter, self.manuals)
         answer_type = kind.answer_type
-        if self.asking.stated_parts and kind.source in ("hop", "cross"):
-            asking, answer_type = state_part(asking), "string"
-        seen = not (test and random.random() < self.asking.unseen_wordings)
-        wording = choose_one(random, WORDINGS[asking.wording]) if seen else UNSEEN_WORDINGS[asking.wording]
-        question = wording.format(**asking.slots)
-        if random.random() < self.asking.page_mentions:
+        if self.questions.stated_parts and kind.source in ("hop", "cross"):
+            content, answer_type = state_part(content), "string"
+        seen = not (test and random.random() < self.questions.unseen_wordings)
+        wording = choose_one(random, WORDINGS[content.wording]) if seen else UNSEEN_WORDINGS[content.wording]
+        question = wording.format(**content.slots)
+        if random.random() < self.questions.page_mentions:
             question = ON_PAGE.format(page=chapter.pages[kind.pages[0]], question=question)
-        options, right = self._options(random, asking, kind.name in self._unanswerable_bases)
+        options, right = self._options(random, content, kind.name in self._unanswerable_bases)
         if unanswerable:
             return SampledQuestion(
                 kind=name,
                 seen_wording=seen,
                 question=question,
                 options=options,
-                answer=asking.answer,
+                answer=content.answer,
                 right=right,
                 answer_type="unanswerable",
                 source="none",
@@ -119,7 +119,7 @@ class QuestionSampler:
             seen_wording=seen,
             question=question,
             options=options,
-            answer=asking.answer,
+            answer=content.answer,
             right=right,
             answer_type=answer_type,
             source=kind.source,
@@ -129,27 +129,27 @@ class QuestionSampler:
     @staticmethod
     def description(chapter: Chapter) -> str:
         """Return the request to describe a drawing, with the answer, as text."""
-        asking = DRAWING.ask(np.random.Generator(np.random.Philox(key=0)), chapter, ManualSettings())
-        return "\n".join([WORDINGS[DRAWING.name][0].format(**asking.slots), asking.answer])
+        content = DRAWING.ask(np.random.Generator(np.random.Philox(key=0)), chapter, ManualSettings())
+        return "\n".join([WORDINGS[DRAWING.name][0].format(**content.slots), content.answer])
 
     def _options(
-        self, random: np.random.Generator, asking: QuestionContent, may_hide: bool
+        self, random: np.random.Generator, content: QuestionContent, may_hide: bool
     ) -> tuple[tuple[str, ...], int | None]:
         """Return the options and the index of the right option; () and None for an open question."""
-        if not asking.others or random.random() >= self.asking.choice_share:
+        if not content.others or random.random() >= self.questions.choice_share:
             return (), None
-        wrong = choose(random, asking.others, OPTIONS - 1)
-        if asking.answer != UNANSWERABLE and may_hide and random.random() < self._unanswerable_option_share:
+        wrong = choose(random, content.others, OPTIONS - 1)
+        if content.answer != UNANSWERABLE and may_hide and random.random() < self._unanswerable_option_share:
             wrong[0] = UNANSWERABLE
         # Shuffles them: the unanswerable option would otherwise always be the first wrong option.
         wrong = choose(random, wrong, OPTIONS - 1)
         right = int(np.searchsorted(self._letters[:-1], random.random(), side="right"))
-        return (*wrong[:right], asking.answer, *wrong[right:]), right
+        return (*wrong[:right], content.answer, *wrong[right:]), right
 
     @cached_property
     def shares(self) -> dict[str, float]:
         """Fraction of each kind of question; they sum to 1."""
-        sizes = {name: share for name, share in self.asking.kinds.items() if share}
+        sizes = {name: share for name, share in self.questions.kinds.items() if share}
         if not sizes:
             pages = set(self.manuals.pages)
             sizes = {name: 1.0 for name, kind in KINDS.items() if pages.issuperset(kind.pages)}
@@ -171,7 +171,7 @@ class QuestionSampler:
 
     @cached_property
     def _letters(self) -> NDArray[np.float64]:
-        until = np.cumsum(np.array(self.asking.letters, np.float64))
+        until = np.cumsum(np.array(self.questions.letters, np.float64))
         return until / until[-1]
 
     @staticmethod

@@ -72,8 +72,8 @@ def _ask_about_column(by_place: bool) -> Callable[..., QuestionContent]:
         column = choose_one(random, chapter.columns)
         about = _at_place("value_at", lambda part: part.values[column]) if by_place else None
         about = about or _ask_about_part("value", lambda part: part.values[column])
-        asking = about(random, chapter, settings)
-        return asking._replace(slots={**asking.slots, "column": column})
+        content = about(random, chapter, settings)
+        return content._replace(slots={**content.slots, "column": column})
 
     return ask
 
@@ -108,10 +108,10 @@ def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: M
     return QuestionContent("material_of_name", slots, part.material, materials, part.number)
 
 
-def state_part(asking: QuestionContent) -> QuestionContent:
+def state_part(content: QuestionContent) -> QuestionContent:
     """Return the question with an answer that states the part, and without options."""
-    attribute = asking.slots.get("column", "material")
-    return asking._replace(answer=f"{asking.number}, {attribute} {asking.answer}", others=())
+    attribute = content.slots.get("column", "material")
+    return content._replace(answer=f"{content.number}, {attribute} {content.answer}", others=())
 
 
 def _drawing(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
@@ -125,16 +125,16 @@ def ask_unanswerable(
     random: np.random.Generator, base: ManualQuestionType, chapter: Chapter, settings: ManualSettings
 ) -> QuestionContent:
     """Make a question unanswerable: ask about a part that the chapter lacks, or a column that its table lacks."""
-    asking = base.ask(random, chapter, settings)
-    if "column" in asking.slots and random.random() < 0.5:
+    content = base.ask(random, chapter, settings)
+    if "column" in content.slots and random.random() < 0.5:
         column = choose_one(random, [column for column in COLUMNS if column not in chapter.columns])
         # The chapter's parts have no value in this column, so the options are drawn as a table draws its values.
         values = choose(random, LISTED, OPTIONS - 1)
         others = tuple(f"{value} {COLUMNS[column]}" for value in values)
-        return asking._replace(slots={**asking.slots, "column": column}, answer=UNANSWERABLE, others=others)
+        return content._replace(slots={**content.slots, "column": column}, answer=UNANSWERABLE, others=others)
     existing = {part.number for part in chapter.parts}
     number = choose_one(random, [number for number in range(1, settings.highest_number + 1) if number not in existing])
-    return asking._replace(slots={**asking.slots, "number": number}, answer=UNANSWERABLE)
+    return content._replace(slots={**content.slots, "number": number}, answer=UNANSWERABLE)
 
 
 def _cell(part: Part) -> int:

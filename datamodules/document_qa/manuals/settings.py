@@ -83,12 +83,12 @@ class ManualQuestionSettings:
     letters: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
     page_mentions: float = 0.1
     unseen_wordings: float = 0.2
-    stated_parts: bool = field(default=False, repr=False)  # see `SyntheticManuals.sample_identity`
+    stated_parts: bool = False
 
     def check(self) -> None:
         """Raise ValueError if a setting is invalid."""
         for name in ("choice_share", "page_mentions", "unseen_wordings"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"data.asking.{name}: found {getattr(self, name)}, expected a number in [0, 1]")
+                raise ValueError(f"data.questions.{name}: found {getattr(self, name)}, expected a number in [0, 1]")
         if min(self.letters) < 0 or sum(self.letters) <= 0:
-            raise ValueError(f"data.asking.letters: found {self.letters}, expected weights, at least one above 0")
+            raise ValueError(f"data.questions.letters: found {self.letters}, expected weights, at least one above 0")

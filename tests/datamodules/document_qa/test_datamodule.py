@@ -66,9 +66,20 @@ def test_a_resumed_epoch_has_the_rest_of_its_samples(loss: str) -> None:
 
 @pytest.mark.parametrize("stated", [False, True])
 def test_an_epoch_is_not_resumed_with_other_answers(stated: bool) -> None:
-    asking = ManualQuestionSettings(stated_parts=stated)
-    identity = SyntheticManuals(asking=asking).sample_identity()
+    questions = ManualQuestionSettings(stated_parts=stated)
+    identity = SyntheticManuals(questions=questions).sample_identity()
     assert ("stated_parts" in identity) == stated  # not named when false: such runs began before the setting
+
+
+def test_the_identity_of_the_samples_is_that_of_earlier_checkpoints() -> None:
+    """An epoch that an earlier version began is resumed, whatever its settings are called now."""
+    assert SyntheticManuals(seed=3).sample_identity() == (
+        "ManualSettings(chapters=2, parts=4, highest_number=9, columns=2, pages=('text', 'table', 'figure'), "
+        "shuffled_pages=True, grid=2, callouts='inside', figure_size=96), "
+        "ManualQuestionSettings(kinds={}, choice_share=0.5, letters=(1.0, 1.0, 1.0, 1.0), page_mentions=0.1, "
+        "unseen_wordings=0.2), "
+        "seed=3, fresh_samples=True, one_page_chats=False, describing_epochs=0, version 1"
+    )
 
 
 def test_another_epoch_is_altered_otherwise() -> None:

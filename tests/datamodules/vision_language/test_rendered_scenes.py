@@ -120,6 +120,17 @@ def test_the_order_belongs_to_the_scenes_it_was_made_of() -> None:
     assert ordered() != ordered(seed=3)
 
 
+def test_the_identity_of_the_samples_is_that_of_earlier_checkpoints() -> None:
+    """An epoch that an earlier version began is resumed, whatever its settings are called now."""
+    world = "world=World(grid=2, colours=4, shapes=3, max_objects=3, size=32, held_out=0.2)"
+    tasks = "tasks=Tasks(caption_share=0.3, question_mix={'empty': 1.0}, unseen_wordings=0.2, image_position="
+    assert RenderedScenes(World(), Tasks(question_mix={"empty": 1.0}), seed=3).sample_identity() == (
+        f"SceneTasks({world}, {tasks}'question_first'), seed=3), fresh_samples=True, version 2"
+    )
+    trained = RenderedScenes(tasks=Tasks(training_mix={"empty": 2.0})).sample_identity()
+    assert ", question_mix={}, training_mix={'empty': 2.0}, unseen" in trained
+
+
 def test_chance_without_the_picture_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="lockstep"):
         _data().setup("fit")

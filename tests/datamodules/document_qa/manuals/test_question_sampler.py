@@ -19,10 +19,10 @@ NUMBER = 2000
 QUADRANTS = ("top left", "top right", "bottom left", "bottom right")
 
 
-def asked(number=NUMBER, test=False, key=1, manuals=None, **asking):
+def asked(number=NUMBER, test=False, key=1, manuals=None, **settings):
     """(device, chapter, what is asked) of so many devices."""
     manuals = manuals or ManualSettings()
-    sampler = QuestionSampler(manuals, ManualQuestionSettings(**asking))
+    sampler = QuestionSampler(manuals, ManualQuestionSettings(**settings))
     random = np.random.Generator(np.random.Philox(key=key))
     for _ in range(number):
         device = make_device(random, manuals, "manual.pdf")
@@ -30,8 +30,8 @@ def asked(number=NUMBER, test=False, key=1, manuals=None, **asking):
         yield device, chapter, sampler.ask(random, chapter, test)
 
 
-def choices(**asking):
-    return [question for *_, question in asked(choice_share=1.0, **asking)]
+def choices(**settings):
+    return [question for *_, question in asked(choice_share=1.0, **settings)]
 
 
 @cache
@@ -196,7 +196,7 @@ def test_wordings_of_the_test_are_new_but_their_words_are_not():
 
 
 @pytest.mark.parametrize(
-    ("asking", "manuals", "message"),
+    ("settings", "manuals", "message"),
     [
         ({"kinds": {"price": 1}}, {}, "price"),
         ({"kinds": {"material": 0}}, {}, "one above 0"),
@@ -210,6 +210,6 @@ def test_wordings_of_the_test_are_new_but_their_words_are_not():
         ({}, {"pages": ("text", "text")}, "pages"),
     ],
 )
-def test_impossible_settings_are_refused(asking, manuals, message):
+def test_impossible_settings_are_refused(settings, manuals, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        QuestionSampler(ManualSettings(**manuals), ManualQuestionSettings(**asking))
+        QuestionSampler(ManualSettings(**manuals), ManualQuestionSettings(**settings))
