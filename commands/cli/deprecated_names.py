@@ -4,6 +4,7 @@ A config that `fit` wrote has the full path of every class and every option, so 
 options or removing an option would make old runs unreadable. The aliases are removed in version 0.3.0.
 """
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from commands.launch.command_line import split_arguments
 from commands.runs.current_names import (
     CLASS_PATHS,
     OPTION_GROUPS,
+    OPTION_OWNERS,
     OPTIONS,
     REMOVED_OPTIONS,
     current_key,
@@ -82,6 +84,19 @@ class _Aliases:
             self.log_renamed(group)
         renamed = self.rename_key(f"{group}.{option}").partition(".")[2] if dot else ""
         return f"--{OPTION_GROUPS.get(group, group)}{dot}{renamed}"
+
+    def replace_text(self, option: str, text: str) -> str:
+        """Return the value of an option on the command line; in `{KEY: VALUE}` the keys have their current names."""
+        key = ".".join(word for word in option.removeprefix("--").split(".") if word not in OPTION_OWNERS)
+        if not text.startswith("{") or not any(old.startswith(f"{key}.") for old in OPTIONS):
+            return text
+        try:
+            check_yaml(text, option)
+            loaded = get_loader("yaml")(text)
+        except (yaml.YAMLError, YamlFileError):
+            return text  # the parser refuses it with its message
+        current = self.replace(loaded, f"{key}.")
+        return text if current == loaded else json.dumps(current)
 
     def rename_key(self, key: Any, groups: str = "") -> Any:
         """Return a key of a config, which may be dotted, with the current name of its option.
@@ -157,8 +172,10 @@ def replace_aliases(arguments: Sequence[str]) -> list[str]:
         key, equals, value = argument.words[0].partition("=")
         key = aliases.rename(key)
         if equals:
+            value = aliases.replace_text(key, value)
             current.append(f"{key}={aliases.replace(aliases.rename_value(key, value))}")
         else:
             option = current[-1] if current and current[-1].startswith("--") else ""
-            current.append(aliases.replace(aliases.rename_value(option, key)))
+            value = aliases.replace_text(option, key)
+            current.append(aliases.replace(aliases.rename_value(option, value)))
     return current

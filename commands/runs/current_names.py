@@ -60,6 +60,8 @@ OPTIONS: Mapping[str, str] = {
     "decay_share": "decay_fraction",
     "describing_epochs": "caption_epochs",
     "exam": "synthesis",
+    "manuals.parts": "manuals.parts_per_chapter",
+    "questions.letters": "questions.answer_letter_weights",
     "row_tokens": "packed_length",
 }
 """{old key of an option below the groups of `OPTION_OWNERS`: current key}; both keys have the current parents."""

@@ -159,4 +159,5 @@ class SyntheticManuals(DocumentDataModule):
         )
 
     def _recorded_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return recorded_fields(self.sampler.manuals, {}), recorded_fields(self.sampler.questions, {})
+        manuals = recorded_fields(self.sampler.manuals, {"parts_per_chapter": "parts"})
+        return manuals, recorded_fields(self.sampler.questions, {"answer_letter_weights": "letters"})

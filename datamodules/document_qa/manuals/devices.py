@@ -80,7 +80,7 @@ def choose_one(random: np.random.Generator, among: Sequence[Drawn]) -> Drawn:
 
 
 def _parts(random: np.random.Generator, settings: ManualSettings) -> tuple[Part, ...]:
-    count = settings.parts
+    count = settings.parts_per_chapter
     numbers = sorted(choose(random, range(1, settings.highest_number + 1), count))
     columns = choose(random, tuple(COLUMNS), settings.columns)
     values = {column: [f"{value} {COLUMNS[column]}" for value in choose(random, LISTED, count)] for column in columns}

@@ -171,7 +171,7 @@ class QuestionSampler:
 
     @cached_property
     def _letters(self) -> NDArray[np.float64]:
-        until = np.cumsum(np.array(self.questions.letters, np.float64))
+        until = np.cumsum(np.array(self.questions.answer_letter_weights, np.float64))
         return until / until[-1]
 
     @staticmethod

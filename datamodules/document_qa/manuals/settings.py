@@ -25,9 +25,9 @@ class ManualSettings:
     Args:
         chapters: number of assemblies of the device, each with its own pages; all but the assembly that a question is
             about are distractors.
-        parts: number of parts of each assembly, at least 4: wrong options are values of other parts.
-        highest_number: part numbers are from 1 to this number, in every chapter. It must exceed `parts`, so that
-            questions about missing parts are possible.
+        parts_per_chapter: number of parts of a chapter's assembly, at least 4: wrong options are values of other parts.
+        highest_number: part numbers are from 1 to this number, in every chapter. It must exceed `parts_per_chapter`, so
+            that questions about missing parts are possible.
         columns: number of table columns out of mass, current, voltage and length, 1 to 3: at least one is missing.
         pages: kinds of pages of a chapter, each once.
         shuffled_pages: shuffle the pages within chapters, for each document.
@@ -37,7 +37,7 @@ class ManualSettings:
     """
 
     chapters: int = 2
-    parts: int = 4
+    parts_per_chapter: int = 4
     highest_number: int = 9
     columns: int = 2
     pages: tuple[PageKind, ...] = PAGE_KINDS
@@ -51,8 +51,8 @@ class ManualSettings:
         limits = {
             "grid": (2, LARGEST_GRID),  # before the parts, whose limit follows from it
             "chapters": (1, 10),
-            "parts": (4, self.grid**2),
-            "highest_number": (self.parts + 1, 99),
+            "parts_per_chapter": (4, self.grid**2),
+            "highest_number": (self.parts_per_chapter + 1, 99),
             "columns": (1, len(COLUMNS) - 1),
             "figure_size": (16, 2048),
         }
@@ -71,7 +71,7 @@ class ManualQuestionSettings:
         kinds: weight of each kind of question, see question_types.py; kinds that are not listed do not occur. Empty:
             all kinds that the pages can answer, with equal weights.
         choice_share: fraction of questions with four options; the others are open questions.
-        letters: weights of the four letters as right answer. In CCKS 2025: [14.3, 41.7, 33.7, 10.3].
+        answer_letter_weights: weights of the four letters as right answer. In CCKS 2025: [14.3, 41.7, 33.7, 10.3].
         page_mentions: fraction of questions that mention the page of the answer.
         unseen_wordings: fraction of test questions with wordings that do not occur in training.
         stated_parts: answers that need two lookups (hop and cross kinds) state the part that the first of them finds:
@@ -80,7 +80,7 @@ class ManualQuestionSettings:
 
     kinds: dict[str, float] = field(default_factory=dict)
     choice_share: float = 0.5
-    letters: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    answer_letter_weights: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
     page_mentions: float = 0.1
     unseen_wordings: float = 0.2
     stated_parts: bool = False
@@ -90,5 +90,8 @@ class ManualQuestionSettings:
         for name in ("choice_share", "page_mentions", "unseen_wordings"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"data.questions.{name}: found {getattr(self, name)}, expected a number in [0, 1]")
-        if min(self.letters) < 0 or sum(self.letters) <= 0:
-            raise ValueError(f"data.questions.letters: found {self.letters}, expected weights, at least one above 0")
+        weights = self.answer_letter_weights
+        if min(weights) < 0 or sum(weights) <= 0:
+            raise ValueError(
+                f"data.questions.answer_letter_weights: found {weights}, expected weights, at least one above 0"
+            )

@@ -23,7 +23,10 @@ pytest.importorskip("reportlab")
 
 @pytest.fixture(scope="module")
 def manuals() -> list[Manual]:
-    settings = (ManualSettings(), ManualSettings(callouts="leader", chapters=1, grid=3, parts=7, figure_size=200))
+    settings = (
+        ManualSettings(),
+        ManualSettings(callouts="leader", chapters=1, grid=3, parts_per_chapter=7, figure_size=200),
+    )
     return [Manual(settings[key % 2], key, f"manual-{key}.pdf") for key in range(8)]
 
 

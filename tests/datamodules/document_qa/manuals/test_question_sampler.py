@@ -50,7 +50,7 @@ def test_every_letter_is_right_as_often():
 
 
 def test_shares_of_right_letters_are_those_of_the_setting():
-    right = Counter(question.right for question in choices(letters=(14.3, 41.7, 33.7, 10.3)))
+    right = Counter(question.right for question in choices(answer_letter_weights=(14.3, 41.7, 33.7, 10.3)))
     for index, share in enumerate((0.143, 0.417, 0.337, 0.103)):
         assert near(right[index] / NUMBER, share, NUMBER)
 
@@ -202,10 +202,10 @@ def test_wordings_of_the_test_are_new_but_their_words_are_not():
         ({"kinds": {"material": 0}}, {}, "one above 0"),
         ({"kinds": {"value_at": 1}}, {"pages": ("figure",)}, "data.manuals.pages lacks: table"),
         ({"kinds": {UNANSWERABLE_KIND: 1, "material": 1}}, {}, "too many unanswerable questions"),
-        ({"letters": (0, 0, 0, 0)}, {}, "letters"),
+        ({"answer_letter_weights": (0, 0, 0, 0)}, {}, "answer_letter_weights"),
         ({"choice_share": 1.5}, {}, "choice_share"),
-        ({}, {"parts": 3}, "parts"),
-        ({}, {"parts": 5}, "parts: found 5, expected 4 to 4"),
+        ({}, {"parts_per_chapter": 3}, "parts_per_chapter"),
+        ({}, {"parts_per_chapter": 5}, "parts_per_chapter: found 5, expected 4 to 4"),
         ({}, {"highest_number": 4}, "highest_number"),
         ({}, {"pages": ("text", "text")}, "pages"),
     ],
