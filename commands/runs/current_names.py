@@ -61,8 +61,11 @@ OPTIONS: Mapping[str, str] = {
     "describing_epochs": "caption_epochs",
     "exam": "synthesis",
     "manuals.parts": "manuals.parts_per_chapter",
+    "questions.kinds": "questions.task_mix",
     "questions.letters": "questions.answer_letter_weights",
     "row_tokens": "packed_length",
+    "synthesis.mix": "synthesis.task_mix",
+    "tasks.question_mix": "tasks.task_mix",
 }
 """{old key of an option below the groups of `OPTION_OWNERS`: current key}; both keys have the current parents."""
 

@@ -160,4 +160,5 @@ class SyntheticManuals(DocumentDataModule):
 
     def _recorded_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         manuals = recorded_fields(self.sampler.manuals, {"parts_per_chapter": "parts"})
-        return manuals, recorded_fields(self.sampler.questions, {"answer_letter_weights": "letters"})
+        names = {"task_mix": "kinds", "answer_letter_weights": "letters"}
+        return manuals, recorded_fields(self.sampler.questions, names)

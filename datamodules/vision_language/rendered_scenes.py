@@ -110,7 +110,8 @@ class RenderedScenes(VisionLanguageDataModule):
 
     def sample_identity(self) -> str:
         """Return everything that the samples depend on, as text, which checkpoints compare."""
-        world, tasks = recorded_fields(self.scenes.world, {}), recorded_fields(self.scenes.tasks, {})
+        world = recorded_fields(self.scenes.world, {})
+        tasks = recorded_fields(self.scenes.tasks, {"task_mix": "question_mix"})
         if not tasks["training_mix"]:  # as before this option, so that older runs resume
             del tasks["training_mix"]
         settings = f"world={recorded_text('World', world)}, tasks={recorded_text('Tasks', tasks)}"

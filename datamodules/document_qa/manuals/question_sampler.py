@@ -53,21 +53,21 @@ class QuestionSampler:
     def __post_init__(self) -> None:
         self.manuals.check()
         self.questions.check()
-        named = {name: share for name, share in self.questions.kinds.items() if share}
+        named = {name: share for name, share in self.questions.task_mix.items() if share}
         known = (*KINDS, UNANSWERABLE_KIND, DRAWING.name)
-        if set(named) - set(known) or min(named.values(), default=1.0) < 0 or (self.questions.kinds and not named):
+        if set(named) - set(known) or min(named.values(), default=1.0) < 0 or (self.questions.task_mix and not named):
             raise ValueError(
-                f"data.questions.kinds: found {self.questions.kinds}, expected weights of at least 0 for "
+                f"data.questions.task_mix: found {self.questions.task_mix}, expected weights of at least 0 for "
                 f"{', '.join(known)}, with at least one above 0"
             )
         for name in set(named) - {UNANSWERABLE_KIND}:
             if missing := set(self._kind(name).pages).difference(self.manuals.pages):
                 raise ValueError(
-                    f"data.questions.kinds: {name} needs pages that data.manuals.pages lacks: {', '.join(missing)}"
+                    f"data.questions.task_mix: {name} needs pages that data.manuals.pages lacks: {', '.join(missing)}"
                 )
         if UNANSWERABLE_KIND in self.shares and (not self._unanswerable_bases or self._unanswerable_option_share > 1):
             raise ValueError(
-                "data.questions.kinds: too many unanswerable questions, whose option would be right too often; "
+                "data.questions.task_mix: too many unanswerable questions, whose option would be right too often; "
                 f"expected at most a third of the weight of {', '.join(UNANSWERABLE_BASES)} together"
             )
 
@@ -149,7 +149,7 @@ class QuestionSampler:
     @cached_property
     def shares(self) -> dict[str, float]:
         """Fraction of each kind of question; they sum to 1."""
-        sizes = {name: share for name, share in self.questions.kinds.items() if share}
+        sizes = {name: share for name, share in self.questions.task_mix.items() if share}
         if not sizes:
             pages = set(self.manuals.pages)
             sizes = {name: 1.0 for name, kind in KINDS.items() if pages.issuperset(kind.pages)}

@@ -68,8 +68,8 @@ class ManualQuestionSettings:
     """Properties of the questions.
 
     Args:
-        kinds: weight of each kind of question, see question_types.py; kinds that are not listed do not occur. Empty:
-            all kinds that the pages can answer, with equal weights.
+        task_mix: weight of each kind of question, see question_types.py; kinds that are not listed do not occur.
+            Empty: all kinds that the pages can answer, with equal weights.
         choice_share: fraction of questions with four options; the others are open questions.
         answer_letter_weights: weights of the four letters as right answer. In CCKS 2025: [14.3, 41.7, 33.7, 10.3].
         page_mentions: fraction of questions that mention the page of the answer.
@@ -78,7 +78,7 @@ class ManualQuestionSettings:
             "7, material steel". Such questions are open, as options would reveal the part.
     """
 
-    kinds: dict[str, float] = field(default_factory=dict)
+    task_mix: dict[str, float] = field(default_factory=dict)
     choice_share: float = 0.5
     answer_letter_weights: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
     page_mentions: float = 0.1

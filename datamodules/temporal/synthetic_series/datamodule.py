@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from typing_extensions import override
 
+from datamodules.multimodal.recorded_settings import recorded_fields
 from datamodules.multimodal.synthetic_split import Split, generated_dataset_card
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
@@ -35,13 +36,13 @@ class SyntheticSeriesSettings:
         seed: seed of the samples.
         min_steps: minimum length of a series.
         max_steps: maximum length of a series.
-        mix: share of each kind of questions, in any unit; a missing kind has no share.
+        task_mix: share of each kind of questions, in any unit; a missing kind has no share.
     """
 
     seed: int = 0
     min_steps: int = 24
     max_steps: int = 48
-    mix: dict[Literal["trend", "season", "outlier", "correlation", "lag", "comparison"], float] = field(
+    task_mix: dict[Literal["trend", "season", "outlier", "correlation", "lag", "comparison"], float] = field(
         default_factory=lambda: {
             "trend": 1.0, "season": 1.0, "outlier": 1.0, "correlation": 1.0, "lag": 1.0, "comparison": 1.0
         }
@@ -53,16 +54,16 @@ class SyntheticSeriesSettings:
                 f"min_steps and max_steps: found {self.min_steps} and {self.max_steps}, expected 16 <= min_steps <= "
                 "max_steps"
             )
-        unknown = set(self.mix) - set(KINDS)
-        if unknown or min(self.mix.values(), default=0) < 0 or sum(self.mix.values()) <= 0:
+        unknown = set(self.task_mix) - set(KINDS)
+        if unknown or min(self.task_mix.values(), default=0) < 0 or sum(self.task_mix.values()) <= 0:
             raise ValueError(
-                f"mix: found {self.mix}, expected shares of 0 or more of {', '.join(KINDS)}, and one above 0"
+                f"task_mix: found {self.task_mix}, expected shares of 0 or more of {', '.join(KINDS)}, and one above 0"
             )
 
     @property
     def shares(self) -> dict[str, float]:
         """Shares of the kinds whose share is above 0, in a fixed order."""
-        found = {str(kind): share for kind, share in self.mix.items() if share}
+        found = {str(kind): share for kind, share in self.task_mix.items() if share}
         return {kind: found[kind] for kind in KINDS if kind in found}
 
 
@@ -189,5 +190,6 @@ class SyntheticSeries(SeriesDataModule):
 
     def sample_identity(self) -> str:
         """Return a digest of everything that the samples depend on. Checkpoints compare it."""
-        generator = [asdict(self.synthesis), self.fresh_samples, GENERATOR_VERSION]
+        settings = recorded_fields(self.synthesis, {"task_mix": "mix"})
+        generator = [settings, self.fresh_samples, GENERATOR_VERSION]
         return hashlib.sha256(json.dumps(generator, sort_keys=True).encode()).hexdigest()[:12]

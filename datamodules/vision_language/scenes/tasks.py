@@ -51,9 +51,9 @@ class Tasks:
 
     Args:
         caption_share: share of the samples with a caption; the others are questions.
-        question_mix: share of each kind of question, in any unit; a missing kind has no share. Empty: all kinds that
+        task_mix: share of each kind of question, in any unit; a missing kind has no share. Empty: all kinds that
             the world has scenes for, with equal shares.
-        training_mix: the same for the training; empty: `question_mix`. Kinds that are learned late can be trained more
+        training_mix: the same for the training; empty: `task_mix`. Kinds that are learned late can be trained more
             often than they are tested.
         unseen_wordings: share of the test's questions with a template that training never uses; they are measured
             separately.
@@ -61,7 +61,7 @@ class Tasks:
     """
 
     caption_share: float = 0.3
-    question_mix: dict[str, float] = field(default_factory=dict)
+    task_mix: dict[str, float] = field(default_factory=dict)
     training_mix: dict[str, float] = field(default_factory=dict)
     unseen_wordings: float = 0.2
     image_position: ImagePosition = "question_first"
@@ -69,7 +69,7 @@ class Tasks:
     def __post_init__(self) -> None:
         shares = {"caption_share": self.caption_share, "unseen_wordings": self.unseen_wordings}
         check_numbers("tasks.", shares, at_least=0, at_most=1)
-        for name in ("question_mix", "training_mix"):
+        for name in ("task_mix", "training_mix"):
             mix = getattr(self, name)
             if mix and (set(mix) - set(KINDS) or min(mix.values()) < 0 or sum(mix.values()) <= 0):
                 raise ValueError(
@@ -78,7 +78,7 @@ class Tasks:
 
     def mix(self, split: Split) -> dict[str, float]:
         """Return the shares of the kinds of questions in a split; empty: all kinds with equal shares."""
-        return self.training_mix if split == Split.TRAIN and self.training_mix else self.question_mix
+        return self.training_mix if split == Split.TRAIN and self.training_mix else self.task_mix
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class SceneTasks:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for option in ("question_mix", "training_mix"):
+        for option in ("task_mix", "training_mix"):
             for name, share in getattr(self.tasks, option).items():
                 kind = KINDS[name]
                 if share and kind.fewest > self.world.max_objects:

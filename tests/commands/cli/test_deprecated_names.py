@@ -123,8 +123,8 @@ def test_a_users_own_key_of_that_name_keeps_it(messages, old):
 
 
 def test_a_part_of_an_old_option_on_the_command_line_and_in_a_text(messages):
-    arguments = ["fit", "--data.exam.min_steps", "20", "--data.init_args.exam.mix.lag=2"]
-    new = ["fit", "--data.synthesis.min_steps", "20", "--data.init_args.synthesis.mix.lag=2"]
+    arguments = ["fit", "--data.exam.min_steps", "20", "--data.init_args.exam.max_steps=2"]
+    new = ["fit", "--data.synthesis.min_steps", "20", "--data.init_args.synthesis.max_steps=2"]
     assert replace_aliases(arguments) == new
     register_aliases()
     config = get_loader(PARSER_MODE)("data: {init_args: {exam: {min_steps: 20}}}\ndata.exam.max_steps: 30\n")

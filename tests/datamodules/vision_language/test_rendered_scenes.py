@@ -93,7 +93,7 @@ def test_every_word_is_one_token_and_unseen_wordings_are_of_tokens_that_training
     encode = data.tokenizer.encode
     trained = set()
     for kind in KINDS:
-        tasks = SceneTasks(World(), Tasks(caption_share=0, question_mix={kind: 1.0}))
+        tasks = SceneTasks(World(), Tasks(caption_share=0, task_mix={kind: 1.0}))
         for index in range(150):
             sample = tasks.sample(Split.TRAIN, 0, index)
             question = sample.question.removesuffix("\n<image>")
@@ -102,7 +102,7 @@ def test_every_word_is_one_token_and_unseen_wordings_are_of_tokens_that_training
             assert len(tokens) <= len(question.split()) + 1, question
             assert len(encode(sample.answer)) == len(sample.answer.split())
     for kind in KINDS:
-        tasks = SceneTasks(World(), Tasks(caption_share=0, question_mix={kind: 1.0}, unseen_wordings=1.0))
+        tasks = SceneTasks(World(), Tasks(caption_share=0, task_mix={kind: 1.0}, unseen_wordings=1.0))
         for index in range(30):
             question = tasks.sample(Split.TEST, 0, index).question.removesuffix("\n<image>")
             assert set(encode(question)) <= trained, question
@@ -124,7 +124,7 @@ def test_the_identity_of_the_samples_is_that_of_earlier_checkpoints() -> None:
     """An epoch that an earlier version began is resumed, whatever its settings are called now."""
     world = "world=World(grid=2, colours=4, shapes=3, max_objects=3, size=32, held_out=0.2)"
     tasks = "tasks=Tasks(caption_share=0.3, question_mix={'empty': 1.0}, unseen_wordings=0.2, image_position="
-    assert RenderedScenes(World(), Tasks(question_mix={"empty": 1.0}), seed=3).sample_identity() == (
+    assert RenderedScenes(World(), Tasks(task_mix={"empty": 1.0}), seed=3).sample_identity() == (
         f"SceneTasks({world}, {tasks}'question_first'), seed=3), fresh_samples=True, version 2"
     )
     trained = RenderedScenes(tasks=Tasks(training_mix={"empty": 2.0})).sample_identity()

@@ -20,7 +20,7 @@ WORLD = World()
 
 
 def _questions(kind: str, number: int, split: Split = Split.TRAIN, world: World = WORLD) -> list[SceneSample]:
-    tasks = SceneTasks(world, Tasks(caption_share=0, question_mix={kind: 1.0}, unseen_wordings=0.3))
+    tasks = SceneTasks(world, Tasks(caption_share=0, task_mix={kind: 1.0}, unseen_wordings=0.3))
     return [tasks.sample(split, 0, index) for index in range(number)]
 
 
@@ -112,11 +112,11 @@ def test_no_caption_is_often_right(split: Split) -> None:
 
 def test_chance_over_all_questions_is_the_mix_of_the_kinds() -> None:
     mix = {"empty": 1.0, "thing_at": 3.0}
-    assert SceneTasks(WORLD, Tasks(question_mix=mix)).chance() == pytest.approx(0.25 / 2 + 0.75 / 12)
+    assert SceneTasks(WORLD, Tasks(task_mix=mix)).chance() == pytest.approx(0.25 / 2 + 0.75 / 12)
 
 
 def test_the_share_of_each_kind_is_the_mix() -> None:
-    tasks = SceneTasks(WORLD, Tasks(caption_share=0.5, question_mix={"empty": 1.0, "where": 3.0}))
+    tasks = SceneTasks(WORLD, Tasks(caption_share=0.5, task_mix={"empty": 1.0, "where": 3.0}))
     kinds = Counter(tasks.sample(Split.TRAIN, 0, index).kind for index in range(4000))
     expected = {CAPTION: 2000, "where": 1500, "empty": 500}
     assert kinds.keys() == expected.keys()
@@ -124,7 +124,7 @@ def test_the_share_of_each_kind_is_the_mix() -> None:
 
 
 def test_the_training_can_have_a_mix_of_its_own() -> None:
-    mixes = {"question_mix": {"empty": 1.0}, "training_mix": {"empty": 1.0, "where": 3.0}}
+    mixes = {"task_mix": {"empty": 1.0}, "training_mix": {"empty": 1.0, "where": 3.0}}
     tasks = SceneTasks(WORLD, Tasks(caption_share=0, **mixes))
     kinds = {split: Counter(tasks.sample(split, 0, index).kind for index in range(400)) for split in Split}
     assert abs(kinds[Split.TRAIN]["where"] - 300) < 40
@@ -288,14 +288,14 @@ def test_worlds_that_cannot_be_are_refused_by_name(settings: dict[str, int], nam
 
 
 def test_tasks_that_cannot_be_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"tasks\.question_mix: found .*colour_at, shape_at"):
-        Tasks(question_mix={"color_at": 1.0})
+    with pytest.raises(ValueError, match=r"tasks\.task_mix: found .*colour_at, shape_at"):
+        Tasks(task_mix={"color_at": 1.0})
     with pytest.raises(ValueError, match=r"tasks\.training_mix: found .*colour_at, shape_at"):
         Tasks(training_mix={"where": 0.0})
     with pytest.raises(ValueError, match=r"tasks\.caption_share"):
         Tasks(caption_share=1.2)
     with pytest.raises(ValueError, match="relation needs scenes with 2 objects, world.max_objects is 1"):
-        SceneTasks(World(max_objects=1), Tasks(question_mix={"relation": 1.0}))
+        SceneTasks(World(max_objects=1), Tasks(task_mix={"relation": 1.0}))
     shares_by_use = SceneTasks(World(max_objects=1), Tasks()).shares
     assert shares_by_use
     assert all("relation" not in shares for shares in shares_by_use.values())

@@ -27,7 +27,7 @@ STEPS, ASKED = 50, 200
 def built() -> tuple[VisionLanguageModel, RenderedScenes]:
     """One shape in one of four positions; four colors, so the best guess is right in a quarter of the cases."""
     torch.manual_seed(0)
-    tasks = Tasks(caption_share=0.0, question_mix={"colour_of": 1.0})
+    tasks = Tasks(caption_share=0.0, task_mix={"colour_of": 1.0})
     world = World(colours=4, shapes=3, max_objects=1, size=16)
     data = RenderedScenes(world, tasks, batch_size=32, num_samples=32, packed_length=128)
     language_model = LanguageModelSettings(config=LANGUAGE_MODEL, trainable="full")

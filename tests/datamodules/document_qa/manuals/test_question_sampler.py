@@ -105,7 +105,7 @@ def test_unanswerable_options_are_right_in_one_of_four_whatever_the_wording():
 
 
 def test_an_unanswerable_question_asks_for_what_the_chapter_does_not_have():
-    for _, chapter, question in asked(kinds={UNANSWERABLE_KIND: 1, "material": 3, "value": 3}):
+    for _, chapter, question in asked(task_mix={UNANSWERABLE_KIND: 1, "material": 3, "value": 3}):
         if question.kind == UNANSWERABLE_KIND:
             (number,) = re.findall(r"part (\d+)", question.question)
             column = re.findall(r"mass|current|voltage|length", question.question)
@@ -115,7 +115,7 @@ def test_an_unanswerable_question_asks_for_what_the_chapter_does_not_have():
 
 
 def test_wrong_options_are_values_of_other_parts_of_the_same_chapter():
-    for _, chapter, question in asked(choice_share=1.0, kinds={"material": 1, "value": 1, "colour_at": 1}):
+    for _, chapter, question in asked(choice_share=1.0, task_mix={"material": 1, "value": 1, "colour_at": 1}):
         values = {part.material for part in chapter.parts} | {part.colour for part in chapter.parts}
         values |= {value for part in chapter.parts for value in part.values.values()}
         assert len(set(question.options)) == 4
@@ -171,7 +171,7 @@ def test_stated_parts_precede_answers_of_two_lookups_only():
 
 
 def test_relations_are_balanced():
-    right = Counter(question.answer for question in choices(kinds={"relation": 1}))
+    right = Counter(question.answer for question in choices(task_mix={"relation": 1}))
     assert all(near(right[word] / NUMBER, 0.25, NUMBER) for word in RELATIONS)
 
 
@@ -198,10 +198,10 @@ def test_wordings_of_the_test_are_new_but_their_words_are_not():
 @pytest.mark.parametrize(
     ("settings", "manuals", "message"),
     [
-        ({"kinds": {"price": 1}}, {}, "price"),
-        ({"kinds": {"material": 0}}, {}, "one above 0"),
-        ({"kinds": {"value_at": 1}}, {"pages": ("figure",)}, "data.manuals.pages lacks: table"),
-        ({"kinds": {UNANSWERABLE_KIND: 1, "material": 1}}, {}, "too many unanswerable questions"),
+        ({"task_mix": {"price": 1}}, {}, "price"),
+        ({"task_mix": {"material": 0}}, {}, "one above 0"),
+        ({"task_mix": {"value_at": 1}}, {"pages": ("figure",)}, "data.manuals.pages lacks: table"),
+        ({"task_mix": {UNANSWERABLE_KIND: 1, "material": 1}}, {}, "too many unanswerable questions"),
         ({"answer_letter_weights": (0, 0, 0, 0)}, {}, "answer_letter_weights"),
         ({"choice_share": 1.5}, {}, "choice_share"),
         ({}, {"parts_per_chapter": 3}, "parts_per_chapter"),

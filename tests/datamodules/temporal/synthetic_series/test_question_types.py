@@ -19,7 +19,7 @@ NUMBER = 240
 
 @pytest.fixture(scope="module", params=list(KINDS))
 def kind(request):
-    settings = SyntheticSeriesSettings(mix={request.param: 1.0})
+    settings = SyntheticSeriesSettings(task_mix={request.param: 1.0})
     source = GeneratedQuestions(settings, Split.TRAIN, NUMBER)
     return request.param, [source.question(0, index) for index in range(NUMBER)]
 
@@ -106,7 +106,7 @@ def test_the_identity_of_the_samples_is_that_of_earlier_checkpoints():
 def test_wrong_settings_are_refused_by_name():
     with pytest.raises(ValueError, match="expected 16 <= min_steps <= max_steps"):
         SyntheticSeriesSettings(min_steps=8)
-    with pytest.raises(ValueError, match="mix: found"):
-        SyntheticSeriesSettings(mix={"colour": 1.0})
+    with pytest.raises(ValueError, match="task_mix: found"):
+        SyntheticSeriesSettings(task_mix={"colour": 1.0})
     with pytest.raises(ValueError, match="test_size"):
         SyntheticSeries(test_size=0)
