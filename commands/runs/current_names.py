@@ -60,6 +60,7 @@ OPTIONS: Mapping[str, str] = {
     "decay_share": "decay_fraction",
     "describing_epochs": "caption_epochs",
     "exam": "synthesis",
+    "fit": "resize_mode",
     "manuals.parts": "manuals.parts_per_chapter",
     "questions.kinds": "questions.task_mix",
     "questions.letters": "questions.answer_letter_weights",
@@ -71,6 +72,9 @@ OPTIONS: Mapping[str, str] = {
 
 OPTION_OWNERS = frozenset({"model", "data", "init_args"})
 """Groups that have the options of `OPTIONS`. A key below any other group is the user's own and keeps its name."""
+
+_COMMAND = "fit"
+"""A command, and the old name of an option. A config may have all settings of the command below it."""
 
 _CLASS_NAMES = {"TimelineReader": "SeriesLanguageModel"}
 
@@ -116,7 +120,7 @@ def current_key(key: str, on_rename: Callable[[str], None] = lambda old: None) -
     start = next((index for index, word in enumerate(words) if word not in OPTION_OWNERS), len(words))
     for end in range(start + 1, len(words) + 1):
         old = ".".join(words[start:end])
-        if old in OPTIONS:
+        if old in OPTIONS and words[:end] != [_COMMAND]:
             on_rename(old)
             words[start:end] = OPTIONS[old].split(".")
     return ".".join(words)

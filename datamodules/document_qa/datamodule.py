@@ -165,7 +165,7 @@ class DocumentDataModule(AnswerEvaluation):
     @cached_property
     def context_builder(self) -> ContextBuilder:
         """Builds contexts; available from `setup` on, as it needs the model's image layout."""
-        return ContextBuilder(self.context, self.tokenizer, self.prompter, self.image_layout, self.fit)
+        return ContextBuilder(self.context, self.tokenizer, self.prompter, self.image_layout, self.resize_mode)
 
     def _sample_builder(self, questions: QuestionSet, training: bool = False) -> SampleBuilder:
         augmenter = Augmenter(self.augmentation, global_seed()) if training and self.augmentation.enabled else None
@@ -243,7 +243,7 @@ class DocumentDataModule(AnswerEvaluation):
             "context": self.context, "retriever": self.retriever, "answer_with": self.answer_with,
             "list_options": self.list_options, "option_orders": self.option_orders,
             "prompt_language": self.prompt_language, "system": self.system, "max_tiles": self.max_tiles,
-            "fit": self.fit,
+            "fit": self.resize_mode,  # as in the records of earlier versions, which tests are compared with
         }  # fmt: skip
         return {name: str(value) for name, value in settings.items()}
 

@@ -21,7 +21,7 @@ from datamodules.document_qa.questions.splits import (
     split_documents,
 )
 from datamodules.document_qa.types.question import QuestionSet
-from datamodules.multimodal.images.tiling import Fit
+from datamodules.multimodal.images.tiling import ResizeMode
 from engine.base_options import Unpack
 from engine.determinism.stateless_rng import global_seed
 from engine.export.artifacts import DatasetCard
@@ -51,7 +51,7 @@ class DocumentQuestions(DocumentDataModule):
         ingestion: how documents become pages and chunks.
         predict_questions: questions that `predict` answers, in order; answers may be unknown.
         predict_documents: folder of their documents.
-        fit: how an image becomes a square view: `stretch`, `pad` to a square, or `crop` the central square.
+        resize_mode: how an image becomes a square view: `stretch`, `pad` to a square, or `crop` the central square.
         root: folder where `prepare` writes ingested documents.
         **batches: see DocumentDataModule, AnswerEvaluation, MultimodalDataModule and LockstepDataModule.
     """
@@ -66,7 +66,7 @@ class DocumentQuestions(DocumentDataModule):
         ingestion: IngestionSettings | None = None,
         predict_questions: str | None = None,
         predict_documents: str | None = None,
-        fit: Fit = "pad",
+        resize_mode: ResizeMode = "pad",
         root: str = "data/document_qa",
         **batches: Unpack[DocumentOptions],
     ) -> None:
@@ -83,7 +83,7 @@ class DocumentQuestions(DocumentDataModule):
         self.sources["predict"] = None
         if predict_questions is not None and predict_documents is not None:
             self.sources["predict"] = QuestionSource(predict_questions, predict_documents)
-        self.shared_documents, self.fit, self.root = shared_documents, fit, Path(root)
+        self.shared_documents, self.resize_mode, self.root = shared_documents, resize_mode, Path(root)
         self._read: dict[SplitName, LoadedQuestions] = {}
 
     @override

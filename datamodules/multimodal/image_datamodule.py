@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from datamodules.multimodal.batch import ImageLayout, Images, Tiling
 from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
 from datamodules.multimodal.images.image_processing import prepare_images
-from datamodules.multimodal.images.tiling import MARKER, Fit, collate_views
+from datamodules.multimodal.images.tiling import MARKER, ResizeMode, collate_views
 from datamodules.multimodal.interface import HasImageLayout
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from engine.base_options import Unpack
@@ -43,7 +43,7 @@ class ImageDataModule(MultimodalDataModule):
 
     marker = MARKER
 
-    fit: Fit = "stretch"
+    resize_mode: ResizeMode = "stretch"
     """How an image becomes a square view."""
 
     tiling: Tiling = "tile_positions"
@@ -77,7 +77,7 @@ class ImageDataModule(MultimodalDataModule):
 
     def prepare_images(self, images: Sequence["Image"]) -> Images:
         """Return images as the vision tower reads them."""
-        _, views = prepare_images(images, self.image_layout, self.fit)
+        _, views = prepare_images(images, self.image_layout, self.resize_mode)
         return collate_views([views], self.image_layout)
 
     def preview_images(self, key: Hashable, load: Callable[[], Sequence["Image"]]) -> bytes | None:

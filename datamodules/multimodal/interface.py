@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from datamodules.multimodal.batch import ImageLayout, Images, Questions, Tiling
-from datamodules.multimodal.images.tiling import Fit
+from datamodules.multimodal.images.tiling import ResizeMode
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.interface import LockstepData
 from engine.telemetry.sample_previews import SamplePreview
@@ -54,7 +54,7 @@ class ImageChatData(ImageData, Protocol):
     """Data of a module of image chats that is exported for transformers. Implemented by the families' DataModules."""
 
     @property
-    def fit(self) -> Fit:
+    def resize_mode(self) -> ResizeMode:
         """How an image becomes a square view."""
 
     def exported_tokenizer(self) -> "PreTrainedTokenizerFast":

@@ -9,7 +9,7 @@ from datamodules.images.decoding import decode, image_size
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.images.image_processing import count_image_tokens, prepare_images
-from datamodules.multimodal.images.tiling import Fit, Views, collate_views
+from datamodules.multimodal.images.tiling import ResizeMode, Views, collate_views
 from datamodules.vision_language.chat_file import ImageChat
 from engine.data.samplers import ShuffleBlocks
 
@@ -22,7 +22,7 @@ class ImageProcessor(NamedTuple):
 
     layout: ImageLayout
     max_pixels: int  # maximum size of an image
-    fit: Fit = "stretch"
+    resize_mode: ResizeMode = "stretch"
 
     def decode_images(self, chat: ImageChat) -> list["Image"]:
         """Decode the images of a chat.
@@ -36,7 +36,7 @@ class ImageProcessor(NamedTuple):
 
     def item(self, chat: ImageChat) -> ChatItem:
         """Convert a chat to a sample. Raises the errors of `decode_images`."""
-        return ChatItem(chat.messages, *prepare_images(self.decode_images(chat), self.layout, self.fit))
+        return ChatItem(chat.messages, *prepare_images(self.decode_images(chat), self.layout, self.resize_mode))
 
     def length(self, chat: ImageChat) -> int:
         """Estimate the tokens of a chat up to its last answer, from the headers of its images."""

@@ -82,7 +82,7 @@ class VisionLanguageDataModule(ImageDataModule):
 
     def _refuse_unused_settings(self, path: str) -> None:
         """Raise ValueError for settings in whose place the model's processor decides."""
-        defaults = {"tokenizer": None, "max_tiles": 1, "tiling": "tile_positions", "fit": "stretch"}
+        defaults = {"tokenizer": None, "max_tiles": 1, "tiling": "tile_positions", "resize_mode": "stretch"}
         for key, default in defaults.items():
             value = self.tokenizer_source if key == "tokenizer" else getattr(self, key)
             if value != default:

@@ -14,7 +14,7 @@ from datamodules.images.decoding import MAX_PIXELS
 from datamodules.multimodal.batch import Questions, Tiling
 from datamodules.multimodal.chat_dataset import ChatQuestions
 from datamodules.multimodal.image_datamodule import TileOptions
-from datamodules.multimodal.images.tiling import Fit
+from datamodules.multimodal.images.tiling import ResizeMode
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ChatTrainDataset, ImageProcessor
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
@@ -65,8 +65,8 @@ class ImageChats(VisionLanguageDataModule):
         questions: JSONL or JSON file that `predict` answers; see datamodules/vision_language/predict_questions.py.
         system: system message of the questions; the sources have their own.
         max_pixels: maximum width x height of an image; a larger image makes its sample invalid.
-        fit: how an image becomes a square view: `stretch`, `pad` (padded to a square, as in LLaVA) or `crop` (the
-            central square).
+        resize_mode: how an image becomes a square view: `stretch`, `pad` (padded to a square, as in LLaVA) or `crop`
+            (the central square).
         tiling: how an image becomes views, and the order of their features. `tile_positions`: a learned vector for
             its position precedes the features of each view. `llava_next`, `idefics3`: as in the class of transformers
             of this name, which the model can be exported as; see docs/vision-language.md.
@@ -86,7 +86,7 @@ class ImageChats(VisionLanguageDataModule):
         questions: str | None = None,
         system: str | None = None,
         max_pixels: int = 64_000_000,
-        fit: Fit = "stretch",
+        resize_mode: ResizeMode = "stretch",
         tiling: Tiling = "tile_positions",
         root: str = "data/vision_language",
         **batches: Unpack[TileOptions],
@@ -105,12 +105,12 @@ class ImageChats(VisionLanguageDataModule):
         self.shuffle_window = shuffle_window
         self.validation_share, self.validation_size, self.test_size = validation_share, validation_size, test_size
         self.questions_file, self.system = questions, system
-        if tiling != "tile_positions" and fit != "stretch":
+        if tiling != "tile_positions" and resize_mode != "stretch":
             raise ValueError(
-                f"data.init_args.fit is {fit}, but the tiling {tiling} stretches the view of the whole image; set fit "
-                "stretch, or tiling tile_positions"
+                f"data.init_args.resize_mode is {resize_mode}, but the tiling {tiling} stretches the view of the whole "
+                "image; set resize_mode stretch, or tiling tile_positions"
             )
-        self.max_pixels, self.fit, self.tiling, self.root = max_pixels, fit, tiling, root
+        self.max_pixels, self.resize_mode, self.tiling, self.root = max_pixels, resize_mode, tiling, root
 
     @override
     def dataset_card(self) -> DatasetCard:
@@ -177,7 +177,7 @@ class ImageChats(VisionLanguageDataModule):
     def _processor(self) -> ChatImages:
         if self.processor_source is not None:
             return NativeImages(self.max_pixels)
-        return ImageProcessor(self.image_layout, self.max_pixels, self.fit)
+        return ImageProcessor(self.image_layout, self.max_pixels, self.resize_mode)
 
     def _evaluation_set(self, chats: Mixture, size: int | None) -> ChatQuestions:
         return self.questions(EvaluationDataset(chats, self._processor, size))

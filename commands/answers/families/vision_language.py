@@ -74,7 +74,7 @@ class VisionLanguageDemo(AnswerService):
 
     def _image_processor(self) -> ChatImages:
         """Return the processor that makes a batch of pictures."""
-        return ImageProcessor(self._data.image_layout, self._max_pixels, self._data.fit)
+        return ImageProcessor(self._data.image_layout, self._max_pixels, self._data.resize_mode)
 
     @override
     def examples(self) -> list[Example]:
@@ -149,7 +149,7 @@ class VisionLanguageDemo(AnswerService):
 
     def _item(self, messages: list[Message], images: Sequence["Image"]) -> ChatItem:
         """Return a chat about pictures as a sample."""
-        return ChatItem(messages, *prepare_images(images, self._data.image_layout, self._data.fit))
+        return ChatItem(messages, *prepare_images(images, self._data.image_layout, self._data.resize_mode))
 
     def _leaning(self, image: "Image", messages: Sequence[Message], text: str) -> Pictures:
         scores = self._log_likelihoods([[image], *([part] for part in occlude(image))], messages, text)

@@ -8,7 +8,7 @@ from datamodules.document_qa.prompt.prompt import PromptBuilder
 from datamodules.document_qa.types.document import Chunk, Document
 from datamodules.document_qa.views.ablation import AblatedDocument
 from datamodules.multimodal.batch import ImageLayout
-from datamodules.multimodal.images.tiling import MARKER, Fit, Views, concat_views, make_views, tile_grid
+from datamodules.multimodal.images.tiling import MARKER, ResizeMode, Views, concat_views, make_views, tile_grid
 from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.number_check import check_numbers
@@ -115,7 +115,7 @@ class ContextBuilder:
         tokenizer: counts the tokens of a text.
         prompter: writes page headings and escapes special tokens.
         layout: number of tokens per view, and tiling.
-        fit: how an image becomes a view.
+        resize_mode: how an image becomes a view.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class ContextBuilder:
         tokenizer: ChatTokenizer,
         prompter: PromptBuilder,
         layout: ImageLayout,
-        fit: Fit,
+        resize_mode: ResizeMode,
     ) -> None:
         self.settings, self.tokenizer, self.prompter = settings, tokenizer, prompter
-        self.layout, self.fit = layout, fit
+        self.layout, self.resize_mode = layout, resize_mode
         self._counted: dict[str, int] = {}
 
     def choose(self, document: Document, ranked: Sequence[int]) -> PageSelection:
@@ -204,7 +204,7 @@ class ContextBuilder:
         pictures = (
             document.picture(block.page) if figure is None else document.figure(figure) for figure in block.images
         )
-        return block._replace(views=tuple(make_views(picture, self.layout, self.fit) for picture in pictures))
+        return block._replace(views=tuple(make_views(picture, self.layout, self.resize_mode) for picture in pictures))
 
     def _fits(self, tokens: int, images: int) -> bool:
         """Return whether the budget allows so many tokens and images."""

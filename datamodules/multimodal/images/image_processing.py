@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.images.idefics3 import idefics3_grid, idefics3_pieces, idefics3_views
 from datamodules.multimodal.images.llava_next import llava_next_order, llava_next_views
-from datamodules.multimodal.images.tiling import Fit, Views, concat_views, make_views, tile_grid
+from datamodules.multimodal.images.tiling import ResizeMode, Views, concat_views, make_views, tile_grid
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
 def prepare_images(
-    images: Sequence["Image"], layout: ImageLayout, fit: Fit = "stretch"
+    images: Sequence["Image"], layout: ImageLayout, resize_mode: ResizeMode = "stretch"
 ) -> tuple[tuple[int | tuple[int | str, ...], ...], Views]:
     """Return the placeholders of each image and the views of all, the `counts` and the `modality` of a ChatItem.
 
     Args:
         images: images of one chat.
         layout: layout of the views.
-        fit: how an image becomes a square view, under the tiling `tile_positions`.
+        resize_mode: how an image becomes a square view, under the tiling `tile_positions`.
     """
     if layout.tiling == "llava_next":
         views = [llava_next_views(image, layout) for image in images]
     elif layout.tiling == "idefics3":
         views = [idefics3_views(image, layout) for image in images]
     else:
-        views = [make_views(image, layout, fit) for image in images]
+        views = [make_views(image, layout, resize_mode) for image in images]
     counts = tuple(image_placeholders(image.height, image.width, layout) for image in images)
     return counts, concat_views(views, layout)
 

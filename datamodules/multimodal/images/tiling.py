@@ -40,17 +40,17 @@ At this scale the box filter is not visible, and resizing a line of millions of 
 _LONGEST = 100
 """Limit of the longer edge of a cropped image, in shorter edges."""
 
-Fit = Literal["stretch", "pad", "crop"]
+ResizeMode = Literal["stretch", "pad", "crop"]
 """How an image becomes a square view: stretched, padded to a square (LLaVA), or the central square."""
 
 
-def make_views(image: "Image", layout: ImageLayout, fit: Fit = "stretch") -> Views:
+def make_views(image: "Image", layout: ImageLayout, resize_mode: ResizeMode = "stretch") -> Views:
     """Return a view of the whole image, and its tiles in reading order if the image is larger than a view.
 
     For tiling, the image is stretched to the smallest grid of tiles that keeps its longer edge (at most `max_tiles`
-    along it) and about its aspect ratio. `fit` applies to the view of the whole image.
+    along it) and about its aspect ratio. `resize_mode` applies to the view of the whole image.
     """
-    views, tile_positions = [_whole_view(image, layout, fit)], [0]
+    views, tile_positions = [_whole_view(image, layout, resize_mode)], [0]
     rows, columns = tile_grid(image.height, image.width, layout)
     if rows * columns > 1:
         sheet = resize(image, columns * layout.size, rows * layout.size)
@@ -114,10 +114,10 @@ def collate_views(samples: Sequence[Views], layout: ImageLayout) -> Images:
     return images._replace(order=FeatureOrder(torch.from_numpy(order), torch.tensor(counts, dtype=torch.int64)))
 
 
-def _whole_view(image: "Image", layout: ImageLayout, fit: Fit) -> NDArray[np.uint8]:
-    if fit == "stretch" or image.width == image.height:
+def _whole_view(image: "Image", layout: ImageLayout, resize_mode: ResizeMode) -> NDArray[np.uint8]:
+    if resize_mode == "stretch" or image.width == image.height:
         return resize(image, layout.size, layout.size)
-    return _pad(image.convert("RGB"), layout) if fit == "pad" else _crop(image.convert("RGB"), layout.size)
+    return _pad(image.convert("RGB"), layout) if resize_mode == "pad" else _crop(image.convert("RGB"), layout.size)
 
 
 def _pad(image: "Image", layout: ImageLayout) -> NDArray[np.uint8]:

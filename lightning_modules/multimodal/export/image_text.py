@@ -77,7 +77,7 @@ def export_image_text(module: ImageTextSource, folder: Path, merge: bool) -> Exp
         placeholder=tokenizer.placeholder,
         tokenizer=data.exported_tokenizer(),
         prepare=data.prepare_images,
-        fit=data.fit,
+        resize_mode=data.resize_mode,
         learned=module.places,
     )
     target = choose_target(layout, module.projector)

@@ -131,9 +131,9 @@ class Llava(ExportTarget):
         numbers, edge = image_normalization(parts), parts.layout.size
         square = {"height": edge, "width": edge}
         # The PIL variants: training resizes by PIL as well, and torchvision need not be installed.
-        if parts.fit == "pad":
+        if parts.resize_mode == "pad":
             return LlavaImageProcessorPil(size=square, do_pad=True, do_center_crop=False, **numbers)
-        if parts.fit == "crop":
+        if parts.resize_mode == "crop":
             return CLIPImageProcessorPil(size={"shortest_edge": edge}, crop_size=square, **numbers)
         return SiglipImageProcessorPil(size=square, **numbers)
 

@@ -27,7 +27,7 @@ class ModelParts(NamedTuple):
     placeholder: int  # token that a feature replaces
     tokenizer: "PreTrainedTokenizerFast"  # as it is exported
     prepare: Callable[[Sequence["Image"]], Images]  # prepares images as in training
-    fit: Literal["stretch", "pad", "crop"] = "stretch"  # how an image becomes a square
+    resize_mode: Literal["stretch", "pad", "crop"] = "stretch"  # how an image becomes a square
     learned: nn.Embedding | None = None  # learned vectors among the features
 
 

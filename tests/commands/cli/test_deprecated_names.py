@@ -160,6 +160,13 @@ def test_an_old_option_within_an_old_option(messages):
     ]
 
 
+def test_a_command_keeps_the_name_of_an_old_option(messages):
+    register_aliases()
+    config = {"fit": {"data": {"class_path": "ImageChats"}, "run_name": "fit"}}
+    assert get_loader(PARSER_MODE)(yaml.safe_dump(config)) == config
+    assert deprecations(messages) == []
+
+
 def test_a_value_that_is_no_yaml_stays_for_the_parser():
     arguments = ["fit", "--data.questions", "{letters: [1"]
     assert replace_aliases(arguments) == arguments

@@ -9,8 +9,12 @@ from datamodules.document_qa.batch import AnswerRecord, ModelAnswer
 from tests.support.document_qa.attached_data import data
 
 
-@pytest.mark.parametrize(("setting", "value"), [("max_tiles", 2), ("fit", "crop")])
-def test_how_pictures_are_shown_decides_what_tests_are_compared(tmp_path: Path, setting: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("setting", "value", "recorded"), [("max_tiles", 2, "max_tiles"), ("resize_mode", "crop", "fit")]
+)
+def test_how_pictures_are_shown_decides_what_tests_are_compared(
+    tmp_path: Path, setting: str, value: object, recorded: str
+) -> None:
     tiny_data, identities = data("test"), []
     for folder in (tmp_path / "one", tmp_path / "other"):
         folder.mkdir()
@@ -18,7 +22,7 @@ def test_how_pictures_are_shown_decides_what_tests_are_compared(tmp_path: Path, 
         tiny_data.write_test_report(folder, [AnswerRecord(0, ModelAnswer("", options, 0.5))])
         identities.append(json.loads((folder / "ablation" / "none.json").read_text())["identity"])
         setattr(tiny_data, setting, value)
-    assert identities[0] == {**identities[1], setting: identities[0][setting]} != identities[1]
+    assert identities[0] == {**identities[1], recorded: identities[0][recorded]} != identities[1]
 
 
 @pytest.mark.parametrize("ablate", ["none", "figure", "question_only"])

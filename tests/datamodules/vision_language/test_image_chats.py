@@ -73,7 +73,7 @@ def test_the_tokenizer_is_made_from_texts_to_train_on_alone(chats, tmp_path, mon
         ({"max_unusable": -1}, "max_unusable must be at least 0, got -1"),
         ({"too_long": "drop"}, "too_long is drop, but max_length is null"),
         ({"max_tiles": 0}, "max_tiles"),
-        ({"tiling": "llava_next", "fit": "pad"}, "fit is pad, but the tiling llava_next stretches"),
+        ({"tiling": "llava_next", "resize_mode": "pad"}, "resize_mode is pad, but the tiling llava_next stretches"),
     ],
 )
 def test_impossible_settings_are_refused(settings, messages):

@@ -12,7 +12,7 @@ from torch import Tensor
 from datamodules.multimodal.batch import ImageLayout, Images
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.images.image_processing import prepare_images
-from datamodules.multimodal.images.tiling import Fit, collate_views
+from datamodules.multimodal.images.tiling import ResizeMode, collate_views
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
@@ -81,9 +81,9 @@ def tiny_parts(
     return ModelParts(vision, connector, language, layout, tokenizer.placeholder, copied, ready, learned=learned)
 
 
-def prepared(layout: ImageLayout, fit: Fit = "stretch") -> Callable[[Sequence[Image.Image]], Images]:
+def prepared(layout: ImageLayout, resize_mode: ResizeMode = "stretch") -> Callable[[Sequence[Image.Image]], Images]:
     """Prepares images as the DataModules do."""
-    return lambda images: collate_views([prepare_images(images, layout, fit)[1]], layout)
+    return lambda images: collate_views([prepare_images(images, layout, resize_mode)[1]], layout)
 
 
 def export(parts: ModelParts, tokenizer: ChatTokenizer, folder: Path) -> tuple[Any, Any]:
@@ -101,7 +101,9 @@ def export(parts: ModelParts, tokenizer: ChatTokenizer, folder: Path) -> tuple[A
 
 def chat_item(parts: ModelParts, question: str, pictures: Sequence[Image.Image]) -> ChatItem:
     """A question about pictures, as a sample of the data."""
-    return ChatItem([Message(role="user", content=question)], *prepare_images(pictures, parts.layout, parts.fit))
+    return ChatItem(
+        [Message(role="user", content=question)], *prepare_images(pictures, parts.layout, parts.resize_mode)
+    )
 
 
 class Computed:

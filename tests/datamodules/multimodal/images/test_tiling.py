@@ -69,12 +69,12 @@ def test_tiles_follow_the_shape_of_the_image(height, width, expected):
     assert tile_grid(height, width, ImageLayout(16, 4)) == (1, 1)
 
 
-def test_fits_stretch_pad_or_crop_an_image():
+def test_resize_modes_stretch_pad_or_crop_an_image():
     layout = ImageLayout(8, 4, background=GREY)
     wide = Image.new("RGB", (32, 16), RED)
     wide.paste(BLUE, (0, 0, 8, 16))  # the left quarter
     stretched, padded, cropped = (
-        make_views(wide, layout, fit).pixels[0].transpose(1, 2, 0) for fit in ("stretch", "pad", "crop")
+        make_views(wide, layout, resize_mode).pixels[0].transpose(1, 2, 0) for resize_mode in ("stretch", "pad", "crop")
     )
     assert (stretched[:, 0] == BLUE).all()
     assert (stretched[:, 3:] == RED).all()
@@ -83,16 +83,18 @@ def test_fits_stretch_pad_or_crop_an_image():
     assert (cropped[:, 2:] == RED).all()  # the middle half
 
 
-def test_a_view_is_the_same_for_every_fit_of_a_square():
+def test_a_view_of_a_square_is_the_same_in_every_resize_mode():
     layout, image = ImageLayout(8, 4), checkered(2, 2, 20)
-    stretched, padded, cropped = (make_views(image, layout, fit).pixels for fit in ("stretch", "pad", "crop"))
+    stretched, padded, cropped = (
+        make_views(image, layout, resize_mode).pixels for resize_mode in ("stretch", "pad", "crop")
+    )
     assert (stretched == padded).all()
     assert (stretched == cropped).all()
 
 
-def test_tiles_do_not_depend_on_the_fit():
+def test_tiles_do_not_depend_on_the_resize_mode():
     layout, image = ImageLayout(8, 4, max_tiles=3), checkered(1, 3, 20)
-    whole = {fit: make_views(image, layout, fit) for fit in ("stretch", "pad", "crop")}
+    whole = {resize_mode: make_views(image, layout, resize_mode) for resize_mode in ("stretch", "pad", "crop")}
     assert all((views.pixels[1:] == whole["stretch"].pixels[1:]).all() for views in whole.values())
     assert not (whole["pad"].pixels[0] == whole["crop"].pixels[0]).all()
 
@@ -115,7 +117,7 @@ def test_samples_side_by_side():
 
 
 @pytest.mark.parametrize("strip", [1 << 22, 200])
-def test_fits_are_those_of_the_published_models(monkeypatch, strip):
+def test_resize_modes_are_those_of_the_published_models(monkeypatch, strip):
     """Every pixel equals LLaVA's padding, CLIP's cropping and SigLIP's stretching."""
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
@@ -132,17 +134,17 @@ def test_fits_are_those_of_the_published_models(monkeypatch, strip):
     numbers = np.random.default_rng(3)
     for height, width in itertools.product((1, 20, 32, 33, 57, 91, 100), repeat=2):
         image = Image.fromarray(numbers.integers(0, 256, (height, width, 3), dtype=np.uint8))
-        for fit, processor in published.items():
+        for mode, processor in published.items():
             (expected,) = processor(images=[image], return_tensors="np")["pixel_values"]
-            assert np.array_equal(make_views(image, layout, fit).pixels[0], expected), (fit, height, width)
+            assert np.array_equal(make_views(image, layout, mode).pixels[0], expected), (mode, height, width)
 
 
 @pytest.mark.parametrize("size", [(60_000, 1), (1, 60_000)])
-@pytest.mark.parametrize("fit", ["stretch", "pad", "crop"])
-def test_no_enormous_image_is_made_of_a_line(monkeypatch, size, fit):
+@pytest.mark.parametrize("resize_mode", ["stretch", "pad", "crop"])
+def test_no_enormous_image_is_made_of_a_line(monkeypatch, size, resize_mode):
     line, made = Image.new("RGB", size, RED), []
     new, resize = Image.new, Image.Image.resize
     monkeypatch.setattr(Image, "new", lambda mode, size, *rest: made.append(size) or new(mode, size, *rest))
     monkeypatch.setattr(Image.Image, "resize", lambda self, size, *rest: made.append(size) or resize(self, size, *rest))
-    make_views(line, ImageLayout(32, 16), fit)
+    make_views(line, ImageLayout(32, 16), resize_mode)
     assert max(width * height for width, height in made) < 5_000_000

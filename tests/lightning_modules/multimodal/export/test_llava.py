@@ -91,7 +91,7 @@ def noise(number, size):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("tower", "layer", "language_model", "fit"),
+    ("tower", "layer", "language_model", "resize_mode"),
     [
         ("siglip_vision_model", None, "qwen2", "pad"),
         ("siglip_vision_model", -1, "llama", "stretch"),
@@ -104,10 +104,12 @@ def noise(number, size):
         ("dinov3_vit", -2, "qwen2", "stretch"),
     ],
 )
-def test_the_export_computes_and_answers_the_same(build, tokenizer, tmp_path, tower, layer, language_model, fit):
+def test_the_export_computes_and_answers_the_same(
+    build, tokenizer, tmp_path, tower, layer, language_model, resize_mode
+):
     parts = build(tower, layer, language_model)
     layout = LAYOUT._replace(background=tower_background(parts.tower.settings))
-    parts = parts._replace(layout=layout, fit=fit, prepare=prepared(layout, fit))
+    parts = parts._replace(layout=layout, resize_mode=resize_mode, prepare=prepared(layout, resize_mode))
     encoder = ChatEncoder(tokenizer, "<image>")
     model, processor = exported(parts, tokenizer, tmp_path)
     for number, question in enumerate(QUESTIONS):
@@ -120,7 +122,7 @@ def test_the_export_computes_and_answers_the_same(build, tokenizer, tmp_path, to
         model_inputs = processor(images=pictures or None, text=text, return_tensors="pt")
         assert model_inputs["input_ids"][0].tolist() == chat.tokens.tolist()
 
-        views = concat_views([make_views(picture, layout, fit) for picture in pictures], layout)
+        views = concat_views([make_views(picture, layout, resize_mode) for picture in pictures], layout)
         tokens = torch.from_numpy(chat.tokens).unsqueeze(0)
         embeddings = parts.language_model.embed(tokens)
         if pictures:
