@@ -24,7 +24,7 @@ from engine.telemetry.events import EVENTS, event_of
 PREFIX = "lockstep_"
 
 GAUGES: dict[str, str] = {
-    "processes": "world size of the run",
+    "world_size": "world size of the run",
     "start_timestamp_seconds": "start of the command in this process, in seconds since 1970",
     "training_start_timestamp_seconds": "start of training in this process, in seconds since 1970",
     "restarts": "number of times that the launcher (torchrun, SLURM) has restarted this process",
@@ -33,8 +33,8 @@ GAUGES: dict[str, str] = {
     "planned_steps": "optimizer steps at the end of training; absent if not known",
     "time_left_seconds": "estimated time to the end of training, from the mean step of this start; +Inf before a step",
     "phase": "1 for the current phase of the process",
-    "standstill_seconds": "time since this process last finished a batch, step or phase",
-    "standstill_limit_seconds": "standstill above which /healthz returns 503; +Inf while starting",
+    "stalled_seconds": "time since this process last finished a batch, step or phase",
+    "stalled_limit_seconds": "time without progress above which /healthz returns 503; +Inf while starting",
     "resident_memory_bytes": "resident memory of this process without its loader workers",
     "checkpoint_timestamp_seconds": "time of the last checkpoint of this start, in seconds since 1970",
     "checkpoint_save_seconds": "duration of saving the last checkpoint",
@@ -117,7 +117,7 @@ class RunMetrics:
         self.first_step, self.planned_steps = 0, math.inf
         self._time_left = TimeLeft()
         self._began = time.time()
-        self._run = {"run": os.path.basename(trainer.default_root_dir), "process": str(trainer.global_rank)}
+        self._run = {"run": os.path.basename(trainer.default_root_dir), "rank": str(trainer.global_rank)}
         device = trainer.strategy.root_device
         # Facts that do not change in a run, as the labels of a constant metric.
         self._info = {
@@ -170,11 +170,11 @@ class RunMetrics:
     def _gauges(self) -> dict[str, float]:
         trainer, watch = self.trainer, self.watch
         gauges: dict[str, float] = {
-            "processes": trainer.world_size,
+            "world_size": trainer.world_size,
             "start_timestamp_seconds": self._began,
             "restarts": self._restarts,
-            "standstill_seconds": watch.idle,
-            "standstill_limit_seconds": self.stall_limit(),
+            "stalled_seconds": watch.idle,
+            "stalled_limit_seconds": self.stall_limit(),
             "resident_memory_bytes": host_memory.resident_memory(),
         }
         return gauges | self._progress() | self.events.checkpoint | _gpu_memory(trainer.strategy.root_device)

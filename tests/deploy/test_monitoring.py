@@ -105,8 +105,8 @@ def test_the_dashboard_misses_no_event_that_one_process_alone_knows():
     (others,) = re.findall(r'event!~"([^"]+)"', logged_by_all)
     (own,) = re.findall(r'event=~"([^"]+)"', of_a_process)
     assert set(others.split("|")) == set(own.split("|")) == RANK_LOCAL_EVENTS
-    assert 'process="0"' in logged_by_all
-    assert "process=" not in of_a_process
+    assert 'rank="0"' in logged_by_all
+    assert "rank=" not in of_a_process
 
 
 def test_metrics_in_a_query():

@@ -84,16 +84,16 @@ def test_a_training_exports_what_its_files_have(scraped):
     assert value["lockstep_train_loss"] == run.series("train/loss")[15]
     assert value["lockstep_val_ndcg_at_10"] == run.series("val/ndcg@10")[13]
     assert (value["lockstep_step"], value["lockstep_steps_total"], value["lockstep_epoch"]) == (15, 15, 1)
-    assert (value["lockstep_planned_steps"], value["lockstep_processes"]) == (16, 1)
+    assert (value["lockstep_planned_steps"], value["lockstep_world_size"]) == (16, 1)
     assert value["lockstep_checkpoint_size_bytes"] > 1000
     assert value["lockstep_restarts"] == 0
     assert value["lockstep_resident_memory_bytes"] > 1e8
-    assert value["lockstep_standstill_limit_seconds"] == 600
+    assert value["lockstep_stalled_limit_seconds"] == 600
     assert found["lockstep_phase", "training"].value == 1
     assert found["lockstep_events_total", "run_started"].value == 1
     assert found["lockstep_events_total", "run_failed"].value == 0
     assert found["lockstep_run_info", None].labels["command"] == "fit"
-    assert {(sample.labels["run"], sample.labels["process"]) for sample in found.values()} == {("a", "0")}
+    assert {(sample.labels["run"], sample.labels["rank"]) for sample in found.values()} == {("a", "0")}
 
     # A resumed start counts its own steps. Events before the trainer was created are counted.
     (run.folder / "checkpoints/best.ckpt").unlink()  # of step 13 or 16

@@ -52,7 +52,7 @@ def test_every_metric_is_named_and_described(monkeypatch):
     for family in families.values():
         for sample in family.samples:
             assert sample.labels["run"] == "a", family.name
-            assert sample.labels["process"] == "1", family.name
+            assert sample.labels["rank"] == "1", family.name
     events = {sample.labels["event"]: sample.value for sample in families["lockstep_events"].samples}
     assert events == dict.fromkeys(EVENTS, 0) | {"checkpoint_saved": 1}
 
@@ -89,7 +89,7 @@ def test_steps_are_those_of_a_training(serve):
     port = serve(run)
     samples = parsed(get(port, "/metrics")[2])
     assert not {PREFIX + name for name in of_a_training} & {name for name, _ in samples}
-    assert samples["lockstep_processes", None].value == 2
+    assert samples["lockstep_world_size", None].value == 2
     assert samples["lockstep_steps_total", None].value == 0
     run.begin_training()
     samples = parsed(get(port, "/metrics")[2])

@@ -17,7 +17,7 @@ def test_each_path_has_its_status_type_and_text(serve):
     port = serve(health=lambda: (False, "training, step 7, 900.0 s without progress"))
     status, kind, text = get(port, "/metrics")
     assert (status, kind.split(";")[0]) == (200, "text/plain")
-    assert "# HELP lockstep_processes " in text
+    assert "# HELP lockstep_world_size " in text
     status, kind, text = get(port, "/metrics", Accept="application/openmetrics-text;version=1.0.0")
     assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text")
     assert text.endswith("# EOF\n")

@@ -48,7 +48,7 @@ def test_prometheus_alerts_when_a_run_stalls(team, tmp_path):
     targets = [f"127.0.0.1:{port + rank}" for rank in range(2)]
     with Prometheus(tmp_path / "prometheus", targets) as prometheus:
         prometheus.wait_until(lambda: list(prometheus.value("up").values()) == [1, 1], "both processes answer", 90)
-        stands = "min(lockstep_standstill_seconds) > 2 and min(lockstep_step) == 9 and count(lockstep_step) == 2"
+        stands = "min(lockstep_stalled_seconds) > 2 and min(lockstep_step) == 9 and count(lockstep_step) == 2"
         prometheus.wait_until(lambda: prometheus.value(stands), "both stand where they were to", 90)
         fires = prometheus.wait_until(lambda: prometheus.firing().get("LockstepNoProgress"), "the alert fires")
         assert fires["annotations"]["summary"].startswith("a: rank ")
@@ -59,7 +59,7 @@ def test_prometheus_alerts_when_a_run_stalls(team, tmp_path):
         assert set(prometheus.value("lockstep_step").values()) == {9}
         assert list(prometheus.value("count(lockstep_step)").values()) == [2]
         assert list(prometheus.value("count(lockstep_checkpoint_size_bytes > 1000)").values()) == [1]
-        saved = prometheus.value('lockstep_events_total{event="checkpoint_saved", process="0"}')
+        saved = prometheus.value('lockstep_events_total{event="checkpoint_saved", rank="0"}')
         assert list(saved.values())[0] >= 1
         loss = run.series("train/loss")[9]
         assert list(prometheus.value("lockstep_train_loss").values()) == [pytest.approx(loss)]
