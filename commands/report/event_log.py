@@ -45,10 +45,10 @@ class RunEvents:
     """Events of a run in the order of their times."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
-    """`{time, step, at, rank, level, event, message, fields}`; time in seconds since 1970, event None for a warning.
+    """`{time, step, reached_step, rank, level, event, message, fields}`; event None for a warning.
 
-    Events of a `test` or another evaluation have `command` in their fields. `at` is the step, or the last step before
-    the event if it has none.
+    The time is in seconds since 1970. Events of a `test` or another evaluation have `command` in their fields.
+    `reached_step` is the step, or the last step before the event if it has none.
     """
     counts: Counter[str] = field(default_factory=Counter)
     """Number of events of each kind, including events that are not kept."""
@@ -94,7 +94,7 @@ def read_events(folder: Path) -> RunEvents:
         for time, step, record in _records(path, events):
             reached = reached if step is None else step
             if record is not None:
-                record["at"] = reached
+                record["reached_step"] = reached
                 kind = record["event"] or record["level"]
                 events.counts[kind] += 1
                 kinds.setdefault(kind, _EventSample()).add(record)

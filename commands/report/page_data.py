@@ -124,7 +124,7 @@ def _series(metrics: MetricHistory, began: float) -> dict[str, Any]:
             [_round_to_tenth(point.time - began) for point in points],
         )
         series[name] = {
-            "at": shared.setdefault((tuple(steps), tuple(times)), len(shared)),
+            "points_index": shared.setdefault((tuple(steps), tuple(times)), len(shared)),
             "width": history.width,
             "mean": [_round_value(point.mean) for point in points],
             **({} if history.width == 1 else {

@@ -68,7 +68,7 @@ function linesOf(names) {
 function courseOf(run, name) {
   const series = run.series[name];
   if (!series) return null;
-  const x = run.points[series.at][view.axis], dense = name.startsWith("train/") && x.length > 20 && !name.endsWith("learning_rate");
+  const x = run.points[series.points_index][view.axis], dense = name.startsWith("train/") && x.length > 20 && !name.endsWith("learning_rate");
   const y = dense ? smoothed(series.mean, view.smoothing) : series.mean;
   return {x, y, raw: dense && view.smoothing && single ? series.mean : null, low: series.low, high: series.high, dots: name.startsWith("val/"),
     breaks: view.axis === "time" && name.startsWith("train/") ? run.attempts.slice(1).map((attempt) => attempt.began) : []};
@@ -120,8 +120,8 @@ function levelsOf(run, names) {
 function bestOf(run) {
   const series = run.series[run.monitor.name], step = run.results.val_step;
   if (!series || series.width > 1) return [];
-  const index = run.points[series.at].step.indexOf(step);
-  return index < 0 ? [] : [{x: run.points[series.at][view.axis][index], y: series.mean[index], color: "c0"}];
+  const index = run.points[series.points_index].step.indexOf(step);
+  return index < 0 ? [] : [{x: run.points[series.points_index][view.axis][index], y: series.mean[index], color: "c0"}];
 }
 
 function curves() {

@@ -46,7 +46,7 @@ function shownPart() {
 }
 
 function at(happening) {
-  return view.axis === "time" ? happening.time : happening.at;
+  return view.axis === "time" ? happening.time : happening.reached_step;
 }
 
 function isFault(happening) {

@@ -7,8 +7,8 @@ function lanesOf(run) {
   // Evaluations are also in the metrics, which a run without a log still has.
   const evaluations = of((one) => one.event === "evaluated");
   const name = Object.keys(run.series).find((key) => key.startsWith("val/"));
-  const points = name ? run.points[run.series[name].at] : {step: [], time: []};
-  const shown = evaluations.length ? evaluations : points.step.map((step, i) => ({step, at: step, time: points.time[i], event: "evaluated", message: "", process: 0, level: "info"}));
+  const points = name ? run.points[run.series[name].points_index] : {step: [], time: []};
+  const shown = evaluations.length ? evaluations : points.step.map((step, i) => ({step, reached_step: step, time: points.time[i], event: "evaluated", message: "", process: 0, level: "info"}));
   return [
     {name: "training", attempts: run.attempts},
     {name: "evaluations", kind: "evaluation", happenings: shown},

@@ -83,7 +83,7 @@ def test_the_last_event_of_an_attempt_is_its_end(run):
     events = read_events(run.folder)
     assert [attempt.end for attempt in events.attempts] == ["process_lost", None]
     (restarted,) = [event for event in events.events if event["event"] == "run_restarted"]
-    assert (restarted["step"], restarted["at"]) == (None, 9), "at the step that was reached"
+    assert (restarted["step"], restarted["reached_step"]) == (None, 9), "at the step that was reached"
 
 
 def test_very_many_are_thinned_and_counted(run):

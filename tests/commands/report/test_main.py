@@ -129,9 +129,9 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
     assert run["results"]["val_step"] == 200
     assert run["results"]["test"] == {"test/ndcg@10": 0.61}
     loss = run["series"]["train/loss"]
-    assert run["points"][loss["at"]]["step"] == tuple(range(10, 401, 10))
-    assert run["points"][loss["at"]]["time"][14:17] == (150, 310, 320), "the break between the starts"
-    assert run["series"]["train/learning_rate"]["at"] == loss["at"], "steps and times are kept once"
+    assert run["points"][loss["points_index"]]["step"] == tuple(range(10, 401, 10))
+    assert run["points"][loss["points_index"]]["time"][14:17] == (150, 310, 320), "the break between the starts"
+    assert run["series"]["train/learning_rate"]["points_index"] == loss["points_index"], "steps and times are kept once"
     assert run["summary"]["samples_per_second"] == 1205
 
 
