@@ -62,6 +62,7 @@ OPTIONS: Mapping[str, str] = {
     "exam": "synthesis",
     "fit": "resize_mode",
     "manuals.parts": "manuals.parts_per_chapter",
+    "predict_at": "predict_request_time",
     "questions.kinds": "questions.task_mix",
     "questions.letters": "questions.answer_letter_weights",
     "row_tokens": "packed_length",

@@ -21,7 +21,7 @@ class History(NamedTuple):
     times: Tensor  # [B, L] int64, seconds; padding repeats the last time of the row (0 in a padding row)
     lengths: Tensor  # [B] int64, number of real events
     time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap of the whole history (not only L events), 1 if none
-    at: Tensor | None = None  # [B] int64, seconds; time of the event after the history: of the target, or of a request
+    request_time: Tensor | None = None  # [B] int64, seconds; time of the target, or of a request without a target
     event_codes: Tensor | None = None  # [B, L, K] int64, categories of the events from 1; 0 where unknown or padded
     event_numbers: Tensor | None = None  # [B, L, M] float32, standardised numbers; NaN where missing or padded
 

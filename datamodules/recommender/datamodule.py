@@ -74,8 +74,8 @@ class InteractionSequences(InteractionData):
         sampled_100: also evaluate against 100 fixed negatives, for comparison with the papers; these metrics have names
             of their own.
         predict_histories: JSONL file of histories to predict for; null predicts for every user of the data.
-        predict_at: time of the request for users of the data, for models with `request_time`: seconds since 1970 or an
-            ISO 8601 date; null is the latest time of the data.
+        predict_request_time: time of the request for users of the data, for models with `request_time`: seconds since
+            1970 or an ISO 8601 date; null is the latest time of the data.
         allow_items: text file with an item id on each line: `predict` recommends these items only; null is all.
         deny_items: likewise, items that `predict` does not recommend.
         item_features: table with categories, numbers or a vector of each item, see `ItemFeatures`; null reads none.
@@ -118,7 +118,7 @@ class InteractionSequences(InteractionData):
         log_q: bool = True,
         sampled_100: bool = False,
         predict_histories: str | None = None,
-        predict_at: float | str | None = None,
+        predict_request_time: float | str | None = None,
         allow_items: str | None = None,
         deny_items: str | None = None,
         item_features: ItemFeatures | None = None,
@@ -165,7 +165,9 @@ class InteractionSequences(InteractionData):
         )
         check_negative_options(self.negatives)
         self.sampled_100 = sampled_100
-        self.prediction_input = PredictionInput(predict_histories, predict_at, ItemLists(allow_items, deny_items))
+        self.prediction_input = PredictionInput(
+            predict_histories, predict_request_time, ItemLists(allow_items, deny_items)
+        )
         self.item_feature_settings, self.event_feature_settings = item_features, event_features
         if item_features is not None:
             self.source.require_item_table(item_features)

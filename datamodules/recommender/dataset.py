@@ -95,8 +95,8 @@ class TrainDataset(Dataset[TrainBatch]):
         validate_events(self.events, *spans, request.indices)
         inputs, counts = self._windows(request, spans)
         history = gather_history(self.events, inputs, counts, self.time_scale, self.features)
-        # The event at inputs.ends is the last target: `at` is its time.
-        history = history._replace(at=times_at(self.events, inputs.ends, spans.users >= 0))
+        # The event at inputs.ends is the last target: `request_time` is its time.
+        history = history._replace(request_time=times_at(self.events, inputs.ends, spans.users >= 0))
         real = np.arange(history.items.shape[1]) < counts[:, None]
         first = inputs.ends - counts
         targets = gather(self.events.items, first + 1, counts, real.shape[1]) * real
@@ -172,8 +172,8 @@ class RankingDataset(Dataset[RankingBatch]):
         time_scale: int64 [U], from `personal_time_scale`.
         candidates: [U, 100] from `sampled_candidates.py`, or None without the `sampled_100` protocol.
         held_out: False for prediction: a history ends where the user's events end, and there is no target.
-        at: int64 [U], time of the request of each user without a target, or None if it is unknown. With a target it is
-            the target's time.
+        request_times: int64 [U], time of the request of each user without a target, or None if it is unknown. With a
+            target it is the target's time.
         features: coding of the features of events, which a history has and its target has not; None: no features.
 
     Raises:
@@ -189,12 +189,12 @@ class RankingDataset(Dataset[RankingBatch]):
         time_scale: Integers,
         candidates: Integers | None = None,
         held_out: bool = True,
-        at: Integers | None = None,
+        request_times: Integers | None = None,
         features: EventCoding | None = None,
     ) -> None:
         self.events, (self.users, self.ends) = events, examples
         self.max_length, self.time_scale = max_length, time_scale
-        self.candidates, self.held_out, self.at = candidates, held_out, at
+        self.candidates, self.held_out, self.request_times = candidates, held_out, request_times
         self.features = None if features is None else CodedEvents(features, events)
         if held_out:
             beyond = np.flatnonzero(self.ends >= events.offsets[self.users + 1])
@@ -229,9 +229,9 @@ class RankingDataset(Dataset[RankingBatch]):
             self.events, spans, np.minimum(lengths, self.max_length), self.time_scale, self.features
         )
         if self.held_out:
-            history = history._replace(at=times_at(self.events, spans.ends, real))
-        elif self.at is not None:
-            history = history._replace(at=to_tensor(np.where(real, self.at[spans.users], 0)))
+            history = history._replace(request_time=times_at(self.events, spans.ends, real))
+        elif self.request_times is not None:
+            history = history._replace(request_time=to_tensor(np.where(real, self.request_times[spans.users], 0)))
         width = max(int(lengths.max()), 1)
         seen = gather(self.events.items, spans.starts, lengths, width) * (np.arange(width) < lengths[:, None])
         target = gather(self.events.items, spans.ends, (real & self.held_out).astype(np.int64), 1)

@@ -174,7 +174,7 @@ class InteractionData(LockstepDataModule):
         examples: tuple[Integers, Integers],
         candidates: Integers | None = None,
         held_out: bool = True,
-        at: Integers | None = None,
+        request_times: Integers | None = None,
     ) -> RankingDataset:
         users, ends = examples
         # Users without an example have an empty history, whose scale is never read.
@@ -188,12 +188,14 @@ class InteractionData(LockstepDataModule):
             time_scale=scale,
             candidates=candidates,
             held_out=held_out,
-            at=at,
+            request_times=request_times,
             features=self.event_features,
         )
 
     def _prediction_set(self, histories: Histories) -> RankingDataset:
-        return self._ranking_set(histories.events, histories.examples, held_out=False, at=histories.at)
+        return self._ranking_set(
+            histories.events, histories.examples, held_out=False, request_times=histories.request_times
+        )
 
     # -- what a model requires -----------------------------------------------------------------------------------------
 

@@ -17,14 +17,15 @@ from engine.timestamp import EXPECTED_TIME, to_seconds
 
 log = logging.getLogger("lockstep")
 
-KEY = "data.init_args.predict_at"
+KEY = "data.init_args.predict_request_time"
 
 
 class PredictionInput:
-    """The options `predict_histories`, `predict_at`, `allow_items` and `deny_items` of InteractionSequences.
+    """The options `predict_histories`, `predict_request_time`, `allow_items` and `deny_items` of InteractionSequences.
 
     Raises:
-        ValueError: `predict_at` is neither a time nor an ISO 8601 date, or each history has a time of its own.
+        ValueError: `predict_request_time` is neither a time nor an ISO 8601 date, or each history has a time of its
+            own.
     """
 
     excluded_items: NDArray[np.bool_] | None = None
@@ -39,9 +40,9 @@ class PredictionInput:
     _undated_line: int | None = None
     """First line of the file without a time of the request."""
 
-    def __init__(self, path: str | None, at: float | str | None, item_lists: ItemLists) -> None:
+    def __init__(self, path: str | None, request_time: float | str | None, item_lists: ItemLists) -> None:
         self.path, self.item_lists = path, item_lists
-        self.at = parse_predict_at(at, path)
+        self.request_time = parse_predict_request_time(request_time, path)
 
     def read(
         self, events: InteractionStore, item_ids: Sequence[str], features: EventFeatures | None = None
@@ -56,7 +57,7 @@ class PredictionInput:
         Raises:
             FileNotFoundError: a file does not exist.
             InteractionError: a file cannot be read, or its list leaves no item to recommend.
-            ValueError: a user of the data has an event after `predict_at`.
+            ValueError: a user of the data has an event after `predict_request_time`.
         """
         self.excluded_items, reports = self.item_lists.read_excluded(item_ids)
         for report in reports:
@@ -69,9 +70,9 @@ class PredictionInput:
         return histories
 
     def whole_histories(self, events: InteractionStore) -> Histories:
-        """Return every user's whole history. Raises ValueError if a user has an event after `predict_at`."""
+        """Return every user's whole history. Raises ValueError if a user has an event after `predict_request_time`."""
         users = events.user_ids
-        return Histories(events, users, at=request_times(events, users, self.at))
+        return Histories(events, users, request_times=request_times(events, users, self.request_time))
 
     def _read_file(self, path: Path, item_ids: Sequence[str], features: EventFeatures | None) -> Histories:
         if not path.exists():
@@ -102,7 +103,7 @@ class PredictionInput:
         Args:
             reader: what reads these times, for the message.
         """
-        self._require_key("at", "the time of the request", self._undated_line, reader)
+        self._require_key("request_time", "the time of the request", self._undated_line, reader)
 
     def _require_key(self, key: str, what: str, line: int | None, reader: str) -> None:
         if line is not None:
@@ -111,8 +112,8 @@ class PredictionInput:
             )
 
 
-def parse_predict_at(value: float | str | None, predict_histories: str | None = None) -> int | None:
-    """Return the setting `predict_at` in seconds since 1970, rounded down; None for its default.
+def parse_predict_request_time(value: float | str | None, predict_histories: str | None = None) -> int | None:
+    """Return the setting `predict_request_time` in seconds since 1970, rounded down; None for its default.
 
     Args:
         value: the setting.
@@ -125,7 +126,8 @@ def parse_predict_at(value: float | str | None, predict_histories: str | None = 
         return None
     if predict_histories is not None:
         raise ValueError(
-            f"{KEY}: found {value}, but each line of predict_histories has its own 'at'; remove one of the two"
+            f"{KEY}: found {value}, but each line of predict_histories has its own 'request_time'; remove one of the "
+            "two"
         )
     seconds = to_seconds(value)
     if seconds is None:
@@ -133,30 +135,30 @@ def parse_predict_at(value: float | str | None, predict_histories: str | None = 
     return int(seconds)
 
 
-def request_times(events: Events, users: Sequence[str], predict_at: int | None) -> NDArray[np.int64]:
+def request_times(events: Events, users: Sequence[str], predict_request_time: int | None) -> NDArray[np.int64]:
     """Return the time of the request of each user: the same for all.
 
     Args:
         events: events of all users.
         users: [U] ids, for the message.
-        predict_at: time in seconds; None: the time of the latest event of all users.
+        predict_request_time: time in seconds; None: the time of the latest event of all users.
 
     Returns:
         int64 [U]
 
     Raises:
-        ValueError: a user has an event after `predict_at`.
+        ValueError: a user has an event after `predict_request_time`.
     """
     latest = int(events.times.max(initial=0))
-    if predict_at is None:
+    if predict_request_time is None:
         return np.full(len(users), latest, np.int64)
     starts, ends = np.asarray(events.offsets[:-1]), np.asarray(events.offsets[1:])
     filled = np.flatnonzero(ends > starts)
     last = events.times[ends[filled] - 1]
-    late = np.flatnonzero(last > predict_at)
+    late = np.flatnonzero(last > predict_request_time)
     if len(late):
         raise ValueError(
-            f"{KEY}: found {predict_at}, and user {users[filled[late[0]]]} has an event at {last[late[0]]}; expected a "
-            f"time after all events, the latest of which is at {latest}"
+            f"{KEY}: found {predict_request_time}, and user {users[filled[late[0]]]} has an event at {last[late[0]]}; "
+            f"expected a time after all events, the latest of which is at {latest}"
         )
-    return np.full(len(users), predict_at, np.int64)
+    return np.full(len(users), predict_request_time, np.int64)

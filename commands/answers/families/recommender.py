@@ -72,7 +72,7 @@ class RecommenderDemo(AnswerService):
         self._reads_request_time = model.architecture.request_time
         if self._reads_request_time:
             text = f"In UTC; empty for {_date(self._latest)} or the last event, whichever is later."
-            self.fields.append(Field("at", "time", "Time of the request", text))
+            self.fields.append(Field("request_time", "time", "Time of the request", text))
         self.about = [
             ("items", f"{self._catalog.num_items:,}"),
             ("users", f"{len(data.user_ids):,}"),
@@ -109,10 +109,10 @@ class RecommenderDemo(AnswerService):
     @override
     def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
         events = self._events(question)
-        at = self._request_time(question.texts.get("at", ""), events)
+        at = self._request_time(question.texts.get("request_time", ""), events)
         batch = self._batch([events], at)
         if self._reads_request_time:
-            yield request_times("at", events[-1].time, at)
+            yield request_times("request_time", events[-1].time, at)
         answer = self._model.predict_step(batch, 0)[0][1]
         recommended = answer["recommendations"]
         rows = [[rank, self._title(row["item"]), row["score"]] for rank, row in enumerate(recommended, start=1)]
@@ -196,7 +196,7 @@ class RecommenderDemo(AnswerService):
     def _request_time(self, text: str, events: Sequence[_Event]) -> int:
         last = events[-1].time
         if not text.strip():
-            stated_time = self._data.prediction_input.at
+            stated_time = self._data.prediction_input.request_time
             return max(self._latest if stated_time is None else stated_time, last)
         at = _parse_time(text.strip(), "Time of the request")
         if at < last:
@@ -212,7 +212,7 @@ class RecommenderDemo(AnswerService):
         event_features = None if features is None else features.at(rows_of_data)
         events = EventArrays(ends, items, times, self._catalog.num_items, event_features)
         users = [str(number) for number in range(len(histories))]
-        rows = Histories(events, users, at=np.full(len(users), at, np.int64))
+        rows = Histories(events, users, request_times=np.full(len(users), at, np.int64))
         batch = self._data.histories_batch(rows)
         moved: RankingBatch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         return moved

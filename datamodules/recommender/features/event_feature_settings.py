@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 KEY = "data.init_args.event_features"
 
-_TAKEN = ("items", "times", "at", "user")
+_TAKEN = ("items", "times", "request_time", "user")
 """Keys of a line of `predict_histories`, where features have keys of their own."""
 
 

@@ -2,11 +2,11 @@
 
 Each line is a JSON object, oldest event first:
 
-    {"items": [1193, 661, 914], "times": [978300760, 978301968, 978302109], "at": 978303000, "user": "anna"}
+    {"items": [1193, 661, 914], "times": [978300760, 978301968, 978302109], "request_time": 978303000, "user": "anna"}
 
 `items` are ids of the training data set, `times` are seconds since 1970 or ISO 8601 dates, and `user` is optional
-(the default is the line number). `times` may be missing for a model that reads no times. `at`, the time of the
-request, is for models with request time, and not before the last event. Features of events have keys of their own, see
+(the default is the line number). `times` may be missing for a model that reads no times. `request_time` is for models
+with request time, and not before the last event. Features of events have keys of their own, see
 `features/history_features.py`, whose reader is an argument here.
 """
 
@@ -40,7 +40,7 @@ class Histories(NamedTuple):
     unknown: int = 0  # number of events dropped because their item is not in the training data
     empty: Sequence[int] = ()  # lines (from 1) without a known item; their rows have length 0
     untimed: int | None = None  # first line (from 1) without times, whose events have time 0
-    at: NDArray[np.int64] | None = None  # [rows] time of the request in seconds; None if a line has none
+    request_times: NDArray[np.int64] | None = None  # [rows] time of the request in seconds; None if a line has none
     undated: int | None = None  # first line (from 1) without a time of the request
 
     @property
@@ -118,8 +118,8 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
             except ValueError as error:
                 raise InteractionError(f"{path}: line {line}: {error}") from error
             untimed = untimed or (line if history.times is None else None)
-            requests.append(0 if history.at is None else history.at)
-            undated = undated or (line if history.at is None else None)
+            requests.append(0 if history.request_time is None else history.request_time)
+            undated = undated or (line if history.request_time is None else None)
             items.extend(number_of[history.items[index]] for index in known_indices)
             times.extend(0 if history.times is None else history.times[index] for index in known_indices)
             offsets.append(len(items))
@@ -134,7 +134,13 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
     events = EventArrays(*columns, len(item_ids), event_features)
     request_times = np.array(requests, np.int64) if undated is None else None
     return Histories(
-        events=events, users=users, unknown=unknown, empty=empty, untimed=untimed, at=request_times, undated=undated
+        events=events,
+        users=users,
+        unknown=unknown,
+        empty=empty,
+        untimed=untimed,
+        request_times=request_times,
+        undated=undated,
     )
 
 
@@ -143,12 +149,14 @@ class _History(NamedTuple):
 
     items: list[str]  # ids, as text
     times: list[int] | None  # seconds since 1970, of each item
-    at: int | None  # time of the request
+    request_time: int | None
     user: str | None
 
 
 def _parse(row: Mapping[str, Any], features: Sequence[str]) -> _History:
     """Return the history of a line; raise ValueError if it is invalid."""
+    if "at" in row and "at" not in features:
+        raise ValueError("found the key 'at', which is now 'request_time': rename it in every line")
     for key in ("items", "times"):
         if key in row and not isinstance(row[key], list):
             raise ValueError(f"found {preview_json(row[key])}, expected {key!r}: a list")
@@ -165,8 +173,8 @@ def _parse(row: Mapping[str, Any], features: Sequence[str]) -> _History:
     if isinstance(user, str) and any("\ud800" <= character <= "\udfff" for character in user):
         raise ValueError(f"key 'user': found {ascii(user)[:60]}, expected text (half of a surrogate pair is none)")
     times = _parse_event_times(row["times"], len(items)) if "times" in row else None
-    at = _request_time(row["at"], row["times"]) if "at" in row else None
-    return _History([str(item) for item in items], times, at, None if user is None else str(user))
+    request_time = _request_time(row["request_time"], row["times"]) if "request_time" in row else None
+    return _History([str(item) for item in items], times, request_time, None if user is None else str(user))
 
 
 def _object(text: bytes) -> Mapping[str, Any]:
@@ -216,12 +224,12 @@ def _parse_event_times(times: list[Any], expected: int) -> list[int]:
     return seconds
 
 
-def _request_time(at: Any, times: list[Any]) -> int:
-    value = _moment("at", at)
+def _request_time(time: Any, times: list[Any]) -> int:
+    value = _moment("request_time", time)
     if times and value < _moment("times", times[-1]):
         raise ValueError(
-            f"key 'at': found {preview_json(at)}, earlier than the last of 'times', {preview_json(times[-1])}; "
-            "expected the time of the request, which comes after the events"
+            f"key 'request_time': found {preview_json(time)}, earlier than the last of 'times', "
+            f"{preview_json(times[-1])}; expected the time of the request, which comes after the events"
         )
     return int(value)
 

@@ -26,7 +26,7 @@ def fixed_shape(parts: Sequence[TrainBatch], rows: int, length: int) -> TrainBat
         times=join_events([history.times for history in histories]),
         lengths=join_rows([history.lengths for history in histories]),
         time_scale=join_rows([history.time_scale for history in histories], padding=1),  # a divisor
-        at=_join_if_any((rows,), [history.at for history in histories]),
+        request_time=_join_if_any((rows,), [history.request_time for history in histories]),
         event_codes=_join_if_any((rows, length), [history.event_codes for history in histories]),
         event_numbers=_join_if_any((rows, length), [history.event_numbers for history in histories]),
     )

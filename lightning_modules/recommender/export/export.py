@@ -114,9 +114,9 @@ def add_long_pauses(batch: RankingBatch) -> RankingBatch:
     gaps[0], gaps[1:2] = 0, PAUSE
     times = gaps.cumsum(0).expand_as(batch.history.times)
     spread = batch.history._replace(times=times, time_scale=torch.ones_like(batch.history.time_scale))
-    if batch.history.at is not None:
+    if batch.history.request_time is not None:
         last = times.gather(1, (batch.history.lengths - 1).clamp_min(0).unsqueeze(1)).squeeze(1)
-        spread = spread._replace(at=last + LATER)
+        spread = spread._replace(request_time=last + LATER)
     columns = zip(batch.history._asdict().items(), spread, strict=True)
     history = History(**{
         name: torch.cat((column, other))
@@ -135,8 +135,8 @@ def graph_inputs(batch: RankingBatch, recommender: Recommender) -> dict[str, Ten
     if recommender.architecture.attention == "time_interval" and in_units:
         inputs["time_scale"] = batch.history.time_scale
     if recommender.architecture.request_time:
-        assert batch.history.at is not None, "`some_histories` have the time of the request"
-        inputs["at"] = batch.history.at
+        assert batch.history.request_time is not None, "`some_histories` have the time of the request"
+        inputs["request_time"] = batch.history.request_time
     if recommender.event_features is not None:
         codes, numbers = batch.history.event_codes, batch.history.event_numbers
         assert codes is not None and numbers is not None, "the data have the features that the encoder reads"
@@ -154,7 +154,7 @@ def _dynamic_axes(inputs: Mapping[str, Tensor]) -> dict[str, dict[int, Any]]:
         "items": {0: rows, 1: events},
         "times": {0: rows, 1: events},
         "time_scale": {0: rows},
-        "at": {0: rows},
+        "request_time": {0: rows},
         "event_codes": {0: rows, 1: events},
         "event_numbers": {0: rows, 1: events},
         "seen": {0: rows, 1: torch.export.Dim("seen")},
@@ -229,7 +229,7 @@ def _scores(encoder: SequenceEncoder, inputs: Mapping[str, Tensor]) -> NDArray[n
     features: tuple[Tensor | None, Tensor | None] = (None, None)
     if encoder.event_features is not None:
         features = given_features(items, inputs.get("event_codes"), inputs.get("event_numbers"))
-    states = encoder(History(items, times, lengths, scale, inputs.get("at"), *features))  # [B, L, C]
+    states = encoder(History(items, times, lengths, scale, inputs.get("request_time"), *features))  # [B, L, C]
     return encoder.scores(states[torch.arange(len(items)), (lengths - 1).clamp_min(0)]).numpy()
 
 

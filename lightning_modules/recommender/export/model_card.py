@@ -33,7 +33,7 @@ _INPUTS = {
     "times": "int64 [batch, length]: seconds of these events; shorter rows repeat their last one",
     "time_scale": "int64 [batch]: the smallest gap in seconds between two events of the whole history that is not 0; "
     "1 if there is none",
-    "at": "int64 [batch]: seconds of the request, not before the last event",
+    "request_time": "int64 [batch]: seconds of the request, not before the last event",
     "event_codes": "int64 [batch, length, columns]: categories of the events, by their numbers from 1 in the lists of "
     "`event_features` in config.json; 0 where unknown, missing or filled",
     "event_numbers": "float32 [batch, length, columns]: numbers of the events, as (x - mean) / deviation by "
@@ -42,8 +42,8 @@ _INPUTS = {
 }
 _REQUEST = 1767232800
 _REQUEST_TIME = (
-    " It knows when the recommendation is asked for, which is given as `at`: its metrics, `request_time/...`, are not "
-    "comparable with those of models that know the past alone."
+    " It knows when the recommendation is asked for, which is given as `request_time`: its metrics, "
+    "`request_time/...`, are not comparable with those of models that know the past alone."
 )
 _USAGE = """Without Lockstep, with `pip install onnxruntime numpy`, in this directory:
 
@@ -68,7 +68,7 @@ inputs = {{
     "items": items[:, -last:],
     "times": times[:, -last:],
     "time_scale": np.array([gaps[gaps > 0].min() if (gaps > 0).any() else 1]),
-{at_input}{feature_inputs}    "seen": items,
+{request_input}{feature_inputs}    "seen": items,
 }}
 inputs = {{name: inputs[name] for name in settings["inputs"]}}
 top_items, top_scores = session.run(["top_items", "top_scores"], inputs)
@@ -84,7 +84,7 @@ With Lockstep:
 from lightning_modules.recommender.export.runtime import load_recommender
 
 model = load_recommender(".")
-print(model.recommend(items=[{first!r}, {second!r}], times=[1767225600, 1767229200]{at_argument}))
+print(model.recommend(items=[{first!r}, {second!r}], times=[1767225600, 1767229200]{request_argument}))
 ```
 
 Inputs of the graph:
@@ -122,9 +122,9 @@ def model_card(recommender: Recommender, inputs: list[str], checked: str) -> Exp
         inputs="\n".join(f"- `{name}`: {_INPUTS[name]}" for name in inputs),
         top_k=min(recommender.top_k, catalog.num_items),
         competition="without what is in `seen`, " if recommender.remove_seen else "",
-        at_input=f'    "at": np.array([{_REQUEST}]),\n' if with_request else "",
+        request_input=f'    "request_time": np.array([{_REQUEST}]),\n' if with_request else "",
         feature_inputs=_feature_inputs(recommender.event_features),
-        at_argument=f", at={_REQUEST}" if with_request else "",
+        request_argument=f", request_time={_REQUEST}" if with_request else "",
     )
     scored_items = "the items of its training data" if recommender.feature_columns is None else "these items"
     content = (

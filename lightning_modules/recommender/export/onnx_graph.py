@@ -47,7 +47,7 @@ class ScoringGraph(nn.Module):
         times: Tensor | None = None,
         time_scale: Tensor | None = None,
         seen: Tensor | None = None,
-        at: Tensor | None = None,
+        request_time: Tensor | None = None,
         event_codes: Tensor | None = None,
         event_numbers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,7 +59,7 @@ class ScoringGraph(nn.Module):
             times: [B, L] times of the events; None for attention that reads none.
             time_scale: [B] see History; None without linear time intervals.
             seen: [B, S] items to exclude from the best, padded with 0; None: exclude none.
-            at: [B] see History; None without request time.
+            request_time: [B] see History; None without request time.
             event_codes: [B, L, K] see History; None without categories of events.
             event_numbers: [B, L, M] likewise, without numbers of events.
 
@@ -76,7 +76,7 @@ class ScoringGraph(nn.Module):
             features = self._last_events(codes, lengths), self._last_events(numbers, lengths)
         items, times = self._last_events(items, lengths), self._last_events(times, lengths)
         lengths = lengths.clamp_max(self.max_length)
-        states = self.encoder(History(items, times, lengths, time_scale, at, *features))
+        states = self.encoder(History(items, times, lengths, time_scale, request_time, *features))
         # [B, 1, C]; clamped, because a row without events would index -1.
         last = (lengths - 1).clamp_min(0)[:, None, None].expand(-1, -1, states.shape[-1])
         scores = self.encoder.scores(states.gather(1, last).squeeze(1))

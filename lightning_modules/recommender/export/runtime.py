@@ -59,7 +59,7 @@ class ExportedRecommender:
         items: Sequence[str],
         times: Sequence[float | str],
         top_k: int | None = None,
-        at: float | str | None = None,
+        request_time: float | str | None = None,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
         features: Values | None = None,
@@ -72,7 +72,8 @@ class ExportedRecommender:
             items: ids of the events' items, the oldest first.
             times: times of the events, in seconds since 1970 or as ISO 8601 dates (UTC unless they have an offset).
             top_k: number of items; None: the run's setting.
-            at: time of the request, in the same form; only models with request time read it, and they need it.
+            request_time: time of the request, in the same form; only models with request time read it, and they need
+                it.
             allow: ids of the only items to recommend; None: all. Unknown ids are ignored.
             deny: ids of items not to recommend, likewise.
             features: {column: values of the events, None where missing} for models with event features; a column may be
@@ -80,8 +81,8 @@ class ExportedRecommender:
 
         Raises:
             ValueError: the lists do not fit together, a time is invalid (milliseconds, for example) or earlier than
-                the previous time, top_k is below 1, `at` is missing or earlier than the last event, `allow` has no
-                known item, or a feature is invalid.
+                the previous time, top_k is below 1, `request_time` is missing or earlier than the last event, `allow`
+                has no known item, or a feature is invalid.
         """
         top_k = self.settings["top_k"] if top_k is None else top_k
         if top_k < 1:
@@ -90,7 +91,7 @@ class ExportedRecommender:
             raise ValueError(f"found {len(items)} items and {len(times)} times, expected a time for each item")
         moments = _ascending_seconds(times)
         # The times of all events count for the request: the last may be of an unknown item.
-        request = self._request_time(moments, at)
+        request = self._request_time(moments, request_time)
         item_numbers = [self._numbers.get(str(item)) for item in items]
         rows = [index for index, number in enumerate(item_numbers) if number is not None]
         known_events = [
@@ -116,15 +117,19 @@ class ExportedRecommender:
         ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [self._recommendation(number, score) for number, score in ranked if score > -torch.inf]
 
-    def _request_time(self, times: Sequence[float], at: float | str | None) -> torch.Tensor | None:
+    def _request_time(self, times: Sequence[float], time: float | str | None) -> torch.Tensor | None:
         """Return the time of the request, [1]; None if the model does not read it."""
-        moment = None if at is None else _parse_time("at", at)
+        moment = None if time is None else _parse_time("request_time", time)
         if not self.encoder.request_time:
             return None
         if moment is None:
-            raise ValueError("found no `at`, and this model reads the time of the request; give it in seconds")
+            raise ValueError(
+                "found no `request_time`, and this model reads the time of the request; give it in seconds"
+            )
         if len(times) and moment < times[-1]:
-            raise ValueError(f"at: found {at}, earlier than the last of times, {times[-1]}; expected a later time")
+            raise ValueError(
+                f"request_time: found {time}, earlier than the last of times, {times[-1]}; expected a later time"
+            )
         return torch.tensor([int(moment)])
 
     def _encode_features(

@@ -48,7 +48,8 @@ class ArchitectureSettings:
         dropout: rate at the input, on attention weights, after attention, inside and after the feed-forward network.
         time_span: largest distinct interval of linear buckets, in units of the user's time scale.
         time_buckets: `linear`: units of the user's time scale; `log`: logarithmic buckets of seconds.
-        request_time: count a position's intervals from the time of the next event, `History.at` at the last position.
+        request_time: count a position's intervals from the time of the next event, `History.request_time` at the last
+            position.
         streams: number of streams of `mhc` and `gated_mhc`.
         sinkhorn_iterations: Sinkhorn-Knopp iterations of `mhc` and `gated_mhc`.
         tie_output: score with the input's item vectors; otherwise with separate vectors.

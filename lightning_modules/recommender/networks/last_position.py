@@ -42,7 +42,7 @@ def encode_last_position(encoder: LastPositionEncoder, history: History) -> Tens
             times=history.times[rows, :longest],
             lengths=history.lengths[rows],
             time_scale=history.time_scale[rows],
-            at=None if history.at is None else history.at[rows],
+            request_time=None if history.request_time is None else history.request_time[rows],
             event_codes=None if history.event_codes is None else history.event_codes[rows, :longest],
             event_numbers=None if history.event_numbers is None else history.event_numbers[rows, :longest],
         )

@@ -63,11 +63,11 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     field = demo.fields[1]
     items = [choice.value for choice in demo.search(field, "")[:3]]
     times = [f"2024-03-0{day}T10:00:00" for day in (1, 2, 5)]
-    line = {"items": items, "times": times, "at": "2024-03-07"}
+    line = {"items": items, "times": times, "request_time": "2024-03-07"}
     (folder / "people.jsonl").write_text(json.dumps(line) + "\n")
     (record,) = predicted(folder, "--data.init_args.predict_histories", "people.jsonl")
     picked = [Picked(item, time) for item, time in zip(items, times, strict=True)]
-    question = UserQuestion(texts={"at": "2024-03-07"}, picked={"history": picked[::-1]})  # in any order
+    question = UserQuestion(texts={"request_time": "2024-03-07"}, picked={"history": picked[::-1]})  # in any order
     blocks = served.answered(demo, question)
     assert recommended(blocks) == expected(record)
     assert [row[1] for row in blocks["history"].rows] == [time.replace("T", " ") for time in times[::-1]]
@@ -76,7 +76,7 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     lost, titles = blocks["reasons"].rows[0], {choice.label: choice.value for choice in demo.search(field, "")}
     rest = [item for item in picked if item.value != titles[lost[0]]]
     assert len(rest) == 2
-    without = served.answered(demo, UserQuestion(texts={"at": "2024-03-07"}, picked={"history": rest}))
+    without = served.answered(demo, UserQuestion(texts={"request_time": "2024-03-07"}, picked={"history": rest}))
     best, score = recommended(blocks)[0]
     assert dict(recommended(without)).get(best, score - lost[2]) == pytest.approx(score - lost[2], abs=2e-4)
 
@@ -85,16 +85,16 @@ def test_the_slider_has_times_after_the_last_event(run):
     _, demo = run
     user = {"user": [Picked(str(demo._data.user_ids[0]))]}
     last = served.answered(demo, UserQuestion(picked=user))["history"].rows[0][1].replace(" ", "T")
-    shown = served.answered(demo, UserQuestion({"at": last}, picked=user))["request time"]
+    shown = served.answered(demo, UserQuestion({"request_time": last}, picked=user))["request time"]
     assert shown.selected == 0
     assert shown.stops[0].value == last
-    assert shown.field == "at"
+    assert shown.field == "request_time"
     assert shown.stops[0].label == f"{last.replace('T', ' ')} UTC, at the last event"
     values = [stop.value for stop in shown.stops]
     assert values == sorted(values)
     assert len(values) == 17
     other = f"{values[6][:-1]}{(int(values[6][-1]) + 1) % 10}"  # a second that is no stop
-    between = served.answered(demo, UserQuestion({"at": other}, picked=user))["request time"]
+    between = served.answered(demo, UserQuestion({"request_time": other}, picked=user))["request time"]
     assert len(between.stops) == 18
     assert between.stops[between.selected].value == other
 
@@ -118,7 +118,7 @@ def test_searches_find_users_and_items_by_any_case(run):
         (UserQuestion(picked={"history": [Picked(KNOWN)]}), "no time is given"),
         (UserQuestion(picked={"history": [Picked(KNOWN, "soon")]}), "found 'soon', expected"),
         (
-            UserQuestion({"at": "1999-01-01"}, picked={"history": [Picked(KNOWN, "2024-01-01")]}),
+            UserQuestion({"request_time": "1999-01-01"}, picked={"history": [Picked(KNOWN, "2024-01-01")]}),
             "before the last event",
         ),
     ],
@@ -162,7 +162,7 @@ def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
         user = {"user": [Picked(run[1].examples()[0].values["user"][0]["value"])]}
         later = served.answered(run[1], UserQuestion(picked=user))
         stop = later["request time"].stops[0]
-        at_once = recommended(served.answered(run[1], UserQuestion({"at": stop.value}, picked=user)))
+        at_once = recommended(served.answered(run[1], UserQuestion({"request_time": stop.value}, picked=user)))
         assert at_once != recommended(later), "the model reads the time of the request"
         slider = "document.querySelector('.slider input')"
         page.run(f"{slider}.value = 0; {slider}.dispatchEvent(new Event('input'))")

@@ -68,7 +68,7 @@ def test_the_unit_of_time_is_the_smallest_gap_of_the_history_wherever_it_is_read
 @torch.no_grad()
 def test_a_history_has_one_answer_from_the_table_from_a_file_and_from_a_loaded_export(make_data, tmp_path):
     latest = time(USERS - 1, EVENTS - 1)  # the default for users of the table
-    lines = [{**history(user), "at": latest} for user in range(USERS)]
+    lines = [{**history(user), "request_time": latest} for user in range(USERS)]
     (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     table, file = make_data(), make_data(predict_histories=str(tmp_path / "people.jsonl"))
     for data in (table, file):

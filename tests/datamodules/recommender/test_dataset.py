@@ -61,7 +61,9 @@ def test_train_batch_equals_a_loop_over_rows(indices, max_length):
         assert batch.history.items[row].tolist() == items + padding
         assert batch.history.times[row].tolist() == plain_row(times, longest)
         assert batch.targets[row].tolist() == targets + padding
-        assert batch.history.at[row] == (0 if index == PADDING_INDEX else EVENTS.times[EXAMPLES[1][index] - 1])
+        assert batch.history.request_time[row] == (
+            0 if index == PADDING_INDEX else EVENTS.times[EXAMPLES[1][index] - 1]
+        )
         assert batch.history.lengths[row] == len(items)
         assert batch.users[row] == (PADDING_INDEX if index == PADDING_INDEX else EXAMPLES[0][index])
         assert batch.history.time_scale[row] == (1 if index == PADDING_INDEX else SCALE[EXAMPLES[0][index]])
@@ -83,7 +85,7 @@ def test_ranking_batch_equals_a_loop_over_rows(indices, max_length):
         assert not batch.history.items[row, length:].any()
         assert batch.history.times[row].tolist() == plain_row(times[-max_length:], batch.history.times.shape[1])
         assert batch.target[row] == target
-        assert batch.history.at[row] == (0 if index == PADDING_INDEX else EVENTS.times[ends[index]])
+        assert batch.history.request_time[row] == (0 if index == PADDING_INDEX else EVENTS.times[ends[index]])
         assert set(batch.seen[row].tolist()) - {0} == set(items) - {target}
         assert batch.users[row] == (PADDING_INDEX if index == PADDING_INDEX else users[index])
     assert batch.history.items.shape[1] == max(1, *batch.history.lengths.tolist(), 1)
@@ -190,10 +192,10 @@ def test_prediction_uses_all_events_and_has_no_target():
     assert batch.target.tolist() == [0, 0]
     assert batch.history.lengths.tolist() == [7, 5]
     assert batch.history.items[0].tolist() == EVENTS.items[-7:].tolist()
-    assert batch.history.at is None
+    assert batch.history.request_time is None
     at = np.arange(9000, 9006)
-    data = RankingDataset(EVENTS, everyone, max_length=50, time_scale=SCALE, held_out=False, at=at)
-    assert data[draw(5, PADDING_INDEX, 0)].history.at.tolist() == [9005, 0, 9000]
+    data = RankingDataset(EVENTS, everyone, max_length=50, time_scale=SCALE, held_out=False, request_times=at)
+    assert data[draw(5, PADDING_INDEX, 0)].history.request_time.tolist() == [9005, 0, 9000]
 
 
 def windows_of(epoch, *indices, max_length=8, seed=7):
@@ -218,7 +220,7 @@ def windows_of(epoch, *indices, max_length=8, seed=7):
         assert not batch.targets[row, length:].any()
         times = events.times[events.offsets[EXAMPLES[0][index]] :]
         assert batch.history.times[row, :length].tolist() == times[items.numpy() - 1].tolist()
-        assert batch.history.at[row] == times[int(targets[-1]) - 1]
+        assert batch.history.request_time[row] == times[int(targets[-1]) - 1]
         found[index] = (items.tolist(), batch.negatives[row, :length].tolist())
     return found
 

@@ -113,27 +113,27 @@ def test_every_interface_has_the_same_answer_for_a_time(lockstep, table, tmp_pat
     run = lockstep("fit", *OWN, name="model")
     by_default = predictions(lockstep("predict", name="model"))
     later = LATEST + 3 * YEAR
-    lockstep("predict", "--data.init_args.predict_at", str(LATEST), name="model")
+    lockstep("predict", "--data.init_args.predict_request_time", str(LATEST), name="model")
     assert predictions(run) == by_default
-    lockstep("predict", "--data.init_args.predict_at", str(later), name="model")
+    lockstep("predict", "--data.init_args.predict_request_time", str(later), name="model")
     in_three_years = predictions(run)
     assert in_three_years != by_default
 
-    ask(lockstep, tmp_path, [{**history, "at": later} for history in HISTORIES])
+    ask(lockstep, tmp_path, [{**history, "request_time": later} for history in HISTORIES])
     assert predictions(run, "predictions-people.jsonl") == in_three_years
 
     lockstep("export", "--output", str(tmp_path / "out"), name="model")
     settings = json.loads((tmp_path / "out/config.json").read_text())
-    assert settings["inputs"] == ["items", "times", "at", "seen"]
+    assert settings["inputs"] == ["items", "times", "request_time", "seen"]
     assert settings["architecture"]["request_time"] is True
     loaded = load_recommender(tmp_path / "out")
     items = np.array([[loaded.item_ids.index(item) + 1 for item in history["items"]] for history in HISTORIES])
     times = np.array([history["times"] for history in HISTORIES])
     for at, expected in ((LATEST, by_default), (later, in_three_years)):
-        inputs = {"items": items[:, -6:], "times": times[:, -6:], "at": np.full(USERS, at), "seen": items}
+        inputs = {"items": items[:, -6:], "times": times[:, -6:], "request_time": np.full(USERS, at), "seen": items}
         ((_, best, scores),) = run_onnx(tmp_path / "out/model.onnx", inputs)
         for row, line in enumerate(expected):
-            recommended = loaded.recommend(HISTORIES[row]["items"], HISTORIES[row]["times"], at=at)
+            recommended = loaded.recommend(HISTORIES[row]["items"], HISTORIES[row]["times"], request_time=at)
             by_graph = [(loaded.item_ids[item - 1], score) for item, score in zip(best[row], scores[row], strict=True)]
             for actual in ([(recommendation.item, recommendation.score) for recommendation in recommended], by_graph):
                 assert [item for item, _ in actual] == [item for item, _ in line]
@@ -143,12 +143,18 @@ def test_every_interface_has_the_same_answer_for_a_time(lockstep, table, tmp_pat
     assert "| request_time/ndcg@10 |" in card
     assert "| ndcg@10 |" not in card
     assert "with request time" in card
-    assert '"at": np.array([' in card
-    assert "- `at`: int64 [batch]" in card
+    assert '"request_time": np.array([' in card
+    assert "- `request_time`: int64 [batch]" in card
 
-    with pytest.raises(ValueError, match="people.jsonl: line 3: found no key 'at', and model.init_args.request_time"):
-        ask(lockstep, tmp_path, [{**history, "at": later} for history in HISTORIES[:2]] + HISTORIES[2:])
-    with pytest.raises(ValueError, match="people.jsonl: line 1: key 'at': found 5, earlier than the last of 'times'"):
-        ask(lockstep, tmp_path, [{**HISTORIES[0], "at": 5}])
-    with pytest.raises(ValueError, match=f"predict_at: found {LATEST - 1}, and user u39 has an event at {LATEST}"):
-        lockstep("predict", "--data.init_args.predict_at", str(LATEST - 1), name="model")
+    with pytest.raises(
+        ValueError, match="people.jsonl: line 3: found no key 'request_time', and model.init_args.request_time"
+    ):
+        ask(lockstep, tmp_path, [{**history, "request_time": later} for history in HISTORIES[:2]] + HISTORIES[2:])
+    with pytest.raises(
+        ValueError, match="people.jsonl: line 1: key 'request_time': found 5, earlier than the last of 'times'"
+    ):
+        ask(lockstep, tmp_path, [{**HISTORIES[0], "request_time": 5}])
+    with pytest.raises(
+        ValueError, match=f"predict_request_time: found {LATEST - 1}, and user u39 has an event at {LATEST}"
+    ):
+        lockstep("predict", "--data.init_args.predict_request_time", str(LATEST - 1), name="model")

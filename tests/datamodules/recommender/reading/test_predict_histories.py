@@ -58,20 +58,20 @@ def test_every_line_has_a_row_in_the_batches(tmp_path):
 
 def test_times_of_requests_belong_to_all_lines_or_to_none(tmp_path):
     dated = [
-        {"items": [7, 8], "times": [10, 20.5], "at": 20.5},
-        {"items": [], "times": [], "at": 0},
-        {"items": [8], "times": ["2014-07-23"], "at": "2014-07-24T01:00:00Z"},
+        {"items": [7, 8], "times": [10, 20.5], "request_time": 20.5},
+        {"items": [], "times": [], "request_time": 0},
+        {"items": [8], "times": ["2014-07-23"], "request_time": "2014-07-24T01:00:00Z"},
     ]
     histories = read_histories(write(tmp_path, *dated), ITEM_IDS)
-    assert histories.at.tolist() == [20, 0, 1_406_163_600]
+    assert histories.request_times.tolist() == [20, 0, 1_406_163_600]
     assert histories.undated is None
     for missing in range(3):
         rows = [
-            {key: value for key, value in row.items() if key != "at" or number != missing}
+            {key: value for key, value in row.items() if key != "request_time" or number != missing}
             for number, row in enumerate(dated)
         ]
         histories = read_histories(write(tmp_path, *rows), ITEM_IDS)
-        assert histories.at is None
+        assert histories.request_times is None
         assert histories.undated == missing + 1
 
 
@@ -111,15 +111,43 @@ def test_nothing_dropped_is_nothing_to_report(tmp_path):
         ({"items": [1], "times": [float("nan")]}, "line 2: key 'times': found NaN"),
         ({"items": [1], "times": [978300760000]}, "line 2: key 'times': found 978300760000.*divide by 1000"),
         ({"items": [1, 2], "times": [5, 4]}, "line 2: key 'times': found 4 after 5"),
-        ({"items": [1], "times": [5], "at": 4}, "line 2: key 'at': found 4, earlier than the last of 'times', 5"),
-        ({"items": [9], "times": [5.5], "at": 5}, "line 2: key 'at': found 5, earlier than the last of 'times', 5.5"),
-        ({"items": [1], "times": ["2014-07-23"], "at": "2014-07-22"}, 'line 2: key .at.: found "2014-07-22", earlier'),
-        ({"items": [1], "times": [1], "at": None}, "line 2: key 'at': found null, expected seconds since 1970"),
-        ({"items": [1], "times": [1], "at": [5]}, r"line 2: key 'at': found \[5\], expected seconds since 1970"),
-        ({"items": [1], "times": [1], "at": True}, "line 2: key 'at': found true, expected seconds since 1970"),
-        ({"items": [1], "times": [1], "at": 978300760000}, "line 2: key 'at': found 978300760000.*divide by 1000"),
-        ({"items": [1], "times": [1], "at": float("nan")}, "line 2: key 'at': found NaN, expected seconds"),
-        ({"items": [1], "at": 5}, r"line 2: found only the keys \[\"at\", \"items\"\], expected 'times': a list"),
+        (
+            {"items": [1], "times": [5], "request_time": 4},
+            "line 2: key 'request_time': found 4, earlier than the last of 'times', 5",
+        ),
+        (
+            {"items": [9], "times": [5.5], "request_time": 5},
+            "line 2: key 'request_time': found 5, earlier than the last of 'times', 5.5",
+        ),
+        (
+            {"items": [1], "times": ["2014-07-23"], "request_time": "2014-07-22"},
+            'line 2: key .request_time.: found "2014-07-22", earlier',
+        ),
+        (
+            {"items": [1], "times": [1], "request_time": None},
+            "line 2: key 'request_time': found null, expected seconds since 1970",
+        ),
+        (
+            {"items": [1], "times": [1], "request_time": [5]},
+            r"line 2: key 'request_time': found \[5\], expected seconds since 1970",
+        ),
+        (
+            {"items": [1], "times": [1], "request_time": True},
+            "line 2: key 'request_time': found true, expected seconds since 1970",
+        ),
+        (
+            {"items": [1], "times": [1], "request_time": 978300760000},
+            "line 2: key 'request_time': found 978300760000.*divide by 1000",
+        ),
+        (
+            {"items": [1], "times": [1], "request_time": float("nan")},
+            "line 2: key 'request_time': found NaN, expected seconds",
+        ),
+        (
+            {"items": [1], "request_time": 5},
+            r"line 2: found only the keys \[\"items\", \"request_time\"\], expected 'times': a list",
+        ),
+        ({"items": [1], "times": [5], "at": 6}, "line 2: found the key 'at', which is now 'request_time': rename it"),
         ({"items": [1], "times": [1], "user": [2]}, r"line 2: key 'user': found \[2\]"),
     ],
 )

@@ -19,11 +19,14 @@ class Histories(Reader):
     def seeds(self) -> Sequence[Input]:
         plain = b'{"items": [1, 5, 9], "times": [978300760, 978301968, 978302109], "user": "anna"}\n'
         other = '{"items": ["a", "é", 3, 77], "times": [1, 1.5, 2, 3]}\n\n{"items": [], "times": [], "user": 7}\n'
-        dated = plain.replace(b'"user"', b'"at": 978302109, "user"') + b'{"items": [3], "times": [5.5], "at": 60.5}\n'
+        dated = (
+            plain.replace(b'"user"', b'"request_time": 978302109, "user"')
+            + b'{"items": [3], "times": [5.5], "request_time": 60.5}\n'
+        )
         return [Input("histories.jsonl", plain * 3 + other.encode()), Input("requests.jsonl", dated * 2)]
 
     def restructure(self, random: Random, data: bytes) -> bytes:
-        return line_record_mutation(("items", "times", "at", "user"))(random, data)
+        return line_record_mutation(("items", "times", "request_time", "user", "at"))(random, data)
 
     def read(self, path: Path) -> Any:
         from datamodules.recommender.reading.predict_histories import read_histories
@@ -31,7 +34,7 @@ class Histories(Reader):
         found = read_histories(path, _ITEMS)
         bounds = found.events.offsets.tolist()
         items, times = found.events.items.tolist(), found.events.times.tolist()
-        requests = [None] * len(found.users) if found.at is None else found.at.tolist()
+        requests = [None] * len(found.users) if found.request_times is None else found.request_times.tolist()
         return [
             (user, [str(_ITEMS[item - 1]) for item in items[begin:end]], times[begin:end], at)
             for user, begin, end, at in zip(found.users, bounds[:-1], bounds[1:], requests, strict=True)
@@ -50,12 +53,13 @@ class Histories(Reader):
                 assert all(type(time) in (int, float) and 0 <= time <= _LATEST for time in times)
                 assert times == sorted(times)
                 assert type(user) in (int, str, type(None))
-                at = record.get("at", _LATEST)
-                assert "at" not in record or "times" in record
+                at = record.get("request_time", _LATEST)
+                assert "at" not in record, "the old name of the key request_time"
+                assert "request_time" not in record or "times" in record
                 assert type(at) in (int, float)
                 assert 0 <= at <= _LATEST
                 assert not times or at >= times[-1]
-                all_dated = all_dated and "at" in record
+                all_dated = all_dated and "request_time" in record
             except (AssertionError, LookupError, TypeError, AttributeError) as error:
                 raise InvalidInput(f"line {number} is no history") from error
             kept = [(str(item), int(time)) for item, time in zip(items, times, strict=True) if str(item) in known]

@@ -31,8 +31,8 @@ def test_further_rows_are_padding_rows():
     assert padded.users[REAL:].tolist() == [-1, -1]
     assert padded.history.lengths[REAL:].tolist() == [0, 0]
     assert padded.history.time_scale.min() == 1, "it is divided by"
-    assert padded.history.at is not None
-    assert padded.history.at.shape == (12,)
+    assert padded.history.request_time is not None
+    assert padded.history.request_time.shape == (12,)
     assert padded.history.event_codes is None
     assert padded.history.event_numbers is None
 

@@ -38,7 +38,7 @@ def recommender(**variant):
 def test_the_graph_is_the_encoder(variant):
     encoder, history = make_encoder(**variant), make_history()
     expected = expected_scores(encoder, history)
-    graph_values = history.items, history.times, history.time_scale, history.items, history.at
+    graph_values = history.items, history.times, history.time_scale, history.items, history.request_time
     scores, items, best = ScoringGraph(encoder, 5)(*graph_values)
     torch.testing.assert_close(scores[:3], expected[:3], atol=1e-6, rtol=1e-5)  # the last row has no event
     left = expected.scatter(1, history.items, -torch.inf)
@@ -104,30 +104,30 @@ def test_onnxruntime_reads_the_last_events_of_a_long_history(exported):
     ((scores, *_),) = run_onnx(exported.folder / "model.onnx", exported.inputs(history))
     for row, length in enumerate(history.lengths.tolist()):
         events = slice(max(length - LONGEST, 0), length)
-        counted = torch.tensor([min(length, LONGEST)]), history.time_scale[:1], history.at[row : row + 1]
+        counted = torch.tensor([min(length, LONGEST)]), history.time_scale[:1], history.request_time[row : row + 1]
         last = History(history.items[row : row + 1, events], history.times[row : row + 1, events], *counted)
         expected = expected_scores(exported.model.encoder, last)[0, 1:]
         np.testing.assert_allclose(scores[row, 1:], expected.numpy(), atol=1e-5)
 
 
 def test_a_loaded_export_recommends_the_best_unseen_items(exported, loaded):
-    answers = loaded.recommend([*IDS[:3], "unknown"], [10, 10, 17, 30], at=35)
+    answers = loaded.recommend([*IDS[:3], "unknown"], [10, 10, 17, 30], request_time=35)
     row = torch.tensor([[1, 2, 3]]), torch.tensor([[10, 10, 17]])
     history = History(*row, torch.tensor([3]), torch.tensor([7]), torch.tensor([35]))
     scores = expected_scores(exported.model.encoder, history)[0]
     best = scores.index_fill(0, torch.tensor([1, 2, 3]), -torch.inf).topk(5)
     assert [answer.item for answer in answers] == [IDS[number - 1] for number in best.indices.tolist()]
     assert [answer.score for answer in answers] == pytest.approx(best.values.tolist(), rel=1e-5)
-    assert loaded.recommend(["unknown"], [1], at=1) == []
-    assert len(loaded.recommend(IDS, list(range(V)), top_k=3, at=V)) == 0  # all are seen
+    assert loaded.recommend(["unknown"], [1], request_time=1) == []
+    assert len(loaded.recommend(IDS, list(range(V)), top_k=3, request_time=V)) == 0  # all are seen
 
 
 def test_a_loaded_export_reads_dates_as_seconds(loaded):
     dates = ["1970-01-01", "1970-01-01T00:00:10Z", "1970-01-01 01:00:17+01:00"]
-    as_seconds, as_dates = (loaded.recommend(IDS[:3], times, at=35) for times in ([0, 10, 17], dates))
+    as_seconds, as_dates = (loaded.recommend(IDS[:3], times, request_time=35) for times in ([0, 10, 17], dates))
     assert as_seconds
     assert as_dates == as_seconds
-    assert loaded.recommend(IDS[:3], np.array([0, 10, 17]), at="1970-01-01T00:00:35") == as_seconds
+    assert loaded.recommend(IDS[:3], np.array([0, 10, 17]), request_time="1970-01-01T00:00:35") == as_seconds
 
 
 def test_a_loaded_export_refuses_wrong_events_times_and_numbers_of_items(loaded):
@@ -139,8 +139,8 @@ def test_a_loaded_export_refuses_wrong_events_times_and_numbers_of_items(loaded)
         with pytest.raises(ValueError, match=r"times\[1\]: found .*, expected seconds since 1970 "):
             loaded.recommend(IDS[:2], [1, wrong])
         if wrong is not None:
-            with pytest.raises(ValueError, match="at: found .*, expected seconds since 1970"):
-                loaded.recommend(IDS[:2], [1, 2], at=wrong)
+            with pytest.raises(ValueError, match="request_time: found .*, expected seconds since 1970"):
+                loaded.recommend(IDS[:2], [1, 2], request_time=wrong)
     for top_k in (0, -1):
         with pytest.raises(ValueError, match=f"found top_k {top_k}, expected 1 or more"):
             loaded.recommend(IDS[:2], [1, 2], top_k)
@@ -211,11 +211,11 @@ def test_a_loaded_model_with_request_time_needs_it():
     model = recommender(**LOG, request_time=True)
     settings = {"top_k": 3, "remove_seen": False}
     loaded = ExportedRecommender(model.encoder, settings, IDS, None)
-    with pytest.raises(ValueError, match="found no `at`, and this model reads the time of the request"):
+    with pytest.raises(ValueError, match="found no `request_time`, and this model reads the time of the request"):
         loaded.recommend(IDS[:2], [10, 20])
-    with pytest.raises(ValueError, match="at: found 19, earlier than the last of times, 20"):
-        loaded.recommend(IDS[:2], [10, 20], at=19)
-    now, after_a_year = (loaded.recommend(IDS[:2], [10, 20], at=at) for at in (20, 32_000_000))
+    with pytest.raises(ValueError, match="request_time: found 19, earlier than the last of times, 20"):
+        loaded.recommend(IDS[:2], [10, 20], request_time=19)
+    now, after_a_year = (loaded.recommend(IDS[:2], [10, 20], request_time=at) for at in (20, 32_000_000))
     assert [recommendation.score for recommendation in now] != [recommendation.score for recommendation in after_a_year]
 
 
@@ -273,7 +273,7 @@ def test_intervals_that_are_wrong_after_a_year_are_refused_whatever_the_users_ti
 def test_the_compared_histories_span_years_by_the_second():
     rows = add_long_pauses(ranking(make_history((4, 7, 1))))
     times, lengths = rows.history.times, rows.history.lengths
-    assert rows.history.at[:3].equal(make_history((4, 7, 1)).at)
+    assert rows.history.request_time[:3].equal(make_history((4, 7, 1)).request_time)
     assert len(rows.users) == len(times) == 6
     assert torch.equal(lengths[:3], lengths[3:])
     added = times[3:]
@@ -282,7 +282,7 @@ def test_the_compared_histories_span_years_by_the_second():
     assert added.diff()[:, 1:].max() < 10
     assert (rows.history.time_scale[3:] == 1).all()
     last = added.gather(1, lengths[3:, None] - 1).squeeze(1)
-    assert ((rows.history.at[3:] - last > 0) & (rows.history.at[3:] - last < 10)).all()
+    assert ((rows.history.request_time[3:] - last > 0) & (rows.history.request_time[3:] - last < 10)).all()
 
 
 def test_items_may_change_ranks_only_where_they_score_alike():

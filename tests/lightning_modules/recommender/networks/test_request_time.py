@@ -24,13 +24,13 @@ def reader(kind="log", **changes):
 def test_the_time_of_the_next_event_by_hand():
     history = make_history(lengths=(4, 1, 0), padded_to=5)
     times = torch.tensor([[5, 9, 9, 20, 20], [7, 7, 7, 7, 7], [0, 0, 0, 0, 0]])
-    found = request_times(history._replace(times=times, at=torch.tensor([31, 8, 0])))
+    found = request_times(history._replace(times=times, request_time=torch.tensor([31, 8, 0])))
     assert found.tolist() == [[9, 9, 20, 31, 31], [8] * 5, [0] * 5]
 
 
 def test_without_a_time_of_the_request_it_is_refused():
-    with pytest.raises(ValueError, match="found a history without `at`"):
-        reader()(make_history()._replace(at=None))
+    with pytest.raises(ValueError, match="found a history without `History.request_time`"):
+        reader()(make_history()._replace(request_time=None))
 
 
 @pytest.mark.parametrize("residual", ["plain", "mhc"])
@@ -43,7 +43,7 @@ def test_a_position_knows_the_time_of_the_next_event_and_no_later_one(kind, resi
     later[row, position + 2 :] += 5
     items = history.items.clone()
     items[row, position + 1 :] = items[row, position + 1 :] % V + 1
-    after = encoder(history._replace(times=later, items=items, at=history.at + 9))[row]
+    after = encoder(history._replace(times=later, items=items, request_time=history.request_time + 9))[row]
     torch.testing.assert_close(after[: position + 1], before[: position + 1])
     assert (after[position + 1 : length] - before[position + 1 : length]).abs().amax(1).min() > 1e-4
     moved = history.times.clone()
@@ -59,7 +59,10 @@ def test_the_state_is_that_of_the_history_cut_there(kind):
     for table in (encoder.positions,) if tables is None else (tables.position_keys, tables.position_values):
         torch.nn.init.zeros_(table.weight)
     cut = history._replace(
-        items=history.items[:, :4], times=history.times[:, :4], lengths=torch.tensor([4]), at=history.times[:, 4]
+        items=history.items[:, :4],
+        times=history.times[:, :4],
+        lengths=torch.tensor([4]),
+        request_time=history.times[:, 4],
     )
     torch.testing.assert_close(encoder(cut), encoder(history)[:, :4])
 
@@ -68,8 +71,8 @@ def test_the_state_is_that_of_the_history_cut_there(kind):
 def test_a_blind_clock_does_not_read_it(kind):
     encoder = make_encoder(**KINDS[kind]).eval()
     history = make_history()
-    assert torch.equal(encoder(history), encoder(history._replace(at=None)))
-    assert torch.equal(encoder(history), encoder(history._replace(at=history.at + YEAR)))
+    assert torch.equal(encoder(history), encoder(history._replace(request_time=None)))
+    assert torch.equal(encoder(history), encoder(history._replace(request_time=history.request_time + YEAR)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,5 +96,5 @@ def test_linear_intervals_are_counted_from_the_next_event():
 
 def test_the_longest_history_has_its_request():
     history = make_history(lengths=(LONGEST,), padded_to=LONGEST)
-    states = [reader()(history._replace(at=history.at + later))[0, -1] for later in (0, YEAR)]
+    states = [reader()(history._replace(request_time=history.request_time + later))[0, -1] for later in (0, YEAR)]
     assert (states[0] - states[1]).abs().max() > 1e-4
