@@ -9,7 +9,7 @@ from jsonargparse import get_loader
 from commands.cli import deprecated_names
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.main import main
-from commands.runs.current_names import CLASS_PATHS, OPTION_GROUPS, OPTIONS, current_option
+from commands.runs.current_names import CLASS_PATHS, OPTION_GROUPS, OPTIONS
 from tests.conftest import REPOSITORY, TINY
 
 CONFIG = REPOSITORY / "tests/commands/cli/config_0_1_0.yaml"
@@ -120,56 +120,6 @@ def test_a_users_own_key_of_that_name_keeps_it(messages, old):
     arguments = ["fit", f"--data.init_args.files.{old}", "5", f"--trainer.{old}=6"]
     assert replace_aliases(arguments) == arguments
     assert deprecations(messages) == []
-
-
-def test_a_part_of_an_old_option_on_the_command_line_and_in_a_text(messages):
-    arguments = ["fit", "--data.exam.min_steps", "20", "--data.init_args.exam.max_steps=2"]
-    new = ["fit", "--data.synthesis.min_steps", "20", "--data.init_args.synthesis.max_steps=2"]
-    assert replace_aliases(arguments) == new
-    register_aliases()
-    config = get_loader(PARSER_MODE)("data: {init_args: {exam: {min_steps: 20}}}\ndata.exam.max_steps: 30\n")
-    assert config == {"data": {"init_args": {"synthesis": {"min_steps": 20}}}, "data.synthesis.max_steps": 30}
-    line = "deprecated: exam is now synthesis; version 0.3.0 will not accept the old name"
-    assert deprecations(messages) == [line] * 2, "each reader of options logs it once"
-
-
-def test_an_old_option_within_an_old_option(messages):
-    text = "{letters: [1, 1e-1], choice_share: 1}"
-    arguments = [
-        "--data.asking.letters",
-        "5",
-        "--data.asking",
-        text,
-        f"--data.init_args.asking={text}",
-        "--model",
-        text,
-    ]
-    new = '{"answer_letter_weights": [1, 0.1], "choice_share": 1}'
-    assert replace_aliases(["fit", *arguments]) == [
-        "fit", "--data.questions.answer_letter_weights", "5", "--data.questions", new,
-        f"--data.init_args.questions={new}", "--model", text,
-    ]  # fmt: skip
-    register_aliases()
-    config = get_loader(PARSER_MODE)("data: {init_args: {asking: {letters: 1}}}\ndata.asking.letters: 2\n")
-    new = {"answer_letter_weights": 1}
-    assert config == {"data": {"init_args": {"questions": new}}, "data.questions.answer_letter_weights": 2}
-    assert current_option("data.init_args.asking.letters.0") == "data.init_args.questions.answer_letter_weights.0"
-    assert [line.split(";")[0] for line in deprecations(messages)[:2]] == [
-        "deprecated: asking is now questions",
-        "deprecated: questions.letters is now questions.answer_letter_weights",
-    ]
-
-
-def test_a_command_keeps_the_name_of_an_old_option(messages):
-    register_aliases()
-    config = {"fit": {"data": {"class_path": "ImageChats"}, "run_name": "fit"}}
-    assert get_loader(PARSER_MODE)(yaml.safe_dump(config)) == config
-    assert deprecations(messages) == []
-
-
-def test_a_value_that_is_no_yaml_stays_for_the_parser():
-    arguments = ["fit", "--data.questions", "{letters: [1"]
-    assert replace_aliases(arguments) == arguments
 
 
 def test_an_error_names_the_line_of_an_old_option(tmp_path, capsys):
