@@ -49,14 +49,14 @@ class _Aliases:
 
         Args:
             value: the config or a part of it.
-            groups: current key of the part, with a dot behind it; None within a list, whose keys are not options of
-                the model or the data.
+            groups: current key of the part, with a dot behind it; None within a list or a class of the user, whose
+                keys are not options of Lockstep's models and data.
         """
         if isinstance(value, dict):
             renamed: dict[Any, Any] = {}
             for key, item in value.items():
                 current = key if groups is None else self.rename_key(key, groups)
-                inner = None if groups is None else f"{groups}{current}."
+                inner = None if groups is None or _is_foreign(value) else f"{groups}{current}."
                 renamed[current] = self.replace(self.rename_value(str(key), item), inner)
             return renamed
         if isinstance(value, list):
@@ -133,6 +133,12 @@ class _Aliases:
         if name not in self._logged:
             self._logged.add(name)
             log.warning("deprecated: %s", message)
+
+
+def _is_foreign(config: dict[Any, Any]) -> bool:
+    """Return whether a part of a config names a class of the user, whose options keep their names."""
+    path = config.get("class_path")
+    return isinstance(path, str) and "." in path and not path.startswith(("datamodules.", "lightning_modules."))
 
 
 def register_aliases() -> None:

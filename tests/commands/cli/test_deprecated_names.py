@@ -117,6 +117,8 @@ def test_a_users_own_key_of_that_name_keeps_it(messages, old):
     register_aliases()
     config = {"data": {"init_args": {"files": {old: 5}, "tables": [{old: 1}]}}, "trainer": {old: 2}}
     assert get_loader(PARSER_MODE)(yaml.safe_dump(config)) == config
+    of_the_user = {"data": {"class_path": "mine.Data", "init_args": {old: 5}}}
+    assert get_loader(PARSER_MODE)(yaml.safe_dump(of_the_user)) == of_the_user
     arguments = ["fit", f"--data.init_args.files.{old}", "5", f"--trainer.{old}=6"]
     assert replace_aliases(arguments) == arguments
     assert deprecations(messages) == []
