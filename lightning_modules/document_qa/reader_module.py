@@ -11,7 +11,6 @@ from datamodules.document_qa.batch import OptionExamples
 from datamodules.document_qa.interface import DocumentData
 from datamodules.multimodal.batch import IGNORE, Examples
 from engine.base_options import Unpack
-from engine.distributed.collectives import all_reduce_max
 from engine.number_check import check_number
 from lightning_modules.document_qa import losses
 from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
@@ -21,7 +20,7 @@ from lightning_modules.document_qa.losses import Loss
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.image_module import ImageTextModule
 from lightning_modules.multimodal.language.language_model import Criterion, cross_entropy
-from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache, maximum_over_ranks
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
@@ -118,18 +117,14 @@ class DocumentReader(ImageTextModule[DocumentData]):
         Args:
             right: returns the index of a sample's right option; None if it is unknown or the question is open.
         """
-        # Only under FSDP do ranks share weights, and must run the same passes.
-        tokenizer, agree = self.data.tokenizer, self._largest_of_ranks if self.sharded else None
+        tokenizer, agree = self.data.tokenizer, maximum_over_ranks(self.sharded, self.device)
         return QuestionAnswerer(
-            self._read_prompts, tokenizer.decode, tokenizer.end_of_turn, self.max_new_tokens, right, agree
+            self._read_prompts, tokenizer.decode, tokenizer.end_of_turn, self.max_new_tokens, right, self.sharded, agree
         )
 
     def _read_prompts(self, bucket: PromptBucket) -> PrefixCache:
         embeddings = self.embed(bucket.prompts, self.features(bucket.images))
         return PrefixCache(self.language_model, embeddings, bucket.prompts.mask)
-
-    def _largest_of_ranks(self, number: int) -> int:
-        return int(all_reduce_max(number, self.device))
 
     @override
     def on_predict_end(self) -> None:

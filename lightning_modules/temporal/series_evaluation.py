@@ -10,11 +10,10 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Questions
 from datamodules.temporal.interface import TemporalData
-from engine.distributed.collectives import all_reduce_max
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.evaluation.evaluator import PredictionLine
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, GenerativeModel
-from lightning_modules.multimodal.language.prefix_cache import PrefixCache
+from lightning_modules.multimodal.language.prefix_cache import PrefixCache, maximum_over_ranks
 
 CHANCE = "chance"
 
@@ -67,7 +66,7 @@ class SeriesEvaluation(GenerativeEvaluation):
 
     def _answer(self, module: SeriesModel, batch: Questions, features: Features) -> tuple[list[str], list[list[float]]]:
         """Return the answers to a batch, and the log-likelihoods of the options of each question."""
-        data, agree = module.data, _maximum_over_ranks(module)
+        data, agree = module.data, maximum_over_ranks(module.sharded, module.device)
         options = [data.options(sample) for sample in batch.prompts.samples.tolist()]
         # Summed over all ranks: under FSDP a rank without options must join the passes of the others.
         number = agree(sum(map(len, options)))
@@ -112,10 +111,3 @@ def option_log_likelihoods(
 def _argmax(scores: list[float]) -> int:
     """Return the index of the largest score, the first if several are equal."""
     return max(range(len(scores)), key=scores.__getitem__)
-
-
-def _maximum_over_ranks(module: SeriesModel) -> Callable[[int], int]:
-    """Return a function from a number to its maximum over the ranks, or to itself if ranks may run other passes."""
-    if not module.sharded:
-        return lambda number: number
-    return lambda number: int(all_reduce_max(number, module.device))

@@ -39,7 +39,8 @@ class QuestionAnswerer:
         end: token that ends an answer.
         max_new_tokens: maximum length of a generated answer.
         right: returns the index of a sample's right option, or None if it is unknown or the question is open.
-        agree: maximum of a number over the ranks. None: ranks may run different numbers of forward passes.
+        sharded: whether ranks share the weights, so that all must run the same number of forward passes.
+        agree: maximum of a number over the ranks, see `maximum_over_ranks`.
     """
 
     def __init__(
@@ -49,11 +50,12 @@ class QuestionAnswerer:
         end: int,
         max_new_tokens: int,
         right: Callable[[int], int | None],
-        agree: Callable[[int], int] | None = None,
+        sharded: bool = False,
+        agree: Callable[[int], int] = lambda number: number,
     ) -> None:
         self._read, self._decode, self._right = read, decode, right
         self._end, self._max_new_tokens = end, max_new_tokens
-        self._sharded, self._agree = agree is not None, agree or (lambda number: number)
+        self._sharded, self._agree = sharded, agree
 
     def records(self, questions: EvaluationBatch) -> list[AnswerRecord]:
         """Return the records of a batch's samples, in the order of their prompts."""

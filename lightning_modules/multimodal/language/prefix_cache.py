@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engine.distributed.collectives import all_reduce_max
+
 if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel
 
@@ -63,6 +65,18 @@ class Decoder(Protocol):
         """Compute in evaluation mode and without gradients."""
 
 
+def maximum_over_ranks(sharded: bool, device: torch.device) -> Callable[[int], int]:
+    """Return a function from a number to its maximum over the ranks, or to itself if each rank has all weights.
+
+    Ranks that share the weights (FSDP) must run the same number of forward passes; others need not wait for each other.
+
+    Args:
+        sharded: whether ranks share the weights.
+        device: device of the model.
+    """
+    return (lambda number: int(all_reduce_max(number, device))) if sharded else (lambda number: number)
+
+
 class PrefixCache:
     """Keys and values of P prompts of L tokens, from one forward pass without gradients and dropout.
 
@@ -93,7 +107,7 @@ class PrefixCache:
             tokens: [N, T] int64, padded on the right.
             lengths: [N] int64, from 1 to T.
             prompts: [N] int64, index of each text's prompt.
-            agree: maximum over the ranks of their numbers of forward passes, if they share the weights.
+            agree: maximum over the ranks of their numbers of forward passes, see `maximum_over_ranks`.
         """
         width = self._mask.shape[1] + tokens.shape[1]
         # Each text gets a copy of its prompt's keys and values, so texts are scored in batches of limited size.
