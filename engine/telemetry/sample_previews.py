@@ -3,7 +3,8 @@
 The same samples are selected at every evaluation and on any number of ranks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -88,3 +89,7 @@ class PreviewReservoir(Generic[Content]):
             sample: content for contents in all_gather_objects(self._kept) for sample, content in contents.items()
         }
         return [(sample, gathered[sample]) for sample in select_preview_ids(gathered, self.number)]
+
+    def previews(self, render: Callable[[int, Content], SamplePreview]) -> list[Callable[[], SamplePreview]]:
+        """Return functions that render the gathered (sample, content), for `sample_previews`. A collective."""
+        return [partial(render, *kept) for kept in self.gather()]

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -72,7 +71,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
 
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of images: their classes and predictions."""
-        return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
+        return self.preview_reservoir.previews(self._example)
 
     def _example(self, sample: int, preview: ImagePreview) -> SamplePreview:
         return render_preview(*self.data.validation_image(sample), preview, self.data.classes)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ class RankingModule(LockstepModule[RecommenderData]):
 
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of users: their last items, the next item and the recommendations."""
-        return [partial(self._example, *kept) for kept in self.preview_reservoir.gather()]
+        return self.preview_reservoir.previews(self._example)
 
     def _example(self, row: int, preview: UserPreview) -> SamplePreview:
         return render_preview(self.data.user(row), preview, self.data.catalog.title)
