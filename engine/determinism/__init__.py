@@ -1,1 +1,1 @@
-"""Draws random numbers without a generator's state, and hashes tensors. Imports nothing of the project."""
+"""Draws random numbers, most without a generator's state, and hashes tensors. Imports nothing of the project."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from datamodules.document_qa.manuals.devices import Chapter, Part
 from datamodules.document_qa.manuals.settings import ManualSettings
+from engine.determinism.scalar_draws import between
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -49,11 +50,11 @@ def _draw_part(
     pencil: "ImageDraw", part: Part, cell: float, settings: ManualSettings, random: np.random.Generator
 ) -> None:
     inside = settings.callouts == "inside"
-    radius = cell * _between(random, *(_RADIUS if inside else _RADIUS_BESIDE))
+    radius = cell * between(random, *(_RADIUS if inside else _RADIUS_BESIDE))
     room = cell / 2 - radius
     left, top = cell * (part.cell % settings.grid), cell * (part.cell // settings.grid)
     if inside:
-        x, y = (start + cell / 2 + _between(random, -room, room) for start in (left, top))
+        x, y = (start + cell / 2 + between(random, -room, room) for start in (left, top))
         _draw_symbol(pencil, part.shape, x, y, radius, RGB[part.colour])
         _write(pencil, str(part.number), x, y, cell * _NUMBER)
         return
@@ -112,7 +113,3 @@ def _draw_symbol(
 def _points_around(x: float, y: float, radii: list[float]) -> list[tuple[float, float]]:
     angles = (2 * math.pi * index / len(radii) for index in range(len(radii)))
     return [(x + r * math.sin(angle), y - r * math.cos(angle)) for r, angle in zip(radii, angles, strict=True)]
-
-
-def _between(random: np.random.Generator, low: float, high: float) -> float:
-    return low + (high - low) * random.random()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datamodules.vision_language.scenes.scene import Scene
+from engine.determinism.scalar_draws import between
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,11 +44,11 @@ def draw(scene: Scene, size: int, random: np.random.Generator) -> "Image":
     pencil = ImageDraw.Draw(image)
     for index, thing in enumerate(scene.cells):
         if thing is not None:
-            radius = cell * _between(random, *_RADIUS)
+            radius = cell * between(random, *_RADIUS)
             room = cell / 2 - radius
-            x = cell * (index % scene.grid + 0.5) + _between(random, -room, room)
-            y = cell * (index // scene.grid + 0.5) + _between(random, -room, room)
-            light = _between(random, *_LIGHT)
+            x = cell * (index % scene.grid + 0.5) + between(random, -room, room)
+            y = cell * (index // scene.grid + 0.5) + between(random, -room, room)
+            light = between(random, *_LIGHT)
             red, green, blue = (round(light * channel) for channel in RGB[thing.colour])
             _draw_shape(pencil, thing.shape, x, y, radius, (red, green, blue))
     return image.reduce(_SAMPLES)
@@ -73,10 +74,6 @@ def _draw_shape(
 
 
 def _background(random: np.random.Generator) -> tuple[int, int, int]:
-    grey = _between(random, *_GREY)
-    red, green, blue = (round(grey + _between(random, -_TINT, _TINT)) for _ in range(3))
+    grey = between(random, *_GREY)
+    red, green, blue = (round(grey + between(random, -_TINT, _TINT)) for _ in range(3))
     return red, green, blue
-
-
-def _between(random: np.random.Generator, low: float, high: float) -> float:
-    return low + (high - low) * random.random()

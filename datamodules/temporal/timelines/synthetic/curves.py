@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.temporal.timelines.channels import Channel
-from datamodules.temporal.timelines.synthetic.patterns import POD, SEED, Values, between, integer
+from datamodules.temporal.timelines.synthetic.patterns import POD, SEED, Values
+from engine.determinism.scalar_draws import between, integer
 
 SMOOTH_CHANGE = 0.3
 """Maximum change of a pattern per step outside of jumps, in shares of the capacity."""

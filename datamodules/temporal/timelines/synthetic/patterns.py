@@ -12,19 +12,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.determinism.scalar_draws import between, integer
+
 Values = NDArray[np.float64]
 Shape = tuple[Values, list[int]]
 Pattern = Callable[[np.random.Generator, int], Shape]
-
-
-def between(random: np.random.Generator, low: float, high: float) -> float:
-    """Draw a uniform number in [low, high); several times faster than `Generator.uniform` for a single number."""
-    return low + (high - low) * random.random()
-
-
-def integer(random: np.random.Generator, low: int, high: int) -> int:
-    """Draw a uniform integer in low..high, both included."""
-    return low + int((high - low + 1) * random.random())
 
 
 @lru_cache(maxsize=512)

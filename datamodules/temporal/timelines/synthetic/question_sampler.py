@@ -10,9 +10,10 @@ import numpy as np
 
 from datamodules.temporal.timelines.channels import Format, Scale
 from datamodules.temporal.timelines.synthetic.curves import Column
-from datamodules.temporal.timelines.synthetic.patterns import between, clock, integer
+from datamodules.temporal.timelines.synthetic.patterns import clock
 from datamodules.temporal.timelines.text import facts
 from datamodules.temporal.timelines.text.facts import Direction, Facts, Levels, Present, StartTime, Task
+from engine.determinism.scalar_draws import between, integer
 
 _DIRECTIONS, _START_TIMES = tuple(Direction), tuple(StartTime)
 _SEVERAL = 4  # steps of a read-out of several values

@@ -17,7 +17,6 @@ from datamodules.temporal.timelines.synthetic.curves import (
     draw_job,
     draw_present,
 )
-from datamodules.temporal.timelines.synthetic.patterns import integer
 from datamodules.temporal.timelines.synthetic.question_sampler import (
     QuestionSpec,
     construct_matching_column,
@@ -27,6 +26,7 @@ from datamodules.temporal.timelines.synthetic.question_sampler import (
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample, build_sample
 from datamodules.temporal.timelines.text.facts import Present, Task
 from datamodules.temporal.timelines.text.number_format import Notation
+from engine.determinism.scalar_draws import integer
 from engine.determinism.stateless_rng import hash_bits
 from engine.number_check import check_number, check_numbers
 
