@@ -24,7 +24,7 @@ from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
 from lightning_modules.multimodal.evaluation.context_check import check_context, context_length
-from lightning_modules.multimodal.evaluation.evaluator import Evaluator, PredictionLine
+from lightning_modules.multimodal.evaluation.evaluator import Blinding, Evaluator, PredictionLine
 from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
@@ -65,6 +65,8 @@ class LanguageModule(LockstepModule[ComposedDataT]):
     language_model: LanguageModel
     evaluation: Evaluator[Any]
     """Set in `build`, as the language model."""
+    modality: Blinding
+    """Removes the content of samples, for the blind baseline."""
 
     optional_weights: tuple[str, ...] = ()
     """Name prefixes of weights that the checkpoint of an earlier stage may lack."""

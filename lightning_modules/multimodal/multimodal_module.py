@@ -50,6 +50,7 @@ class MultimodalModule(LanguageModule[ComposedDataT]):
         training: see LanguageModule and LockstepModule.
     """
 
+    modality: ModalityFeatures[Any]
     encoder: nn.Module
     projector: Projector
     places: nn.Embedding | None  # the view embeddings; checkpoints have this name

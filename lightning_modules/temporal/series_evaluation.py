@@ -1,10 +1,9 @@
 """Evaluates questions about series: options by their likelihood, open questions by the generated answer."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import override
 
@@ -12,32 +11,18 @@ from datamodules.multimodal.batch import Questions
 from datamodules.temporal.interface import TemporalData
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.evaluation.evaluator import PredictionLine
-from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, GenerativeModel
+from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache, maximum_over_ranks
+
+if TYPE_CHECKING:
+    from lightning_modules.multimodal.multimodal_module import MultimodalModule
+
+    SeriesModule = MultimodalModule[TemporalData]
 
 CHANCE = "chance"
 
 
-class SeriesModel(GenerativeModel, Protocol):
-    """What a SeriesEvaluation needs of the module, beside a GenerativeModel. MultimodalModule provides it."""
-
-    @property
-    def data(self) -> TemporalData:
-        """The run's data."""
-
-    @property
-    def sharded(self) -> bool:
-        """Whether ranks share the weights."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-
-    def embed(self, chats: Any, features: Features) -> Tensor:
-        """See MultimodalModule."""
-
-
-class SeriesEvaluation(GenerativeEvaluation):
+class SeriesEvaluation(GenerativeEvaluation["SeriesModule"]):
     """Answers of a model: of a question with options, the option of the largest log-likelihood.
 
     The log-likelihood of an option is the sum over its tokens, the end of the turn among them, after the prompt.
@@ -45,7 +30,7 @@ class SeriesEvaluation(GenerativeEvaluation):
     """
 
     @override
-    def update(self, module: Any, batch: Questions) -> None:
+    def update(self, module: "SeriesModule", batch: Questions) -> None:
         super().update(module, batch)
         if CHANCE in module.data.baselines:
             for sample in batch.prompts.samples.tolist():
@@ -53,18 +38,20 @@ class SeriesEvaluation(GenerativeEvaluation):
                     self.metrics.add_outcomes(CHANCE, module.data.chance(sample))
 
     @override
-    def answer(self, module: Any, batch: Questions, features: Features) -> list[str]:
+    def answer(self, module: "SeriesModule", batch: Questions, features: Features) -> list[str]:
         return self._answer(module, batch, features)[0]
 
     @override
-    def predict(self, module: Any, batch: Questions) -> list[PredictionLine]:
+    def predict(self, module: "SeriesModule", batch: Questions) -> list[PredictionLine]:
         texts, likelihoods = self._answer(module, batch, module.features(batch.encoder_input))
         lines = self.lines(module, batch, texts)
         # In a prediction, samples are rows of the predicted set.
         by_row = dict(zip(batch.prompts.samples.tolist(), likelihoods, strict=True))
         return [(row, fields | ({"log_likelihoods": by_row[row]} if by_row.get(row) else {})) for row, fields in lines]
 
-    def _answer(self, module: SeriesModel, batch: Questions, features: Features) -> tuple[list[str], list[list[float]]]:
+    def _answer(
+        self, module: "SeriesModule", batch: Questions, features: Features
+    ) -> tuple[list[str], list[list[float]]]:
         """Return the answers to a batch, and the log-likelihoods of the options of each question."""
         data, agree = module.data, maximum_over_ranks(module.sharded, module.device)
         options = [data.options(sample) for sample in batch.prompts.samples.tolist()]

@@ -22,6 +22,13 @@ class EvaluatingTrainer(Protocol):
         """Folder of the run."""
 
 
+class Blinding(Protocol):
+    """Removes the content of samples, for the blind baseline. ModalityFeatures and BlackImages provide it."""
+
+    def blinded(self, inputs: Any) -> Any:
+        """Return the samples without content but with the same number of features."""
+
+
 class Evaluator(Generic[ModuleT]):
     """Evaluates a module: a component of a LanguageModule. The module passes itself to each call."""
 

@@ -3,68 +3,30 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-from typing_extensions import override
+from torch import nn
+from typing_extensions import TypeVar, override
 
-from datamodules.multimodal.batch import Prompts, Questions, TokenRows
+from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.interface import GradedData
 from engine.number_check import check_number
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
-from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
+from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
-from lightning_modules.multimodal.evaluation.evaluator import EvaluatingTrainer, Evaluator, PredictionLine
-from lightning_modules.multimodal.language.language_model import LanguageModel
+from lightning_modules.multimodal.evaluation.evaluator import Evaluator, PredictionLine
+
+if TYPE_CHECKING:
+    from lightning_modules.multimodal.language_module import LanguageModule
+
+ModuleT = TypeVar(
+    "ModuleT", bound="LanguageModule[GradedData]", default="LanguageModule[GradedData]", contravariant=True
+)
+"""Type of the evaluated module."""
 
 
-class Blinding(Protocol):
-    """Removes the content of samples. ModalityFeatures provides it."""
-
-    def blinded(self, inputs: Any) -> Any:
-        """Return the samples without content but with the same number of features."""
-
-
-class GenerativeModel(Protocol):
-    """What a GenerativeEvaluation needs of the module. LanguageModule provides it."""
-
-    language_model: LanguageModel
-    preview_reservoir: PreviewReservoir[Any]
-
-    @property
-    def trainer(self) -> EvaluatingTrainer:
-        """The run's trainer."""
-
-    @property
-    def data(self) -> GradedData:
-        """The run's data."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the model."""
-
-    def check_context(self, batch: Questions) -> None:
-        """See LanguageModule."""
-
-    def transfer_batch_to_device(self, batch: Questions, device: torch.device, dataloader_idx: int) -> Questions:
-        """See LightningModule."""
-
-    @property
-    def modality(self) -> Blinding:
-        """Modality that empties the samples of the blind baseline."""
-
-    def features(self, inputs: Any) -> Any:
-        """See LanguageModule."""
-
-    def states(self, rows: TokenRows, features: Any) -> Tensor:
-        """See LanguageModule."""
-
-    def generate(self, prompts: Prompts, features: Any, max_new_tokens: int) -> list[str]:
-        """See LanguageModule."""
-
-
-class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
+class GenerativeEvaluation(nn.Module, Evaluator[ModuleT]):
     """Grades the answers that a model generates.
 
     Each question is answered twice: with the modality, and blind, without its content. A model often guesses right and
@@ -95,7 +57,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         self.metrics.begin()
 
     @override
-    def update(self, module: GenerativeModel, batch: Questions) -> None:
+    def update(self, module: ModuleT, batch: Questions) -> None:
         rows_by_kind: dict[str, list[int]] = {}
         for row, sample in enumerate(batch.rows.samples.tolist()):
             rows_by_kind.setdefault(module.data.kind(sample), []).append(row)
@@ -118,7 +80,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
             self.metrics.add_answer(Answer(sample, text, blind))
 
     @override
-    def finish(self, module: GenerativeModel) -> dict[str, float]:
+    def finish(self, module: ModuleT) -> dict[str, float]:
         metrics = {}
         for system, values in self.metrics.compute():
             prefix = "" if system == MODEL else f"baseline/{system}/"
@@ -126,12 +88,12 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
         return metrics
 
     @override
-    def previews(self, module: GenerativeModel) -> list[Callable[[], SamplePreview]]:
+    def previews(self, module: ModuleT) -> list[Callable[[], SamplePreview]]:
         answers = self.metrics.answers(module.preview_reservoir.number)
         return [partial(module.data.sample_preview, *answer) for answer in answers]
 
     @override
-    def report(self, module: GenerativeModel) -> None:
+    def report(self, module: ModuleT) -> None:
         # All ranks gather before the condition, because it is a collective.
         answers = self.metrics.answers()
         if module.trainer.is_global_zero:
@@ -149,7 +111,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
                 yield GradedAnswer(sample, question, expected, text, float(reached), float(possible))
 
     @override
-    def predict(self, module: GenerativeModel, batch: Questions) -> list[PredictionLine]:
+    def predict(self, module: ModuleT, batch: Questions) -> list[PredictionLine]:
         lines = dict(self.lines(module, batch, self.answer(module, batch, module.features(batch.encoder_input))))
         answers = {row: [line["answer"]] for row, line in lines.items() if line["answer"] is not None}
         # A later question of a conversation holds the answers before it, so turns are generated one after the other.
@@ -167,11 +129,11 @@ class GenerativeEvaluation(nn.Module, Evaluator[GenerativeModel]):
                     del answers[row]
         return sorted(lines.items())
 
-    def answer(self, module: GenerativeModel, batch: Questions, features: Any) -> list[str]:
+    def answer(self, module: ModuleT, batch: Questions, features: Any) -> list[str]:
         """Return the model's answers to a batch, in the order of its prompts."""
         return module.generate(batch.prompts, features, self.max_new_tokens)
 
-    def lines(self, module: GenerativeModel, batch: Questions, texts: list[str]) -> list[PredictionLine]:
+    def lines(self, module: ModuleT, batch: Questions, texts: list[str]) -> list[PredictionLine]:
         """Return the lines of predictions for the answers to a batch, and for its skipped samples."""
         rows = zip(batch.prompts.samples.tolist(), texts, strict=True)
         answered = [(row, {**module.data.describe(row), "answer": text}) for row, text in rows if row >= 0]
