@@ -1,17 +1,16 @@
-"""Declares the types of the arguments that Lightning passes to hooks.
+"""Declares the type of the trainer that Lightning passes to hooks; `engine.module.run_module` is that of the module.
 
-Hooks declare a `Trainer` and a `LightningModule`. `train.py` accepts only a LockstepModule and a LockstepDataModule.
-Lightning's connectors set attributes of a trainer that its class does not declare.
+Lightning's connectors set attributes of a trainer that its class does not declare. `train.py` accepts only a
+LockstepDataModule.
 """
 
 from typing import TYPE_CHECKING, cast
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from typing_extensions import override
 
 from engine.data.dataloader import TimedDataLoader
 from engine.datamodule import LockstepDataModule
-from engine.module import LockstepModule
 
 
 class RunTrainer(Trainer):
@@ -56,8 +55,3 @@ def leave_training(callback: Callback, trainer: Trainer) -> None:
     run = run_trainer(trainer)
     # A new list, because Lightning is iterating over the current list.
     run.callbacks = [other for other in run.callbacks if other is not callback]
-
-
-def run_module(pl_module: LightningModule) -> LockstepModule:
-    """Return the module of a hook; see `run_trainer`."""
-    return cast(LockstepModule, pl_module)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any, Generic, Literal, cast
 
+from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from typing_extensions import override
@@ -22,6 +23,7 @@ from engine.distributed.data_rank import data_rank
 from engine.distributed.logical_shape import logical_numel
 from engine.distributed.step_counters import StepCounters
 from engine.family_hooks import FamilyHooks
+from engine.hook_arguments import run_trainer
 from engine.interface import DataT
 from engine.lightning_internals.training_loop import is_attached, is_last_micro_batch
 from engine.optim.global_loss_mean import GlobalLossMean
@@ -117,7 +119,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         Raises:
             TypeError: it is not a LockstepDataModule.
         """
-        datamodule = self.trainer.datamodule  # type: ignore[attr-defined]  # A connector sets it.
+        datamodule = run_trainer(self.trainer).datamodule
         if not isinstance(datamodule, LockstepDataModule):
             raise TypeError(f"data must be a LockstepDataModule, got {type(datamodule).__name__}")
         # The config pairs module and data. Checking each attribute of the Protocol would cost time in every step.
@@ -144,9 +146,10 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         check_trainer_settings(self.trainer)
         settings = self.optimizer_settings
         check_strategy(settings.optimizer, self.trainer.strategy, settings.offload, settings.fused)
-        if self.trainer.overfit_batches:  # type: ignore[attr-defined]  # A connector sets it.
+        trainer = run_trainer(self.trainer)
+        if trainer.overfit_batches:
             # Lightning has applied its limits already; later it would replace the sampler, which draws whole batches.
-            self.trainer.overfit_batches = 0  # type: ignore[attr-defined]  # A connector sets it.
+            trainer.overfit_batches = 0
             self.data.same_epoch = True
         plan = self.data.plan
         # The accumulation follows from the batch plan and the world size, and is not a setting of the user.
@@ -249,3 +252,8 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         self._states_to_load = [] if self.trainer.strategy.restore_checkpoint_after_setup else states
         saved = checkpoint.get(type(self.data).__qualname__, {}).get("accumulation", 1)
         convert_progress(checkpoint, saved, self.data.plan.accumulation)
+
+
+def run_module(pl_module: LightningModule) -> LockstepModule:
+    """Return the module of a callback's hook with its type. Nothing is checked: `train.py` accepts no other module."""
+    return cast(LockstepModule, pl_module)

@@ -15,9 +15,8 @@ from engine.checkpointing.content_rules import declare_callback
 from engine.checkpointing.rollback import roll_back
 from engine.checkpointing.structure import COUNT, fields
 from engine.distributed.errors import CollectiveError
-from engine.hook_arguments import run_module
 from engine.lightning_internals.tensors import copy_all
-from engine.module import LockstepModule
+from engine.module import LockstepModule, run_module
 from engine.number_check import check_numbers
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event

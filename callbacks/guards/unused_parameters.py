@@ -11,7 +11,7 @@ from typing_extensions import override
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.ddp_reducer import reduce_local_gradients
 from engine.distributed.errors import CollectiveError
-from engine.hook_arguments import run_module
+from engine.module import run_module
 from engine.strategies.fsdp import has_sharded_weights
 
 log = logging.getLogger("lockstep")

@@ -14,7 +14,7 @@ from callbacks.health.slurm_requeue import requeue_job
 from engine.distributed.step_counters import PollSchedule
 from engine.health.exit_codes import ExitCode
 from engine.health.signals import RunStopped, stop_signals
-from engine.hook_arguments import run_module, run_trainer
+from engine.hook_arguments import run_trainer
 from engine.lightning_internals.processes import disable_signal_handlers
 from engine.lightning_internals.training_loop import (
     clear_pending_validation,
@@ -22,6 +22,7 @@ from engine.lightning_internals.training_loop import (
     mark_validation_pending,
     validation_follows,
 )
+from engine.module import run_module
 from engine.number_check import check_number
 from engine.telemetry.events import event
 

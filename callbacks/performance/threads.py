@@ -14,9 +14,8 @@ from typing_extensions import override
 from callbacks.health.watchdog import extended_timeout
 from callbacks.performance.thread_timing import Rates, reason_not_timed, time_threads
 from engine.distributed.collectives import all_reduce_min
-from engine.hook_arguments import run_module
 from engine.lightning_internals.training_loop import configure_model
-from engine.module import LockstepModule
+from engine.module import LockstepModule, run_module
 from engine.system.cpu_count import available_cpus
 
 log = logging.getLogger("lockstep")
