@@ -8,6 +8,7 @@ from typing_extensions import override
 from callbacks.checkpointing.final_validation import is_last_step
 from callbacks.checkpointing.last_checkpoint import LastCheckpoint
 from engine.hook_arguments import run_trainer
+from engine.lightning_internals.checkpoint_layout import VALIDATION_BATCHES, fit_loop
 from engine.lightning_internals.training_loop import request_validation, set_max_steps, validation_follows
 
 
@@ -25,8 +26,7 @@ class ResumePendingValidation(Callback):
 
     @override
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        loops = checkpoint.get("loops", {}).get("fit_loop", {})
-        batches = loops.get("epoch_loop.val_loop.batch_progress", {}).get("total", {})
+        batches = fit_loop(checkpoint).get(VALIDATION_BATCHES, {}).get("total", {})
         # A batch that is started and not processed marks a pending validation; see `Preemption`.
         if trainer.state.fn != "fit" or batches.get("started") == batches.get("processed"):
             return

@@ -26,6 +26,7 @@ from engine.checkpointing.structure import (
     optional,
 )
 from engine.checkpointing.verification import CorruptCheckpointError
+from engine.lightning_internals import checkpoint_layout as layout
 
 # Lightning's counters of progress: a loop resets `current`, and never `total`.
 _TRACKER = fields({"ready": COUNT, "completed": COUNT}, {"started": COUNT, "processed": COUNT})
@@ -35,28 +36,26 @@ _BATCH_PROGRESS = fields({"total": _BATCHES, "current": _BATCHES, "is_last_batch
 
 _FIT_LOOP = fields(
     {
-        "epoch_loop.batch_progress": _BATCH_PROGRESS,
-        "epoch_loop.automatic_optimization.optim_progress": fields(
-            {"optimizer": fields({"step": _PROGRESS, "zero_grad": _PROGRESS})}
-        ),
-        "epoch_progress": fields({"total": _BATCHES, "current": _BATCHES}),
+        layout.BATCHES: _BATCH_PROGRESS,
+        layout.OPTIMIZER_STEPS: fields({"optimizer": fields({"step": _PROGRESS, "zero_grad": _PROGRESS})}),
+        layout.EPOCHS: fields({"total": _BATCHES, "current": _BATCHES}),
     },
     {
-        "state_dict": fields({}, {"combined_loader": list_of(MAPPING, length=1)}),
-        "epoch_loop.state_dict": fields({}, {"_batches_that_stepped": COUNT}),
-        "epoch_loop.scheduler_progress": _PROGRESS,
-        "epoch_loop.manual_optimization.optim_step_progress": _PROGRESS,
-        "epoch_loop.val_loop.batch_progress": _BATCH_PROGRESS,
-        "epoch_loop.val_loop.state_dict": MAPPING,
+        layout.FIT_LOOP_STATE: fields({}, {"combined_loader": list_of(MAPPING, length=1)}),
+        layout.EPOCH_LOOP_STATE: fields({}, {layout.LOG_STEPS: COUNT}),
+        layout.SCHEDULER_STEPS: _PROGRESS,
+        layout.MANUAL_OPTIMIZER_STEPS: _PROGRESS,
+        layout.VALIDATION_BATCHES: _BATCH_PROGRESS,
+        layout.VALIDATION_LOOP_STATE: MAPPING,
     },
 )
-_EVALUATION_LOOP = fields({}, {"state_dict": MAPPING, "batch_progress": _BATCH_PROGRESS})
+_EVALUATION_LOOP = fields({}, {layout.EVALUATION_LOOP_STATE: MAPPING, layout.EVALUATION_BATCHES: _BATCH_PROGRESS})
 _LOOPS = fields(
-    {"fit_loop": _FIT_LOOP},
+    {layout.FIT_LOOP: _FIT_LOOP},
     {
         "validate_loop": _EVALUATION_LOOP,
         "test_loop": _EVALUATION_LOOP,
-        "predict_loop": fields({}, {"state_dict": MAPPING, "batch_progress": _PROGRESS}),
+        "predict_loop": fields({}, {layout.EVALUATION_LOOP_STATE: MAPPING, layout.EVALUATION_BATCHES: _PROGRESS}),
     },
 )
 
@@ -93,7 +92,7 @@ _LIGHTNING = {
         "a version of Lightning from 2.0 on", lambda value: isinstance(value, str) and bool(_VERSION.fullmatch(value))
     ),
     "state_dict": _weights,
-    "loops": _LOOPS,
+    layout.LOOPS: _LOOPS,
     # A LockstepModule has one optimizer and one scheduler.
     "optimizer_states": list_of(_OPTIMIZER, length=1),
     "lr_schedulers": list_of(_SCHEDULER, length=1),

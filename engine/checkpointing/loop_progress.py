@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from engine.lightning_internals.checkpoint_layout import BATCHES, EPOCHS, fit_loop
+
 _COUNTERS = ("ready", "started", "processed", "completed")
 
 
@@ -19,7 +21,7 @@ def check_epochs(checkpoint: Mapping[str, Any], max_epochs: int | None, source: 
     Raises:
         ValueError: the checkpoint has finished more epochs.
     """
-    finished = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    finished = fit_loop(checkpoint)[EPOCHS]["current"]["processed"]
     if max_epochs is not None and 0 <= max_epochs < finished:
         raise ValueError(
             f"trainer.max_epochs: found {max_epochs}, expected at least {finished}, the finished epochs of {source}; "
@@ -37,7 +39,7 @@ def convert_progress(checkpoint: dict[str, Any], saved: int, accumulation: int) 
         saved: micro-batches of an optimizer step when it was saved.
         accumulation: micro-batches of an optimizer step now.
     """
-    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    progress = fit_loop(checkpoint)[BATCHES]
     for counters in (progress["total"], progress["current"]):
         behind = counters["processed"] - counters["completed"]  # 1 in `on_train_batch_end`, else 0
         # Whole optimizer steps, in micro-batches of this run.
@@ -57,8 +59,8 @@ def complete_epoch(checkpoint: dict[str, Any]) -> bool:
     Returns:
         Whether the epoch has ended. A checkpoint from within an epoch is not changed.
     """
-    loops = checkpoint.get("loops", {}).get("fit_loop", {})
-    epochs, batches = loops.get("epoch_progress"), loops.get("epoch_loop.batch_progress")
+    loop = fit_loop(checkpoint)
+    epochs, batches = loop.get(EPOCHS), loop.get(BATCHES)
     if epochs is None or batches is None or epochs["total"]["started"] != epochs["total"]["processed"]:
         return False
     for counters in epochs.values():
