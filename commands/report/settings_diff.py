@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from callbacks.trackers.keys import TRACKER_KEYS
 from commands.runs.current_names import current_key, current_value, rename_groups
 from engine.io.yaml_file import YamlFileError, read_yaml
 from engine.system.installation import PROGRAM
@@ -15,7 +16,7 @@ SEED = "seed_everything"
 _NUMBER = re.compile(r"config-(\d+)\.yaml$")
 
 _MONITORING = re.compile(
-    r"(prometheus|log|wandb|mlflow|sample_previews|watchdog|trainer\.logger)(\.|$)"
+    rf"(prometheus|log|{'|'.join(TRACKER_KEYS)}|sample_previews|watchdog|trainer\.logger)(\.|$)"
     r"|(distributed_debug|trainer\.enable_progress_bar)$"
 )
 """Settings of monitoring, which differ between equal runs: two runs on a machine cannot use the same port."""

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+from callbacks.trackers.keys import TRACKER_KEYS
 from commands.runs.run_lock import RUNNING
 from commands.runs.run_names import TIME_OR_JOB
 from engine.checkpointing.discovery import CHECKPOINTS, saved_at
@@ -16,10 +17,8 @@ log = logging.getLogger("lockstep")
 BEGINNING = ".beginning.json"
 """File in the run directory: the checkpoints that existed when the user, not the launcher, started the run."""
 
-_WRITTEN_BEFORE_TRAINING = re.compile(
-    "|".join(map(re.escape, (".lock", BEGINNING, RUNNING, "train.log", "metrics.jsonl", "environment.json", "faults")))
-    + r"|log(-\d+)?\.jsonl|mlflow|wandb"
-)
+_OF_A_START = (".lock", BEGINNING, RUNNING, "train.log", "metrics.jsonl", "environment.json", "faults", *TRACKER_KEYS)
+_WRITTEN_BEFORE_TRAINING = re.compile("|".join(map(re.escape, _OF_A_START)) + r"|log(-\d+)?\.jsonl")
 
 _ATTEMPTS = 3
 """Attempts to remove a directory into which other processes may still write."""
