@@ -9,12 +9,16 @@ from multiprocessing.process import BaseProcess
 import torch
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.pytorch import Trainer
-from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
+from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, ModelParallelStrategy, Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch import nn
 from torch.distributed import Store
 from torch.distributed.distributed_c10d import _get_default_store, default_pg_timeout
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+_CONNECTING = (DDPStrategy, FSDPStrategy, ModelParallelStrategy)
+"""Strategies that connect ranks, with a time limit for collectives. Those of a single process have none."""
 
 
 def process_rank() -> int:
@@ -69,7 +73,8 @@ def disable_child_observer() -> None:
 
 def strategy_timeout(strategy: Strategy) -> timedelta:
     """Return the time limit for collectives that the strategy was built with; it has no public attribute."""
-    return getattr(strategy, "_timeout", None) or default_pg_timeout
+    # torch's default replaces a limit of None.
+    return (strategy._timeout if isinstance(strategy, _CONNECTING) else None) or default_pg_timeout
 
 
 def set_strategy_timeout(strategy: Strategy, timeout: timedelta) -> bool:
@@ -77,10 +82,10 @@ def set_strategy_timeout(strategy: Strategy, timeout: timedelta) -> bool:
 
     The limit is an argument of the constructor, and Lightning builds the strategy.
     """
-    # The default means that the user gave no limit. Strategies of a single process have no such attribute.
-    if getattr(strategy, "_timeout", None) != default_pg_timeout:
+    # The default means that the user gave no limit.
+    if not isinstance(strategy, _CONNECTING) or strategy._timeout != default_pg_timeout:
         return False
-    strategy._timeout = timeout  # type: ignore[attr-defined]  # Strategies that connect ranks have it.
+    strategy._timeout = timeout
     return True
 
 
@@ -105,7 +110,7 @@ def default_store() -> Store:
 
 def worker_processes(iterator: object) -> list[BaseProcess]:
     """Return the worker processes of a DataLoader's iterator; empty without workers. It has no public attribute."""
-    return list(getattr(iterator, "_workers", []))
+    return list(iterator._workers) if isinstance(iterator, _MultiProcessingDataLoaderIter) else []
 
 
 def ignore_in_ddp(module: nn.Module, names: Sequence[str]) -> None:
