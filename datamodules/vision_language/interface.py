@@ -4,11 +4,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from datamodules.multimodal.interface import GradedData, ImageChatData
 from datamodules.vision_language.pretrained.encoded_chat import EncodedChat
-from datamodules.vision_language.pretrained.processor import ModelProcessor
-from datamodules.vision_language.pretrained.processor import ProcessorSource as ProcessorSource  # for the module
-
-ChatProcessor = ModelProcessor
-"""The processor of a pretrained model, as the data give it to the module."""
+from datamodules.vision_language.pretrained.processor import ModelProcessor as ModelProcessor  # for the module
+from datamodules.vision_language.pretrained.processor import ProcessorSource as ProcessorSource
 
 
 class VisionLanguageData(ImageChatData, GradedData, Protocol):

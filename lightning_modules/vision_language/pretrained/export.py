@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datamodules.vision_language.interface import ChatProcessor
+from datamodules.vision_language.interface import ModelProcessor
 from engine.export.artifacts import ExportedModel
 from engine.io.atomic_file import remove
 from lightning_modules.multimodal.export.model_card import base_model_licenses
@@ -58,7 +58,7 @@ processor = AutoProcessor.from_pretrained(".")"""
 
 
 def export_image_text(
-    network: ImageTextNetwork, processor: ChatProcessor, folder: Path, merge: bool, trained: Sequence[str]
+    network: ImageTextNetwork, processor: ModelProcessor, folder: Path, merge: bool, trained: Sequence[str]
 ) -> ExportedModel:
     """Write the model, or its adapters if these alone were trained and are not merged. The network is spent then.
 
@@ -93,7 +93,7 @@ def export_image_text(
     return _describe_export(title, network, processor, adapters)
 
 
-def _write_whole(network: ImageTextNetwork, processor: ChatProcessor, folder: Path) -> None:
+def _write_whole(network: ImageTextNetwork, processor: ModelProcessor, folder: Path) -> None:
     model: PreTrainedModel = network.merge()
     # transformers reads all weights in one format: the language model's.
     model.to(next(model.get_decoder().parameters()).dtype)
@@ -101,7 +101,7 @@ def _write_whole(network: ImageTextNetwork, processor: ChatProcessor, folder: Pa
     model.save_pretrained(str(folder))
 
 
-def _describe_export(title: str, network: ImageTextNetwork, processor: ChatProcessor, adapters: bool) -> ExportedModel:
+def _describe_export(title: str, network: ImageTextNetwork, processor: ModelProcessor, adapters: bool) -> ExportedModel:
     path = str(network.settings.path)
     load = _ADAPTERS.format(base=path) if adapters else _WHOLE
     packages = "transformers pillow torchvision" + (" peft" if adapters else "")
