@@ -34,7 +34,9 @@ def check_task_options(
     if task == "retrieve" and ablate == "question_only":
         raise ValueError("data.init_args.ablate question_only leaves no page for data.init_args.task retrieve")
     if task == "retrieve" and augments:
-        raise ValueError("data.augmentation applies to data.init_args.task answer only, but the task is retrieve")
+        raise ValueError(
+            "data.init_args.augmentation applies to data.init_args.task answer only, but the task is retrieve"
+        )
     if task == "retrieve" and not list_options:
         raise ValueError(
             "data.init_args.list_options false applies to data.init_args.task answer only; with task retrieve a "

@@ -58,9 +58,11 @@ class ManualSettings:
         }
         for name, (least, most) in limits.items():
             if not least <= getattr(self, name) <= most:
-                raise ValueError(f"data.manuals.{name}: found {getattr(self, name)}, expected {least} to {most}")
+                raise ValueError(
+                    f"data.init_args.manuals.{name}: found {getattr(self, name)}, expected {least} to {most}"
+                )
         if not self.pages or len(set(self.pages)) != len(self.pages):
-            raise ValueError(f"data.manuals.pages: found {list(self.pages)}, expected each kind at most once")
+            raise ValueError(f"data.init_args.manuals.pages: found {list(self.pages)}, expected each kind at most once")
 
 
 @dataclass(frozen=True)
