@@ -46,12 +46,13 @@ class TrainingOptions(TypedDict, total=False):
     optimizer_fused: bool
 
 
-class LoaderOptions(TypedDict, total=False):
-    """Options of LockstepDataModule, except `evaluation_batch_size`, of which a family may change the default."""
+class LoadingOptions(TypedDict, total=False):
+    """Options of LockstepDataModule, which describes them."""
 
     batch_size: int | None
     batch_size_per_device: int | None
     micro_batch_size: int | None
+    evaluation_batch_size: int
     num_workers: int | Literal["auto"]
     worker_start: WorkerStart | None
     worker_timeout: float
@@ -60,9 +61,3 @@ class LoaderOptions(TypedDict, total=False):
     pin_memory: bool
     on_bad_sample: OnBadSample
     max_bad_samples: int
-
-
-class LoadingOptions(LoaderOptions, total=False):
-    """Options of LockstepDataModule, which describes them."""
-
-    evaluation_batch_size: int

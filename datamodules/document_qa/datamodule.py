@@ -24,7 +24,7 @@ from datamodules.document_qa.task_options import Task, check_task_options
 from datamodules.document_qa.types.question import QuestionSet
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.chat_dataset import ChatExamples
-from datamodules.multimodal.image_datamodule import TileLoaderOptions, TileOptions
+from datamodules.multimodal.image_datamodule import TileOptions
 from engine.base_options import Unpack
 from engine.data.dataloader import SkipBadSamples, TimedDataLoader
 from engine.determinism.stateless_rng import global_seed
@@ -89,7 +89,7 @@ class DocumentDataModule(AnswerEvaluation):
     test_set: Any
     predict_set: Any
 
-    def __init__(
+    def __init__(  # type: ignore[misc]  # TileOptions has evaluation_batch_size, too; its default differs here.
         self,
         task: Task = "answer",
         context: ContextSettings | None = None,
@@ -105,7 +105,7 @@ class DocumentDataModule(AnswerEvaluation):
         hard_negatives: int = 3,
         rank: list[SplitName] | None = None,
         evaluation_batch_size: int = 16,
-        **images: Unpack[TileLoaderOptions],
+        **images: Unpack[TileOptions],
     ) -> None:
         super().__init__(evaluation_batch_size=evaluation_batch_size, **images)
         self.context, self.retriever = context or ContextSettings(), retriever or RetrieverSettings()

@@ -11,15 +11,15 @@ from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, Cha
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
-from engine.base_options import LoaderOptions, LoadingOptions, Unpack
+from engine.base_options import LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
 from engine.number_check import check_number, check_numbers
 
 log = logging.getLogger("lockstep")
 
 
-class ChatLoaderOptions(LoaderOptions, total=False):
-    """Options of MultimodalDataModule, which describes them, and of its base, except `evaluation_batch_size`."""
+class ChatOptions(LoadingOptions, total=False):
+    """Options of MultimodalDataModule, which describes them, and of its base."""
 
     tokenizer: str | None
     packed_length: int | None
@@ -27,10 +27,6 @@ class ChatLoaderOptions(LoaderOptions, total=False):
     max_length: int | None
     too_long: TooLong
     max_unusable: int
-
-
-class ChatOptions(LoadingOptions, ChatLoaderOptions, total=False):
-    """Options of MultimodalDataModule, which describes them, and of its base."""
 
 
 class MultimodalDataModule(LockstepDataModule):

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from datamodules.multimodal.batch import ImageLayout, Images, Tiling
-from datamodules.multimodal.datamodule import ChatLoaderOptions, ChatOptions, MultimodalDataModule
+from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.images.tiling import MARKER, ResizeMode, collate_views
 from datamodules.multimodal.interface import HasImageLayout
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-class TileLoaderOptions(ChatLoaderOptions, total=False):
-    """Options of ImageDataModule and of its bases, except `evaluation_batch_size`."""
+class TileOptions(ChatOptions, total=False):
+    """Options of ImageDataModule, which describes them, and of its bases."""
 
     max_tiles: int
-
-
-class TileOptions(ChatOptions, TileLoaderOptions, total=False):
-    """Options of ImageDataModule, which describes them, and of its bases."""
 
 
 class ImageDataModule(MultimodalDataModule):
