@@ -67,7 +67,8 @@ class FamilyHooks:
     def sample_previews(self) -> list[Callable[[], SamplePreview]]:
         """Return previews of samples of the last validation and the model's output for them.
 
-        At most `preview_reservoir.number` previews. The validation adds their contents to `preview_reservoir`.
+        At most `preview_reservoir.number` previews. The validation adds their contents to `preview_reservoir`, whose
+        `previews` returns the functions.
 
         Called on every rank, so it may gather. The previews of rank 0 are displayed and must not depend on the number
         of ranks. Only rank 0 calls the returned functions, so these may read files but not gather. A preview whose
