@@ -57,18 +57,19 @@ class QuestionSampler:
         known = (*KINDS, UNANSWERABLE_KIND, DRAWING.name)
         if set(named) - set(known) or min(named.values(), default=1.0) < 0 or (self.questions.task_mix and not named):
             raise ValueError(
-                f"data.questions.task_mix: found {self.questions.task_mix}, expected weights of at least 0 for "
-                f"{', '.join(known)}, with at least one above 0"
+                f"data.init_args.questions.task_mix: found {self.questions.task_mix}, expected weights of at least 0 "
+                f"for {', '.join(known)}, with at least one above 0"
             )
         for name in set(named) - {UNANSWERABLE_KIND}:
             if missing := set(self._kind(name).pages).difference(self.manuals.pages):
                 raise ValueError(
-                    f"data.questions.task_mix: {name} needs pages that data.manuals.pages lacks: {', '.join(missing)}"
+                    f"data.init_args.questions.task_mix: {name} needs pages that data.init_args.manuals.pages "
+                    f"lacks: {', '.join(missing)}"
                 )
         if UNANSWERABLE_KIND in self.shares and (not self._unanswerable_bases or self._unanswerable_option_share > 1):
             raise ValueError(
-                "data.questions.task_mix: too many unanswerable questions, whose option would be right too often; "
-                f"expected at most a third of the weight of {', '.join(UNANSWERABLE_BASES)} together"
+                "data.init_args.questions.task_mix: too many unanswerable questions, whose option would be right too "
+                f"often; expected at most a third of the weight of {', '.join(UNANSWERABLE_BASES)} together"
             )
 
     def ask(self, random: np.random.Generator, chapter: Chapter, test: bool) -> SampledQuestion:

@@ -91,9 +91,12 @@ class ManualQuestionSettings:
         """Raise ValueError if a setting is invalid."""
         for name in ("choice_share", "page_mentions", "unseen_wordings"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"data.questions.{name}: found {getattr(self, name)}, expected a number in [0, 1]")
+                raise ValueError(
+                    f"data.init_args.questions.{name}: found {getattr(self, name)}, expected a number in [0, 1]"
+                )
         weights = self.answer_letter_weights
         if min(weights) < 0 or sum(weights) <= 0:
             raise ValueError(
-                f"data.questions.answer_letter_weights: found {weights}, expected weights, at least one above 0"
+                f"data.init_args.questions.answer_letter_weights: found {weights}, expected weights, at least "
+                "one above 0"
             )

@@ -200,7 +200,7 @@ def test_wordings_of_the_test_are_new_but_their_words_are_not():
     [
         ({"task_mix": {"price": 1}}, {}, "price"),
         ({"task_mix": {"material": 0}}, {}, "one above 0"),
-        ({"task_mix": {"value_at": 1}}, {"pages": ("figure",)}, "data.manuals.pages lacks: table"),
+        ({"task_mix": {"value_at": 1}}, {"pages": ("figure",)}, "data.init_args.manuals.pages lacks: table"),
         ({"task_mix": {UNANSWERABLE_KIND: 1, "material": 1}}, {}, "too many unanswerable questions"),
         ({"answer_letter_weights": (0, 0, 0, 0)}, {}, "answer_letter_weights"),
         ({"choice_share": 1.5}, {}, "choice_share"),
