@@ -91,7 +91,7 @@ def ended(cluster, request, tmp_path_factory):
 
     script = str(REPOSITORY / "deploy/slurm/train.sbatch")
     numbers = {
-        # The script asks for a signal 120 s before the limit. SLURM looks every 30 s, and is 30 s early. The requeued job
+        # The script asks for a signal 120 s before the limit. SLURM looks every 30 s, and is 30 s early. A requeued job
         # has to finish a step before its own signal, so the limit leaves it a minute, also on a busy machine.
         name: submit(*(["--time", "4"] if name == "time_limit" else []), script, *TRAIN, *JOBS[name])
         for name in names
