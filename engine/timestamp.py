@@ -11,7 +11,7 @@ LATEST_TIME = 7_258_118_400
 ISO_DATE = (
     r"^(?P<date>[1-9][0-9]{3}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ](?P<clock>[0-9]{2}:[0-9]{2})(?P<second>:[0-5][0-9])?(?:[.,][0-9]{1,9})?"
-    r"(?:Z|(?P<sign>[+-])(?P<hours>[01][0-9]|2[0-3]):?(?P<minutes>[0-5][0-9])?)?)?$"
+    r"(?:Z|(?P<sign>[+-])(?P<hours>[01][0-9]|2[0-3])(?::?(?P<minutes>[0-5][0-9]))?)?)?$"
 )
 """Pattern of an ISO 8601 date, with or without time of day and offset."""
 

@@ -18,7 +18,19 @@ def test_numbers_and_dates_are_times(value, seconds):
 
 @pytest.mark.parametrize(
     "value",
-    [-1, LATEST_TIME + 1, 10**400, float("nan"), True, None, "7", "2300-01-01", "1970-02-30", [1]],
+    [
+        -1,
+        LATEST_TIME + 1,
+        10**400,
+        float("nan"),
+        True,
+        None,
+        "7",
+        "2300-01-01",
+        "1970-02-30",
+        "1970-01-02T03:04+01:",
+        [1],
+    ],
 )
 def test_other_values_are_none(value):
     assert to_seconds(value) is None
