@@ -26,6 +26,9 @@ MAX_NAMED = 10
 _SEARCHED = 100_000
 """Lines after the first invalid line in which others are searched: a second of reading in plain Python."""
 
+_LONGEST_HEADER = 300
+"""Characters of a file's header that a message quotes."""
+
 NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 # Every integer of 18 digits fits an int64.
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}", re.ASCII)
@@ -100,6 +103,8 @@ class RowErrors:
     def _wrong_number(self, fields: list[str]) -> str:
         columns, separator = self._layout.columns, self._layout.separator
         names = (separator if separator != "\t" else " ").join(columns)
+        if len(names) > _LONGEST_HEADER:
+            names = f"{names[:_LONGEST_HEADER]}..."
         hint = ""
         if len(fields) < len(columns):
             hint = "; the line seems to be cut off"

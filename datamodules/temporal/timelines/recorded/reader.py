@@ -113,7 +113,8 @@ def _check_arrays(path: Path, arrays: _Pods) -> None:
     if values.ndim != 3 or values.shape[::2] != (len(pods), len(names)):
         raise ValueError(f"{path}: found values {values.shape} of {len(pods)} pods and {len(names)} channels")
     if set(names) - _NPZ_CHANNELS or len(set(names)) < len(names):
-        raise ValueError(f"{path}: found the channels {', '.join(names)}, expected gpu_sm, gpu_mem_gb, mem_util")
+        found = describe_names(names)
+        raise ValueError(f"{path}: found the channels {found}, expected gpu_sm, gpu_mem_gb, mem_util")
     if np.isinf(values).any():
         pod, step, column = (int(index) for index in np.argwhere(np.isinf(values))[0])
         found = f"{names[column]} is {values[pod, step, column]}"
