@@ -97,9 +97,10 @@ class Conversations(Reader):
             json.dumps([turns, record.get("id")], ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise InvalidInput("a text has half of a character") from error
-        if ("image" in record and "images" in record) or isinstance(record.get("id"), list | dict):
+        image, images = record.get("image"), record.get("images")  # null is no image
+        if (image is not None and images is not None) or isinstance(record.get("id"), list | dict):
             raise InvalidInput("it has image and images, or the id is no text and no number")
-        images = record.get("images", [] if record.get("image") is None else [record["image"]])
+        images = ([] if image is None else [image]) if images is None else images
         if not isinstance(images, list) or not all(isinstance(image, str) and image for image in images):
             raise InvalidInput("an image is no path")
         if any(_MARKER in text for role, text in turns if role != "user"):

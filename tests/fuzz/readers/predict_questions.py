@@ -157,9 +157,10 @@ class PredictImages(Reader):
         questions = record.get("question")
         questions = questions if isinstance(questions, list) and questions else [questions]
         texts = [_question({**record, "question": text}, keys - _CHATS) for text in questions]
-        if "image" in record and "images" in record:
+        image, images = record.get("image"), record.get("images")  # null is no image
+        if image is not None and images is not None:
             raise InvalidInput("a line has image and images")
-        images = record.get("images", [] if record.get("image") is None else [record["image"]])
+        images = ([] if image is None else [image]) if images is None else images
         if not isinstance(images, list) or not all(isinstance(image, str) and image for image in images):
             raise InvalidInput("an image is no path")
         markers = [text.count("<image>") for text in texts]
