@@ -31,6 +31,7 @@ from commands.cli.shipped_configs import closest_configs
 from commands.cli.threads import HELP as THREADS_HELP
 from commands.cli.threads import THREADS_TYPE
 from commands.launch.command_line import CONFIG_OPTIONS, values_of
+from commands.runs.current_names import current_key
 from commands.runs.run_directory import newest_config
 from commands.runs.run_names import changes_a_config, check_run_name
 from commands.runs.runs_option import HELP as RUNS_HELP
@@ -108,7 +109,10 @@ class LockstepParser(LightningArgumentParser):
         if not keys:
             return shorten(reason if self._reading is None else f"{self._reading.path}: {reason}")
         where, key = locate(keys, getattr(self, "args", []), self._reading)
-        if reason == "there is no such setting":
+        current = current_key(".".join(keys))
+        if reason.startswith(("there is no such setting", "unrecognized arguments")) and current != ".".join(keys):
+            reason = f"there is no such setting; it is now {current}"
+        elif reason == "there is no such setting":
             reason += nearest("--" + key.removeprefix("--"), options)
         absent = re.match(r"File does not exist: '(.+)'", reason)
         if absent and keys == ["config"] and (similar := closest_configs(Path(absent[1]))):

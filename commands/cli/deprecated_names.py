@@ -4,9 +4,8 @@ A config that `fit` wrote has the full path of every class and every option, so 
 options or removing an option would make old runs unreadable. The aliases are removed in version 0.3.0.
 """
 
-import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -15,8 +14,8 @@ from jsonargparse import get_loader, set_loader
 from commands.launch.command_line import split_arguments
 from commands.runs.current_names import (
     CLASS_PATHS,
+    DISTINCT_OPTIONS,
     OPTION_GROUPS,
-    OPTION_OWNERS,
     OPTIONS,
     REMOVED_OPTIONS,
     current_key,
@@ -44,20 +43,25 @@ class _Aliases:
     def __init__(self) -> None:
         self._logged: set[str] = set()  # jsonargparse loads the same text several times
 
-    def replace(self, value: object, groups: str | None = "") -> Any:
+    def replace(self, value: object, groups: str | None = "", options: Mapping[str, str] = OPTIONS) -> Any:
         """Return a loaded config with the current class paths, keys and values.
 
         Args:
             value: the config or a part of it.
-            groups: current key of the part, with a dot behind it; None within a list or a class of the user, whose
-                keys are not options of Lockstep's models and data.
+            groups: current key of the part, with a dot behind it; None within a list, whose keys are no options of the
+                model or the data.
+            options: names to replace.
         """
         if isinstance(value, dict):
+            options = DISTINCT_OPTIONS if _is_foreign(value) else options
             renamed: dict[Any, Any] = {}
             for key, item in value.items():
-                current = key if groups is None else self.rename_key(key, groups)
-                inner = None if groups is None or _is_foreign(value) else f"{groups}{current}."
-                renamed[current] = self.replace(self.rename_value(str(key), item), inner)
+                current = key if groups is None else self.rename_key(key, groups, options)
+                inner = None if groups is None else f"{groups}{current}."
+                replaced = self.replace(self.rename_value(str(key), item), inner, options)
+                if isinstance(replaced, dict) and isinstance(renamed.get(current), dict):
+                    replaced = {**renamed[current], **replaced}  # a file has parts by the old and the current name
+                renamed[current] = replaced
             return renamed
         if isinstance(value, list):
             return [self.replace(item, groups=None) for item in value]
@@ -82,30 +86,20 @@ class _Aliases:
         group, dot, option = argument.removeprefix("--").partition(".")
         if group in OPTION_GROUPS:
             self.log_renamed(group)
-        renamed = self.rename_key(f"{group}.{option}").partition(".")[2] if dot else ""
+        renamed = self.rename_key(f"{group}.{option}", options=DISTINCT_OPTIONS).partition(".")[2] if dot else ""
         return f"--{OPTION_GROUPS.get(group, group)}{dot}{renamed}"
 
-    def replace_text(self, option: str, text: str) -> str:
-        """Return the value of an option on the command line; in `{KEY: VALUE}` the keys have their current names."""
-        key = ".".join(word for word in option.removeprefix("--").split(".") if word not in OPTION_OWNERS)
-        if not text.startswith("{") or not any(old.startswith(f"{key}.") for old in OPTIONS):
-            return text
-        try:
-            check_yaml(text, option)
-            loaded = get_loader("yaml")(text)
-        except (yaml.YAMLError, YamlFileError):
-            return text  # the parser refuses it with its message
-        current = self.replace(loaded, f"{key}.")
-        return text if current == loaded else json.dumps(current)
-
-    def rename_key(self, key: Any, groups: str = "") -> Any:
+    def rename_key(self, key: Any, groups: str = "", options: Mapping[str, str] = OPTIONS) -> Any:
         """Return a key of a config, which may be dotted, with the current name of its option.
 
         Args:
             key: the key; one that is no text is returned as it is.
             groups: current key of the groups that contain it, with a dot behind it.
+            options: names to replace.
         """
-        return current_key(f"{groups}{key}", self._log_option).removeprefix(groups) if isinstance(key, str) else key
+        if not isinstance(key, str):
+            return key
+        return current_key(f"{groups}{key}", options, self._log_option).removeprefix(groups)
 
     def rename_value(self, key: str, value: Any) -> Any:
         """Return the current name of the value of an option, given by its key; a class path as it is, see `replace`."""
@@ -136,7 +130,7 @@ class _Aliases:
 
 
 def _is_foreign(config: dict[Any, Any]) -> bool:
-    """Return whether a part of a config names a class of the user, whose options keep their names."""
+    """Return whether a part of a config names a class of the user, which may have options of any name."""
     path = config.get("class_path")
     return isinstance(path, str) and "." in path and not path.startswith(("datamodules.", "lightning_modules."))
 
@@ -178,10 +172,8 @@ def replace_aliases(arguments: Sequence[str]) -> list[str]:
         key, equals, value = argument.words[0].partition("=")
         key = aliases.rename(key)
         if equals:
-            value = aliases.replace_text(key, value)
             current.append(f"{key}={aliases.replace(aliases.rename_value(key, value))}")
         else:
             option = current[-1] if current and current[-1].startswith("--") else ""
-            value = aliases.replace_text(option, key)
-            current.append(aliases.replace(aliases.rename_value(option, value)))
+            current.append(aliases.replace(aliases.rename_value(option, key)))
     return current

@@ -71,11 +71,18 @@ OPTIONS: Mapping[str, str] = {
 }
 """{old key of an option below the groups of `OPTION_OWNERS`: current key}; both keys have the current parents."""
 
+DISTINCT_OPTIONS: Mapping[str, str] = {old: OPTIONS[old] for old in ("decay_share", "describing_epochs", "row_tokens")}
+"""Old names that are replaced in every class, and on the command line, where the class is not known.
+
+A class of the user inherits these options, and is not likely to have others of these names. The other old names, such
+as `fit`, are replaced in configs of Lockstep's classes only.
+"""
+
 OPTION_OWNERS = frozenset({"model", "data", "init_args"})
 """Groups that have the options of `OPTIONS`. A key below any other group is the user's own and keeps its name."""
 
-_COMMAND = "fit"
-"""A command, and the old name of an option. A config may have all settings of the command below it."""
+_COMMANDS = ("fit", "validate", "test", "predict")
+"""A config may have all settings of a command below its name."""
 
 _CLASS_NAMES = {"TimelineReader": "SeriesLanguageModel"}
 
@@ -110,20 +117,26 @@ def rename_groups(config: Mapping[str, object], on_rename: Callable[[str], None]
     return renamed
 
 
-def current_key(key: str, on_rename: Callable[[str], None] = lambda old: None) -> str:
+def current_key(
+    key: str, options: Mapping[str, str] = OPTIONS, on_rename: Callable[[str], None] = lambda old: None
+) -> str:
     """Return a dotted key with the current names of its options; its first group as it is, see `rename_groups`.
 
     Args:
-        key: key of an option, or of a part of it.
-        on_rename: called with each renamed key of `OPTIONS`.
+        key: whole key of an option, or of a part of it.
+        options: names to replace, as in `OPTIONS`.
+        on_rename: called with each replaced key of `options`.
     """
     words = key.split(".")
-    start = next((index for index, word in enumerate(words) if word not in OPTION_OWNERS), len(words))
+    first = 1 if words[0] in _COMMANDS else 0
+    start = next((index for index in range(first, len(words)) if words[index] not in OPTION_OWNERS), len(words))
+    if start == first:
+        return key  # it is of neither the model nor the data
     for end in range(start + 1, len(words) + 1):
         old = ".".join(words[start:end])
-        if old in OPTIONS and words[:end] != [_COMMAND]:
+        if old in options:
             on_rename(old)
-            words[start:end] = OPTIONS[old].split(".")
+            words[start:end] = options[old].split(".")
     return ".".join(words)
 
 

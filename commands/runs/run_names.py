@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import yaml
+
 from commands.runs.runs_option import OPTION
 from engine.io.ignored_folder import make_ignored_folder
+from engine.io.yaml_file import parse_yaml
 
 TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
 """Suffix of a default run name, after the stem of its config."""
@@ -101,7 +104,7 @@ def is_overlay(config: Path) -> bool:
 
 
 def changes_a_config(config: Path) -> bool:
-    """Return whether a config is an overlay, or an ablation config: in a folder `ablation`, without any class.
+    """Return whether a config is an overlay, or an ablation config: in a folder `ablation`, without model and data.
 
     Both are given after the config of a training. A file in such a folder that names classes may be a whole config.
     """
@@ -110,9 +113,19 @@ def changes_a_config(config: Path) -> bool:
     if config.resolve().parent.name != "ablation":
         return False
     try:
-        return re.search(r"^\s*class_path\s*:", config.read_text(encoding="utf-8"), re.MULTILINE) is None
-    except (OSError, UnicodeDecodeError):
+        return not _names_a_class(parse_yaml(config.read_text(encoding="utf-8"), str(config)))
+    except (OSError, ValueError, yaml.YAMLError):
         return False  # the parser names the file and the error
+
+
+def _names_a_class(config: object) -> bool:
+    """Return whether settings name the class of the model or the data: `class_path` below it, or `model: NAME`."""
+    for key, value in config.items() if isinstance(config, Mapping) else ():
+        group, _, option = str(key).partition(".")
+        has_path = option == "class_path" or (isinstance(value, Mapping) and "class_path" in value)
+        if group in ("model", "data") and (has_path or (not option and isinstance(value, str))):
+            return True
+    return False
 
 
 def is_of_a_run(config: Path, runs: Path) -> bool:

@@ -46,7 +46,9 @@ def check_values(command: Command, settings: SweepSettings) -> None:
         return
     message = problems[-1]
     changed = cases[len(problems) - 1][0]
-    parameter = changed or next((one for one in settings.parameters if current_option(one.key) in message), None)
+    parameter = changed or next(
+        (one for one in settings.parameters if one.key in message or current_option(one.key) in message), None
+    )
     if parameter is None:
         raise ValueError(message)
     raise YamlFileError(str(command.sweep), message, parameter.line)

@@ -99,8 +99,14 @@ class AppendOnlyFile:
 
 
 def _ends_within_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        if not file.seek(0, io.SEEK_END):
+    """Return whether a file has an incomplete last line; False for what is no file, such as a pipe."""
+    try:
+        if not path.is_file():
             return False
-        file.seek(-1, io.SEEK_END)
-        return file.read(1) != b"\n"
+        with path.open("rb") as file:
+            if not file.seek(0, io.SEEK_END):
+                return False
+            file.seek(-1, io.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:  # it may be written and not read
+        return False

@@ -41,7 +41,9 @@ def _descend(file: Path, node: yaml.Node, keys: list[str], path: str, found: lis
         # A key may be dotted itself.
         own = key.value.count(".") + 1 if isinstance(key, yaml.ScalarNode) else 0
         words = current_option(name).split(".")[-own:] if own else []
-        if words and words == keys[: len(words)]:
+        # A class of the user may have an option of an old name.
+        written = key.value.split(".") if own else []
+        if (words and words == keys[: len(words)]) or (written and written == keys[: len(written)]):
             found.append(SettingLocation(file, key.start_mark.line + 1, name, node, entry))
             _descend(file, value, keys[len(words) :], name, found)
         elif key.value == "init_args":

@@ -9,7 +9,7 @@ from jsonargparse import get_loader
 from commands.cli import deprecated_names
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.main import main
-from commands.runs.current_names import CLASS_PATHS, OPTION_GROUPS, OPTIONS
+from commands.runs.current_names import CLASS_PATHS, DISTINCT_OPTIONS, OPTION_GROUPS, OPTIONS
 from tests.conftest import REPOSITORY, TINY
 
 CONFIG = REPOSITORY / "tests/commands/cli/config_0_1_0.yaml"
@@ -100,7 +100,7 @@ def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, mes
     assert len(deprecations(messages)) == 2
 
 
-@pytest.mark.parametrize(("old", "new"), OPTIONS.items())
+@pytest.mark.parametrize(("old", "new"), DISTINCT_OPTIONS.items())
 def test_an_old_option_on_the_command_line_and_in_a_text(messages, old, new):
     arguments = ["fit", f"--data.{old}", "5", f"--data.init_args.{old}=6", "--run_name", old]
     assert replace_aliases(arguments) == ["fit", f"--data.{new}", "5", f"--data.init_args.{new}=6", "--run_name", old]
@@ -116,12 +116,28 @@ def test_a_users_own_key_of_that_name_keeps_it(messages, old):
     """Only options of the model and the data were renamed: a file or a callback of the user may be called so."""
     register_aliases()
     config = {"data": {"init_args": {"files": {old: 5}, "tables": [{old: 1}]}}, "trainer": {old: 2}}
-    assert get_loader(PARSER_MODE)(yaml.safe_dump(config)) == config
-    of_the_user = {"data": {"class_path": "mine.Data", "init_args": {old: 5}}}
-    assert get_loader(PARSER_MODE)(yaml.safe_dump(of_the_user)) == of_the_user
+    for own in (config, {old: 5}):  # the value of an option on the command line is read as a text of its own
+        assert get_loader(PARSER_MODE)(yaml.safe_dump(own)) == own
     arguments = ["fit", f"--data.init_args.files.{old}", "5", f"--trainer.{old}=6"]
     assert replace_aliases(arguments) == arguments
     assert deprecations(messages) == []
+
+
+@pytest.mark.parametrize("old", sorted(OPTIONS.keys() - DISTINCT_OPTIONS.keys()))
+def test_a_class_of_the_user_may_have_an_option_of_that_name(messages, old):
+    register_aliases()
+    config = {"data": {"class_path": "mine.Data", "init_args": {old: 5}}}
+    assert get_loader(PARSER_MODE)(yaml.safe_dump(config)) == config
+    arguments = ["fit", "--data", "mine.Data", f"--data.{old}", "5"]
+    assert replace_aliases(arguments) == arguments
+    assert deprecations(messages) == []
+
+
+@pytest.mark.parametrize(("old", "new"), DISTINCT_OPTIONS.items())
+def test_a_class_of_the_user_inherits_renamed_options(old, new):
+    register_aliases()
+    config = get_loader(PARSER_MODE)(f"model: {{class_path: mine.Model, init_args: {{{old}: 5}}}}")
+    assert config["model"]["init_args"] == {new: 5}
 
 
 def test_an_error_names_the_line_of_an_old_option(tmp_path, capsys):

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.runs.run_directory import newest_config, newest_run, refuse_occupied, write_config
-from commands.runs.run_names import check_directory, check_run_name, claim_run_name, config_stem, experiment_stem
+from commands.runs.run_names import (
+    changes_a_config,
+    check_directory,
+    check_run_name,
+    claim_run_name,
+    config_stem,
+    experiment_stem,
+)
 from tests.commands.runs.checkpoints import write_checkpoint
 
 
@@ -134,3 +141,21 @@ def test_runs_that_is_a_file_or_a_link_to_nothing_is_refused(tmp_path):
     with pytest.raises(NotADirectoryError, match="file is a file; expected a directory: move the file away"):
         claim_run_name("a", tmp_path / "file", {})
     check_directory(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        ("model: {class_path: A}", False),
+        ("model.class_path: A", False),
+        ("'data': B", False),
+        ("[1", False),
+        ("model: {init_args: {x: 1}}", True),
+        ("trainer: {strategy: {class_path: A}}\nmodel.init_args.x: 3", True),
+    ],
+)
+def test_a_file_of_ablations_that_names_model_or_data_is_a_whole_config(tmp_path, text, changes):
+    config = tmp_path / "ablation/a.yaml"
+    config.parent.mkdir()
+    config.write_text(text, encoding="utf-8")
+    assert changes_a_config(config) is changes
