@@ -20,6 +20,7 @@ _NESTED = re.compile(r"NestedArg\(key='([^']*)', val=(.*)\)$", re.DOTALL)
 _UNKNOWN = re.compile(r"is not accepted|does not accept option")
 _CLASS_PATH = re.compile(r"given class_path '([\w.]+)'")
 _NO_ATTRIBUTE = re.compile(r"Problem with given class_path '[^']*':\s+module '([\w.]+)' has no attribute '(\w+)'")
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _NO_CLASS = re.compile(r"Expected a dot import path string: (\w+)\n(?:.*\n)*.*Given value: \{'class_path'")
 _BASES = re.compile(r"<class '([\w.]+)\.(\w+)'>")
 _WRAPPED = ("Does not validate against any of the Union subtypes", "Problem with given class_path")
@@ -129,6 +130,8 @@ def _missing_class(message: str) -> str:
     if absent := _NO_ATTRIBUTE.search(message):
         module, name = absent.groups()
         return f"there is no class {name} in {module}{nearest(name, dir(sys.modules.get(module)))}"
+    if absent := _NO_MODULE.search(message):
+        return f"no module named {absent[1]} can be imported; install it, or put its folder on PYTHONPATH"
     if absent := _NO_CLASS.search(message):
         bases = [getattr(sys.modules.get(module), name, None) for module, name in _BASES.findall(message)]
         names = [kind.__name__ for base in bases if isinstance(base, type) for kind in _subclasses(base)]

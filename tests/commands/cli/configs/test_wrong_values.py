@@ -152,6 +152,11 @@ def test_numbers_without_a_meaning_are_refused(parser, capsys, messages, tmp_pat
         ),
         ("data", "engine.datamodule.Nothing", "there is no class Nothing in engine.datamodule"),
         (
+            "model",
+            "mine.Net",
+            "no module named mine can be imported; install it, or put its folder on PYTHONPATH",
+        ),
+        (
             "trainer.callbacks",
             "lightning.pytorch.callbacks.EarlyStoping",
             "there is no class EarlyStoping in lightning.pytorch.callbacks; did you mean EarlyStopping?",
