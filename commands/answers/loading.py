@@ -10,6 +10,7 @@ from commands.answers.families.registry import family_of
 from commands.export.model_card import MODEL_CARD
 from engine.datamodule import LockstepDataModule
 from engine.hook_arguments import RunTrainer
+from engine.io.checksum_file import verify_checksums
 from engine.module import LockstepModule
 
 
@@ -23,7 +24,8 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
         checkpoint: the file to load, or the directory of an export of the run.
 
     Raises:
-        ValueError: the family has no answers, or the checkpoint or the export is of another model.
+        ValueError: the family has no answers, or the checkpoint or the export is of another model, or a file of the
+            export changed.
     """
     family = family_of(model)  # before minutes of loading
     # The data modules ask the trainer which command runs, for example to skip the training files.
@@ -37,6 +39,7 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
     model.setup("predict")
     model.configure_model()
     if (Path(checkpoint) / MODEL_CARD).is_file():
+        verify_checksums(Path(checkpoint))
         model.load_export(Path(checkpoint))
         loaded = ("export", Path(checkpoint).name)
     else:

@@ -19,6 +19,7 @@ from commands.runs.provenance import training_of
 from engine.datamodule import LockstepDataModule
 from engine.hook_arguments import RunTrainer
 from engine.io.atomic_file import atomic_directory
+from engine.io.checksum_file import write_checksums
 from engine.module import LockstepModule
 from engine.number_check import check_number
 
@@ -132,6 +133,7 @@ class LockstepTrainer(RunTrainer):
         training = training_of(Path(ckpt_path), checkpoint)
         with atomic_directory(folder) as new:
             exported = model.export(new, merge)
+            write_checksums(new)  # before the card, which a user may edit
             write_card(new, folder.name, exported, datamodule.dataset_card(), training)
         log.info("exported to %s", folder)
 

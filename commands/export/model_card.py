@@ -9,6 +9,7 @@ import yaml
 
 from commands.runs.provenance import TrainingProvenance
 from engine.export.artifacts import DatasetCard, ExportedModel
+from engine.io.checksum_file import CHECKSUM_FILE
 from engine.system.installation import PROGRAM
 
 MODEL_CARD = "README.md"
@@ -88,6 +89,7 @@ def _stages(metrics: Mapping[str, float]) -> list[str]:
 
 
 def _files(directory: Path, descriptions: Mapping[str, str]) -> str:
+    descriptions = {**descriptions, CHECKSUM_FILE: f"SHA-256 of the other files: `sha256sum --check {CHECKSUM_FILE}`"}
     rows = []
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         name = path.relative_to(directory).as_posix()

@@ -86,6 +86,8 @@ def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
     settings.write_text(settings.read_text().replace('"3"', '"three"'))
     with pytest.raises(ValueError, match=r"found an export of .*three.*, the data have"):
         run[1]._model.load_export(settings.parent)
+    with pytest.raises(ValueError, match=r"config.json: found \w{12}, expected the SHA-256 \w{12} of SHA256SUMS"):
+        served.loaded("a", "--ckpt_path", settings.parent.name)
 
 
 @browser.with_browser

@@ -18,6 +18,7 @@ from commands.cli.arguments import add_run_config
 from commands.cli.main import LockstepCLI, main
 from commands.demo.access import Login, listen
 from commands.demo.main import create_application, uvicorn_server
+from engine.io.checksum_file import CHECKSUM_FILE
 from engine.system.runs_folder import runs_folder
 
 
@@ -101,6 +102,7 @@ def check_export(folder: Path, demo: AnswerService, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(folder)
     output = f"exported{len(list(folder.glob('exported*')))}"
     main(["export", "--run_name", "a", "--output", output, *options])
+    assert (folder / output / CHECKSUM_FILE).is_file()
     exported = loaded("a", "--ckpt_path", output)
     assert exported.about[0] == ("export", output)
     for example in demo.examples():
