@@ -9,7 +9,7 @@ from engine.number_check import check_number
 OnBroken = Literal["stop", "skip"]
 Engine = Literal["processes", "ray"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of chunks and images; increased when the same settings give a different result."""
 
 

@@ -1,13 +1,16 @@
 """Reads Markdown files: headings begin pages; paragraphs, pipe tables and images become text, tables and figures.
 
-Blocks are recognized line by line. Markup of emphasis and links is removed. HTML counts as text.
+The syntax is CommonMark with the tables and the strikethrough of GitHub. Markup is removed. HTML counts as text.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
+
+from typing_extensions import override
 
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.readers.markdown_render import MarkdownBlock, render_pages
@@ -16,24 +19,15 @@ from datamodules.document_qa.ingestion.settings import IngestionSettings
 from engine.data.errors import UnreadableDocumentError
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
     from PIL.Image import Image
 
-MAX_BYTES = 50_000_000
-"""Largest size of a Markdown file."""
+MAX_BYTES = 10_000_000
+"""Largest size of a Markdown file, some thousands of printed pages. A table takes 300 times its size to parse."""
 
-# Repetitions are bounded or cannot overlap, so the matching time is linear in the length of the text.
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)$")
-_BREAK = re.compile(r"([-*_])( ?\1){2,}$")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_RULER = re.compile(r"\|?[ \t]?:?-+:?(?:[ \t]*\|[ \t]*:?-+:?)*[ \t]*\|?$")  # between the header of a table and its rows
-_IMAGE = re.compile(
-    r"!\[([^\[\]\n]{0,1000})\]\([ ]?(?:<([^<>\n]{1,1000})>|([^\s()]{1,1000}))"  # ![name](path
-    r"(?:[ ]{1,9}[\"'][^\"'\n]{0,300}[\"'])?[ ]?\)"  # "title")
-)
-_LINK = re.compile(r"\[([^\[\]\n]{0,1000})\]\([^()\n]{0,2000}\)")
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]")
-_EMPHASIS = re.compile(r"(\*\*|__|~~|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|`+)")
+# A header of keys that site generators read. CommonMark would take its last line for the underline of a heading.
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(?=[\w-]+:)(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
 
 
 def linked_images(path: Path) -> list[Path]:
@@ -69,49 +63,36 @@ def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -
 
 
 def blocks(text: str) -> Iterator[MarkdownBlock]:
-    """Parse a Markdown text into blocks, in their order."""
-    lines = text.split("\n")
-    row = 0
-    paragraph: list[str] = []
-
-    def finished() -> Iterator[MarkdownBlock]:
-        if paragraph:
-            yield from _paragraph(paragraph)
-            paragraph.clear()
-
-    while row < len(lines):
-        line = lines[row]
-        if fence := _FENCE.match(line):
-            yield from finished()
-            end = next((at for at in range(row + 1, len(lines)) if _closes(lines[at], fence[1])), len(lines))
-            if code := "\n".join(lines[row + 1 : end]).strip("\n"):
-                yield MarkdownBlock("code", code)
-            row = end + 1
-        elif heading := _HEADING.match(line):
-            yield from finished()
-            if title := _strip_markup(line.strip().strip("#")):
-                yield MarkdownBlock("heading", title, len(heading[1]))
-            row += 1
-        # A line of = or - below a paragraph makes it a heading.
-        elif paragraph and (under := _UNDERLINE.match(line.rstrip())):
-            yield MarkdownBlock("heading", _strip_markup(" ".join(paragraph)), 1 if under[1][0] == "=" else 2)
-            paragraph.clear()
-            row += 1
-        elif "|" in line and _is_ruler(lines[row + 1 : row + 2]):
-            yield from finished()
-            end = row + 2
-            while end < len(lines) and "|" in lines[end]:
-                end += 1
-            yield _table_block([line, *lines[row + 2 : end]])
-            row = end
-        else:
-            # An empty line ends a paragraph, and each item of a list is a paragraph of its own.
-            if not line.strip() or _ITEM.match(line):
-                yield from finished()
-            if line.strip() and not _BREAK.match(line.strip()):
-                paragraph.append(line)
-            row += 1
-    yield from finished()
+    """Parse a Markdown text into blocks, in their order; an image precedes the words of its paragraph or table."""
+    if front := _FRONT_MATTER.match(text):
+        yield MarkdownBlock("code", front[1].strip("\n"))
+        text = text[front.end() :]
+    marker, level = "", 0  # of the item of a list and of the heading that the next words belong to
+    rows: list[list[str]] = []
+    figures: list[MarkdownBlock] = []
+    for token in _parser().parse(text):
+        if token.type == "list_item_open":
+            marker = f"{token.info}{token.markup} "
+        elif token.type in ("heading_open", "heading_close"):
+            level = int(token.tag[1:]) if token.nesting > 0 else 0
+        elif token.type in ("fence", "code_block") and (code := token.content.strip("\n")):
+            yield MarkdownBlock("code", code)
+        elif token.type == "tr_open":
+            rows.append([])
+        elif token.type == "table_close":
+            yield from figures
+            yield MarkdownBlock("table", "\n".join(" | ".join(row) for row in rows))
+            rows, figures = [], []
+        elif token.type == "inline":
+            words, found = _words(token.children or []), list(_figures(token.children or []))
+            if rows:
+                rows[-1].append(words.replace(" | ", "|"))
+                figures += found
+                continue
+            yield from found
+            if words:
+                yield MarkdownBlock("heading" if level else "text", marker + words, level)
+                marker = ""
 
 
 def _pages(found: Iterable[MarkdownBlock], level: int) -> Iterator[list[MarkdownBlock]]:
@@ -126,38 +107,38 @@ def _pages(found: Iterable[MarkdownBlock], level: int) -> Iterator[list[Markdown
         yield page
 
 
-def _paragraph(lines: list[str]) -> Iterator[MarkdownBlock]:
-    """Split a paragraph: its images, each followed by its alternative text, then its words."""
-    text = " ".join(line.strip() for line in lines)
-    for name, bracketed, bare in _IMAGE.findall(text):
-        yield MarkdownBlock("figure", unquote(bracketed or bare))
-        if name.strip():
-            yield MarkdownBlock("text", _strip_markup(name))
-    if words := _strip_markup(_IMAGE.sub(" ", text)):
-        yield MarkdownBlock("text", words)
+@lru_cache(1)
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # imported here: an optional dependency
+
+    class Parser(MarkdownIt):
+        # `_inside` checks the paths of images, and names those that it refuses.
+
+        @override
+        def validateLink(self, url: str) -> bool:
+            return True
+
+        @override
+        def normalizeLink(self, url: str) -> str:
+            return url
+
+    return Parser("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
-def _table_block(lines: list[str]) -> MarkdownBlock:
-    split = (re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines)
-    rows = [[_strip_markup(cell).replace(" | ", "|") for cell in row] for row in split]
-    # Every row gets as many cells as the header.
-    columns = len(rows[0])
-    return MarkdownBlock("table", "\n".join(" | ".join((row + [""] * columns)[:columns]) for row in rows))
+def _figures(children: Iterable["Token"]) -> Iterator[MarkdownBlock]:
+    """Return the images of a line of text, each followed by its alternative text."""
+    for token in children:
+        if token.type == "image":
+            yield MarkdownBlock("figure", unquote(str(token.attrs["src"])))
+            if name := _words(token.children or []):
+                yield MarkdownBlock("text", name)
 
 
-def _strip_markup(text: str) -> str:
-    """Remove the markup of emphasis, code and links."""
-    text = _EMPHASIS.sub("", _LINK.sub(r"\1", text))
-    return " ".join(re.sub(r"\\([^\w\s])", r"\1", text).split())
-
-
-def _is_ruler(lines: list[str]) -> bool:
-    return any("|" in line and _RULER.match(line.strip()) for line in lines)
-
-
-def _closes(line: str, fence: str) -> bool:
-    closing = line.strip()
-    return len(closing) >= len(fence) and set(closing) == {fence[0]}
+def _words(children: Iterable["Token"]) -> str:
+    """Return a line of text without the markup of emphasis, code and links, and without images."""
+    # A break between lines has no content, and neither has markup. The content of an image is its alternative text.
+    parts = (" " if token.type.endswith(("break", "image")) else token.content for token in children)
+    return " ".join("".join(parts).split())
 
 
 def _read(path: Path) -> str:
