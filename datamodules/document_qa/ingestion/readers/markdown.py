@@ -29,19 +29,22 @@ MAX_BYTES = 10_000_000
 # A header of keys that site generators read. CommonMark would take its last line for the underline of a heading.
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?=[\w-]+:)(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
 
+# Never fetched: badges of a project, for example, of which its README has several.
+_REMOTE = re.compile(r"(?:https?|data):|//", re.IGNORECASE)
+
 
 def linked_images(path: Path) -> list[Path]:
-    """Return the paths of all images of a file, in their order, whether they exist or not.
+    """Return the paths of all images of a file, in their order, whether they exist or not, without remote images.
 
     Raises:
         UnreadableDocumentError: the file cannot be read, or an image is outside its folder.
     """
-    images = (block.text for block in blocks(_read(path)) if block.kind == "figure")
+    images = (block.text for block in blocks(_read(path)) if block.kind == "figure" and not _REMOTE.match(block.text))
     return list(dict.fromkeys(_inside(path, image) for image in images))
 
 
 def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -> None:
-    """Convert a Markdown file to pages; a missing image is a warning.
+    """Convert a Markdown file to pages; a missing or remote image is a warning.
 
     Raises:
         UnreadableDocumentError: the file is not text, or an image cannot be read.
@@ -52,7 +55,9 @@ def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -
 
     def existing() -> Iterator[MarkdownBlock]:
         for block in blocks(_read(path)):
-            if block.kind == "figure" and not _inside(path, block.text).exists():
+            if block.kind == "figure" and _REMOTE.match(block.text):
+                writer.note(f"image {block.text[:100]!r} is not a file of the folder: its figure is skipped")
+            elif block.kind == "figure" and not _inside(path, block.text).exists():
                 writer.note(f"image {block.text[:100]!r} does not exist: its figure is skipped")
             else:
                 yield block

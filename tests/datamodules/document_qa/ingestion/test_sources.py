@@ -179,7 +179,7 @@ def test_markdown_is_divided_at_headings_and_at_the_largest_page(markdown, read)
         ("%2e%2e/secret.png", "is outside its folder"),
         ("/etc/passwd", "is outside its folder"),
         ("link.png", "is outside its folder"),
-        ("http://example.org/a.png", "expected a path within its folder"),
+        ("ftp://example.org/a.png", "expected a path within its folder"),
         ("file:///etc/passwd", "expected a path within its folder"),
         ("manual.md", "expected an image"),
     ],
@@ -189,6 +189,17 @@ def test_markdown_shows_images_of_its_folder_alone(tmp_path, markdown, read, ima
     path = markdown(f"# Title\n\n![picture]({image})\n")
     (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
     assert reason in read(path)
+
+
+@pytest.mark.parametrize("image", ["https://x.org/a.png", "HTTP://x.org/a.png", "//x.org/a.png", "data:image/png,a"])
+def test_a_remote_image_is_never_fetched_and_no_figure(tmp_path, markdown, read, image):
+    path = markdown(f"# Title\n\n![badge]({image})\n\n![](images/red.png)\n")
+    notes = convert(path, Cache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
+    assert notes == (f"image {image!r} is not a file of the folder: its figure is skipped",)
+    document = read(path)
+    assert [(chunk.kind, chunk.text) for chunk in document.pages[0].chunks] == [
+        ("text", "Title"), ("text", "badge"), ("figure", ""),
+    ]  # fmt: skip
 
 
 def test_a_missing_image_is_no_figure_and_may_come_later(tmp_path, markdown, caplog):
