@@ -187,7 +187,7 @@ def test_an_index_with_code_is_not_run(strategy, tmp_path):
     (path / ".metadata").write_bytes(pickle.dumps(_Code(tmp_path / "ran")))
     with pytest.raises(CorruptIndexError, match="corrupt: .metadata cannot be read .it refers to"):
         read_shards(path, strategy.lightning_module, [])
-    with pytest.raises(dcp.CheckpointException, match="it refers to"):
+    with pytest.raises(dcp.CheckpointException):  # its message depends on the version of torch
         load_tensors(path, {"model.weight": torch.empty(1, 1000)}, alone=True)
     assert not (tmp_path / "ran").exists()
 
