@@ -23,11 +23,15 @@ GPU_REPORT ?= build/gpu
 GPU_MINUTES ?= 9
 BENCHMARK_MINUTES ?= 8
 
+# The oldest torch that setup.cfg accepts, in an environment of its own.
+OLDEST_VENV := .venv-oldest
+OLDEST_TORCH := $(shell sed -n 's/^ *torch>=\([0-9.]*\),.*/\1/p' setup.cfg)
+
 # Another seed gives `make fuzz` other inputs: make fuzz SEED=7
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-slow test-gpu lint soak fuzz bench screenshots clean
+.PHONY: help install train test test-slow test-gpu test-oldest lint soak fuzz bench screenshots clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +72,13 @@ test-gpu: ## run the tests of one GPU, then its benchmark (9 and 8 minutes); res
 	  --json $(GPU_REPORT)/benchmark.json --junit $(GPU_REPORT)/benchmark.xml || status=1; \
 	exit $$status
 
+test-oldest: ## run the fast tests of engine, callbacks, families and ranks with the oldest torch of setup.cfg
+	@test -x $(OLDEST_VENV)/bin/pip || $(PYTHON) -m venv $(OLDEST_VENV)
+	@grep -vE '^(torch|triton)==' constraints.txt > $(OLDEST_VENV)/constraints.txt
+	@$(OLDEST_VENV)/bin/pip install --quiet --constraint $(OLDEST_VENV)/constraints.txt 'torch==$(OLDEST_TORCH).*' --editable '.[dev]'
+	$(PYTEST:$(VENV)/%=$(OLDEST_VENV)/%) -m "not slow" $(BY_FILE) $(WORKERS) \
+	  tests/engine tests/callbacks tests/lightning_modules tests/distributed/exactness
+
 fuzz: $(DEVELOPMENT) ## feed 10,000 mutated inputs to each reader of user input (an hour); .fuzz/ has those that fail
 	$(ONE_THREAD) $(VENV)/bin/python -m tests.fuzz --inputs 10000 --seed $(SEED)
 
@@ -88,4 +99,4 @@ screenshots: $(DEVELOPMENT) ## take the pictures of docs/pictures anew: the quic
 	$(ONE_THREAD) $(VENV)/bin/python -m tests.screenshots
 
 clean: ## remove the environment and caches; runs/ and data/ stay
-	rm -rf $(VENV) *.egg-info build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks .fuzz
+	rm -rf $(VENV) $(OLDEST_VENV) *.egg-info build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks .fuzz
