@@ -35,3 +35,29 @@ def without_folders(paths: Iterable[Path]) -> list[Path]:
         what = "a link to a missing file" if other.is_symlink() else "not a regular file"
         raise FileNotFoundError(f"{other}: {what}; restore the file, or remove {other.name}")
     return files
+
+
+def require_no_linked_folder(folder: Path, paths: Iterable[Path], suffix: str) -> None:
+    """Refuse a link to a folder with files of a suffix, because a part of a table would be missing.
+
+    Args:
+        folder: the folder of the table.
+        paths: what `walk_visible` has found in it.
+        suffix: of the files of the table.
+
+    Raises:
+        FileNotFoundError: there is such a link, and it leads out of the folder.
+        OSError: the folder of a link cannot be listed.
+    """
+    whole = folder.resolve()
+    for path in paths:
+        if not path.is_symlink() or not path.is_dir():
+            continue
+        target = path.resolve()
+        # A link to a folder inside, such as `latest`, has files that are read there.
+        is_inside = target.is_relative_to(whole) or whole.is_relative_to(target)
+        if not is_inside and any(file.name.endswith(suffix) for file in walk_visible(path)):
+            raise FileNotFoundError(
+                f"{path}: a link to a folder with {suffix} files, which is not followed; link its files instead, or "
+                "remove the link"
+            )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datamodules.recommender.reading.errors import InteractionError
-from engine.io.folder_walk import walk_visible, without_folders
+from engine.io.folder_walk import require_no_linked_folder, walk_visible, without_folders
 
 if TYPE_CHECKING:
     import polars as pl
@@ -153,13 +153,16 @@ def find_parts(folder: Path) -> tuple[Path, ...]:
     two tables in a folder are not taken for parts of the same table. Names that begin with `_` or `.` are skipped.
 
     Raises:
-        FileNotFoundError: a part is a link to a missing file, a pipe or a device.
+        FileNotFoundError: a part is a link to a missing file, a pipe or a device, or the table has parts in a linked
+            folder.
     """
-    found = [path for path in walk_visible(folder) if path.name.endswith(".parquet")]
+    visible = list(walk_visible(folder))
+    found = [path for path in visible if path.name.endswith(".parquet")]
     found = [path for path in found if not re.search(r"(?:^|/)_", path.relative_to(folder).as_posix())]
     names = [path.relative_to(folder).as_posix() for path in without_folders(found)]
     if len({_VARYING.sub("#", name) for name in names}) != 1:
         return ()
+    require_no_linked_folder(folder, visible, ".parquet")
     return tuple(folder / name for name in sorted(names, key=_natural_sort_key))
 
 

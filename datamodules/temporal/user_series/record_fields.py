@@ -12,6 +12,9 @@ from datamodules.temporal.series.normalization import LARGEST
 from datamodules.temporal.series.resampling import LATEST
 from engine.io.json_records import describe_names, describe_value
 
+MOST_SECONDS = 1e11
+"""Largest number of seconds, three thousand years; milliseconds since 1970 are larger, and seconds are not."""
+
 _TEXT = 100_000
 """Largest length of a text, in characters."""
 
@@ -92,7 +95,8 @@ def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64
     """Return stamps [n] in seconds: numbers in units of `seconds`, or dates and times in ISO 8601.
 
     Raises:
-        ValueError: the value is not such a list, is empty, or a stamp is beyond LATEST.
+        ValueError: the value is not such a list, is empty, or a stamp is beyond LATEST, a number of seconds beyond
+            MOST_SECONDS.
     """
     if (
         isinstance(values, Sequence)
@@ -106,6 +110,13 @@ def stamps(key: str, values: object, seconds: float = 1.0) -> NDArray[np.float64
         column = _floats(key, values, expected) * seconds
         if isinstance(values, Sequence) and None in values:
             raise ValueError(f"{key}[{values.index(None)}]: found null, expected {expected}")
+        # JavaScript, Grafana and pandas write milliseconds; steps of them would be 1,000 times too long.
+        if seconds == 1.0 and (late := np.abs(column) > MOST_SECONDS).any():
+            index = int(late.argmax())
+            raise ValueError(
+                f"{key}[{index}]: found {column[index]:.0f}, which is no time of this era in seconds; divide the "
+                "numbers by 1000 if they are milliseconds"
+            )
     # Written with ~, so that NaN is refused as well.
     wrong = ~(np.abs(column) <= LATEST)
     if wrong.any():

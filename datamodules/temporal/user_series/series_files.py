@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.series.question import InputSeries, SeriesLimits
 from datamodules.temporal.series.resampling import resample
-from datamodules.temporal.user_series.record_fields import measurements, stamps
+from datamodules.temporal.user_series.record_fields import MOST_SECONDS, measurements, stamps
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import describe_names, describe_undecodable, iterate_lines
 from engine.io.last_line import warn_if_unterminated
@@ -28,9 +28,6 @@ TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s"
 
 _CHANNEL = re.compile(r"(.*\S)\s*[(\[]([^()\[\]]*)[)\]]")
 _ROWS_A_STEP = 100
-_MOST_SECONDS = 1e11
-"""Largest number of seconds, three thousand years; milliseconds since 1970 are larger, and seconds are not."""
-
 _CACHED = 8
 """Number of tables that are cached, as neighboring records often name the same table."""
 
@@ -77,21 +74,24 @@ class SeriesFiles:
             self._require_no_stamps(path, table, channels)
         indices = list(channels)
         if columns is not None:
-            found = [
-                next((index for index, (short, _) in channels.items() if column in (short, table.columns[index])), None)
-                for column in columns
-            ]
-            if None in found:
-                missing = columns[found.index(None)]
-                raise ValueError(
-                    f"{path}, line {table.lines[0]}: column {missing[:100]!r} not found, expected some of "
-                    f"{describe_names(table.columns)}"
-                )
-            indices = [index for index in found if index is not None]
+            indices = [self._index(path, table, channels, column) for column in columns]
         if not indices:
             raise ValueError(f"{path}, line {table.lines[0]}: found no column of a channel, expected name (unit)")
         seconds = None if times is None else self._times(path, table, times)
         return [self._series(path, table, index, channels[index], seconds, step) for index in indices]
+
+    @staticmethod
+    def _index(path: Path, table: _Table, channels: Mapping[int, tuple[str, str]], column: str) -> int:
+        """Return the index of the column of a name, with or without its unit."""
+        whole = [index for index in channels if table.columns[index] == column]
+        found = whole or [index for index, (short, _) in channels.items() if short == column]
+        if len(found) == 1:
+            return found[0]
+        where = f"{path}, line {table.lines[0]}: column {column[:100]!r}"
+        if found:
+            several = describe_names([table.columns[index] for index in found])
+            raise ValueError(f"{where} is one of {several}; give the name with its unit")
+        raise ValueError(f"{where} not found, expected some of {describe_names(table.columns)}")
 
     @staticmethod
     def _require_no_stamps(path: Path, table: _Table, channels: Mapping[int, tuple[str, str]]) -> None:
@@ -143,7 +143,7 @@ class SeriesFiles:
     @staticmethod
     def _check_seconds(path: Path, table: _Table, name: str, column: Sequence[float | str | None]) -> None:
         for row, stamp in enumerate(column):
-            if isinstance(stamp, float) and abs(stamp) > _MOST_SECONDS:
+            if isinstance(stamp, float) and abs(stamp) > MOST_SECONDS:
                 raise ValueError(
                     f"{path}, line {table.lines[row + 1]}, {name}: found {stamp:.0f}, which is no time of this era in "
                     "seconds; divide the numbers, or name the column time_ms if these are milliseconds"

@@ -29,7 +29,7 @@ from datamodules.vision_language.files.parquet_row_groups import (
 )
 from engine.data.errors import BadSampleError
 from engine.data.samplers import ShuffleBlocks
-from engine.io.folder_walk import walk_visible, without_folders
+from engine.io.folder_walk import require_no_linked_folder, walk_visible, without_folders
 from engine.io.json_records import describe_names
 
 log = logging.getLogger("lockstep")
@@ -150,7 +150,9 @@ def parquet_files(path: str | Path, root: str | Path | None = None) -> list[Path
     if path.is_file():
         return [path]
     if path.is_dir():
-        matches = (file for file in walk_visible(path) if file.name.endswith(".parquet"))
+        visible = list(walk_visible(path))
+        require_no_linked_folder(path, visible, ".parquet")
+        matches = (file for file in visible if file.name.endswith(".parquet"))
     else:
         names = map(Path, glob(str(path), recursive=True))
         matches = (name for name in names if not name.name.startswith("."))

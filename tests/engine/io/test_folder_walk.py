@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from engine.io.folder_walk import walk_visible, without_folders
+from engine.io.folder_walk import require_no_linked_folder, walk_visible, without_folders
 from tests.conftest import REPOSITORY
 
 
@@ -62,3 +62,19 @@ def test_a_pipe_and_a_lost_link_are_named_in_place_of_left_out(tmp_path):
     os.mkfifo(tmp_path / "c.parquet")
     with pytest.raises(FileNotFoundError, match="c.parquet: not a regular file"):
         without_folders(tmp_path.iterdir())
+
+
+def test_a_linked_part_of_a_table_is_refused_and_other_links_are_not(tmp_path):
+    table, elsewhere = tmp_path / "table", tmp_path / "elsewhere"
+    for folder in (table / "year=2025", elsewhere / "month=1", tmp_path / "images"):
+        folder.mkdir(parents=True)
+    (table / "year=2025/1.parquet").touch()
+    (table / "latest").symlink_to(table / "year=2025")
+    (table / "loop").symlink_to(tmp_path)
+    (table / "images").symlink_to(tmp_path / "images")
+    (table / "lost").symlink_to(tmp_path / "missing")
+    require_no_linked_folder(table, walk_visible(table), ".parquet")
+    (elsewhere / "month=1/1.parquet").touch()
+    (table / "year=2024").symlink_to(elsewhere)
+    with pytest.raises(FileNotFoundError, match="year=2024: a link to a folder with .parquet files, which is not foll"):
+        require_no_linked_folder(table, walk_visible(table), ".parquet")

@@ -104,3 +104,13 @@ def test_a_part_that_is_missing_behind_its_link_is_named(tmp_path):
         find_parts(tmp_path)
     (tmp_path / "part-2.parquet").rename(tmp_path / "_part-2.parquet")
     assert [path.name for path in find_parts(tmp_path)] == ["part-0.parquet", "part-1.parquet"]
+
+
+def test_a_linked_partition_is_named_in_place_of_left_out(tmp_path):
+    for year in (2024, 2025):
+        (tmp_path / f"table/year={year}").mkdir(parents=True)
+        pl.DataFrame({"user": [1]}).write_parquet(tmp_path / f"table/year={year}/part-0.parquet")
+    (tmp_path / "table/year=2024").rename(tmp_path / "elsewhere")
+    (tmp_path / "table/year=2024").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match="year=2024: a link to a folder with .parquet files"):
+        find_parts(tmp_path / "table")

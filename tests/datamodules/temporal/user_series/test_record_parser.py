@@ -78,6 +78,10 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
         ({"series": {"values": [1, 2], "times": [1]}}, "series.times: found 1 stamps, expected one for each"),
         ({"series": {"values": [1, 2], "times": [1, None]}}, r"series.times\[1\]: found null, expected a number of"),
         ({"series": {"values": [1, 2], "times": [2, 1]}}, "series.times: stamp 2 is 1, after 2"),
+        (
+            {"series": {"values": [1, 2], "times": [0, 1714543200000]}},
+            r"series.times\[1\]: found 1714543200000, which is no time of this era in seconds; divide the numbers by",
+        ),
         ({"series": {"values": [1, 2], "times": ["x", "y"]}}, r"series.times\[0\]: found 'x', expected a date"),
         ({"series": "absent.csv"}, "series.file: found 'absent.csv', expected the path of a .csv file that exists"),
         ({"options": ["a"]}, "options: found .*, expected a list of 2 or more"),
@@ -117,6 +121,15 @@ def test_a_series_file_is_refused_with_its_line(tmp_path, text, message):
     (tmp_path / "plant.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         parse(tmp_path, {"question": "?", "answer": "x", "series": "plant.csv"})
+
+
+def test_a_channel_is_named_with_its_unit_where_the_name_alone_is_ambiguous(tmp_path):
+    (tmp_path / "plant.csv").write_text("load (kW),load (%),p\n1,2,3\n4,5,6\n")
+    record = {"question": "?", "answer": "x", "series": {"file": "plant.csv", "columns": ["p", "load (%)"]}}
+    assert values(parse(tmp_path, record)) == [[3, 6], [2, 5]]
+    record["series"]["columns"] = ["load"]
+    with pytest.raises(ValueError, match=r"column 'load' is one of load \(kW\), load \(%\); give the name"):
+        parse(tmp_path, record)
 
 
 def test_a_question_to_predict_needs_no_answer(tmp_path):

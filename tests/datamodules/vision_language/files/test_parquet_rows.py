@@ -48,6 +48,13 @@ def test_a_folder_of_parts_may_have_the_suffix_of_a_file(tmp_path):
         parquet_files(tmp_path / "*.parquet")
 
 
+def test_a_linked_folder_of_parts_is_named_in_place_of_left_out(tmp_path):
+    folder = write_parts(tmp_path / "a", a={"messages": [CHAT]})
+    (folder / "more").symlink_to(write_parts(tmp_path / "b", b={"messages": [CHAT]}))
+    with pytest.raises(FileNotFoundError, match="more: a link to a folder with .parquet files"):
+        parquet_files(folder)
+
+
 @pytest.mark.parametrize("pattern", ["", "*.parquet"])
 def test_a_part_that_is_no_file_is_named_and_not_waited_for(tmp_path, pattern):
     folder = write_parts(tmp_path / "a", a={"messages": [CHAT]})
