@@ -84,7 +84,7 @@ class EvaluationDataset(ImageChatDataset):
         """Return {outcome: (points reached, points possible)} of an answer; empty without a reference."""
         right, reference = self.right_answer(index), self._texts[index].reference
         if reference is not None:
-            return grade_reference(reference._replace(kind=self.kind(index)), text)
+            return grade_reference(reference._replace(kind=self.kind(index)), text, ANLS in self.outcomes)
         return grade(right, text) if right else {}
 
     def decode_images(self, index: int) -> list["Image"]:

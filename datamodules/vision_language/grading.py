@@ -10,10 +10,13 @@ OUTCOMES = ("exact", "token_f1")
 """Names of the outcomes of `grade`."""
 
 ANLS = "anls"
-"""Name of the outcome of questions with several accepted answers (Biten et al., "Scene Text VQA", 2019)."""
+"""Name of the outcome of tables with several accepted answers (Biten et al., "Scene Text VQA", 2019)."""
 
-_LETTER = r"(?:the )?(?:correct )?(?:answer|option)?(?: is)?:?\s*\(?([%s])(?:$|[\s]*[.:),])"
-"""The letter of an option: alone, in brackets, or before a mark. "A cat" begins with an article."""
+_LETTER = (
+    r"(?:(?:the )?(?:correct |right )?(?:answer|option|choice)(?: is)?(?: option)?:?|(?:正确)?答案(?:是|为)?[::]?|选)?"
+    r"\s*[*(\[(]*([%s])(?:$|\s*[.:),*\]。、:),]|(?: is (?:the )?(?:correct|right))\b)"
+)
+"""The letter of an option: alone, in brackets or bold, before a mark, or in a sentence. "A cat" has an article."""
 
 # In scripts without spaces between words, each character is a token.
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -34,22 +37,24 @@ def grade(right: str, text: str) -> dict[str, tuple[float, float]]:
     return {"exact": (exact, 1.0), "token_f1": (_token_f1(right, text, exact), 1.0)}
 
 
-def grade_reference(reference: Reference, text: str) -> dict[str, tuple[float, float]]:
+def grade_reference(reference: Reference, text: str, with_anls: bool) -> dict[str, tuple[float, float]]:
     """Return {outcome: (points reached, points possible)} of an answer to a question of a table.
 
     With options, `exact` is whether the answer chooses the right option, by its letter or by its text. Otherwise each
-    outcome is the best over all accepted answers, and several accepted answers have `anls` as well.
+    outcome is the best over all accepted answers.
 
     Args:
         reference: what is accepted.
         text: the answer.
+        with_anls: grade an open question by `anls` as well. The mean is over all questions of a table, as in DocVQA,
+            so it must not depend on how many answers of this question differ.
     """
     if reference.letters:
         grades = {"exact": (float(chosen_letter(reference, text) == reference.accepted[0]), 1.0)}
     else:
         each = [grade(right, text) for right in reference.accepted]
         grades = {name: max(points[name] for points in each) for name in OUTCOMES}
-        if len(each) > 1:
+        if with_anls:
             grades[ANLS] = max(anls(right, text) for right in reference.accepted), 1.0
     return grades | ({f"{reference.kind}/exact": grades["exact"]} if reference.kind else {})
 
@@ -59,8 +64,8 @@ def chosen_letter(reference: Reference, text: str) -> str:
 
     Args:
         reference: a reference with letters.
-        text: the answer: an option's text, its letter alone or before a mark, as `B`, `(B)`, `B. two`, or a sentence
-            such as `The answer is B.`
+        text: the answer: an option's text, its letter alone or before a mark, as `B`, `(B)`, `**B**`, `B. two`, or a
+            sentence such as `The answer is B.`, `Option B is correct` or `答案是B。`
     """
     options = [_normalize(option) for option in reference.options]
     # The text of an option comes first: an option may itself be a letter.

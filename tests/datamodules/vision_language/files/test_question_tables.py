@@ -2,6 +2,7 @@
 
 import base64
 import csv
+from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
@@ -9,9 +10,11 @@ import pytest
 import yaml
 
 from datamodules.vision_language.chat_file import Reference
+from datamodules.vision_language.evaluation_dataset import EvaluationDataset
 from datamodules.vision_language.files.question_fields import INSTRUCTION, parse_question
 from datamodules.vision_language.files.question_tables import QuestionParquet, QuestionText
 from datamodules.vision_language.grading import chosen_letter, grade_reference
+from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.source_config import SourceSettings
 from engine.data.errors import BadSampleError
 from tests.support.data_files.vision_language_files import png
@@ -159,6 +162,19 @@ def test_an_option_that_is_a_letter(tmp_path):
         ("Two  Cats", "B"),
         ("The answer is B.", "B"),
         ("Answer: C", "C"),
+        ("B。", "B"),
+        ("**B**", "B"),
+        ("[B]", "B"),
+        ("**B. two cats**", "B"),
+        ("Option B is correct", "B"),
+        ("B is the correct answer", "B"),
+        ("The correct answer is option B.", "B"),
+        ("The right choice is (c).", "C"),
+        ("答案是B", "B"),
+        ("正确答案:B。", "B"),
+        ("选B", "B"),
+        ("A is a cat", ""),
+        ("Optional", ""),
         ("A cat", ""),
         ("D", ""),
         ("", ""),
@@ -171,17 +187,35 @@ def test_the_chosen_letter_is_read_from_an_answer(text, letter):
 
 def test_the_best_of_several_references_counts():
     dates = Reference("form", ("5 May 1990", "May 5"))
-    assert grade_reference(dates, "may 5.") == {
+    assert grade_reference(dates, "may 5.", with_anls=True) == {
         "exact": (1.0, 1.0),
         "token_f1": (1.0, 1.0),
         "anls": (pytest.approx(5 / 6), 1.0),
         "form/exact": (1.0, 1.0),
     }
-    near = grade_reference(dates, "May 6")
+    near = grade_reference(dates, "May 6", with_anls=True)
     assert near["exact"] == (0.0, 1.0)
     assert near["anls"] == (0.8, 1.0)
     assert near["token_f1"] == (0.5, 1.0)
-    assert grade_reference(Reference("", ("x",)), "x") == {"exact": (1.0, 1.0), "token_f1": (1.0, 1.0)}
+    one = Reference("", ("x",))
+    assert grade_reference(one, "x", with_anls=False) == {"exact": (1.0, 1.0), "token_f1": (1.0, 1.0)}
+    assert grade_reference(one, "x", with_anls=True)["anls"] == (1.0, 1.0)
+    choice = Reference("", ("A",), "AB", ("x", "y"))
+    assert grade_reference(choice, "x", with_anls=True) == {"exact": (1.0, 1.0)}
+
+
+def test_anls_is_over_all_open_questions_of_a_table(tmp_path):
+    """DocVQA states most answers once and some in several wordings."""
+    rows = [
+        {"question": "Total?", "answers": ["0.28", "0,28"], "image": RED},
+        {"question": "Date?", "answers": ["May 5"], "image": RED},
+    ]
+    path = write_parquet(tmp_path / "docvqa.parquet", rows)
+    chats = Mixture([SourceSettings(path=str(path), format="questions")], tmp_path / "root")
+    data = EvaluationDataset(chats, SimpleNamespace(length=lambda chat: 1))  # images are not decoded here
+    assert "anls" in data.outcomes
+    assert data.grade(0, "0.28")["anls"] == (1.0, 1.0)
+    assert data.grade(1, "nothing")["anls"] == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
