@@ -7,6 +7,7 @@ if it is the same but for case, spaces and a full stop at the end.
 """
 
 import re
+import unicodedata
 from enum import Enum
 from typing import NamedTuple
 
@@ -17,7 +18,12 @@ Outcome = tuple[float, float]
 
 _LONGEST = 2_000  # characters of an answer that are read, for models that do not stop
 _DIGITS = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,40})?(?:\.\d{1,40})?(?:[eE][+-]?\d{1,3})?"
-_NUMBER = re.compile(rf"(?=[+-]?\.?\d)({_DIGITS}) ?([^\W\d_][^\s,;.!?]{{0,15}}|[%°$€£µΩ‰][^\s,;.!?]{{0,15}})?")
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_MARKS = r"\s,;.!?:*\"'()\[\]{}<>|\u3001\u3002\u3008-\u3011\u2018-\u201d"  # they end a unit
+_UNIT = rf"[{_CJK}]{{1,8}}|(?:[^\W\d_{_CJK}]|[%°$€£‰])[^{_MARKS}{_CJK}]{{0,15}}"
+_NUMBER = re.compile(rf"(?=[+-]?\.?\d)({_DIGITS}) ?({_UNIT})?")
+_DASH = re.compile(r"(?<!\d)[\u2010-\u2015\u2212](?=\.?\d)")  # as a minus sign, and not between two numbers
+_ABOUT = re.compile("(?:左右|上下)$")  # "about", behind the unit
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 
 
@@ -43,13 +49,25 @@ class SeriesQuantity(NamedTuple):
 
 
 def read_quantity(text: str, whole: bool) -> SeriesQuantity | None:
-    """Return the first number of a text with the unit after it, or None; `whole`: only if the text has nothing else."""
-    # Models and users write the typographic minus sign, which `float` refuses.
-    text = text.strip()[:_LONGEST].replace("\N{MINUS SIGN}", "-")
+    """Return the first number of a text with the unit after it, or None; `whole`: only if the text has nothing else.
+
+    Full-width characters and signs such as U+2103 (a degree sign with C) are read as their plain forms.
+    """
+    text = _DASH.sub("-", unicodedata.normalize("NFKC", text[:_LONGEST])).strip()
     match = _NUMBER.fullmatch(text.removesuffix(".")) if whole else _NUMBER.search(text)
     if match is None:
         return None
-    return SeriesQuantity(float(match[1].replace(",", "")), match[2] or "")
+    return SeriesQuantity(float(match[1].replace(",", "")), _ABOUT.sub("", match[2] or ""))
+
+
+def same_unit(unit: str, other: str) -> bool:
+    """Return whether two units are the same. Case matters where it tells units apart: mW and MW, Mb and MB, s and S."""
+    if unit == other or unit.casefold() != other.casefold():
+        return unit == other
+    if len(unit) == 1:
+        return unit in "vVwWlLjJ"
+    bits = [re.findall("[bB](?![A-Za-z])", each) for each in (unit, other)]
+    return bits[0] == bits[1] and not (unit[0] != other[0] and unit[0] in "mM")
 
 
 def form_of(question: SeriesQuestion) -> AnswerForm:
@@ -83,7 +101,7 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
         true, found = read_quantity(reference, whole=True), read_quantity(answer, whole=False)
         assert true is not None, "see form_of"
         # The word after a number is not a unit in "21.5 on average", so an unexpected word is ignored.
-        if found is None or (true.unit and found.unit.casefold() != true.unit.casefold()):
+        if found is None or (true.unit and not same_unit(found.unit, true.unit)):
             return False
         # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.
         return abs(found.value - true.value) <= tolerance * (abs(true.value) or 1.0) * (1 + 1e-9)
