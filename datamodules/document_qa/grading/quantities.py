@@ -19,7 +19,11 @@ _NUMBER = re.compile(
     rf"(?<![A-Za-z\d_.,^])(?P<sign>(?<![\w)])[-+\u2212])?(?P<digits>{_DIGITS})"
     r"(?:\s*[x×*·]\s*10\s*(?:\^\s*(?P<power>[-+\u2212]?\d+)|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
     r"|[eE](?P<exponent>[-+]?\d+))?"
+    r"(?:\s*(?P<multiple>(?:thousand|million|billion|trillion)\b|百万|万|亿))?",
+    re.IGNORECASE,
 )
+_MULTIPLES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12, "百万": 6, "万": 4, "亿": 8}
+"""Powers of ten of the words after a number."""
 _RAISED = str.maketrans("⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹\u2212", "-+0123456789-")
 _UNIT = re.compile(r"\s*((?:[^\W\d_]|[°%‰\"/·*⋅^μΩ⁻⁰¹²³⁴⁵⁶⁷⁸⁹\u2126℃℉º˚″×-]|(?<=\w)[1-9]\b| (?=\w))+)")
 
@@ -67,6 +71,11 @@ _BOUNDS_IN_WORDS = {
     r"\b(?:more|greater|higher|larger) than\b|大于|高于|多于": ">",
     r"\bplus or minus\b|正负": "±",
 }
+# Behind the number. A unit has no space inside, so the words are not taken from another number's.
+_BOUNDS_BEHIND = {
+    r"((?<![\d.,])[-+]?[\d.,]+\s*[^\s\d以及或]{0,10}?)\s*(?:及?以下|以内|or (?:less|below|lower|under)\b)": r"≤\1",
+    r"((?<![\d.,])[-+]?[\d.,]+\s*[^\s\d以及或]{0,10}?)\s*(?:及?以上|or (?:more|above|higher|over)\b)": r"≥\1",
+}
 
 _IN_A_WORD = re.compile(r"\s|[A-Za-z\d][A-Za-z\d]")
 
@@ -110,9 +119,11 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
         predicted: the answer.
         relative_tolerance: largest deviation as a fraction of the right number.
     """
-    # Words such as "at most" become signs only if one of the two texts has a sign; otherwise they are ignored.
-    if any(quantity.bound for text in (expected, predicted) for quantity in quantities(text)):
-        expected, predicted = (_replace_signs(text, _BOUNDS_IN_WORDS) for text in (expected, predicted))
+    # Words such as "at most" become signs only if one of the two texts has a sign, or both have such words; otherwise
+    # they are ignored.
+    in_signs = [_bounds_in_signs(text) for text in (expected, predicted)]
+    if any(map(_has_bound, (expected, predicted))) or all(map(_has_bound, in_signs)):
+        expected, predicted = in_signs
     references, answers = (
         _apply_common_unit(quantities(expected)),
         _apply_common_unit(quantities(predicted)),
@@ -135,12 +146,29 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
     )
 
 
+def is_limit(text: str) -> bool:
+    """Return whether a text is a bound of a quantity and nothing else: "< 5 V", "up to 1.5 MPa", "0.5 MPa以下"."""
+    text = _bounds_in_signs(_half_width(text).strip())
+    return text[:1] in tuple("<>±≤≥") and is_quantity(text[1:])
+
+
 def is_quantity(text: str) -> bool:
     """Return whether a text is a single number, with or without a unit, and nothing else."""
     text = _half_width(text).strip().rstrip(".\u3002")
     match = _NUMBER.match(text)
     unit_text = "" if match is None else normal_form(text[match.end() :]).strip()
     return match is not None and (not unit_text or parse_unit(unit_text) is not None)
+
+
+def _bounds_in_signs(text: str) -> str:
+    """Write the bounds of a text as signs before the numbers."""
+    for bounds in (_BOUNDS_IN_SIGNS, _BOUNDS_BEHIND, _BOUNDS_IN_WORDS):
+        text = _replace_signs(text, bounds)
+    return text
+
+
+def _has_bound(text: str) -> bool:
+    return any(quantity.bound for quantity in quantities(text))
 
 
 def _apply_common_unit(found: list[Quantity]) -> list[Quantity]:
@@ -190,7 +218,8 @@ def _parse_value(match: re.Match[str]) -> float:
     power = (match["power"] or match["raised"] or match["exponent"] or "0").translate(_RAISED)
     sign = -1.0 if match["sign"] in ("-", "\u2212") else 1.0
     try:
-        return sign * float(f"{_to_python_syntax(match['digits'])}e{power}")
+        exponent = int(power) + _MULTIPLES.get((match["multiple"] or "").casefold(), 0)
+        return sign * float(f"{_to_python_syntax(match['digits'])}e{exponent}")
     except (ValueError, OverflowError):
         # NaN equals no number, so such an answer is wrong and raises nothing.
         return math.nan

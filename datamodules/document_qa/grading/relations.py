@@ -36,6 +36,7 @@ _CHINESE = [
     )
 ]
 _SAYS_A_DIRECTION = re.compile(rf"\b{_DIRECTION}\b|[左右上下]")
+_LIMIT = re.compile("以[上下]")  # "or more" and "or less", behind a number
 _NOT = re.compile(r"\b(?:not|neither|nor)\b|n't\b|不[在位是处]|并非|没有")
 
 _FILLING = re.compile(
@@ -55,7 +56,7 @@ class Relation(NamedTuple):
 def parse_relation(text: str) -> Relation | None:
     """Parse a relation: "17 is to the right of 18", "right", "17位于18的右侧"; None if the text is not a relation."""
     text = unicodedata.normalize("NFKC", text).casefold().strip().rstrip(".。!")
-    if _NOT.search(text):
+    if _NOT.search(text) or _LIMIT.search(text):
         return None
     match = _ENGLISH.fullmatch(text) or next(
         (found for pattern in _CHINESE if (found := pattern.fullmatch(text))), None
@@ -117,5 +118,5 @@ def _last_offset(text: str, name: str) -> int:
 
 def _name(text: str) -> str:
     """Normalize a part's name: its last number, as in "the pump (10)", else its words."""
-    numbers = re.findall(r"\d+", text)
+    numbers = re.findall(r"\d+(?:\.\d+)*", text)
     return numbers[-1] if numbers else " ".join(_FILLING.sub(" ", text).split())

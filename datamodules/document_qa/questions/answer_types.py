@@ -3,7 +3,7 @@
 import re
 
 from datamodules.document_qa.grading.abstention import says_unanswerable
-from datamodules.document_qa.grading.quantities import is_quantity
+from datamodules.document_qa.grading.quantities import is_limit, is_quantity, quantities
 from datamodules.document_qa.grading.relations import parse_relation
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType
 
@@ -24,6 +24,9 @@ def infer_answer_type(answer: str) -> AnswerType:
     if is_quantity(answer):
         return "number"
     relation = parse_relation(answer)
+    # "lower than 5" may be about a part; with a unit it is a limit.
+    if is_limit(answer) and (relation is None or quantities(answer)[0].unit is not None):
+        return "number"
     if relation is None or (relation.second and not relation.first and not _OF_SOMETHING.search(answer)):
         return "string"
     return "relation"

@@ -9,14 +9,17 @@ from collections.abc import Iterable
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
 
-# An article precedes another word and does not follow a number: "3.5 A" is a current.
-_ARTICLE = re.compile(r"(?<![\d.%]\s)\b(?:a|an|the)\b(?=\s+\w)")
+# An article precedes another word and does not follow a number: "3.5 A" is a current, and "A 相" a phase.
+_ARTICLE = re.compile(rf"(?<![\d.%]\s)\b(?:a|an|the)\b(?=\s+[^\W{_UNSPACED}])")
 
-# Punctuation with meaning: 1:50 is not 150, 10-20 not 1020, A+ not A-, <5 not >5. Others, as in left-hand, have none.
+# Punctuation with meaning: 1:50 is not 150, 10-20 not 1020, A+ not A-, <5 not >5, 1e-5 not 1e5, .5 not 5, -Vcc not Vcc,
+# C# not C. Others, as in left-hand, have none.
 _TELLS_APART = re.compile(
     r"(?<=\d)[.,](?=\d)|(?<![^\W_])[-+](?=[\d.])|[%\u2030]|°|(?<=\d)(?:\s*[-:]\s*)(?=\d)|(?<=[^\W_])-(?!\s*\w)"
     r"|(?<=[^\W_])(?:\s*[/+]\s*)(?=[^\W_])|(?<=[^\W_])\++|\+(?=\s*[^\W_])|[<>](?=\s*[-+.]?[^\W_])|(?<=[^\W_])[<>]"
+    r"|(?<=\de)[-+](?=\d)|(?<![^\W_])(?:\.(?=\d)|-(?=[^\W_]))|(?<=[^\W_])#"
 )
+_SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "+/-": "±", "+-": "±"}
 _ONE_FORM = str.maketrans({"\u2212": "-", "\u2010": "-", "\u2011": "-", "\u2013": "-", "\u2044": "/"})
 
 # NFKC would join these characters to the number before them: 10² is not 102, 2½ is not 21/2.
@@ -30,6 +33,8 @@ def normalized(text: str) -> str:
     3.5 as 35), and character widths are normalized, which Chinese texts need.
     """
     text = unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).casefold().translate(_ONE_FORM)
+    for written, sign in _SIGNS.items():
+        text = text.replace(written, sign)
     distinctive = {position for match in _TELLS_APART.finditer(text) for position in range(*match.span())}
     text = "".join(" " if _is_punctuation(mark) and at not in distinctive else mark for at, mark in enumerate(text))
     return " ".join(_ARTICLE.sub(" ", " ".join(text.split())).split())

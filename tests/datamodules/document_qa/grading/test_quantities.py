@@ -58,6 +58,13 @@ SAME = [
     ("10 ± 0.5 mm", "10 mm +/- 0.5 mm"),
     ("不超过5 A", "≤5A"),
     ("5 A", "It is less than the fuse's: 5 A"),
+    ("0.5 MPa以下", "at most 0.5 MPa"),
+    ("0.5 MPa以下", "≤0.5 MPa"),
+    ("up to 1.5 MPa", "1.5 MPa or less"),
+    ("3 V", "3 V or more"),
+    ("3 million", "3,000,000"),
+    ("3万元", "30000元"),
+    ("1.2亿", "120 million"),
 ]
 DIFFERENT = [
     ("3.5 A", "35 A"),
@@ -86,6 +93,13 @@ DIFFERENT = [
     ("<5", "more than 5"),
     ("10 ± 0.5 mm", "10 to 0.5 mm"),
     ("≤5 A", "at least 5 A"),
+    ("0.5 MPa以下", "1.5 MPa以下"),
+    ("0.5 MPa以下", "0.5 MPa以上"),
+    ("-10℃以上", "10 V以上"),
+    ("up to 1.5 MPa", "up to 5 kPa"),
+    ("at most 5 A", "at least 5 A"),
+    ("5", "5 thousand"),
+    ("3", "3万"),
 ]
 
 

@@ -53,6 +53,7 @@ def test_incomplete_and_ambiguous_relations_are_not_parsed(text):
         ("above left", "top left", 1.0),
         ("above left", "left", 0.0),
         ("left", "steel", 0.0),
+        ("valve 1.2 is left of valve 1.3", "valve 2.2 is left of valve 3.3", 0.0),
     ],
 )
 def test_the_same_from_either_side(right, messages, same):

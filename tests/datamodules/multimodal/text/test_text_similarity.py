@@ -55,6 +55,17 @@ MEASURES = (exact_match, token_f1, character_f1, anls)
         ("the + pole", "the - pole", 0.0),
         ("left-hand", "left hand", 1.0),
         ("a: b", "a b", 1.0),
+        ("A 相", "A相", 1.0),
+        ("A 相", "相", 0.0),
+        ("<= 5 V", ">= 5 V", 0.0),
+        ("<= 5 V", "≤ 5 V", 1.0),
+        ("U != 0", "U = 0", 0.0),
+        ("+/-0.5 mm", "±0.5 mm", 1.0),
+        ("+/-0.5 mm", "-0.5 mm", 0.0),
+        ("between 1e-5 and 1e-6", "between 1e5 and 1e6", 0.0),
+        ("M3 x .5", "M3 x 5", 0.0),
+        ("from -Vcc to Vcc", "from Vcc to Vcc", 0.0),
+        ("C#", "C", 0.0),
     ],
 )
 def test_exact_match_keeps_signs_units_and_separators_of_numbers(first, second, same):
