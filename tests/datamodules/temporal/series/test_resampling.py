@@ -72,3 +72,18 @@ def test_a_single_stamp_is_a_step_of_unknown_length():
     resampled = resample(np.array([7.0, 7.0]), np.array([1.0, 3.0]), None, 10)
     assert resampled.values.tolist() == [2.0]
     assert resampled.step is None
+
+
+@pytest.mark.parametrize("step", [0.0005, 0.001, 0.002, 0.01])
+@pytest.mark.parametrize("gap", [0, 1, 37])
+def test_fast_regular_stamps_since_1970_keep_their_values(step, gap):
+    """float64 rounds them to 2.4e-7 s; the step that they have is the one they were written with."""
+    number = 10_000
+    steps = np.arange(number) + np.where(np.arange(number) >= number // 3, gap, 0)
+    times = 1_714_543_200.123 + steps * step
+    values = np.arange(number, dtype=np.float64)
+    found = resample(times, values, None, 20_000)
+    assert found.step == pytest.approx(step, rel=1e-6)
+    assert len(found.values) == number + gap
+    np.testing.assert_array_equal(found.values[steps], values)
+    assert np.isnan(found.values).sum() == gap
