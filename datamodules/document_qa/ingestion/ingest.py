@@ -28,10 +28,16 @@ log = logging.getLogger("lockstep")
 
 
 class IngestedDocuments(NamedTuple):
-    """Documents, by the name of their file or folder, for example `manual.pdf`."""
+    """Documents, by their names as `document_names` returns them."""
 
     documents: dict[str, IngestedDocument]
     broken: dict[str, str]  # error messages of skipped documents
+
+
+def document_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return a name for each path: that of its file or folder, such as `manual.pdf`, or the path if several have it."""
+    times = Counter(path.name for path in set(paths))
+    return {path: path.name if times[path.name] == 1 else str(path) for path in paths}
 
 
 def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> IngestedDocuments:
@@ -47,12 +53,11 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
             which a reader failed when their files change, and with `stop` by every call.
 
     Raises:
-        ValueError: a path is not a document, two documents have the same name, (with `on_broken: stop`) a document is
-            broken, or a package is missing.
+        ValueError: a path is not a document, (with `on_broken: stop`) a document is broken, or a package is missing.
         OSError: the cache cannot be written.
     """
     settings.check()
-    _check_names(paths)
+    _check_kinds(paths)
     store, started = Cache(cache, settings), time.monotonic()
     again = (GIVEN_UP, FAILED) if settings.on_broken == "stop" else (GIVEN_UP,)
     outcomes = {path: store.find(path, again) for path in paths}
@@ -83,11 +88,10 @@ def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSetting
     """Return documents that have been ingested, without reading their source files.
 
     Raises:
-        ValueError: a path is not a document, two documents have the same name, or a document has not been ingested
-            since it changed.
+        ValueError: a path is not a document, or a document has not been ingested since it changed.
     """
     settings.check()
-    _check_names(paths)
+    _check_kinds(paths)
     store = Cache(cache, settings)
     outcomes = {path: store.find(path) for path in paths}
     missing = [path for path, result in outcomes.items() if result is None]
@@ -170,20 +174,17 @@ def _log_notes(path: Path, notes: Sequence[str]) -> None:
         log.warning("%s: %d more warnings of this kind", path, len(notes) - _NOTES)
 
 
-def _check_names(paths: Sequence[Path]) -> None:
+def _check_kinds(paths: Sequence[Path]) -> None:
     for path in paths:
         if document_kind(path) is None:
             raise ValueError(f"{path}: not a document; expected a PDF, a Markdown file, an image or a folder of them")
-    name, times = Counter(path.name for path in paths).most_common(1)[0] if paths else ("", 1)
-    if times > 1:
-        same = " and ".join(str(path) for path in paths if path.name == name)
-        raise ValueError(f"{same}: documents have the same name")
 
 
 def _sort_outcomes(outcomes: dict[Path, IngestedDocument | str | None]) -> IngestedDocuments:
+    names = document_names(list(outcomes))
     return IngestedDocuments(
-        {path.name: result for path, result in outcomes.items() if isinstance(result, IngestedDocument)},
-        {path.name: result for path, result in outcomes.items() if isinstance(result, str)},
+        {names[path]: result for path, result in outcomes.items() if isinstance(result, IngestedDocument)},
+        {names[path]: result for path, result in outcomes.items() if isinstance(result, str)},
     )
 
 

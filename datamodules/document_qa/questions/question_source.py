@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.ingest import IngestedDocuments, ingest, open_ingested
+from datamodules.document_qa.ingestion.ingest import IngestedDocuments, document_names, ingest, open_ingested
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.document_files import document_files, link_pages
@@ -65,15 +65,15 @@ class QuestionSource:
         """
         file = read_question_file(self.questions, self.format)
         files = document_files(file, Path(self.documents), root)
-        found = open_ingested(sorted(set(files.values())), root / CACHE, settings)
+        paths = sorted(set(files.values()))
+        found, names_of = open_ingested(paths, root / CACHE, settings), document_names(paths)
+        ingested = {name: names_of[path] for name, path in files.items()}
         documents = {
-            name: IngestedDocument(name, found.documents[path.name].folder)
-            for name, path in files.items()
-            if path.name in found.documents
+            name: IngestedDocument(name, found.documents[key].folder)
+            for name, key in ingested.items()
+            if key in found.documents
         }
-        broken = {
-            name: found.broken[path.name] for name, path in files.items() if keep_all and path.name in found.broken
-        }
+        broken = {name: found.broken[key] for name, key in ingested.items() if keep_all and key in found.broken}
         names = [question.document for question in file.questions]
         usable = [index for index, name in enumerate(names) if name in documents or name in broken]
         lost = sum(name not in documents for name in names)

@@ -179,6 +179,23 @@ def test_a_document_may_be_named_without_its_ending(tmp_path):
     assert data.question_set("train").document(0, 0).name == "manual-0"
 
 
+def test_documents_of_one_name_in_folders_of_their_own(tmp_path):
+    """The usual layout of manuals: a folder for each product."""
+    texts = {"pump/manual.md": "# Pump\n\nIt is of steel.\n", "fan/manual.md": "# Fan\n\nIt is of brass.\n"}
+    for name, text in texts.items():
+        (tmp_path / "documents" / name).parent.mkdir(parents=True)
+        (tmp_path / "documents" / name).write_text(text)
+    rows = [{"id": name, "question": "Which material?", "document": name, "answer": "steel"} for name in texts]
+    write_questions(tmp_path / "q.jsonl", rows)
+    source = QuestionSource(str(tmp_path / "q.jsonl"), str(tmp_path / "documents"))
+    settings = IngestionSettings(dpi=36, workers=1)
+    source.ingest(tmp_path / "root", settings)
+    found = source.read(tmp_path / "root", settings).documents
+    assert {name: document.pages[0].chunks[1].text for name, document in found.items()} == {
+        "pump/manual.md": "It is of steel.", "fan/manual.md": "It is of brass.",
+    }  # fmt: skip
+
+
 def test_markdown_and_folders_of_page_images(tmp_path):
     folder = tmp_path / "documents"
     (folder / "scan").mkdir(parents=True)

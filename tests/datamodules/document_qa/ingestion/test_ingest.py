@@ -292,9 +292,16 @@ def test_paths_that_cannot_be_documents(documents, tmp_path):
     for name in ("gone.pdf", "folder", "notes.txt"):
         with pytest.raises(ValueError, match=f"{name}: not a document"):
             ingest([*documents, tmp_path / name], tmp_path / "cache", SETTINGS)
-    shutil.copy(documents[0], tmp_path / "folder/a.pdf")
-    with pytest.raises(ValueError, match="documents have the same name"):
-        ingest([*documents, tmp_path / "folder/a.pdf"], tmp_path / "cache", SETTINGS)
+
+
+def test_documents_of_one_name_in_two_folders_are_named_by_their_paths(documents, tmp_path):
+    other = tmp_path / "folder/a.pdf"
+    other.parent.mkdir()
+    shutil.copy(documents[2], other)
+    found = ingest([*documents, other], tmp_path / "cache", SETTINGS).documents
+    assert list(found) == [str(documents[0]), "deadly.pdf", "z.pdf", str(other)]
+    assert found[str(other)].folder == found["z.pdf"].folder != found[str(documents[0])].folder
+    assert open_ingested([*documents, other], tmp_path / "cache", SETTINGS).documents.keys() == found.keys()
 
 
 def test_few_decoded_pages_are_kept_however_many_documents_are_open(tmp_path):
