@@ -1,5 +1,6 @@
 """Collects a run's metrics for Prometheus. Values are read at each scrape."""
 
+import hashlib
 import logging
 import math
 import os
@@ -7,7 +8,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -61,6 +62,19 @@ def metric_name(logged_name: str) -> str:
     Logged names contain their unit already (`train/memory_gib`).
     """
     return PREFIX + re.sub(r"\W", "_", logged_name.replace("@", "_at_"), flags=re.ASCII)
+
+
+def metric_names(logged_names: Iterable[str]) -> dict[str, str]:
+    """Return {logged name: Prometheus name}. Names that would be equal (`val/a-b` and `val/a_b`) end with a hash.
+
+    Other than ASCII characters become underscores, so kinds of questions in Chinese are often equal.
+    """
+    names = {logged_name: metric_name(logged_name) for logged_name in logged_names}
+    times = Counter(names.values())
+    return {
+        logged_name: name if times[name] == 1 else f"{name}_{hashlib.sha256(logged_name.encode()).hexdigest()[:8]}"
+        for logged_name, name in names.items()
+    }
 
 
 class LatestMetrics(MetricSink):
@@ -209,7 +223,8 @@ class RunMetrics:
     def _logged_gauges(self) -> dict[str, tuple[str, float]]:
         """Return {Prometheus name: (logged name, value)}. The names of this file take precedence."""
         reserved = {PREFIX + name for name in (*GAUGES, *COUNTERS, "run_info")}
-        gauges = {metric_name(name): (name, value) for name, value in dict(self.logged.newest).items()}
+        newest = dict(self.logged.newest)
+        gauges = {name: (logged_name, newest[logged_name]) for logged_name, name in metric_names(newest).items()}
         return {name: gauge for name, gauge in gauges.items() if name not in reserved}
 
 

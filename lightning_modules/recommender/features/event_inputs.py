@@ -90,12 +90,16 @@ def _parse_category(name: str, value: Any) -> str:
         return str(value).lower()
     if not isinstance(value, str | int | None):
         raise ValueError(f"features[{name!r}]: found {value!r}, expected a category (text or an integer), or None")
-    return "" if value is None else str(value)
+    return "" if value is None else str(value).strip()  # as tables are read
 
 
 def _parse_number(name: str, value: Any) -> float:
     if value is None:
         return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"features[{name!r}]: found {value!r}, expected a finite number, or None")
-    return float(value)
+    try:
+        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # an integer beyond float64
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"features[{name!r}]: found {str(value)[:60]!r}, expected a finite number, or None")
+    return number

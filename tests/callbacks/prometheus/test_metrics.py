@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 
 import pytest
@@ -25,6 +26,19 @@ log = logging.getLogger("lockstep")
 )
 def test_logged_names_become_metric_names(logged_name, name):
     assert metric_name(logged_name) == name
+
+
+def test_metrics_of_one_name_keep_apart(serve):
+    run = a_run()
+    run.logged.log_metrics(
+        {"val/电压/right": 0.25, "val/温度/right": 0.5, "val/a-b": 1.0, "val/a_b": 2.0, "val/c": 3.0}
+    )
+    text = get(serve(run), "/metrics")[2]
+    found = {name: sample.value for (name, _), sample in parsed(text).items() if name.startswith("lockstep_val_")}
+    assert sorted(found.values()) == [0.25, 0.5, 1.0, 2.0, 3.0]
+    assert found["lockstep_val_c"] == 3.0
+    assert all(re.fullmatch(r"lockstep_val_\w+", name, re.ASCII) for name in found)
+    assert "val/电压/right as last logged" in text
 
 
 def test_every_metric_is_named_and_described(monkeypatch):
