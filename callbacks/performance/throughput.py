@@ -21,15 +21,15 @@ WAITED = "throughput: waited"
 _WARM_UP_LOGS = 3
 """First logs of a start, which are ignored: data wait is high while workers start and caches fill."""
 
-_MAX_WAIT_SHARE, _MIN_LOGS, _MIN_SECONDS = 0.2, 5, 10.0
-"""A data wait is reported above this share of the time, for this many consecutive logs and seconds."""
+_MAX_WAIT_SHARE, _MIN_LOGS, _MIN_WAITED_SECONDS = 0.2, 5, 10.0
+"""A data wait is reported above this share of the time, in this many logs in a row with this sum of waited seconds."""
 
 
 class DataWaitDetector:
     """Detects that ranks wait for data for more than a fifth of the time, in each of several logs in a row."""
 
     def __init__(self) -> None:
-        self._logs, self._consecutive, self._seconds = 0, 0, 0.0
+        self._logs, self._consecutive, self._waited_seconds = 0, 0, 0.0
 
     def update(self, share: float, seconds: float) -> bool:
         """Add a log, and return whether ranks have waited for too long.
@@ -41,10 +41,10 @@ class DataWaitDetector:
         self._logs += 1
         # One log without a wait ends the series: a pause of a shared disk is not a lasting cause.
         if self._logs <= _WARM_UP_LOGS or share <= _MAX_WAIT_SHARE:
-            self._consecutive, self._seconds = 0, 0.0
+            self._consecutive, self._waited_seconds = 0, 0.0
             return False
-        self._consecutive, self._seconds = self._consecutive + 1, self._seconds + share * seconds
-        return self._consecutive >= _MIN_LOGS and self._seconds >= _MIN_SECONDS
+        self._consecutive, self._waited_seconds = self._consecutive + 1, self._waited_seconds + share * seconds
+        return self._consecutive >= _MIN_LOGS and self._waited_seconds >= _MIN_WAITED_SECONDS
 
 
 class Throughput(Callback):

@@ -36,7 +36,7 @@ class RawImages(NamedTuple):
 
 
 class ImageDataset:
-    """A BatchedDataset (see engine.datamodule) of an image source.
+    """A BatchedDataset (see engine.data.batched_dataset) of an image source.
 
     The mixup partner depends on (seed, epoch, sample), the weight on (seed, epoch, global batch). Neither depends on
     the distribution of samples over ranks, so training is the same at any world size.

@@ -22,7 +22,10 @@ class StepCounters:
         self._totals: Tensor | list[float] | None = None  # a list on a CPU, where tensors would be slower
 
     def register(self, name: str) -> None:
-        """Create a counter. Every rank must register the same names, in the same order, before training."""
+        """Create a counter, and reset the totals of all counters.
+
+        Every rank must register the same names, in the same order, before the first step ends.
+        """
         self._pending.setdefault(name, 0.0)
         self._totals = None
 

@@ -97,7 +97,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
     @override
     def on_test_epoch_end(self) -> None:
         self.on_validation_epoch_end()
-        # A sample that two ranks tested has one entry.
+        # The samples of all ranks.
         tested = {
             sample: result
             for rank_results in all_gather_objects(self._tested)

@@ -107,7 +107,7 @@ def grade_answers(
 
 
 def unique_by_sample(records: Iterable[AnswerRecord]) -> list[AnswerRecord]:
-    """Sort records by sample and remove duplicates, which padding of the ranks' shares creates."""
+    """Sort records by sample and remove duplicates: the ranks of a tensor-parallel group read the same batches."""
     unique: dict[int, AnswerRecord] = {}
     for record in records:
         unique.setdefault(record.sample, record)

@@ -1,4 +1,4 @@
-"""Converts records of other projects to the schema of `records`, distinguished by their keys.
+"""Converts records of other projects to the schema of `record_parser`, distinguished by their keys.
 
 ChatTS (NetManAIOps/ChatTS): `input` with `<ts><ts/>` at each series, `timeseries`, `output`. Its published training
 files hold series that are encoded already: `[Value Offset: o|Value Scaling: s]` before the place, and a 1.0 after each
@@ -21,7 +21,7 @@ _EXAM = ("ts", "ts1", "ts2")
 
 
 def convert(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record in the schema of `records`; a record of that schema is returned as it is.
+    """Return a record in the schema of `record_parser`; a record of that schema is returned as it is.
 
     Raises:
         ValueError: a record of another project is invalid; the message names the key.
