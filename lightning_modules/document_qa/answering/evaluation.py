@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord, EvaluationBatch
-from datamodules.document_qa.grading.summary import unique_by_sample
 from datamodules.document_qa.interface import DocumentData
 from engine.distributed.collectives import all_gather_objects
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview, select_preview_ids
@@ -55,8 +54,9 @@ class DocumentEvaluation(Evaluator[AnsweringModule]):
     @override
     def finish(self, module: AnsweringModule) -> dict[str, float]:
         # The ranks of a tensor-parallel group evaluate the same samples.
-        self._all_records = unique_by_sample(chain.from_iterable(all_gather_objects(self._records)))
+        by_sample = {record.sample: record for record in chain.from_iterable(all_gather_objects(self._records))}
         self._records = []
+        self._all_records = [by_sample[sample] for sample in sorted(by_sample)]
         return module.data.summary(self._all_records)
 
     @override
