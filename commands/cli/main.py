@@ -61,7 +61,14 @@ log = logging.getLogger("lockstep")
 
 
 class LockstepCLI(SubcommandCLI):
-    """LightningCLI with a directory for every run; see the docstring of the module."""
+    """LightningCLI with a directory for every run; see the docstring of the module.
+
+    As with LightningCLI, the constructor runs the command.
+
+    Args:
+        args: the command line; None for that of the process.
+        opens_page: whether `demo` opens its page. If not, it loads the run into `loaded`, for another run's page.
+    """
 
     trainer: LockstepTrainer
     model: LockstepModule
@@ -71,7 +78,7 @@ class LockstepCLI(SubcommandCLI):
     """Run directory of the command; `prepare` has none."""
 
     loaded: ComparedRun | None = None
-    """The loaded run, if `demo` loads it for another run's page."""
+    """The run that `demo` has loaded without a page."""
 
     def __init__(self, args: list[str] | None = None, opens_page: bool = True) -> None:
         self._arguments, self._opens_page = sys.argv[1:] if args is None else args, opens_page

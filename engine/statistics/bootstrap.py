@@ -18,7 +18,8 @@ SEED = 0
 LEVEL = 0.95
 """Coverage of the intervals."""
 
-_CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory; sums depend on it in their last bits alone
+CHUNK = 1 << 22
+"""Numbers drawn at once, which bounds the memory; sums depend on it in their last bits alone."""
 
 
 class Interval(NamedTuple):
@@ -52,6 +53,6 @@ def _resample_counts(
     count: NDArray[np.integer], samples: int, resamples: int, seed: int
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the numbers of samples of each class, [resamples, C] in all, in parts."""
-    generator, part = np.random.default_rng(seed), max(1, _CHUNK // len(count))
+    generator, part = np.random.default_rng(seed), max(1, CHUNK // len(count))
     for begin in range(0, resamples, part):
         yield generator.multinomial(samples, count / samples, size=min(part, resamples - begin))

@@ -12,15 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.statistics.bootstrap import RESAMPLES, SEED, Floats, Interval, bootstrap_means
+from engine.statistics.bootstrap import CHUNK, RESAMPLES, SEED, Floats, Interval, bootstrap_means
 
 SIGNIFICANT = 0.05
 """p-value below which a difference is significant."""
 
 _ROUNDING = 1e-9
 """Relative difference of two sums of equal numbers in another order, with a margin."""
-
-_CHUNK = 1 << 22  # numbers drawn at once, which bounds the memory; sums depend on it in their last bits alone
 
 
 class ScoreTable(NamedTuple):
@@ -136,7 +134,7 @@ def _sign_flip(
     limit = observed - _ROUNDING * (samples @ np.abs(step))
     # The second entry of the seed makes these draws independent of the bootstrap's, which has the same seed.
     generator = np.random.default_rng([seed, 1])
-    part, hits = max(1, _CHUNK // len(samples)), np.zeros(len(observed), int)
+    part, hits = max(1, CHUNK // len(samples)), np.zeros(len(observed), int)
     for begin in range(0, resamples, part):
         drawn = generator.binomial(samples, 0.5, size=(min(part, resamples - begin), len(samples)))
         hits += (np.abs((2 * drawn - samples) @ step) >= limit).sum(0)

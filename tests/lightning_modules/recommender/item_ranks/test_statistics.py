@@ -78,8 +78,8 @@ def test_the_interval_of_a_hit_rate_has_the_quantiles_of_a_binomial_distribution
 def test_a_seed_decides_and_parts_do_not(monkeypatch):
     a, b = random_ranks(1, 80), random_ranks(2, 80)
     before = metric_intervals(a, TABLE, 500), paired_test(a, b, TABLE, 500)
-    monkeypatch.setattr(bootstrap, "_CHUNK", 100)
-    monkeypatch.setattr(test_module, "_CHUNK", 100)
+    monkeypatch.setattr(bootstrap, "CHUNK", 100)
+    monkeypatch.setattr(test_module, "CHUNK", 100)
     # BLAS sums matrices of another height in another order.
     after = metric_intervals(a, TABLE, 500), paired_test(a, b, TABLE, 500)
     assert list(after[0].values()) == [pytest.approx(interval, rel=1e-12, abs=1e-12) for interval in before[0].values()]
