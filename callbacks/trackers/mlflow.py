@@ -82,8 +82,7 @@ class MLflow(ExperimentTracker):
         self._experiment = settings.experiment
         self.settings, self.folder, self.run_config = settings, folder, config
         self._configured_uri = settings.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        # SQLAlchemy writes an absolute path after three slashes.
-        self.uri = self._configured_uri or f"sqlite:///{folder.parent.resolve()}/mlflow.db"
+        self.uri = self._configured_uri or _address(folder.parent.resolve() / "mlflow.db")
         if urlsplit(self.uri).password:
             option = "mlflow.tracking_uri contains a password, which config.yaml would store"
             variable = "MLFLOW_TRACKING_URI contains a password, which the log would show"
@@ -193,6 +192,14 @@ class MLflow(ExperimentTracker):
         if not self._sender.close(FINISH_TIMEOUT):
             raise TimeoutError(f"{self.uri} did not accept the last metrics within {FINISH_TIMEOUT:.0f} s")
         self._sender = None
+
+
+def _address(file: Path) -> str:
+    """Return the address of a database file, an absolute path.
+
+    SQLAlchemy writes it after three slashes. After `?` it expects options, so such a path is written as a URI.
+    """
+    return f"sqlite:///{file.as_uri()}?uri=true" if "?" in str(file) else f"sqlite:///{file}"
 
 
 def _key(name: str) -> str:

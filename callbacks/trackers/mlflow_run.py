@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock, Timeout
 
@@ -105,6 +106,8 @@ def _lock_database(uri: str) -> Iterator[None]:
     from sqlalchemy.engine import make_url
 
     file = make_url(uri).database if uri.startswith("sqlite") else None
+    if file and file.startswith("file:"):
+        file = unquote(urlsplit(file).path)
     with ExitStack() as stack:
         if file and file != ":memory:":
             try:

@@ -85,7 +85,7 @@ class SweepStudy:
             _check_database(folder / DATABASE)
             try:
                 self._storage = optuna.storages.RDBStorage(
-                    f"sqlite:///{folder / DATABASE}", engine_kwargs={"connect_args": {"timeout": _WAIT}}
+                    _address(folder / DATABASE), engine_kwargs={"connect_args": {"timeout": _WAIT}}
                 )
             except RuntimeError as error:  # its tables are those of another version of Optuna
                 raise _no_study(folder / DATABASE, str(error)) from error
@@ -206,6 +206,14 @@ def is_locked(path: Path) -> bool:
         return True
     lock.release()
     return False
+
+
+def _address(path: Path) -> str:
+    """Return the address of a database, with its path as a URI.
+
+    SQLAlchemy takes the rest of a path after `?` for options, and Optuna replaces `{}`.
+    """
+    return f"sqlite:///{path.absolute().as_uri()}?uri=true"
 
 
 def _check_database(path: Path) -> None:

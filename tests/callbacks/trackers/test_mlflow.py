@@ -2,9 +2,11 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 import yaml
@@ -83,6 +85,20 @@ def test_a_long_config_with_unusual_keys_is_recorded_completely(logger, tmp_path
     assert len(mlflow_run.data.params) == 151
     assert mlflow_run.data.params["layers.block 149 _wide_"] == "149"
     assert mlflow_run.info.status == "FAILED"
+
+
+def test_the_database_is_beside_the_runs_of_a_path_with_a_question_mark(tmp_path, monkeypatch, database):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    runs = tmp_path / "what?"
+    runs.mkdir()
+    (runs / "mlflow.db").write_bytes(database)
+    tracker = MLflow(MLflowSettings("shops"), runs / "a", {"a": 1})
+    tracker.log_metrics({"train/loss": 1.0}, 1)
+    tracker.finalize("success")
+    with closing(sqlite3.connect(runs / "mlflow.db")) as connection:
+        assert connection.execute("SELECT name, status FROM runs").fetchall() == [("a", "FINISHED")]
+    assert (runs / "mlflow.db.lock").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["what?"]
 
 
 def test_more_metrics_than_mlflow_accepts_in_a_request(logger, tmp_path):

@@ -67,6 +67,16 @@ def test_a_config_is_the_same_by_any_path(tmp_path, monkeypatch):
         open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
 
 
+@pytest.mark.parametrize("name", ["a?b", "{a}", "100% #"])
+def test_the_database_is_in_the_folder_of_the_study(tmp_path, name):
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    folder = tmp_path / name
+    folder.mkdir()
+    open_study(Command(tmp_path / "s.yaml", folder, ["--config", "x.yaml"]), read_sweep(tmp_path / "s.yaml"))
+    assert (folder / "study.db").is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"s.yaml", name}
+
+
 def _cut(database):
     database.write_bytes(database.read_bytes()[:20_000])
 
