@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from datamodules.document_qa.grading.units import Unit, normal_form, parse_unit
-from datamodules.multimodal.text.text_similarity import exact_match
+from datamodules.multimodal.text.text_similarity import exact_match, join_minus
 
 _DIGITS = (
     r"\d{1,3}(?:[,' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])"  # 1,234.5 and 1 234,5
@@ -16,7 +16,7 @@ _DIGITS = (
 )
 # Digits in a name such as M8 are not a number; a hyphen between two numbers is not a sign.
 _NUMBER = re.compile(
-    rf"(?<![A-Za-z\d_.,^])(?P<sign>(?<![\w)])[-+\u2212])?(?P<digits>{_DIGITS})"
+    rf"(?<![A-Za-z\d_.,^])(?P<sign>(?:(?<![\w)])|(?<=[至到为是]))[-+\u2212])?(?P<digits>{_DIGITS})"
     r"(?:\s*[x×*·]\s*10\s*(?:\^\s*(?P<power>[-+\u2212]?\d+)|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
     r"|[eE](?P<exponent>[-+]?\d+))?"
     r"(?:\s*(?P<multiple>(?:thousand|million|billion|trillion)\b|百万|万|亿))?",
@@ -102,7 +102,7 @@ def quantities(text: str) -> list[Quantity]:
     Thousands may be separated by commas, points, spaces or apostrophes, decimals by a point or a comma. A single comma
     before three digits separates thousands (1,234 is 1234), a single point decimals (1.234).
     """
-    text = _replace_signs(_half_width(text), _BOUNDS_IN_SIGNS)
+    text = _replace_signs(_plain(text), _BOUNDS_IN_SIGNS)
     return [_quantity(text, match) for match in _NUMBER.finditer(text)]
 
 
@@ -128,9 +128,7 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
         _apply_common_unit(quantities(expected)),
         _apply_common_unit(quantities(predicted)),
     )
-    if any(
-        quantity.unit is None and quantity.counted not in _half_width(predicted).casefold() for quantity in references
-    ):
+    if any(quantity.unit is None and quantity.counted not in _plain(predicted).casefold() for quantity in references):
         return 0.0
     if not references:
         return exact_match(expected, predicted)
@@ -148,13 +146,13 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
 
 def is_limit(text: str) -> bool:
     """Return whether a text is a bound of a quantity and nothing else: "< 5 V", "up to 1.5 MPa", "0.5 MPa以下"."""
-    text = _bounds_in_signs(_half_width(text).strip())
+    text = _bounds_in_signs(_plain(text).strip())
     return text[:1] in tuple("<>±≤≥") and is_quantity(text[1:])
 
 
 def is_quantity(text: str) -> bool:
     """Return whether a text is a single number, with or without a unit, and nothing else."""
-    text = _half_width(text).strip().rstrip(".\u3002")
+    text = _plain(text).strip().rstrip(".\u3002")
     match = _NUMBER.match(text)
     unit_text = "" if match is None else normal_form(text[match.end() :]).strip()
     return match is not None and (not unit_text or parse_unit(unit_text) is not None)
@@ -209,9 +207,11 @@ def _replace_signs(text: str, signs: Mapping[str, str]) -> str:
     return text
 
 
-def _half_width(text: str) -> str:
+def _plain(text: str) -> str:
+    """Return a text in half width, with its minus signs as hyphens before the numbers."""
     # Superscripts and unit signs are kept, as NFKC would turn them into plain digits and letters.
-    return "".join(unicodedata.normalize("NFKC", mark) if "\uff00" <= mark <= "\uffef" else mark for mark in text)
+    marks = (unicodedata.normalize("NFKC", mark) if "\uff00" <= mark <= "\uffef" else mark for mark in text)
+    return join_minus("".join(marks))
 
 
 def _parse_value(match: re.Match[str]) -> float:

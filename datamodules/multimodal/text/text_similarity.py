@@ -15,12 +15,20 @@ _ARTICLE = re.compile(rf"(?<![\d.%]\s)\b(?:a|an|the)\b(?=\s+[^\W{_UNSPACED}])")
 # Punctuation with meaning: 1:50 is not 150, 10-20 not 1020, A+ not A-, <5 not >5, 1e-5 not 1e5, .5 not 5, -Vcc not Vcc,
 # C# not C. Others, as in left-hand, have none.
 _TELLS_APART = re.compile(
-    r"(?<=\d)[.,](?=\d)|(?<![^\W_])[-+](?=[\d.])|[%\u2030]|°|(?<=\d)(?:\s*[-:]\s*)(?=\d)|(?<=[^\W_])-(?!\s*\w)"
+    r"(?<=\d)[.,](?=\d)|(?:(?<![^\W_])|(?<=[至到为是]))[-+](?=[\d.])|[%\u2030]|°"
+    r"|(?<=\d)(?:\s*[-:]\s*)(?=\d)|(?<=[^\W_])-(?!\s*\w)"
     r"|(?<=[^\W_])(?:\s*[/+]\s*)(?=[^\W_])|(?<=[^\W_])\++|\+(?=\s*[^\W_])|[<>](?=\s*[-+.]?[^\W_])|(?<=[^\W_])[<>]"
     r"|(?<=\de)[-+](?=\d)|(?<![^\W_])(?:\.(?=\d)|-(?=[^\W_]))|(?<=[^\W_])#"
 )
 _SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "+/-": "±", "+-": "±"}
 _ONE_FORM = str.maketrans({"\u2212": "-", "\u2010": "-", "\u2011": "-", "\u2013": "-", "\u2044": "/"})
+
+# A dash is a minus sign where no number precedes it: "- 40 °C", "from – 5 to 5 V". Of several lines, it begins items.
+_MINUS = re.compile(
+    r"(\A\s*(?=[^\n]*\Z)|[(:：至到为是][^\S\n]*|\b(?:to|from|and|between|is|of|at)[^\S\n]+)"
+    r"[-\u2010-\u2013\u2212][^\S\n]*(?=\.?\d)",
+    re.IGNORECASE,
+)
 
 # NFKC would join these characters to the number before them: 10² is not 102, 2½ is not 21/2.
 _RAISED = re.compile("(?<=\\d)(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹¼½¾⅐-⅞])")
@@ -32,12 +40,17 @@ def normalized(text: str) -> str:
     As in Rajpurkar et al., "SQuAD", 2016, with two differences: punctuation with meaning is kept (their script reads
     3.5 as 35), and character widths are normalized, which Chinese texts need.
     """
-    text = unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).casefold().translate(_ONE_FORM)
+    text = join_minus(unicodedata.normalize("NFKC", _RAISED.sub(" ", text)).casefold().translate(_ONE_FORM))
     for written, sign in _SIGNS.items():
         text = text.replace(written, sign)
     distinctive = {position for match in _TELLS_APART.finditer(text) for position in range(*match.span())}
     text = "".join(" " if _is_punctuation(mark) and at not in distinctive else mark for at, mark in enumerate(text))
     return " ".join(_ARTICLE.sub(" ", " ".join(text.split())).split())
+
+
+def join_minus(text: str) -> str:
+    """Write minus signs as hyphens without a space before the number: "- 40 °C" is "-40 °C"."""
+    return _MINUS.sub(r"\1-", text)
 
 
 def tokens(text: str) -> list[str]:

@@ -65,6 +65,14 @@ SAME = [
     ("3 million", "3,000,000"),
     ("3万元", "30000元"),
     ("1.2亿", "120 million"),
+    ("-40 °C", "- 40 °C"),
+    ("-40 °C", "It is \u2013 40 °C."),
+    ("-40 to -10 °C", "\u2013 40 °C to \u2013 10 °C"),
+    ("-40 °C", "温度为- 40 ℃"),
+    ("10 to 20 mm", "10 - 20 mm"),
+    ("5 V and 9 V", "The levels:\n- 5 V\n- 9 V"),
+    ("5 V", "It is\n- 5 V"),
+    ("10 to 20 mm", "from 10 mm \u2013 20 mm"),
 ]
 DIFFERENT = [
     ("3.5 A", "35 A"),
@@ -100,6 +108,9 @@ DIFFERENT = [
     ("at most 5 A", "at least 5 A"),
     ("5", "5 thousand"),
     ("3", "3万"),
+    ("40 °C", "- 40 °C"),
+    ("5 V", "\u20135 V"),
+    ("40 °C", "温度为-40 ℃"),
 ]
 
 
@@ -125,7 +136,7 @@ def test_numbers_are_read_as_they_are_written():
 
 
 def test_numbers_with_units_are_quantities():
-    assert all(map(is_quantity, ("3.5 A", "7", "12毫米", "1,234.5 mm.")))
+    assert all(map(is_quantity, ("3.5 A", "7", "12毫米", "1,234.5 mm.", "- 40 °C")))
     assert not any(map(is_quantity, ("about 7", "steel", "M8", "10 to 20 mm", "")))
 
 

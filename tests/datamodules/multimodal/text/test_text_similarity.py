@@ -66,6 +66,11 @@ MEASURES = (exact_match, token_f1, character_f1, anls)
         ("M3 x .5", "M3 x 5", 0.0),
         ("from -Vcc to Vcc", "from Vcc to Vcc", 0.0),
         ("C#", "C", 0.0),
+        ("- 40 °C", "-40 °C", 1.0),
+        ("- 40 °C", "40 °C", 0.0),
+        ("- 40 °C to 85 °C", "40 °C to 85 °C", 0.0),
+        ("温度为-40℃", "温度为40℃", 0.0),
+        ("- 5 V\n- 9 V", "5 V, 9 V", 1.0),  # a list
     ],
 )
 def test_exact_match_keeps_signs_units_and_separators_of_numbers(first, second, same):
