@@ -77,6 +77,9 @@ _BOUNDS_BEHIND = {
     r"((?<![\d.,])[-+]?[\d.,]+\s*[^\s\d以及或]{0,10}?)\s*(?:及?以上|or (?:more|above|higher|over)\b)": r"≥\1",
 }
 
+_CURRENT = re.compile(r"(\d\s*[kmM]?V)(?=[AD]C(?![A-Za-z\d_]))", re.IGNORECASE)
+"""A voltage whose kind of current is written without a space: 230 VAC, 24 VDC."""
+
 _IN_A_WORD = re.compile(r"\s|[A-Za-z\d][A-Za-z\d]")
 
 _LONGEST_UNIT = 40
@@ -126,7 +129,8 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
         expected, predicted = in_signs
     references, answers = (
         _apply_common_unit(quantities(expected)),
-        _apply_common_unit(quantities(predicted)),
+        # Only of the answer: without a unit, VAC of the right answer is a word that the answer must have.
+        _apply_common_unit(quantities(_CURRENT.sub(r"\1 ", predicted))),
     )
     if any(quantity.unit is None and quantity.counted not in _plain(predicted).casefold() for quantity in references):
         return 0.0
