@@ -29,36 +29,11 @@ _UNIT = re.compile(r"\s*((?:[^\W\d_]|[°%‰\"/·*⋅^μΩ⁻⁰¹²³⁴⁵⁶�
 
 # A word after a number that is not a unit is what it counts: "5 teeth". Chinese has a measure word between: "5个齿".
 _COUNTED = re.compile(r"[\s-]*[个只颗件台根条片块张次项种]?([^\W\d_]*)")
-_NOT_COUNTED = frozenset(
-    [
-        "and",
-        "or",
-        "to",
-        "of",
-        "at",
-        "on",
-        "by",
-        "as",
-        "for",
-        "from",
-        "with",
-        "through",
-        "per",
-        "x",
-        "st",
-        "nd",
-        "rd",
-        "th",
-        "is",
-        "are",
-        "was",
-        "were",
-        "if",
-        "when",
-        "than",
-    ]
-    + ["至", "到", "和", "或", "与", "以上", "以下"]
-)
+_NOT_COUNTED = frozenset([
+    "and", "or", "to", "of", "at", "on", "by", "as", "for", "from", "with", "through", "per", "x", "st", "nd",
+    "rd", "th", "is", "are", "was", "were", "if", "when", "than",
+    "至", "到", "和", "或", "与", "以上", "以下",
+])  # fmt: skip
 
 _BOUND = re.compile(r"([<>±≤≥])\s*$")
 _BOUNDS_IN_SIGNS = {r"<=|[⩽≦]": "≤", r">=|[⩾≧]": "≥", r"\+\s?/\s?[-\u2212]|\+[-\u2212]": "±"}
