@@ -10,10 +10,10 @@ from lightning.pytorch import LightningModule, Trainer
 from typing_extensions import override
 
 from callbacks.checkpointing.base import RotatingCheckpoint
-from engine.checkpointing.content_rules import declare_callback, require_structure
+from engine.checkpointing.content_rules import declare_callback, require_checkpoint
 from engine.checkpointing.rotation import reorder
 from engine.checkpointing.structure import METRIC, TEXT, fields, optional
-from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify
+from engine.checkpointing.verification import load_lazily, verify
 from engine.distributed.errors import CollectiveError
 from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import remove
@@ -77,9 +77,9 @@ class BestCheckpoint(RotatingCheckpoint):
             # Reads the whole file: a corrupt best.ckpt must not keep its place.
             verify(path)
             content = load_lazily(path)
-            require_structure(content, path)
+            require_checkpoint(content, path)
             saved = content["callbacks"][self.state_key]
-        except (CorruptCheckpointError, OSError) as error:
+        except (ValueError, OSError) as error:  # a corrupt checkpoint is a ValueError, too
             skipped = event("checkpoint_skipped", path=str(path), reason=str(error))
             log.warning("WARNING: %s; the next evaluation replaces it", error, extra=skipped)
             return None

@@ -17,8 +17,8 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.strategies import Strategy
 
-from engine.checkpointing.compatibility import check_weights_only_loadable, require_lightning
-from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.compatibility import check_weights_only_loadable
+from engine.checkpointing.content_rules import require_checkpoint
 from engine.checkpointing.cpu_snapshot import Snapshot
 from engine.checkpointing.rotation import keep_copy, rotate_in
 from engine.checkpointing.save_outcomes import SaveOutcomes
@@ -211,8 +211,7 @@ class VerifiedCheckpointIO(CheckpointIO):
         try:
             verify(Path(path))
             checkpoint = _read(Path(path), "cpu" if map_location is None else map_location)
-            require_lightning(checkpoint, Path(path))
-            require_structure(checkpoint, Path(path))
+            require_checkpoint(checkpoint, Path(path))
         except CorruptCheckpointError as error:
             raise CorruptCheckpointError(
                 f"{error}. --ckpt_path last uses the newest intact checkpoint of a run, --ckpt_path FILE another one"

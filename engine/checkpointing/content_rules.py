@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from engine.checkpointing.compatibility import require_lightning
 from engine.checkpointing.frozen_weights import KEY
 from engine.checkpointing.structure import (
     COUNT,
@@ -115,6 +116,22 @@ def declare_part(key: str, rule: Rule) -> None:
 def declare_callback(name: str, rule: Rule) -> None:
     """Declare the state of a callback, by the name of its class."""
     _callbacks[name] = rule
+
+
+def require_checkpoint(content: Mapping[str, object], path: Path) -> None:
+    """Check that a file or folder holds a checkpoint of a run: the keys of Lightning, and the right values.
+
+    Args:
+        content: content of the file; of a sharded checkpoint it may lack weights and optimizer state.
+        path: the file or folder.
+
+    Raises:
+        ValueError: a key of Lightning's is missing.
+        CorruptCheckpointError: a key holds the wrong kind of value. It is a ValueError, too.
+    """
+    # The weights of a sharded checkpoint are in its shards.
+    require_lightning({"state_dict": {}, **content} if path.is_dir() else content, path)
+    require_structure(content, path)
 
 
 def require_structure(checkpoint: Mapping[str, object], path: Path) -> None:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.content_rules import require_checkpoint
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify
 from engine.telemetry.events import event
 
@@ -40,12 +40,12 @@ def list_checkpoints(folder: Path) -> list[Path]:
 def newest_verified(folder: Path) -> Path | None:
     """Return the newest intact checkpoint of the run in `folder`, or None if the run has no checkpoint.
 
-    An intact checkpoint verifies, and its keys hold what a run saves under them.
+    An intact checkpoint verifies, has the keys of Lightning, and its keys hold what a run saves under them.
 
     Logs each checkpoint that is skipped. Call it on one rank only.
 
     Raises:
-        CorruptCheckpointError: the run has checkpoints, but none of them verifies.
+        CorruptCheckpointError: the run has checkpoints, but none of them is intact.
     """
     path, skipped = first_valid(list_checkpoints(folder), _find_corruption)
     if path is None and skipped:
@@ -79,7 +79,7 @@ def first_valid(paths: Iterable[Path], find_problem: Callable[[Path], str | None
 def _find_corruption(path: Path) -> str | None:
     try:
         verify(path)
-        require_structure(load_lazily(path), path)
-    except (CorruptCheckpointError, OSError) as error:
+        require_checkpoint(load_lazily(path), path)
+    except (ValueError, OSError) as error:  # a corrupt checkpoint is a ValueError, too
         return str(error)
     return None

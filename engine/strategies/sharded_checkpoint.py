@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
-from engine.checkpointing.compatibility import check_weights_only_loadable, require_lightning
-from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.compatibility import check_weights_only_loadable
+from engine.checkpointing.content_rules import require_checkpoint
 from engine.checkpointing.frozen_weights import KEY, require_frozen
 from engine.checkpointing.optimizer_state import check_optimizer_state
 from engine.checkpointing.sharded.shard_manifest import write_manifest
@@ -117,10 +117,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         if self.is_global_zero:
             try:
                 verify(path)
-                content = load_lazily(path)
-                # The weights of a sharded checkpoint are in its shards.
-                require_lightning({"state_dict": {}, **content} if path.is_dir() else content, path)
-                require_structure(content, path)
+                require_checkpoint(load_lazily(path), path)
             except (ValueError, OSError) as error:  # a corrupt checkpoint is a ValueError, too
                 problem = str(error)
         # Rank 0 alone reads every byte; all ranks raise what it has found.

@@ -124,6 +124,9 @@ def test_keeping_0_best_checkpoints_is_refused():
         BestCheckpoint("val/x", keep=0)
 
 
+LIGHTNING = {"state_dict": {}, "pytorch-lightning_version": "2.6.6"}
+
+
 class FakeTrainer:
     """Stand-in for a trainer, with what BestCheckpoint uses."""
 
@@ -147,7 +150,7 @@ class FakeTrainer:
 
     def save_checkpoint(self, path, weights_only):
         state = {self.best.state_key: self.best.state_dict()}
-        self.strategy.checkpoint_io.save_checkpoint({"callbacks": state, "score": self.score}, path)
+        self.strategy.checkpoint_io.save_checkpoint({**LIGHTNING, "callbacks": state, "score": self.score}, path)
 
     def scores(self):
         folder = self.default_root_dir / "checkpoints"
@@ -244,7 +247,7 @@ def test_a_corrupt_checkpoint_never_replaces_a_good_one(tmp_path_factory, rows, 
         elif found != "none":
             training.best._score = training.score = found
             training.strategy.checkpoint_io.save_checkpoint(
-                {"callbacks": {training.best.state_key: training.best.state_dict()}, "score": found}, path
+                {**LIGHTNING, "callbacks": {training.best.state_key: training.best.state_dict()}, "score": found}, path
             )
     training.strategy.checkpoint_io._rotations.clear()
     training.begin(mode=mode, keep=len(rows))

@@ -13,7 +13,8 @@ def write_checkpoint(
     path = folder / within / name
     path.parent.mkdir(parents=True, exist_ok=True)
     now = 1_700_000_000
-    torch.save({"weight": torch.arange(4096.0)} | ({"saved_at": float(now - age)} if with_time else {}), path)
+    content = {"state_dict": {"weight": torch.arange(4096.0)}, "pytorch-lightning_version": "2.6.6"}
+    torch.save(content | ({"saved_at": float(now - age)} if with_time else {}), path)
     os.utime(path, (now, now) if with_time else (now - age, now - age))
     return path
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from commands.runs.checkpoint_selection import (
     earlier_stage,
@@ -75,6 +76,21 @@ def test_the_newest_checkpoint_that_verifies_is_taken(tmp_path, messages):
     with pytest.raises(ValueError, match="none of them is intact: .*--ckpt_path FILE") as refused:
         resolve_checkpoint("last", tmp_path)
     assert all(f"{path.name} (" in str(refused.value) for path in (last, before, best))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"weight": torch.zeros(3)}, "it has no state_dict and no pytorch-lightning_version"),
+        ({"state_dict": {}}, "it has no pytorch-lightning_version"),
+    ],
+)
+def test_a_file_of_weights_in_place_of_the_last_checkpoint_is_skipped(tmp_path, messages, content, problem):
+    """The file verifies, but the training could not load it."""
+    before = write_checkpoint(tmp_path, "last-1.ckpt", age=10)
+    torch.save(content, before.with_name("last.ckpt"))
+    assert resolve_checkpoint("last", tmp_path) == before
+    assert any(line.startswith("skipping last.ckpt:") and problem in line for line in messages), messages
 
 
 def test_only_checkpoints_saved_since_the_start_count(tmp_path, messages):

@@ -46,7 +46,8 @@ class Kill:
 
 
 def save(path, step, row, index=0, shift=True):
-    new = write_temp(path, lambda file: torch.save({"step": step, "saved_at": float(step)}, file), verify)
+    content = {"step": step, "saved_at": float(step), "state_dict": {}, "pytorch-lightning_version": "2.6.6"}
+    new = write_temp(path, lambda file: torch.save(content, file), verify)
     rotate_in(new, row, index, shift)
 
 

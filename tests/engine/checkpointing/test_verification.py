@@ -80,7 +80,7 @@ def sharded(folder):
         checkpoint_id=folder,
         no_dist=True,
     )
-    torch.save({"saved_at": 7.0}, folder / PROGRESS)
+    torch.save({"saved_at": 7.0, "pytorch-lightning_version": "2.6.6"}, folder / PROGRESS)
     return folder
 
 

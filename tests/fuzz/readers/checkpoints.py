@@ -52,15 +52,13 @@ class Checkpoints(Reader):
         return file.getvalue()
 
     def read(self, path: Path) -> Any:
-        from engine.checkpointing.compatibility import require_lightning
-        from engine.checkpointing.content_rules import require_structure
+        from engine.checkpointing.content_rules import require_checkpoint
         from engine.checkpointing.discovery import saved_at
         from engine.checkpointing.verification import load_lazily, verify
 
         verify(path)
         content = load_lazily(path)
-        require_lightning(content, path)
-        require_structure(content, path)
+        require_checkpoint(content, path)
         saved_at(path)
         return _plain(content)
 
