@@ -92,4 +92,12 @@ def _reason_to_stay(facts: Mapping[str, str]) -> str:
 
 
 def _scontrol(*arguments: str) -> str:
-    return subprocess.run(["scontrol", *arguments], capture_output=True, text=True, check=True, timeout=_TIMEOUT).stdout
+    # The output has the user's names and paths, of any bytes.
+    return subprocess.run(
+        ["scontrol", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=True,
+        timeout=_TIMEOUT,
+    ).stdout

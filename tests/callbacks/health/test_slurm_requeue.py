@@ -14,6 +14,13 @@ def test_a_running_job_is_requeued(scontrol, messages):
     assert messages == ["SLURM job 7 is requeued and resumes from here"]
 
 
+def test_a_job_whose_name_is_not_utf_8_is_requeued(scontrol, messages):
+    read_calls = scontrol(name=b"entra\xeenement".decode("utf-8", "surrogateescape"))
+    requeue_job(JOB)
+    assert read_calls() == ["show job 7", "requeue 7"]
+    assert messages == ["SLURM job 7 is requeued and resumes from here"]
+
+
 @pytest.mark.parametrize(
     ("facts", "why"),
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SHOW = "JobId=7 JobName=train JobState={state} Reason=None Requeue={requeue} Restarts=0 BatchFlag={batch} Reboot=0"
+SHOW = "JobId=7 JobName={name} JobState={state} Reason=None Requeue={requeue} Restarts=0 BatchFlag={batch} Reboot=0"
 
 
 @pytest.fixture
@@ -16,14 +16,17 @@ def scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., C
     folder.mkdir()
     calls = tmp_path / "calls"
 
-    def answers(state: str = "RUNNING", requeue: int = 1, batch: int = 1, code: int = 0) -> Callable[[], list[str]]:
+    def answers(
+        state: str = "RUNNING", requeue: int = 1, batch: int = 1, code: int = 0, name: str = "train"
+    ) -> Callable[[], list[str]]:
+        show = SHOW.format(state=state, requeue=requeue, batch=batch, name=name)
         script = f"""#!/bin/sh
 echo "$@" >> {calls}
-if [ $1 = show ]; then echo "{SHOW.format(state=state, requeue=requeue, batch=batch)}"; exit 0; fi
+if [ $1 = show ]; then echo "{show}"; exit 0; fi
 [ {code} = 0 ] || echo "slurm_requeue error: Requested operation is presently disabled" >&2
 exit {code}
 """
-        (folder / "scontrol").write_text(script)
+        (folder / "scontrol").write_bytes(script.encode("utf-8", "surrogateescape"))
         (folder / "scontrol").chmod(0o755)
         return lambda: calls.read_text().splitlines() if calls.exists() else []
 
