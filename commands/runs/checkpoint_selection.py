@@ -6,7 +6,14 @@ from pathlib import Path
 
 from commands.runs.run_directory import BEGINNING, checkpoint_names, newest_run
 from commands.runs.run_names import config_stem
-from engine.checkpointing.discovery import CHECKPOINTS, list_checkpoints, newest_verified, saved_at
+from engine.checkpointing.discovery import (
+    CHECKPOINTS,
+    find_corruption,
+    first_valid,
+    list_checkpoints,
+    newest_verified,
+    saved_at,
+)
 from engine.checkpointing.verification import CorruptCheckpointError, verify
 from engine.io.atomic_file import write_atomically
 from engine.io.json_records import describe_value, parse_json
@@ -24,7 +31,7 @@ def resolve_checkpoint(ckpt_path: str | None, directory: Path) -> Path | None:
 
     Raises:
         FileNotFoundError: the file does not exist; lists the checkpoints of the run.
-        CorruptCheckpointError: `last`, and no checkpoint of the run verifies.
+        CorruptCheckpointError: `last`, or `best` without best.ckpt, and no checkpoint of the run is intact.
     """
     if ckpt_path is None:
         return None
@@ -40,9 +47,9 @@ def resolve_checkpoint(ckpt_path: str | None, directory: Path) -> Path | None:
         log.info("%s has no checkpoint yet: starting at step 0", directory)
         return None
     path = checkpoints / "best.ckpt" if ckpt_path == "best" else Path(ckpt_path)
-    if ckpt_path == "best" and not path.exists() and (checkpoints / "last.ckpt").exists():
-        log.warning("%s does not exist, as no validation has saved it: using last.ckpt", path)
-        return newest_verified(directory)
+    if ckpt_path == "best" and not path.exists() and (newest := newest_verified(directory)):
+        log.warning("%s does not exist, as no validation has saved it: using %s", path, newest.name)
+        return newest
     if not path.exists():
         existing = checkpoint_names(directory)
         hint = (
@@ -58,7 +65,7 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
     """Return the checkpoint that `model.init_args.init_from` means.
 
     Args:
-        init_from: a checkpoint; a run, whose best (else last) checkpoint is used; or a config, whose newest run is.
+        init_from: a checkpoint; a run, whose best (else newest intact) checkpoint is used; or a config, whose newest run is.
         runs: the directory of all runs.
 
     Raises:
@@ -73,9 +80,7 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
     elif not path.exists() and len(path.parts) == 1:
         path = runs / path
     if (path / CHECKPOINTS).is_dir():
-        # The best checkpoint, else the last.
-        checkpoints = [path / CHECKPOINTS / name for name in ("best.ckpt", "last.ckpt")]
-        path = next((checkpoint for checkpoint in checkpoints if checkpoint.exists()), checkpoints[0])
+        path = _best_or_newest(path)
     is_sharded = path.is_dir() and path.parent.name == CHECKPOINTS
     if not (path.is_file() or is_sharded):
         trained = sorted({file.parent.parent.name for file in runs.glob(f"*/{CHECKPOINTS}/*.ckpt")})
@@ -85,6 +90,16 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
         )
     verify(path)
     return path
+
+
+def _best_or_newest(folder: Path) -> Path:
+    """Return best.ckpt of a run, else its newest intact checkpoint, else one that does not verify or exist."""
+    best = folder / CHECKPOINTS / "best.ckpt"
+    if best.exists():
+        return best
+    checkpoints = list_checkpoints(folder)
+    newest, _ = first_valid(checkpoints, find_corruption)
+    return newest or next(iter(checkpoints), best)
 
 
 def record_existing_checkpoints(directory: Path) -> None:

@@ -47,7 +47,7 @@ def newest_verified(folder: Path) -> Path | None:
     Raises:
         CorruptCheckpointError: the run has checkpoints, but none of them is intact.
     """
-    path, skipped = first_valid(list_checkpoints(folder), _find_corruption)
+    path, skipped = first_valid(list_checkpoints(folder), find_corruption)
     if path is None and skipped:
         raise CorruptCheckpointError(
             f"{folder} has checkpoints, but none of them is intact: {'; '.join(skipped)}. Restore one from a backup, "
@@ -76,7 +76,8 @@ def first_valid(paths: Iterable[Path], find_problem: Callable[[Path], str | None
     return None, skipped
 
 
-def _find_corruption(path: Path) -> str | None:
+def find_corruption(path: Path) -> str | None:
+    """Return why a run cannot load a checkpoint, None if the checkpoint is intact."""
     try:
         verify(path)
         require_checkpoint(load_lazily(path), path)

@@ -93,6 +93,28 @@ def test_a_file_of_weights_in_place_of_the_last_checkpoint_is_skipped(tmp_path, 
     assert any(line.startswith("skipping last.ckpt:") and problem in line for line in messages), messages
 
 
+def test_without_best_and_last_the_newest_intact_checkpoint_is_taken(tmp_path, messages):
+    """A run without validations whose last.ckpt is absent: `last` finds its predecessor, so `best` does, too."""
+    before = write_checkpoint(tmp_path, "last-1.ckpt", age=10)
+    assert resolve_checkpoint("best", tmp_path) == before
+    assert any("best.ckpt does not exist" in line and "using last-1.ckpt" in line for line in messages), messages
+
+
+def test_an_earlier_stage_without_best_is_its_newest_intact_checkpoint(tmp_path, messages):
+    run = tmp_path / "aligned"
+    before = write_checkpoint(run, "last-1.ckpt", age=10)
+    last = write_checkpoint(run, "last.ckpt")
+    assert earlier_stage("aligned", tmp_path) == last
+    corrupt(last)
+    assert earlier_stage("aligned", tmp_path) == before
+    assert any(line.startswith("skipping last.ckpt:") for line in messages), messages
+    corrupt(before)
+    with pytest.raises(ValueError, match=r"last.ckpt is corrupt: data/0 has changed since it was saved"):
+        earlier_stage("aligned", tmp_path)
+    best = write_checkpoint(run, "best.ckpt", age=20)
+    assert earlier_stage("aligned", tmp_path) == best
+
+
 def test_only_checkpoints_saved_since_the_start_count(tmp_path, messages):
     old = write_checkpoint(tmp_path, "last.ckpt")
     assert newest_since_begun(tmp_path) == old, "begun before beginnings were noted"
