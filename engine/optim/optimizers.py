@@ -169,8 +169,9 @@ def _eight_bit(inputs: OptimizerInputs, paged: bool) -> Optimizer:
         logical_numel(p) for p in trained if p not in full_precision and logical_numel(p) >= MIN_QUANTIZED_ELEMENTS
     )
     log.info(
-        "adamw_8bit: the state of %s of %s trained parameters in 8 bits; embeddings and tensors of fewer than %s "
-        "elements keep 32", f"{quantized:,}", f"{sum(map(logical_numel, trained)):,}", f"{MIN_QUANTIZED_ELEMENTS:,}",
+        "%s: the state of %s of %s trained parameters in 8 bits; embeddings and tensors of fewer than %s elements keep "
+        "32", "paged_adamw_8bit" if paged else "adamw_8bit", f"{quantized:,}", f"{sum(map(logical_numel, trained)):,}",
+        f"{MIN_QUANTIZED_ELEMENTS:,}",
     )  # fmt: skip
     return optimizer
 

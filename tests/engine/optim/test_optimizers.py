@@ -33,6 +33,12 @@ def test_groups_rates_and_what_keeps_32_bits(messages, caplog):
     assert formats == {"embedding.weight": torch.float32, "linear.weight": torch.uint8, "linear.bias": torch.float32}
 
 
+def test_the_paged_form_is_logged_by_its_name(messages, caplog):
+    with caplog.at_level(logging.INFO, "lockstep"):
+        make(Words(), "paged_adamw_8bit")
+    assert messages[0].startswith("paged_adamw_8bit: the state of 8,192 of 14,720 trained parameters in 8 bits;")
+
+
 def test_it_trains_as_adamw():
     """One step from the same weights is equal where the state has 32 bits, and close where it has 8."""
     ours, plain = Words(), Words()
