@@ -1,7 +1,18 @@
-"""Checks that a number of a config lies in its range."""
+"""Checks numbers: whether a value of a file is a number, and whether a number of a config lies in its range."""
 
 import math
 from collections.abc import Mapping
+from typing import TypeGuard
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is an integer or a float, NaN included. A bool, which is an int in Python, is neither."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is an integer. A bool, which is an int in Python, is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def check_number(

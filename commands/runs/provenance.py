@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from commands.runs.run_directory import newest_config
 from engine.io.json_records import parse_json
 from engine.io.yaml_file import YamlFileError, read_yaml
+from engine.number_check import is_number
 
 log = logging.getLogger("lockstep")
 
@@ -112,15 +113,11 @@ def _metrics(path: Path, step: int) -> tuple[dict[str, float], dict[str, str]]:
             changed[stage] = altered
             if not altered:
                 values = {name: value for name, value in record.items() if name.startswith(f"{stage}/")}
-                metrics[stage] = {name: value for name, value in values.items() if _is_number(value)}
+                metrics[stage] = {name: value for name, value in values.items() if is_number(value)}
     if skipped:
         log.warning("WARNING: %s: %d lines are not records of metrics and are ignored", path, skipped)
     excluded = {stage: keys for stage, keys in changed.items() if stage not in metrics}
     return metrics.get("val", {}) | metrics.get("test", {}), excluded
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _own_version() -> str | None:

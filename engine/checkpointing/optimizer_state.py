@@ -7,17 +7,24 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from engine.checkpointing.structure import Rule, fields, kind
+from engine.number_check import is_number
 from engine.optim.eight_bit_state import QUANTIZED
 from engine.optim.optimizers import OPTIMIZERS, state_owners
 from engine.optim.row_optimizer import RowOptimizer
 from engine.optim.row_table import RowTable
 from engine.optim.row_updates import state_shapes
 
-# torch's optimizers count steps in a tensor, bitsandbytes in an int.
-_STEP = kind(
-    "a step count",
-    lambda value: isinstance(value, (int, float)) or isinstance(value, Tensor) and value.numel() == 1,
-)
+_MAX_STEPS = 2**53
+
+
+def _is_step_count(value: object) -> bool:
+    # torch's optimizers count steps in a tensor, bitsandbytes in an int.
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    return is_number(value) and 0 <= value < _MAX_STEPS  # NaN is false, too
+
+
+_STEP = kind("a step count", _is_step_count)
 
 
 def check_optimizer_state(optimizer: Optimizer, saved: Mapping[str, object], source: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from engine.number_check import is_integer, is_number
+
 Rule = Callable[[Any, str], Iterator[str]]
 """Yields the problems of a value. The second argument is its path in the checkpoint, such as `loops.fit_loop`."""
 
@@ -45,17 +47,12 @@ def kind(expected: str, accepts: Callable[[Any], bool]) -> Rule:
     return check
 
 
-def _is_number(value: object) -> bool:
-    # In Python a bool is an int.
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-COUNT = kind("a count", lambda value: _is_number(value) and isinstance(value, int) and 0 <= value < _MAX_COUNT)
-POSITIVE = kind("a positive count", lambda value: isinstance(value, int) and 0 < value < _MAX_COUNT)
-INTEGER = kind("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool))
-NUMBER = kind("a finite number", lambda value: _is_number(value) and abs(value) < _MAX_COUNT and math.isfinite(value))
+COUNT = kind("a count", lambda value: is_integer(value) and 0 <= value < _MAX_COUNT)
+POSITIVE = kind("a positive count", lambda value: is_integer(value) and 0 < value < _MAX_COUNT)
+INTEGER = kind("an integer", is_integer)
+NUMBER = kind("a finite number", lambda value: is_number(value) and abs(value) < _MAX_COUNT and math.isfinite(value))
 # Unlike a NUMBER, a metric may be NaN or infinite.
-METRIC = kind("a number", lambda value: _is_number(value) and (isinstance(value, float) or abs(value) < _MAX_COUNT))
+METRIC = kind("a number", lambda value: is_number(value) and (isinstance(value, float) or abs(value) < _MAX_COUNT))
 FLAG = kind("true or false", lambda value: isinstance(value, bool))
 TEXT = kind("a string", lambda value: isinstance(value, str))
 TENSOR = kind("a tensor", lambda value: isinstance(value, torch.Tensor))

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 import warnings
 from contextlib import redirect_stdout
 from io import StringIO
@@ -133,6 +134,10 @@ WRONG = {
     "callback": (("callbacks", "ResultsTable"), {}, "callbacks.ResultsTable has no best, baselines"),
     "callbacks": (("callbacks",), 5, "callbacks is 5, expected a dict"),
     "data": (("TinyData", "accumulation"), 0, "TinyData.accumulation is 0, expected a positive count"),
+    "true as a count": (("TinyData", "accumulation"), True, "TinyData.accumulation is True, expected a positive count"),
+    "step": (("optimizer_states", 0, "state", 0, "step"), -1, "state.0.step is -1, expected a step count"),
+    "true as a step": (("optimizer_states", 0, "state", 0, "step"), True, "state.0.step is True, expected a step"),
+    "step that is NaN": (("optimizer_states", 0, "state", 0, "step"), torch.tensor(math.nan), "expected a step count"),
     "position": (("TinyData", "batches"), 99, "99 batches into epoch 1, but an epoch has 5"),
     "time": (("saved_at",), "now", "saved_at is 'now', expected a finite number"),
     "version": (("pytorch-lightning_version",), "0", "is '0', expected a version of Lightning"),
