@@ -61,6 +61,7 @@ class OptimizedModule(FastAttributes, LightningModule):
             embeddings,
             self.hidden_matrices(),
             self.row_tables,
+            self.trainer.max_steps,
         )
         self._configured = group_settings(optimizer)  # before LambdaLR sets the rates of the first step
         # One step of the schedule is one optimizer step. By default Lightning steps a schedule once an epoch.

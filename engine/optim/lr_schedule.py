@@ -15,10 +15,10 @@ def lr_lambda(
     *,
     warmup_steps: int = 0,
     total_steps: int | None = None,
-    final_fraction: float = 0.0,
-    decay_fraction: float = 0.3,
-    decay_rate: float = 1.0,
-    decay_steps: int = 1000,
+    final_fraction: float,
+    decay_fraction: float,
+    decay_rate: float,
+    decay_steps: int,
 ) -> Callable[[int], float]:
     """Return a function from the number of finished steps to the factor on the learning rate.
 

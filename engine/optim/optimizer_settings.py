@@ -37,7 +37,7 @@ class OptimizerSettings:
     lr_scaling: Scaling
     base_batch_size: int | None
     offload: bool
-    fused: bool = False
+    fused: bool
 
     def __post_init__(self) -> None:
         key = "model.init_args."
@@ -59,6 +59,7 @@ class OptimizerSettings:
         embeddings: Collection[Tensor],
         hidden: Collection[Tensor],
         tables: Sequence[RowTable],
+        max_steps: int,
     ) -> tuple[Optimizer, Callable[[int], float]]:
         """Return the optimizer with its peak rates, and the function from the finished steps to the factor on them.
 
@@ -70,6 +71,7 @@ class OptimizerSettings:
             embeddings: see `build_optimizer`.
             hidden: see `build_optimizer`.
             tables: tables that are trained by rows, which add groups of their own.
+            max_steps: limit of the trainer, -1 for none. For the warning about the warm-up of a schedule without an end.
         """
         scale = scale_lr(1.0, self.lr_scaling, batch_size, self.base_batch_size)
         rate = self.learning_rate * scale
@@ -100,11 +102,12 @@ class OptimizerSettings:
         )
         # `total_steps` may make Lightning build the training loader, so only a schedule with an end calls it.
         steps = total_steps() if self.schedule in ("cosine", "stable_decay") else None
-        if steps is not None and 0 < steps <= self.warmup_steps:
+        trained = max_steps if steps is None else steps
+        if 0 < trained <= self.warmup_steps:
             log.warning(
                 "model.init_args.warmup_steps is %d, and the training has %d steps: the learning rate never reaches "
                 "its peak; lower it, or train for longer",
-                self.warmup_steps, steps,
+                self.warmup_steps, trained,
             )  # fmt: skip
         factor = lr_lambda(
             self.schedule,

@@ -5,18 +5,24 @@ import pytest
 from engine.optim.lr_schedule import lr_lambda, scale_lr
 
 
+def schedule(name, **options):
+    return lr_lambda(
+        name, **{"final_fraction": 0.0, "decay_fraction": 0.3, "decay_rate": 0.98, "decay_steps": 1000, **options}
+    )
+
+
 def test_warm_up_then_each_schedule():
-    constant = lr_lambda("constant", warmup_steps=4)
+    constant = schedule("constant", warmup_steps=4)
     assert [constant(step) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
-    cosine = lr_lambda("cosine", warmup_steps=2, total_steps=12, final_fraction=0.1)
+    cosine = schedule("cosine", warmup_steps=2, total_steps=12, final_fraction=0.1)
     assert [round(cosine(step), 3) for step in (0, 1, 2, 7, 12, 20)] == [0.5, 1, 1, 0.55, 0.1, 0.1]
-    exponential = lr_lambda("exponential", decay_rate=0.5, decay_steps=10)
+    exponential = schedule("exponential", decay_rate=0.5, decay_steps=10)
     assert [exponential(step) for step in (0, 10, 30)] == [1, 0.5, 0.125]
 
 
 def test_cosine_needs_an_end():
     with pytest.raises(ValueError, match="max_epochs or trainer.max_steps"):
-        lr_lambda("cosine")
+        schedule("cosine")
 
 
 def test_the_rate_follows_the_batch():
@@ -30,7 +36,7 @@ def test_the_rate_follows_the_batch():
 
 
 def test_stable_decay_warms_up_stays_and_falls():
-    factor = lr_lambda("stable_decay", warmup_steps=10, total_steps=100, final_fraction=0.1, decay_fraction=0.2)
+    factor = schedule("stable_decay", warmup_steps=10, total_steps=100, final_fraction=0.1, decay_fraction=0.2)
     assert factor(0) == 0.1
     assert [factor(step) for step in (9, 10, 50, 80)] == [1.0] * 4
     assert factor(90) == pytest.approx(0.1 + 0.9 * 0.5)
@@ -42,4 +48,4 @@ def test_stable_decay_warms_up_stays_and_falls():
 
 def test_stable_decay_needs_an_end():
     with pytest.raises(ValueError, match="stable_decay schedule needs an end"):
-        lr_lambda("stable_decay")
+        schedule("stable_decay")

@@ -1,11 +1,12 @@
 """Tests the optimizer's settings: settings that train nothing, or little, are reported."""
 
+import pytest
 from torch import nn
 
 from engine.optim.optimizer_settings import OptimizerSettings
 
 
-def build(rate, *groups, schedule="constant", warmup_steps=0, total_steps=None):
+def build(rate, *groups, schedule="constant", warmup_steps=0, total_steps=None, max_steps=-1):
     settings = OptimizerSettings(
         learning_rate=rate,
         optimizer="adamw",
@@ -20,9 +21,10 @@ def build(rate, *groups, schedule="constant", warmup_steps=0, total_steps=None):
         lr_scaling="none",
         base_batch_size=None,
         offload=False,
+        fused=False,
     )
     weights = [{"params": [nn.Linear(2, 2).weight], **group} for group in groups]
-    return settings.build(weights, 8, lambda: total_steps, (), (), ())
+    return settings.build(weights, 8, lambda: total_steps, (), (), (), max_steps)
 
 
 def test_a_rate_of_zero_is_reported(messages):
@@ -44,3 +46,12 @@ def test_a_warm_up_that_ends_after_the_training_is_reported(messages):
         "model.init_args.warmup_steps is 20, and the training has 20 steps: the learning rate never reaches its peak; "
         "lower it, or train for longer"
     ]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "exponential"])
+def test_a_schedule_without_an_end_is_compared_with_the_limit_of_the_trainer(messages, schedule):
+    build(1e-3, {}, schedule=schedule, warmup_steps=1000)
+    build(1e-3, {}, schedule=schedule, warmup_steps=1000, max_steps=1001)
+    assert messages == []
+    build(1e-3, {}, schedule=schedule, warmup_steps=1000, max_steps=500)
+    assert messages[0].startswith("model.init_args.warmup_steps is 1000, and the training has 500 steps:")
