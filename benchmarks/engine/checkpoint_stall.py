@@ -163,9 +163,9 @@ def _save(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Path) -> tuple
     # A copy of the dict, as plugins may add keys or take tensors out.
     plugin.save_checkpoint(dict(checkpoint), path)
     stall = time.perf_counter() - start
-    # Waits for the asynchronous writer; Lightning's only does so when it is torn down.
+    # Waits for the asynchronous writer; Lightning's only does so when it is torn down. `verify` reads what was written.
     if isinstance(plugin, VerifiedCheckpointIO):
-        plugin.finish_or_raise()
+        plugin.finish_writing()
     else:
         plugin.teardown()
     total = time.perf_counter() - start

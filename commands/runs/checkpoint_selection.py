@@ -65,8 +65,8 @@ def earlier_stage(init_from: str, runs: Path) -> Path:
     """Return the checkpoint that `model.init_args.init_from` means.
 
     Args:
-        init_from: a checkpoint; a run, whose best (else newest intact) checkpoint is used; or a config, whose newest run
-            is used.
+        init_from: a checkpoint; a run, whose best (else newest intact) checkpoint is used; or a config, whose newest
+            run is.
         runs: the directory of all runs.
 
     Raises:

@@ -106,15 +106,6 @@ class VerifiedCheckpointIO(CheckpointIO):
         """Return whether the last save as `path` failed, as of the last `sync_outcomes`. Equal on all ranks."""
         return self._outcomes.has_failed(path)
 
-    def finish_or_raise(self) -> None:
-        """Wait until all saves are on the disk. Only rank 0 has something to wait for.
-
-        Raises:
-            OSError: a save since the last `sync_outcomes` failed.
-        """
-        self.finish_writing()
-        self._outcomes.require_success()
-
     def finish_writing(self) -> None:
         """Wait for the writer thread, whether it succeeds or not."""
         if self._writer is not None:

@@ -45,12 +45,6 @@ class SaveOutcomes:
         is_permanent = not isinstance(error, (OSError, CorruptCheckpointError))
         self._unshared.append(_Outcome(str(path), str(error) or type(error).__name__, is_permanent))
 
-    def require_success(self) -> None:
-        """Raise OSError if a save since the last `sync` failed."""
-        for path, error, _ in self._unshared:
-            if error is not None:
-                raise OSError(f"{path} could not be saved: {error}")
-
     def has_failed(self, path: Path) -> bool:
         """Return whether the last save as `path` failed, as of the last `sync`. Equal on all ranks."""
         return str(path) in self._failures

@@ -71,7 +71,7 @@ class OptimizerSettings:
             embeddings: see `build_optimizer`.
             hidden: see `build_optimizer`.
             tables: tables that are trained by rows, which add groups of their own.
-            max_steps: limit of the trainer, -1 for none. For the warning about the warm-up of a schedule without an end.
+            max_steps: limit of the trainer, -1 for none; a schedule without an end compares its warm-up with it.
         """
         scale = scale_lr(1.0, self.lr_scaling, batch_size, self.base_batch_size)
         rate = self.learning_rate * scale

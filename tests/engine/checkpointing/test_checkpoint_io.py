@@ -58,14 +58,14 @@ def test_saved_in_a_row(plugin, tmp_path):
     for step in (1, 2, 3):
         plugin.save_checkpoint(content(step), row[0])
         plugin.sync_outcomes(ALONE)
-    plugin.finish_or_raise()
+    plugin.sync_outcomes(ALONE, last=True)
     assert [step_of(path) for path in row] == [3, 2]
     assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "last-1.ckpt"}
     assert plugin.load_checkpoint(row[1])["global_step"] == 2
     plugin.replace_next(row[0])
     for step in (4, 5):
         plugin.save_checkpoint(content(step), str(row[0]))
-    plugin.finish_or_raise()
+    plugin.sync_outcomes(ALONE, last=True)
     assert [step_of(path) for path in row] == [5, 4], "4 has replaced 3, 2 stayed; then all moved on"
     plugin.remove_checkpoint(row[1])
     assert not row[1].exists()
@@ -85,7 +85,7 @@ def test_a_running_save_does_not_take_the_mark_of_the_next(tmp_path, monkeypatch
     threading.Timer(0.1, may_end.set).start()
     plugin.replace_next(files[0])
     plugin.save_checkpoint(content(2), files[0])
-    plugin.finish_or_raise()
+    plugin.sync_outcomes(ALONE, last=True)
     assert step_of(files[0]) == 2
     assert not files[1].exists(), "the first save would be here, if the second had moved it"
 
@@ -103,7 +103,7 @@ def test_a_corrupt_checkpoint_is_not_loaded(plugin, tmp_path):
     """Plain Lightning loads flipped bits without complaint."""
     path = tmp_path / "last.ckpt"
     plugin.save_checkpoint(content(1), path)
-    plugin.finish_or_raise()
+    plugin.sync_outcomes(ALONE, last=True)
     octets = bytearray(path.read_bytes())
     for offset in range(50_000, 50_040):
         octets[offset] ^= 255
@@ -175,12 +175,6 @@ def test_the_last_save_must_succeed(plugin, tmp_path, full):
     plugin.sync_outcomes(ALONE)
     with pytest.raises(CollectiveError, match="could not be saved: "):
         plugin.sync_outcomes(ALONE, last=True)
-
-
-def test_finish_reports_what_failed(plugin, tmp_path, full):
-    plugin.save_checkpoint(content(1), tmp_path / "last.ckpt")
-    with pytest.raises(OSError, match="last.ckpt could not be saved: .*No space left"):
-        plugin.finish_or_raise()
 
 
 def test_all_processes_hear_of_it(tmp_path, full):
@@ -261,7 +255,7 @@ def test_training_continues_while_a_checkpoint_is_written(tmp_path, monkeypatch)
     checkpoint["callbacks"]["a"]["seen"].append(2)
     plugin.sync_outcomes(ALONE)  # the write is still pending
     gate.open.set()
-    plugin.finish_or_raise()
+    plugin.sync_outcomes(ALONE, last=True)
     assert step_of(tmp_path / "last.ckpt") == 1
     assert torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"] == {"a": {"seen": [1]}}
 
@@ -309,7 +303,7 @@ def test_the_newest_intact_checkpoint(plugin, tmp_path):
     plugin.set_rotation(row)
     for step in (1, 2):
         plugin.save_checkpoint(content(step), row[0])
-    plugin.finish_or_raise()
+    plugin.sync_outcomes(ALONE, last=True)
     assert newest_verified(folder) == row[0]
     os.truncate(row[0], 1000)
     assert newest_verified(folder) == row[1]

@@ -57,7 +57,7 @@ def test_folders_in_a_row(strategy, tmp_path):
     for step in (1, 2, 3):
         strategy.save_checkpoint(content(step), row[0])
         strategy.checkpoint_io.sync_outcomes(strategy)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     assert [saved_at(path) for path in row] == [3.0, 2.0]
     assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "last-1.ckpt"}
     for path in row:
@@ -79,7 +79,7 @@ def test_a_kept_folder_survives_the_rotation(strategy, tmp_path):
         strategy.checkpoint_io.keep_next(row[0], tmp_path / "step-2.ckpt" if step == 2 else None)
         strategy.save_checkpoint(content(step), row[0])
         strategy.checkpoint_io.sync_outcomes(strategy)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     assert {path.name for path in tmp_path.iterdir()} == {"last.ckpt", "last-1.ckpt", "step-2.ckpt"}
     verify(tmp_path / "step-2.ckpt")
     assert saved_at(tmp_path / "step-2.ckpt") == 2.0
@@ -103,7 +103,7 @@ def test_a_flipped_bit_of_a_shard_is_refused(strategy, tmp_path):
     """torch stores no checksum of shards: it loads what is there."""
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1), path)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     shard = next(path.glob("*.distcp"))
     octets = bytearray(shard.read_bytes())
     octets[len(octets) // 2] ^= 1
@@ -126,7 +126,7 @@ def test_an_intact_checkpoint_with_wrong_content_is_refused(strategy, tmp_path, 
     """The key is named before Lightning uses its value, as without shards."""
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1) | wrong, path)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     with pytest.raises(CorruptCheckpointError, match=f"{message}.*--ckpt_path last"):
         strategy.load_checkpoint(path)
     torch.save({"saved_at": 1.0}, tmp_path / "other.ckpt")
@@ -171,7 +171,7 @@ def test_a_folder_that_is_not_whole_gets_no_name(strategy, tmp_path, monkeypatch
 def test_a_checkpoint_of_another_model_is_refused(strategy, monkeypatch, tmp_path, model, message):
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1), path)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     torch.save(content(1), tmp_path / "file.ckpt")
     monkeypatch.setattr(VerifiedFSDPStrategy, "lightning_module", model)
     for checkpoint in (path, tmp_path / "file.ckpt"):
@@ -183,7 +183,7 @@ def test_an_index_with_code_is_not_run(strategy, tmp_path):
     """torch reads the index once more, by plain pickle."""
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1), path)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     (path / ".metadata").write_bytes(pickle.dumps(_Code(tmp_path / "ran")))
     with pytest.raises(CorruptIndexError, match="corrupt: .metadata cannot be read .it refers to"):
         read_shards(path, strategy.lightning_module, [])
@@ -222,7 +222,7 @@ def test_optimizer_state_of_fewer_parameters_is_refused(strategy, monkeypatch, t
     else:
         groups = {GROUPS: [named["param_groups"]]} if kind == "shards" else {}
         strategy.save_checkpoint(saved | groups | {"state": named["state"]}, path)
-        strategy.checkpoint_io.finish_or_raise()
+        strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     model, both = trained(["weight", "bias"])
     monkeypatch.setattr(VerifiedFSDPStrategy, "lightning_module", model)
     strategy.optimizers = [both]
@@ -246,7 +246,7 @@ def test_a_file_without_optimizer_state_is_refused(strategy, monkeypatch, tmp_pa
 def test_shards_from_before_the_first_step_have_no_state(strategy, monkeypatch, tmp_path):
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(1) | {"global_step": 0}, path)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     strategy.optimizers = [torch.optim.Adam(strategy.lightning_module.parameters())]
     assert strategy.load_checkpoint(path)["global_step"] == 0
 
@@ -266,7 +266,7 @@ def test_progress_is_flushed(monkeypatch, tmp_path):
 def test_an_earlier_stage_in_shards(strategy, tmp_path):
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(3) | {"global_step": 7}, path)
-    strategy.checkpoint_io.finish_or_raise()
+    strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     stage, model = read_stage(path), nn.Linear(1000, 1, bias=False)
     assert load_stage_weights(model, stage, {}).taken == ["weight"]
     assert stage["global_step"] == 7
