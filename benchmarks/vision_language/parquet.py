@@ -68,10 +68,11 @@ def _prepare(path: Path, root: str) -> dict[str, float]:
     """Return the seconds and the additional peak memory in MiB of rewriting the file."""
     import pyarrow.parquet  # noqa: F401
 
-    from datamodules.vision_language.files.parquet_chats import prepare_parquet
+    from datamodules.vision_language.files.parquet_chats import chat_columns
+    from datamodules.vision_language.files.parquet_rows import prepare_rows
 
     before, begin = _memory()[0], time.perf_counter()
-    prepare_parquet(path, root)
+    prepare_rows(path, root, chat_columns)
     return {"seconds": time.perf_counter() - begin, "more_rss": (peak() - before) / 2**20}
 
 

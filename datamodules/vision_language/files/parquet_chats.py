@@ -18,7 +18,7 @@ from datamodules.vision_language.files.chat_formats import (
     resolve_part_images,
 )
 from datamodules.vision_language.files.parquet_columns import find_columns, unread_image_columns
-from datamodules.vision_language.files.parquet_rows import ParquetRows, prepare_rows
+from datamodules.vision_language.files.parquet_rows import ParquetRows
 from engine.io.json_records import describe_names
 
 log = logging.getLogger("lockstep")
@@ -58,11 +58,6 @@ class ParquetChats(ParquetRows):
         if len(images) == 1 and not any(MARKER in message["content"] for message in messages) and _blank(images[0]):
             images = []
         return ImageChat(name, insert_image_markers(name, messages, len(images)), images)
-
-
-def prepare_parquet(path: str | Path, root: str | Path) -> list[Path]:
-    """Rewrite files of chats whose row groups are too large, see `prepare_rows`."""
-    return prepare_rows(path, root, chat_columns)
 
 
 def chat_columns(paths: Sequence[Path]) -> list[str]:

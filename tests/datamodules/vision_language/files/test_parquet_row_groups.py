@@ -11,8 +11,9 @@ import pytest
 from datamodules.multimodal.parquet_footer_check import FooterCheck
 from datamodules.vision_language.files import parquet_row_groups, parquet_rows
 from datamodules.vision_language.files.lru_cache import SizedLRUCache
-from datamodules.vision_language.files.parquet_chats import ParquetChats, prepare_parquet
+from datamodules.vision_language.files.parquet_chats import ParquetChats, chat_columns
 from datamodules.vision_language.files.parquet_row_groups import read_footer
+from datamodules.vision_language.files.parquet_rows import prepare_rows
 from engine.data.errors import BadSampleError
 from tests.conftest import REPOSITORY
 from tests.support.data_files.parquet_chat_files import as_sample, noise, plain
@@ -83,4 +84,4 @@ def test_a_footer_that_ends_the_process_that_reads_it_is_refused(tmp_path):
         (tmp_path / "c.parquet").write_text("no Parquet file")
         footers.check(tmp_path / "c.parquet")
     with pytest.raises(ValueError, match=r"b\.parquet: .*corrupt"):
-        prepare_parquet(tmp_path, tmp_path)
+        prepare_rows(tmp_path, tmp_path, chat_columns)

@@ -7,8 +7,9 @@ import pyarrow.parquet
 import pytest
 
 from datamodules.vision_language.files import parquet_rewrite
-from datamodules.vision_language.files.parquet_chats import ParquetChats, prepare_parquet
+from datamodules.vision_language.files.parquet_chats import ParquetChats, chat_columns
 from datamodules.vision_language.files.parquet_row_groups import read_footer
+from datamodules.vision_language.files.parquet_rows import prepare_rows
 from engine.data.errors import BadSampleError
 from tests.support.data_files.parquet_chat_files import write_table
 from tests.support.data_files.vision_language_files import png
@@ -42,7 +43,7 @@ def test_each_layout_of_texts_bytes_and_lists_is_read(tmp_path, monkeypatch, lay
         (tmp_path / name).write_bytes(image)
     messages, images = LAYOUTS[layout]
     path = write_table(tmp_path / "a.parquet", messages=messages, images=images)
-    assert len(prepare_parquet(path, tmp_path / "root")) == rewritten
+    assert len(prepare_rows(path, tmp_path / "root", chat_columns)) == rewritten
     chats = [ParquetChats(path, tmp_path / "root").read(row) for row in range(6)]
     assert [chat.images for chat in chats] == [[image] for image in PNGS]
     assert [chat.messages[0]["content"] for chat in chats] == [f"<image>\nQuestion {row}?" for row in range(6)]
@@ -64,7 +65,7 @@ def test_a_code_without_a_value_is_a_corrupt_row_group(tmp_path, monkeypatch, ne
         ParquetChats(path, tmp_path)
     monkeypatch.setattr(parquet_rewrite, "MAX_ROWS", 2)
     with pytest.raises(OSError, match=r"a\.parquet: is corrupt: .*out of bounds.*; fetch or write it again$"):
-        prepare_parquet(path, tmp_path / "root")
+        prepare_rows(path, tmp_path / "root", chat_columns)
     assert not list((tmp_path / "root").rglob("*.parquet"))
 
 
@@ -73,7 +74,7 @@ def test_a_dictionary_of_large_images_is_rewritten_with_row_groups_of_several_ro
     monkeypatch.setattr(parquet_rewrite, "GROUP_SIZE", 20_000)
     images = pyarrow.array([bytes([row]) * 1000 for row in range(200)]).dictionary_encode()
     path = write_table(tmp_path / "a.parquet", messages=TEXTS[:1] * 200, images=images)
-    (rewritten,) = prepare_parquet(path, tmp_path / "root")
+    (rewritten,) = prepare_rows(path, tmp_path / "root", chat_columns)
     assert 2 <= read_footer(rewritten).num_row_groups <= 10
     chats = ParquetChats(path, tmp_path / "root")
     assert [chats.read(row).images for row in (0, 99, 199)] == [[bytes([row]) * 1000] for row in (0, 99, 199)]
