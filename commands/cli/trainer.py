@@ -97,6 +97,7 @@ class LockstepTrainer(RunTrainer):
 
     def prepare(self) -> None:
         """Download and convert the data of a config, once; safe to repeat and to interrupt."""
+        # Not called: LightningCLI reads the signature and the docstring, and the DataModule prepares the data.
 
     def export(
         self,
@@ -159,7 +160,7 @@ class LockstepTrainer(RunTrainer):
             auth: `USER:PASSWORD` that visitors need, or `@FILE` with a line of this form; the variable
                 LOCKSTEP_DEMO_AUTH does the same. A password on the command line is in the list of processes.
             compare: name of another run of the same family and data, which answers each question beside this one.
-            load_compared: loads that run.
+            load_compared: loads that run; without it this run answers alone.
         """
         from commands.demo.access import read_login
         from commands.demo.main import serve
@@ -169,15 +170,18 @@ class LockstepTrainer(RunTrainer):
         title, context = Path(self.default_root_dir).name, self.precision_plugin.forward_context
 
         def create() -> AnswerService:
-            demo = load_demo(self, model, datamodule, checkpoint)
-            if compare is None or load_compared is None:
-                return demo
-            return ComparedDemo([ComparedRun(title, demo, context), load_compared()])
+            return load_demo(self, model, datamodule, checkpoint)
 
-        if compare is None:
+        if load_compared is None:
             serve(create, context, title, host, port, login)
-        else:  # each run enters its own context
-            serve(create, nullcontext, f"{title} and {compare}", host, port, login)
+            return
+        load = load_compared
+
+        def create_both() -> AnswerService:
+            return ComparedDemo([ComparedRun(title, create(), context), load()])
+
+        # Each run enters its own context.
+        serve(create_both, nullcontext, f"{title} and {compare}", host, port, login)
 
     def chat(self, model: LockstepModule, datamodule: LockstepDataModule, ckpt_path: str | None = None) -> None:
         """Ask a trained model in the terminal.

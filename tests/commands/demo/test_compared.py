@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from commands.answers.answer_service import (
 from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
 from commands.answers.compared import ComparedDemo, ComparedRun, fingerprint
 from commands.cli.configs.compared_run import arguments_of_compared
+from commands.cli.trainer import LockstepTrainer
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
 
@@ -184,3 +186,15 @@ def test_a_visitor_compares_two_runs(tmp_path):
         page_driver.check_quality(page, address)
         left, right = page.run(f"{names}.map((name) => name.getBoundingClientRect().left)")
         assert left == right, "one below the other in a narrow window"
+
+
+def test_without_a_loader_of_the_second_run_the_page_is_of_the_first_alone(monkeypatch):
+    pages = []
+    monkeypatch.setattr("commands.cli.trainer.load_demo", lambda *_: "the run")
+    monkeypatch.setattr(
+        "commands.demo.main.serve", lambda create, context, title, *_: pages.append((create(), context, title))
+    )
+    plugin = SimpleNamespace(forward_context="the precision")
+    trainer = SimpleNamespace(default_root_dir="runs/a", precision_plugin=plugin)
+    LockstepTrainer.demo(trainer, None, None, ckpt_path="best.ckpt", compare="b")
+    assert pages == [("the run", "the precision", "a")]
