@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.report.comparison.saved_ranks import STAGES, OtherSettingsError, read_ranks
+from commands.report.comparison.saved_ranks import STAGES, read_ranks
+from commands.report.metric_series import OtherSettingsError
 
 
 class GroupTable(NamedTuple):

@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Literal
 
 from commands.report.downsample import DownsampledSeries
-from engine.io.json_records import reject_duplicate_keys
+from engine.io.json_records import parse_json, reject_duplicate_keys
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors of reading a malformed line."""
@@ -22,6 +22,10 @@ _RENAMED = {
     **{f"{stage}/unusable_samples": f"{stage}/bad_samples" for stage in ("train", "val", "test")},
 }
 """{name of a metric in runs of version 0.1.0: current name}."""
+
+
+class OtherSettingsError(ValueError):
+    """The latest test had other settings than the run, so what it saved does not match the run's metrics."""
 
 
 @dataclass
@@ -85,6 +89,23 @@ def read_metrics(path: Path, monitor: str | None, mode: Literal["min", "max"], p
                 history.best, history.best_step = evaluated, step
                 best = reached if math.isfinite(reached) else best
     return history
+
+
+def latest_value(path: Path, name: str) -> float | None:
+    """Return the latest value of a metric of an evaluation with the run's own settings; None without an evaluation."""
+    latest = None
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if name in line:  # few lines are of a test, and the others need not be parsed
+                try:
+                    record = parse_json(line)
+                    if not record.get("altered") and isinstance(record[name], int | float):
+                        latest = float(record[name])
+                except UNREADABLE:
+                    continue
+    return latest
 
 
 def _is_metric(name: str, value: object) -> bool:

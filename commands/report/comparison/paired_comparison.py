@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from commands.report.comparison.comparable import answer_problem, rank_problem
 from commands.report.comparison.saved_answers import SavedAnswers, read_answers
-from commands.report.comparison.saved_ranks import STAGES, OtherSettingsError, SavedRanks, read_ranks
+from commands.report.comparison.saved_ranks import STAGES, SavedRanks, read_ranks
 from commands.report.comparison.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored
+from commands.report.metric_series import OtherSettingsError
 from commands.report.settings_diff import read_settings
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run

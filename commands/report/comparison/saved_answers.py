@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commands.report.comparison.saved_ranks import OtherSettingsError, latest_value
+from commands.report.metric_series import OtherSettingsError, latest_value
 from engine.io.json_records import parse_json
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run

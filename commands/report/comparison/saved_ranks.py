@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.report.metric_series import UNREADABLE
-from engine.io.json_records import parse_json
+from commands.report.metric_series import OtherSettingsError, latest_value
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 
@@ -20,10 +19,6 @@ SavedRanks = Mapping[str, "UserRanks"]
 
 _ROUNDING = 1e-5
 """Difference of a metric that was rounded to float32 and to the digits of metrics.jsonl, with a margin."""
-
-
-class OtherSettingsError(ValueError):
-    """The latest test had other settings than the run, so its ranks do not match the run's metrics."""
 
 
 def read_ranks(folder: Path) -> SavedRanks:
@@ -60,20 +55,3 @@ def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
             f"{folder}/ranks-test.npz has {name} {value:.4f} and metrics.jsonl {logged:.4f}, because the latest test "
             f"had other settings than the run; `{PROGRAM} test {options_of_run(folder)}` writes the ranks again"
         )
-
-
-def latest_value(path: Path, name: str) -> float | None:
-    """Return the latest value of a metric of an evaluation with the run's own settings; None without an evaluation."""
-    latest = None
-    if not path.is_file():
-        return None
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if name in line:  # few lines are of a test, and the others need not be parsed
-                try:
-                    record = parse_json(line)
-                    if not record.get("altered") and isinstance(record[name], int | float):
-                        latest = float(record[name])
-                except UNREADABLE:
-                    continue
-    return latest
