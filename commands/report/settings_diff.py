@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from callbacks.trackers.keys import TRACKER_KEYS
 from commands.runs.current_names import current_key, current_value, rename_groups
+from commands.runs.run_configs import numbered_configs
 from engine.io.yaml_file import YamlFileError, read_yaml
 from engine.system.installation import PROGRAM
 
 SEED = "seed_everything"
-
-_NUMBER = re.compile(r"config-(\d+)\.yaml$")
 
 _MONITORING = re.compile(
     rf"(prometheus|log|{'|'.join(TRACKER_KEYS)}|sample_previews|watchdog|trainer\.logger)(\.|$)"
@@ -45,11 +44,8 @@ def read_settings(folder: Path) -> RecordedSettings:
     Raises:
         ValueError: a file is not YAML; see `engine.io.yaml_file`.
     """
-    numbered = {int(match[1]): path for path in folder.glob("config-*.yaml") if (match := _NUMBER.match(path.name))}
-    first = folder / "config.yaml"
-    paths = ([first] if first.is_file() else []) + [numbered[number] for number in sorted(numbered)]
     recorded = RecordedSettings({}, [])
-    for path in paths:
+    for path in numbered_configs(folder):
         try:
             config = read_yaml(path)
         except YamlFileError as error:

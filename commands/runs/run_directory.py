@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from callbacks.trackers.keys import TRACKER_KEYS
+from commands.runs.run_configs import config_number, numbered_configs
 from commands.runs.run_lock import RUNNING
 from commands.runs.run_names import TIME_OR_JOB
 from engine.checkpointing.discovery import CHECKPOINTS, saved_at
@@ -89,9 +90,8 @@ def remove_untrained_run(directory: Path) -> None:
 
 def newest_config(directory: Path) -> Path | None:
     """Return the config with which a run was last trained; None if it has none."""
-    numbered = {int(number): path for path in directory.glob("config-*.yaml") if (number := _parse_config_number(path))}
-    first = directory / "config.yaml"
-    return numbered[max(numbered)] if numbered else first if first.is_file() else None
+    configs = numbered_configs(directory)
+    return configs[-1] if configs else None
 
 
 def write_config(text: str, directory: Path) -> Path:
@@ -100,12 +100,7 @@ def write_config(text: str, directory: Path) -> Path:
     newest = newest_config(directory)
     if newest is not None and newest.read_text(encoding="utf-8") == text:
         return newest
-    number = 1 if newest is None else int(_parse_config_number(newest) or 1) + 1
+    number = 1 if newest is None else (config_number(newest) or 1) + 1
     path = directory / ("config.yaml" if number == 1 else f"config-{number}.yaml")
     write_atomically(path, text.encode())
     return path
-
-
-def _parse_config_number(config: Path) -> str | None:
-    match = re.fullmatch(r"config-(\d+)", config.stem)
-    return match[1] if match else None
