@@ -53,7 +53,7 @@ def machine_checks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[Check]:
         Check("gpus", lambda: gpus.check_gpus(plan, driver(), environ), 60),
         Check("cores", lambda: cpu.check_cores(local_plan(), os.cpu_count() or 1, affinity, usable)),
         Check("threads", lambda: cpu.check_threads(local_plan(), affinity, usable, environ, on_cpu())),
-        Check("threads", lambda: openmp.check_thread_spin(environ)),
+        Check("thread spin", lambda: openmp.check_thread_spin(environ)),
         Check("contention", lambda: contention() if on_cpu() else ()),
         Check("memory", lambda: memory.check_memory(local_plan())),
     ]

@@ -32,11 +32,11 @@ def check_thread_spin(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Report variables that let waiting threads spin for long; without them train.py bounds it."""
     why = "a waiting thread keeps its core; beside another program training is up to 30 times slower"
     if environ.get(POLICY, "").strip().lower() == "active":
-        yield Finding("threads", "warn", f"{POLICY}={environ[POLICY]}", why, f"unset {POLICY}")
+        yield Finding("thread spin", "warn", f"{POLICY}={environ[POLICY]}", why, f"unset {POLICY}")
     for name in WAITS:
         value = environ.get(name, "").strip().lower()
         if value and _amount(value) >= _MAX_SPIN[name]:
-            yield Finding("threads", "warn", f"{name}={environ[name]}", why, f"unset {name}")
+            yield Finding("thread spin", "warn", f"{name}={environ[name]}", why, f"unset {name}")
 
 
 def check_contention(plan: LaunchPlan, usable: float, busy: float, threads: int | None) -> Iterator[Finding]:

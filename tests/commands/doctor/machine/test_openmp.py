@@ -31,6 +31,7 @@ BUSY = "print(flush=True)\nwhile True: pass"
 def test_a_long_spin_that_the_user_has_set(name, value, status):
     findings = list(check_thread_spin({name: value}))
     assert [finding.status for finding in findings] == [status] * bool(status)
+    assert all(finding.check == "thread spin" for finding in findings)
     assert all(finding.remedy == f"unset {name}" and "30 times" in finding.why for finding in findings)
 
 
