@@ -153,11 +153,12 @@ def _optimizer_state(pl_module: LockstepModule, trained: Sequence[nn.Parameter])
     """Return tensors of the size that the optimizer's state of the parameters will have on their device."""
     if pl_module.optimizer_settings.offload:
         return []
-    state_bytes = OPTIMIZERS[pl_module.optimizer_name].state_bytes
+    spec = OPTIMIZERS[pl_module.optimizer_name]
     embeddings = {part.weight for part in pl_module.modules() if isinstance(part, nn.Embedding)}
     # An optimizer keeps its state in the type of the weight, unless it quantizes the state.
     sizes = (
-        state_size(weight.numel(), state_bytes, weight in embeddings) * (1 if state_bytes == 2 else weight.itemsize / 4)
+        state_size(weight.numel(), spec.state_bytes, spec.in_blocks, weight in embeddings)
+        * (1 if spec.in_blocks else weight.itemsize / 4)
         for weight in trained
     )
     return [weight.new_empty(int(size), dtype=torch.uint8) for weight, size in zip(trained, sizes, strict=True)]

@@ -193,19 +193,20 @@ OPTIMIZERS: dict[OptimizerName, OptimizerSpec] = {
 """All optimizers. Their order is that of messages."""
 
 
-def state_size(numbers: int, state_bytes: int, is_embedding: bool) -> int:
+def state_size(numbers: int, state_bytes: int, in_blocks: bool, is_embedding: bool) -> int:
     """Return the bytes of the optimizer's state of a weight; 8-bit AdamW keeps 32 bits for embeddings.
 
     Args:
         numbers: elements of the weight.
         state_bytes: `OptimizerSpec.state_bytes`, 0 for a state that is not on the device of the weight.
+        in_blocks: `OptimizerSpec.in_blocks`.
         is_embedding: whether the weight is an embedding's.
     """
-    if state_bytes != 2:
+    if not in_blocks or not state_bytes:
         return state_bytes * numbers
     if is_embedding or numbers < MIN_QUANTIZED_ELEMENTS:
         return 8 * numbers
-    return 2 * numbers + 8 * math.ceil(numbers / BLOCK)
+    return state_bytes * numbers + 8 * math.ceil(numbers / BLOCK)  # and the scales of the two moments' blocks
 
 
 def state_owners(state: Mapping[str, Any]) -> list[OptimizerName]:

@@ -8,6 +8,7 @@ from commands.doctor.model_plan.cluster import Cluster
 from commands.doctor.model_plan.recipes import RECIPES, Recipe
 from commands.doctor.model_plan.shapes import QWEN2_5
 from commands.doctor.training.memory_prediction import DEFAULT_TOKENS, USABLE_SHARE
+from engine.optim.optimizers import OPTIMIZERS
 from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate, Workload, estimate_memory
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, Trainable
@@ -82,9 +83,11 @@ def _estimate(candidate: Candidate, cluster: Cluster, recipe: Recipe) -> MemoryE
         quantize=recipe.quantize or "none",
         activation_checkpointing=True,
     )
+    optimizer = OPTIMIZERS[recipe.optimizer]
     work = Workload(
         candidate.tokens,
-        state_bytes=recipe.state_bytes,
+        state_bytes=optimizer.state_bytes,
+        in_blocks=optimizer.in_blocks,
         shards=cluster.ranks if recipe.is_sharded else 1,
         cpu_offload=recipe.cpu_offload,
         foreach=True,

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from engine.optim.optimizers import OptimizerName
 from lightning_modules.multimodal.language.quantization import Quantization
 from lightning_modules.multimodal.language.settings import Trainable
 
@@ -20,8 +21,7 @@ class Recipe(NamedTuple):
     """Options that set it, besides COMMON."""
     trainable: Trainable
     quantize: Quantization | None = None
-    state_bytes: int = 8
-    """See Workload."""
+    optimizer: OptimizerName = "adamw"
     is_sharded: bool = False
     """Whether FSDP2 shards weights, gradients and optimizer state over all GPUs; otherwise DDP replicates them."""
     cpu_offload: bool = False
@@ -29,10 +29,12 @@ class Recipe(NamedTuple):
 
 RECIPES = (
     Recipe("DDP, all weights", f"{_GPU} {_FULL}", "full"),
-    Recipe("DDP, 8-bit AdamW", f"{_GPU} {_FULL} --model.init_args.optimizer adamw_8bit", "full", state_bytes=2),
+    Recipe(
+        "DDP, 8-bit AdamW", f"{_GPU} {_FULL} --model.init_args.optimizer adamw_8bit", "full", optimizer="adamw_8bit"
+    ),
     Recipe("FSDP2, all weights", f"{_FSDP} {_FULL}", "full", is_sharded=True),
     Recipe("LoRA", f"{_GPU} --model.init_args.language_model.trainable lora", "lora"),
-    Recipe("QLoRA", f"{_GPU} --config configs/overlays/qlora.yaml", "lora", "nf4", state_bytes=2),
+    Recipe("QLoRA", f"{_GPU} --config configs/overlays/qlora.yaml", "lora", "nf4", optimizer="adamw_8bit"),
     Recipe(
         "FSDP2, CPU offload", f"{_FSDP} {_FULL} --trainer.strategy.init_args.cpu_offload true", "full",
         is_sharded=True, cpu_offload=True,

@@ -39,9 +39,10 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
 
     data_args = config.data.init_args
     tokens = tokens_of(data_args)
-    state = 0 if model.optimizer_settings.offload else OPTIMIZERS[model.optimizer_name].state_bytes
+    spec = OPTIMIZERS[model.optimizer_name]
+    state = 0 if model.optimizer_settings.offload else spec.state_bytes
     foreach = is_on_gpu(config.trainer.accelerator) and not model.optimizer_settings.fused
-    work = Workload(tokens, state_bytes=state, foreach=foreach)
+    work = Workload(tokens, state_bytes=state, in_blocks=spec.in_blocks, foreach=foreach)
     try:
         precision = precision_of(config.trainer.precision, has_bf16=True)
         estimate = estimate_memory(settings, 1, precision, work)

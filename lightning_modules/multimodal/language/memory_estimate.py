@@ -37,6 +37,8 @@ class Workload(NamedTuple):
     """Rows of a micro-batch."""
     state_bytes: int = 8
     """Bytes of the optimizer's state for each trained number: 8 of AdamW, 2 of 8-bit AdamW, 0 with offload."""
+    in_blocks: bool = False
+    """Whether the state is quantized in blocks, as that of 8-bit AdamW."""
     shards: int = 1
     """Ranks over which FSDP shards weights, gradients and state."""
     cpu_offload: bool = False
@@ -157,7 +159,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
         _run_step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
     embeddings = {part.weight for part in model.modules() if isinstance(part, nn.Embedding)}
     state = sum(
-        state_size(shard.numel(), work.state_bytes, parameter in embeddings)
+        state_size(shard.numel(), work.state_bytes, work.in_blocks, parameter in embeddings)
         for parameter, shard in zip(trained, shards, strict=True)
     )
     # AdamW computes the root of the second moment beside it.

@@ -10,7 +10,7 @@ from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDevice
 
 from engine.checkpointing.cpu_snapshot import Snapshot
 from engine.optim.optimizer_checks import check_state, check_strategy
-from engine.optim.optimizers import OPTIMIZERS, OptimizerName, build_optimizer
+from engine.optim.optimizers import OPTIMIZERS, OptimizerName, build_optimizer, state_size
 from engine.strategies.fsdp import VerifiedFSDPStrategy
 from tests.support.word_model import BETAS, Words
 
@@ -184,3 +184,11 @@ def test_where_no_fused_kernel_works():
             check_strategy("adamw", strategy, fused=True)
     with pytest.raises(ValueError, match="optimizer_fused true, but optimizer muon has no fused kernel: use"):
         build_optimizer("muon", Words().groups(), 1e-3, BETAS, fused=True)
+
+
+def test_two_bytes_of_state_are_quantized_only_in_blocks():
+    """An optimizer with a moment in bfloat16 has two bytes, too."""
+    assert state_size(4096, 2, in_blocks=False, is_embedding=True) == 2 * 4096
+    assert state_size(4096, 2, in_blocks=True, is_embedding=True) == 8 * 4096
+    assert 2 * 4096 < state_size(4096, 2, in_blocks=True, is_embedding=False) < 3 * 4096
+    assert state_size(4096, 0, in_blocks=True, is_embedding=True) == 0, "the state is in CPU memory"

@@ -114,9 +114,9 @@ def test_the_estimate_follows_the_size_of_optimizer_states():
     lora = {"trainable": "lora", "lora": LoraSettings(rank=64)}
     plain = estimate(**lora)
     assert estimate(**lora, work={"state_bytes": 0}).optimizer == 0
-    small = estimate(**lora, work={"state_bytes": 2}).optimizer
+    small = estimate(**lora, work={"state_bytes": 2, "in_blocks": True}).optimizer
     assert plain.optimizer / 4 <= small < plain.optimizer
-    whole = estimate(trainable="full", work={"state_bytes": 2}).optimizer
+    whole = estimate(trainable="full", work={"state_bytes": 2, "in_blocks": True}).optimizer
     assert whole >= 8 * VOCABULARY * WIDE["hidden_size"]  # the state of embeddings stays in 32 bits
     together = estimate(tokens=2, trainable="full", work={"foreach": True})
     assert together.activations == pytest.approx(together.gradients, rel=0.05)  # a copy of the second moment
