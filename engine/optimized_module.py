@@ -15,6 +15,7 @@ from typing_extensions import override
 from engine.lightning_internals.tensors import unscales_gradients
 from engine.lightning_internals.training_loop import FastAttributes, is_log_step
 from engine.optim.grad_norm import clip, clip_values, grad_norm_per_group, gradient_norm
+from engine.optim.lr_schedule import StepSchedule
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
 from engine.optim.parameter_groups import decay_groups, group_settings, override_restored_groups, parameters_of
@@ -65,7 +66,7 @@ class OptimizedModule(FastAttributes, LightningModule):
         )
         self._configured = group_settings(optimizer)  # before LambdaLR sets the rates of the first step
         # One step of the schedule is one optimizer step. By default Lightning steps a schedule once an epoch.
-        scheduler = LambdaLR(optimizer, factor)
+        scheduler = StepSchedule(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     @property

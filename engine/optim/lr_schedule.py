@@ -2,12 +2,28 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
+
+from torch.optim.lr_scheduler import LambdaLR
+from typing_extensions import override
 
 from engine.number_check import check_number
 
 Schedule = Literal["constant", "cosine", "stable_decay", "exponential"]
 Scaling = Literal["none", "linear", "sqrt"]
+
+
+class StepSchedule(LambdaLR):
+    """LambdaLR that names a state of another scheduler, which torch's would read with a KeyError."""
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if "lr_lambdas" not in state_dict:
+            raise ValueError(
+                "the checkpoint holds another scheduler's state: lr_schedulers[0].lr_lambdas not found. --ckpt_path "
+                "FILE uses another checkpoint; another --run_name starts from scratch"
+            )
+        super().load_state_dict(state_dict)
 
 
 def lr_lambda(

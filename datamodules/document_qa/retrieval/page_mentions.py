@@ -45,7 +45,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _range(first: int, last: int) -> list[int]:
-    return list(range(first, last + 1)) if first <= last <= first + _LONGEST else [first, last]
+    return list(range(first, last + 1)) if first <= last < first + _LONGEST else [first, last]
 
 
 def _value(numeral: str) -> int:

@@ -1,8 +1,9 @@
 """Tests the learning rate schedules."""
 
 import pytest
+import torch
 
-from engine.optim.lr_schedule import lr_lambda, scale_lr
+from engine.optim.lr_schedule import StepSchedule, lr_lambda, scale_lr
 
 
 def schedule(name, **options):
@@ -49,3 +50,13 @@ def test_stable_decay_warms_up_stays_and_falls():
 def test_stable_decay_needs_an_end():
     with pytest.raises(ValueError, match="stable_decay schedule needs an end"):
         schedule("stable_decay")
+
+
+def test_a_state_of_another_scheduler_is_named():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = StepSchedule(optimizer, lambda step: 0.5**step)
+    saved = schedule.state_dict()
+    StepSchedule(optimizer, lambda step: 1.0).load_state_dict(saved)
+    saved.pop("lr_lambdas")
+    with pytest.raises(ValueError, match=r"another scheduler's state: lr_schedulers\[0\].lr_lambdas not found"):
+        schedule.load_state_dict(saved)

@@ -97,6 +97,8 @@ def test_a_text_has_the_expected_terms(text, expected):
         ("第３页至第５页", [3, 4, 5]),
         ("第三页", [3]),
         ("第十二页，第二十页，第一百零五頁，第二〇页", [12, 20, 105]),
+        ("pages 1-50", list(range(1, 51))),
+        ("pages 1-51", [1, 51]),
         ("pages 1-100000", [1, 100000]),
         ("page 0, pages of the 3 manuals, homepage 5, 2 pages, 共10页", []),
         ("", []),
