@@ -46,11 +46,12 @@ _BOUNDS_IN_WORDS = {
     r"\b(?:more|greater|higher|larger) than\b|大于|高于|多于": ">",
     r"\bplus or minus\b|正负": "±",
 }
-# Behind the number. A unit has no space inside, so the words are not taken from another number's.
-_BOUNDS_BEHIND = {
-    r"((?<![\d.,])[-+]?[\d.,]+\s*[^\s\d以及或]{0,10}?)\s*(?:及?以下|以内|or (?:less|below|lower|under)\b)": r"≤\1",
-    r"((?<![\d.,])[-+]?[\d.,]+\s*[^\s\d以及或]{0,10}?)\s*(?:及?以上|or (?:more|above|higher|over)\b)": r"≥\1",
-}
+_BOUND_BEHIND = re.compile(
+    r"(\s*[^\s以及或]{0,10}?)\s*"
+    r"(?:及?(?:(?P<most>以下|以内)|以上)|or (?:(?P<less>less|below|lower|under)|more|above|higher|over)\b)",
+    re.IGNORECASE,
+)
+"""A unit and a bound in words behind it: 0.5 MPa以下, 3 V or more."""
 
 _CURRENT = re.compile(r"(\d\s*[kmM]?V)(?=[AD]C(?![A-Za-z\d_]))", re.IGNORECASE)
 """A voltage whose kind of current is written without a space: 230 VAC, 24 VDC."""
@@ -102,11 +103,9 @@ def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0
     in_signs = [_bounds_in_signs(text) for text in (expected, predicted)]
     if any(map(_has_bound, (expected, predicted))) or all(map(_has_bound, in_signs)):
         expected, predicted = in_signs
-    references, answers = (
-        _apply_common_unit(quantities(expected)),
-        # Only of the answer: without a unit, VAC of the right answer is a word that the answer must have.
-        _apply_common_unit(quantities(_CURRENT.sub(r"\1 ", predicted))),
-    )
+    if not _CURRENT.search(expected):  # without a unit, VAC of the right answer is a word that the answer must have
+        predicted = _CURRENT.sub(r"\1 ", predicted)
+    references, answers = (_apply_common_unit(quantities(text)) for text in (expected, predicted))
     if any(quantity.unit is None and quantity.counted not in _plain(predicted).casefold() for quantity in references):
         return 0.0
     if not references:
@@ -139,9 +138,15 @@ def is_quantity(text: str) -> bool:
 
 def _bounds_in_signs(text: str) -> str:
     """Write the bounds of a text as signs before the numbers."""
-    for bounds in (_BOUNDS_IN_SIGNS, _BOUNDS_BEHIND, _BOUNDS_IN_WORDS):
-        text = _replace_signs(text, bounds)
-    return text
+    text = _replace_signs(text, _BOUNDS_IN_SIGNS)
+    for number in reversed(list(_NUMBER.finditer(text))):
+        if behind := _BOUND_BEHIND.match(text, number.end()):
+            sign = "≤" if behind["most"] or behind["less"] else "≥"
+            before = text[: number.start()]
+            # "±0.1 mm以内" has a bound already.
+            before += "" if _BOUND.search(before[-4:]) else sign
+            text = before + text[number.start() : number.end()] + behind[1] + text[behind.end() :]
+    return _replace_signs(text, _BOUNDS_IN_WORDS)
 
 
 def _has_bound(text: str) -> bool:

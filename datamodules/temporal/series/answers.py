@@ -19,11 +19,12 @@ Outcome = tuple[float, float]
 _LONGEST = 2_000  # characters of an answer that are read, for models that do not stop
 _DIGITS = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d{1,40})?(?:\.\d{1,40})?(?:[eE][+-]?\d{1,3})?"
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_MARKS = r"\s,;.!?:*\"'()\[\]{}<>|\u3001\u3002\u3008-\u3011\u2018-\u201d"  # they end a unit
-_UNIT = rf"[{_CJK}]{{1,8}}|(?:[^\W\d_{_CJK}]|[%°$€£‰])[^{_MARKS}{_CJK}]{{0,15}}"
-_NUMBER = re.compile(rf"(?=[+-]?\.?\d)({_DIGITS}) ?({_UNIT})?")
-_DASH = re.compile(r"(?<!\d)[\u2010-\u2015\u2212](?=\.?\d)")  # as a minus sign, and not between two numbers
-_ABOUT = re.compile("(?:左右|上下)$")  # "about", behind the unit
+_NUMBER = re.compile(rf"(?=[+-]?\.?\d)({_DIGITS})")
+_UNIT = re.compile(r" ?([^\W\d_][^\s,;.!?]{0,15}|[%°$€£µΩ‰][^\s,;.!?]{0,15})?")
+_DASH = re.compile(r"(?<!\d)[\u2010-\u2013\u2212](?=\.?\d)")  # as a minus sign, and not between two numbers
+_WIDE = re.compile("[\uff00-\uffef\u2103\u2109\N{MICRO SIGN}\N{OHM SIGN}]")
+"""Characters with a plain form; others, such as a raised 2, would become part of a number."""
+
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 
 
@@ -48,16 +49,42 @@ class SeriesQuantity(NamedTuple):
     unit: str
 
 
-def read_quantity(text: str, whole: bool) -> SeriesQuantity | None:
-    """Return the first number of a text with the unit after it, or None; `whole`: only if the text has nothing else.
+def read_quantity(text: str) -> SeriesQuantity | None:
+    """Return the quantity that a text is; None if it has something else.
 
     Full-width characters and signs such as U+2103 (a degree sign with C) are read as their plain forms.
     """
-    text = _DASH.sub("-", unicodedata.normalize("NFKC", text[:_LONGEST])).strip()
-    match = _NUMBER.fullmatch(text.removesuffix(".")) if whole else _NUMBER.search(text)
-    if match is None:
+    text = _plain(text).removesuffix(".")
+    number = _NUMBER.match(text)
+    unit = _UNIT.fullmatch(text, number.end()) if number else None
+    return SeriesQuantity(_value(number), unit[1] or "") if number and unit else None
+
+
+def find_number(text: str, unit: str) -> float | None:
+    """Return the first number of a text; None if there is none, or if another unit than `unit` follows it.
+
+    A word after the number that belongs to no unit is ignored if `unit` is empty: "21.5 on average".
+    """
+    text = _plain(text)
+    number = _NUMBER.search(text)
+    if number is None or not (not unit or _follows(text[number.end() :].removeprefix(" "), unit)):
         return None
-    return SeriesQuantity(float(match[1].replace(",", "")), _ABOUT.sub("", match[2] or ""))
+    return _value(number)
+
+
+def _follows(text: str, unit: str) -> bool:
+    """Return whether a text begins with a unit, and not with a longer one. In Chinese no space follows a unit."""
+    longer = "[A-Za-z0-9每]" if re.search(f"[{_CJK}]$", unit) else rf"[^\W{_CJK}]"
+    return same_unit(text[: len(unit)], unit) and not re.match(rf"{longer}|[/·^%°]", text[len(unit) :])
+
+
+def _plain(text: str) -> str:
+    text = _WIDE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text[:_LONGEST])
+    return _DASH.sub("-", text).strip()
+
+
+def _value(number: re.Match[str]) -> float:
+    return float(number[1].replace(",", ""))
 
 
 def same_unit(unit: str, other: str) -> bool:
@@ -66,15 +93,17 @@ def same_unit(unit: str, other: str) -> bool:
         return unit == other
     if len(unit) == 1:
         return unit in "vVwWlLjJ"
-    bits = [re.findall("[bB](?![A-Za-z])", each) for each in (unit, other)]
-    return bits[0] == bits[1] and not (unit[0] != other[0] and unit[0] in "mM")
+    # Bits and bytes, alone or behind a prefix; "dB" is neither.
+    bits = [re.findall("(?:^|(?<=[kKMGTPi]))[bB](?![A-Za-z])", each) for each in (unit, other)]
+    is_prefix = len(unit) <= 3 or unit[1].isupper()  # milli or mega; "minutes" begins with neither
+    return bits[0] == bits[1] and not (is_prefix and unit[0] != other[0] and unit[0] in "mM")
 
 
 def form_of(question: SeriesQuestion) -> AnswerForm:
     """Return the form of the answer to a question."""
     if question.options:
         return AnswerForm.CHOICE
-    return AnswerForm.TEXT if read_quantity(question.answer or "", whole=True) is None else AnswerForm.NUMBER
+    return AnswerForm.TEXT if read_quantity(question.answer or "") is None else AnswerForm.NUMBER
 
 
 def chosen_option(answer: str, options: tuple[str, ...]) -> str | None:
@@ -98,13 +127,13 @@ def is_right(question: SeriesQuestion, answer: str, tolerance: float) -> bool:
     reference = question.answer or ""
     form = form_of(question)
     if form == AnswerForm.NUMBER:
-        true, found = read_quantity(reference, whole=True), read_quantity(answer, whole=False)
+        true = read_quantity(reference)
         assert true is not None, "see form_of"
-        # The word after a number is not a unit in "21.5 on average", so an unexpected word is ignored.
-        if found is None or (true.unit and not same_unit(found.unit, true.unit)):
+        found = find_number(answer, true.unit)
+        if found is None:
             return False
         # A margin of a few rounding errors, so that an error of exactly the tolerance is within it.
-        return abs(found.value - true.value) <= tolerance * (abs(true.value) or 1.0) * (1 + 1e-9)
+        return abs(found - true.value) <= tolerance * (abs(true.value) or 1.0) * (1 + 1e-9)
     return answer == reference if form == AnswerForm.CHOICE else _normalize(answer) == _normalize(reference)
 
 

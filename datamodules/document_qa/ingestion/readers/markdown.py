@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from typing_extensions import override
@@ -27,37 +27,39 @@ MAX_BYTES = 10_000_000
 """Largest size of a Markdown file, some thousands of printed pages. A table takes 300 times its size to parse."""
 
 # A header of keys that site generators read. CommonMark would take its last line for the underline of a heading.
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(?=[\w-]+:)(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
-
-# Never fetched: badges of a project, for example, of which its README has several.
-_REMOTE = re.compile(r"(?:https?|data):|//", re.IGNORECASE)
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\n((?:[\w-]+:(?:[ \t].*)?\n|[ \t]+\S.*\n|-[ \t].*\n)+)(?:---|\.\.\.)[ \t]*(?:\n|$)"
+)
 
 
 def linked_images(path: Path) -> list[Path]:
-    """Return the paths of all images of a file, in their order, whether they exist or not, without remote images.
+    """Return the paths of all images inside the folder of a file, in their order, whether they exist or not.
 
     Raises:
-        UnreadableDocumentError: the file cannot be read, or an image is outside its folder.
+        UnreadableDocumentError: the file cannot be read.
     """
-    images = (block.text for block in blocks(_read(path)) if block.kind == "figure" and not _REMOTE.match(block.text))
-    return list(dict.fromkeys(_inside(path, image) for image in images))
+    images = (block.text for block in blocks(_read(path)) if block.kind == "figure")
+    return list(dict.fromkeys(target for image in images if (target := _inside(path, image)) is not None))
 
 
 def read_markdown(path: Path, writer: PageWriter, settings: IngestionSettings) -> None:
-    """Convert a Markdown file to pages; a missing or remote image is a warning.
+    """Convert a Markdown file to pages. A warning names an image that is missing, remote or outside the folder.
 
     Raises:
         UnreadableDocumentError: the file is not text, or an image cannot be read.
     """
 
     def image(name: str) -> "Image":
-        return read_image(_inside(path, name), name, writer.note)
+        target = _inside(path, name)
+        assert target is not None, "`existing` yields no other figures"
+        return read_image(target, name, writer.note)
 
     def existing() -> Iterator[MarkdownBlock]:
         for block in blocks(_read(path)):
-            if block.kind == "figure" and _REMOTE.match(block.text):
+            target = _inside(path, block.text) if block.kind == "figure" else path
+            if target is None:
                 writer.note(f"image {block.text[:100]!r} is not a file of the folder: its figure is skipped")
-            elif block.kind == "figure" and not _inside(path, block.text).exists():
+            elif not target.exists():
                 writer.note(f"image {block.text[:100]!r} does not exist: its figure is skipped")
             else:
                 yield block
@@ -75,13 +77,19 @@ def blocks(text: str) -> Iterator[MarkdownBlock]:
     marker, level = "", 0  # of the item of a list and of the heading that the next words belong to
     rows: list[list[str]] = []
     figures: list[MarkdownBlock] = []
-    for token in _parser().parse(text):
+    tokens, unread = _parse(text)
+    for token in tokens:
+        while unread and token.level == 0 and token.map and unread[0][0] < token.map[0]:
+            yield MarkdownBlock("text", unread.pop(0)[1])
         if token.type == "list_item_open":
             marker = f"{token.info}{token.markup} "
+        elif token.type == "list_item_close":
+            marker = ""
         elif token.type in ("heading_open", "heading_close"):
             level = int(token.tag[1:]) if token.nesting > 0 else 0
-        elif token.type in ("fence", "code_block") and (code := token.content.strip("\n")):
+        elif token.type == "fence" and (code := token.content.strip("\n")):
             yield MarkdownBlock("code", code)
+            marker = ""
         elif token.type == "tr_open":
             rows.append([])
         elif token.type == "table_close":
@@ -93,11 +101,16 @@ def blocks(text: str) -> Iterator[MarkdownBlock]:
             if rows:
                 rows[-1].append(words.replace(" | ", "|"))
                 figures += found
-                continue
-            yield from found
-            if words:
-                yield MarkdownBlock("heading" if level else "text", marker + words, level)
-                marker = ""
+            elif level:
+                # Images follow, so that they are on the page that the heading begins.
+                yield from [MarkdownBlock("heading", words, level)] if words else []
+                yield from found
+            else:
+                yield from found
+                yield from [MarkdownBlock("text", marker + words)] if words else []
+            marker = ""
+    for _, line in unread:
+        yield MarkdownBlock("text", line)
 
 
 def _pages(found: Iterable[MarkdownBlock], level: int) -> Iterator[list[MarkdownBlock]]:
@@ -112,12 +125,27 @@ def _pages(found: Iterable[MarkdownBlock], level: int) -> Iterator[list[Markdown
         yield page
 
 
+def _parse(text: str) -> tuple[list["Token"], list[tuple[int, str]]]:
+    """Return the tokens of a text, and its definitions of links, `[1]: Smith`, that no link uses, by their lines."""
+    environment: dict[str, Any] = {}
+    tokens = _parser().parse(text, environment)
+    inline = [child for token in tokens for child in token.children or []]
+    used = {token.attrs.get("src", token.attrs.get("href")) for token in inline}
+    lines = text.split("\n")
+    definitions = environment.get("references", {}).values()
+    return tokens, sorted(
+        (each["map"][0], " ".join(" ".join(lines[slice(*each["map"])]).split()))
+        for each in definitions
+        if each["href"] not in used
+    )
+
+
 @lru_cache(1)
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # imported here: an optional dependency
 
     class Parser(MarkdownIt):
-        # `_inside` checks the paths of images, and names those that it refuses.
+        # `_inside` checks the paths of images.
 
         @override
         def validateLink(self, url: str) -> bool:
@@ -127,13 +155,15 @@ def _parser() -> "MarkdownIt":
         def normalizeLink(self, url: str) -> str:
             return url
 
-    return Parser("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = Parser("commonmark", {"html": False, "maxNesting": 100}).enable(["table", "strikethrough"])
+    # What is indented is rarely code: the texts, tables and images of admonitions (MkDocs) are.
+    return parser.disable("code")
 
 
 def _figures(children: Iterable["Token"]) -> Iterator[MarkdownBlock]:
     """Return the images of a line of text, each followed by its alternative text."""
     for token in children:
-        if token.type == "image":
+        if token.type == "image" and token.attrs["src"]:
             yield MarkdownBlock("figure", unquote(str(token.attrs["src"])))
             if name := _words(token.children or []):
                 yield MarkdownBlock("text", name)
@@ -159,21 +189,14 @@ def _read(path: Path) -> str:
         raise UnreadableDocumentError(f"it cannot be read ({error.strerror})") from error
 
 
-def _inside(path: Path, image: str) -> Path:
-    """Return the path of an image, which must be inside the folder of the file, as files may be untrusted.
-
-    Raises:
-        UnreadableDocumentError: the image is outside the folder.
-    """
+def _inside(path: Path, image: str) -> Path | None:
+    """Return the path of an image; None if it is not inside the folder of the file, as files may be untrusted."""
     folder = path.parent.resolve()
-    if "\0" in image or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", image):
-        raise UnreadableDocumentError(f"it contains image {image[:100]!r}, expected a path within its folder")
+    # Remote images, such as badges, are never fetched.
+    if "\0" in image or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", image):
+        return None
     try:
         target = (folder / image).resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links, a name too long
-        raise UnreadableDocumentError(
-            f"it contains image {image[:100]!r}, which cannot be resolved ({error})"
-        ) from error
-    if not target.is_relative_to(folder):
-        raise UnreadableDocumentError(f"it contains image {image[:100]!r}, which is outside its folder")
-    return target
+    except (OSError, RuntimeError):  # a loop of links, a name too long
+        return None
+    return target if target.is_relative_to(folder) else None
