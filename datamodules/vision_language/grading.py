@@ -14,7 +14,8 @@ ANLS = "anls"
 
 _LETTER = (
     r"(?:(?:the )?(?:correct |right )?(?:answer|option|choice)(?: is)?(?: option)?:?|(?:正确)?答案(?:是|为)?[::]?|选)?"
-    r"\s*[*(\[(]*([%s])(?:$|\s*[.:),*\]。、:),]|(?: is (?:the )?(?:correct|right))\b)"
+    r"\s*[*(\[(]*([%s])(?:$|\s*(?:[.:),\]。、:),]|\*\*)"
+    r"|(?: is (?:the )?(?:correct|right)(?: (?:answer|option|choice|one))?\s*(?:$|[.,!])))"
 )
 """The letter of an option: alone, in brackets or bold, before a mark, or in a sentence. "A cat" has an article."""
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 from engine.system.installation import PROJECT, SETUP
 
 _LANGUAGE = ("transformers", "peft", "safetensors", "pyarrow", "PIL")
-_DOCUMENTS = (*_LANGUAGE, "pypdfium2", "pdfplumber", "bm25s", "reportlab")
+_DOCUMENTS = (*_LANGUAGE, "pypdfium2", "pdfplumber", "markdown_it", "bm25s", "reportlab")
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "recommender": ("polars", "pyarrow"),
@@ -40,6 +40,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 _PACKAGES = {
     "faiss": "faiss-cpu",
     "PIL": "pillow",
+    "markdown_it": "markdown-it-py",
     "rapidocr_onnxruntime": "rapidocr-onnxruntime",
     "sklearn": "scikit-learn",
     "prometheus_client": "prometheus-client",

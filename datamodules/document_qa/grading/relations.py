@@ -112,7 +112,9 @@ def _asked_turned(relation: Relation, question: str) -> bool:
 
 def _last_offset(text: str, name: str) -> int:
     """Return the last position of a name as a whole word, or -1; numbers of pages precede parts in questions."""
-    pattern = rf"(?<!\d){re.escape(name)}(?!\d)" if name.isdigit() else rf"(?<![^\W_]){re.escape(name)}"
+    is_number = re.fullmatch(r"\d+(?:\.\d+)*", name)
+    begin, end = (r"(?<!\d)(?<!\d\.)", r"(?!\d|\.\d)") if is_number else (r"(?<![^\W_])", "")
+    pattern = f"{begin}{re.escape(name)}{end}"
     return max((match.start() for match in re.finditer(pattern, text)), default=-1)
 
 

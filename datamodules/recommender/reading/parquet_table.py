@@ -156,9 +156,8 @@ def find_parts(folder: Path) -> tuple[Path, ...]:
         FileNotFoundError: a part is a link to a missing file, a pipe or a device, or the table has parts in a linked
             folder.
     """
-    visible = list(walk_visible(folder))
+    visible = [path for path in walk_visible(folder) if not re.search(r"(?:^|/)_", path.relative_to(folder).as_posix())]
     found = [path for path in visible if path.name.endswith(".parquet")]
-    found = [path for path in found if not re.search(r"(?:^|/)_", path.relative_to(folder).as_posix())]
     names = [path.relative_to(folder).as_posix() for path in without_folders(found)]
     if len({_VARYING.sub("#", name) for name in names}) != 1:
         return ()

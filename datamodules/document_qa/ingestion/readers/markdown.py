@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_BYTES = 10_000_000
-"""Largest size of a Markdown file, some thousands of printed pages. A table takes 300 times its size to parse."""
+"""Largest size of a Markdown file, some thousands of printed pages. Parsing takes hundreds of times the size."""
 
 # A header of keys that site generators read. CommonMark would take its last line for the underline of a heading.
 _FRONT_MATTER = re.compile(
@@ -197,6 +197,7 @@ def _inside(path: Path, image: str) -> Path | None:
         return None
     try:
         target = (folder / image).resolve()
+        target.exists()
     except (OSError, RuntimeError):  # a loop of links, a name too long
         return None
     return target if target.is_relative_to(folder) else None

@@ -180,6 +180,7 @@ def test_markdown_is_divided_at_headings_and_at_the_largest_page(markdown, read)
         "/etc/passwd",
         "link.png",
         "ftp://example.org/a.png",
+        f"{'x' * 300}.png",
         "file:///etc/passwd",
     ],
 )

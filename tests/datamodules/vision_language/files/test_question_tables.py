@@ -174,6 +174,8 @@ def test_an_option_that_is_a_letter(tmp_path):
         ("正确答案:B。", "B"),
         ("选B", "B"),
         ("A is a cat", ""),
+        ("B is right of the car", ""),
+        ("A* search is used", ""),
         ("Optional", ""),
         ("A cat", ""),
         ("D", ""),
