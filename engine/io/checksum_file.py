@@ -1,6 +1,7 @@
 """Writes and verifies SHA256SUMS, the list of checksums of a directory, in the format of the program sha256sum."""
 
 import os
+import re
 from pathlib import Path
 
 from engine.io.file_hash import hash_file
@@ -38,9 +39,10 @@ def verify_checksums(folder: Path) -> None:
         raise ValueError(
             f"{folder / CHECKSUM_FILE}: found bytes that are not UTF-8, expected text; copy the directory again"
         ) from error
-    for number, line in enumerate(text.splitlines(), 1):
-        expected, separator, name = line.partition("  ")
-        if not separator or len(expected) != 64:
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        # Before the name a space, or the * of `sha256sum --binary`.
+        expected, name = line[:64].lower(), line[66:]
+        if not re.fullmatch("[0-9a-f]{64}", expected) or line[64:66] not in ("  ", " *") or not name:
             raise ValueError(
                 f"{folder / CHECKSUM_FILE}, line {number}: found {line[:80]!r}, expected a SHA-256, two spaces and a "
                 "file name; copy the directory again"

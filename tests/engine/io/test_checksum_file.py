@@ -51,6 +51,12 @@ def test_every_flipped_bit_is_found(tmp_path_factory, position, bit):
         verify_checksums(folder)
 
 
+def test_a_list_of_sha256sum_in_binary_mode_is_read(folder):
+    lines = (folder / CHECKSUM_FILE).read_text().replace("  ", " *", 1).upper().replace("MODEL.BIN", "model.bin")
+    (folder / CHECKSUM_FILE).write_text(next(line for line in lines.split("\n") if "model.bin" in line) + "\n")
+    verify_checksums(folder)
+
+
 def test_a_missing_file_is_named(folder):
     (folder / "empty").unlink()
     with pytest.raises(ValueError, match="empty: found no file, expected the SHA-256"):
