@@ -65,16 +65,17 @@ def metric_name(logged_name: str) -> str:
 
 
 def metric_names(logged_names: Iterable[str]) -> dict[str, str]:
-    """Return {logged name: Prometheus name}. Names that would be equal (`val/a-b` and `val/a_b`) end with a hash.
+    """Return {logged name: Prometheus name}. Of names that would be equal, all but the first end with a hash.
 
-    Other than ASCII characters become underscores, so kinds of questions in Chinese are often equal.
+    `val/a-b` and `val/a_b` are equal, and often kinds of questions in Chinese: other than ASCII characters become
+    underscores. The first keeps its name, so that its series goes on.
     """
-    names = {logged_name: metric_name(logged_name) for logged_name in logged_names}
-    times = Counter(names.values())
-    return {
-        logged_name: name if times[name] == 1 else f"{name}_{hashlib.sha256(logged_name.encode()).hexdigest()[:8]}"
-        for logged_name, name in names.items()
-    }
+    names: dict[str, str] = {}
+    for logged_name in logged_names:
+        name = metric_name(logged_name)
+        is_taken = name in names.values()
+        names[logged_name] = f"{name}_{hashlib.sha256(logged_name.encode()).hexdigest()[:8]}" if is_taken else name
+    return names
 
 
 class LatestMetrics(MetricSink):

@@ -19,7 +19,7 @@ _NUMBER = re.compile(
     rf"(?<![A-Za-z\d_.,^])(?P<sign>(?:(?<![\w)])|(?<=[至到为是]))[-+\u2212])?(?P<digits>{_DIGITS})"
     r"(?:\s*[x×*·]\s*10\s*(?:\^\s*(?P<power>[-+\u2212]?\d+)|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
     r"|[eE](?P<exponent>[-+]?\d+))?"
-    r"(?:\s*(?P<multiple>(?:thousand|million|billion|trillion)\b|百万|万|亿))?",
+    r"(?:\s*(?P<multiple>(?:thousand|million|billion|trillion)\b|百万|万(?![向用能])|亿))?",
     re.IGNORECASE,
 )
 _MULTIPLES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12, "百万": 6, "万": 4, "亿": 8}
@@ -143,6 +143,8 @@ def _bounds_in_signs(text: str) -> str:
         if behind := _BOUND_BEHIND.match(text, number.end()):
             sign = "≤" if behind["most"] or behind["less"] else "≥"
             before = text[: number.start()]
+            if re.search(r"\d\s*(?:[-\u2013~至到]|to)\s*$", before[-8:]):  # the end of a range, whose words stay
+                continue
             # "±0.1 mm以内" has a bound already.
             before += "" if _BOUND.search(before[-4:]) else sign
             text = before + text[number.start() : number.end()] + behind[1] + text[behind.end() :]

@@ -22,6 +22,10 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _NUMBER = re.compile(rf"(?=[+-]?\.?\d)({_DIGITS})")
 _UNIT = re.compile(r" ?([^\W\d_][^\s,;.!?]{0,15}|[%°$€£µΩ‰][^\s,;.!?]{0,15})?")
 _DASH = re.compile(r"(?<!\d)[\u2010-\u2013\u2212](?=\.?\d)")  # as a minus sign, and not between two numbers
+_LONGER = re.compile(rf"[^\W{_CJK}]|[/·^%°]|\*(?!\*)|-\w|\([A-Za-z]{{1,4}}\)")
+"""What makes a unit another one: N*m is not N, and dB(A) not dB."""
+_LONGER_CHINESE = re.compile(rf"(?!的|左右|上下|以[上下内]|和|与|或|至|到)[{_CJK}]|[A-Za-z0-9/·^]")
+"""The same behind a Chinese unit: 千瓦时 is not 千瓦."""
 _WIDE = re.compile("[\uff00-\uffef\u2103\u2109\N{MICRO SIGN}\N{OHM SIGN}]")
 """Characters with a plain form; others, such as a raised 2, would become part of a number."""
 
@@ -74,8 +78,8 @@ def find_number(text: str, unit: str) -> float | None:
 
 def _follows(text: str, unit: str) -> bool:
     """Return whether a text begins with a unit, and not with a longer one. In Chinese no space follows a unit."""
-    longer = "[A-Za-z0-9每]" if re.search(f"[{_CJK}]$", unit) else rf"[^\W{_CJK}]"
-    return same_unit(text[: len(unit)], unit) and not re.match(rf"{longer}|[/·^%°]", text[len(unit) :])
+    longer = _LONGER_CHINESE if re.search(f"[{_CJK}]$", unit) else _LONGER
+    return same_unit(text[: len(unit)], unit) and not longer.match(text, len(unit))
 
 
 def _plain(text: str) -> str:

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 MAX_BYTES = 10_000_000
 """Largest size of a Markdown file, some thousands of printed pages. Parsing takes hundreds of times the size."""
 
+MAX_CELLS = 500_000
+"""Largest number of cells of all tables of a file: about half a gigabyte. Missing cells of a row count."""
+
+# Between the header of a table and its rows. Repetitions cannot overlap, so the matching time is linear.
+_RULER = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+
 # A header of keys that site generators read. CommonMark would take its last line for the underline of a heading.
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n((?:[\w-]+:(?:[ \t].*)?\n|[ \t]+\S.*\n|-[ \t].*\n)+)(?:---|\.\.\.)[ \t]*(?:\n|$)"
@@ -172,8 +178,13 @@ def _figures(children: Iterable["Token"]) -> Iterator[MarkdownBlock]:
 def _words(children: Iterable["Token"]) -> str:
     """Return a line of text without the markup of emphasis, code and links, and without images."""
     # A break between lines has no content, and neither has markup. The content of an image is its alternative text.
-    parts = (" " if token.type.endswith(("break", "image")) else token.content for token in children)
-    return " ".join("".join(parts).split())
+    text = "".join(
+        " " if token.type.endswith(("break", "image")) else "\0" if token.type.startswith("em_") else token.content
+        for token in children
+    )
+    # 2*3*4 mm is no emphasis. The parser has replaced the NULs of the file.
+    text = re.sub(r"(?<=\d)\0(?=\d)", "*", text).replace("\0", "")
+    return " ".join(text.split())
 
 
 def _read(path: Path) -> str:
@@ -182,11 +193,27 @@ def _read(path: Path) -> str:
             raise UnreadableDocumentError(
                 f"found {path.stat().st_size:,} bytes, a Markdown file may have {MAX_BYTES:,}"
             )
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise UnreadableDocumentError(f"it is not UTF-8 ({error})") from error
     except OSError as error:
         raise UnreadableDocumentError(f"it cannot be read ({error.strerror})") from error
+    if (cells := _count_cells(text)) > MAX_CELLS:
+        raise UnreadableDocumentError(f"found tables of {cells:,} cells, a Markdown file may have {MAX_CELLS:,}")
+    return text
+
+
+def _count_cells(text: str) -> int:
+    """Return the number of cells of all tables; rows have as many as their header, whatever they state."""
+    cells = columns = 0
+    for line in text.split("\n"):
+        if not line.strip():
+            columns = 0
+        elif columns:
+            cells += columns
+        elif "|" in line and _RULER.fullmatch(line):
+            columns = line.count("|") + 1
+    return cells
 
 
 def _inside(path: Path, image: str) -> Path | None:

@@ -66,6 +66,8 @@ SAME = [
     ("3万元", "30000元"),
     ("1.2亿", "120 million"),
     ("1 000 h or more", "at least 1 000 h"),
+    ("10-20 mm or more", "at least 10-20 mm"),
+    ("2万向节", "2个万向节"),
     ("5e3 h or more", "at least 5,000 h"),
     ("5 m3以下", "at most 5 m³"),
     ("±0.1 mm以内", "±0.1 mm"),

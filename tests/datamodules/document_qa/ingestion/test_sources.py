@@ -198,6 +198,12 @@ def test_a_file_that_is_no_image_is_refused(markdown, read):
     assert "expected an image" in read(markdown("# Title\n\n![picture](manual.md)\n"))
 
 
+def test_a_table_of_missing_cells_is_refused_before_it_takes_gigabytes(markdown, read):
+    header = "|a" * 2000 + "\n" + "|-" * 2000 + "\n"
+    assert "found tables of 600,300 cells, a Markdown file may have 500,000" in read(markdown(header + "|1\n" * 300))
+    assert len(read(markdown(header + "|1\n" * 3)).pages) == 1
+
+
 def test_deeply_nested_lists_keep_their_words():
     text = "".join(f"{'  ' * depth}- word{depth}\n" for depth in range(30))
     assert [block.text for block in blocks(text)] == [f"- word{depth}" for depth in range(30)]
@@ -276,6 +282,7 @@ BLOCKS = {
     "!!! note\n    ![](a.png)\n\n    | a | b |\n    |--|--|\n    | 1 | 2 |": [
         ("figure", "a.png"), ("text", "!!! note"), ("table", "a | b\n1 | 2"),
     ],
+    "A *plate* of 2*3*4 mm, un*believ*able": [("text", "A plate of 2*3*4 mm, unbelievable")],
     "Text ![]() here": [("text", "Text here")],
     "# Two ![logo](logo.png)": [("heading", "Two"), ("figure", "logo.png"), ("text", "logo")],
     "1. ![](a.png)\n\n# Chapter": [("figure", "a.png"), ("heading", "Chapter")],
