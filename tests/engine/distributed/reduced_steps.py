@@ -37,6 +37,9 @@ def measure(rank: int, folder: str, compression: torch.dtype | None) -> None:
         model(inputs).square().sum().backward()
         found.append(gradients(model))
     torch.save(found, f"{folder}/{rank}.pt")
+    # DDP's must not be the last reference to a group: its destructor waits for gloo's threads with the GIL held,
+    # and such a thread may need the GIL to free the last all-reduce.
+    del model, models
     torch.distributed.destroy_process_group()
 
 
