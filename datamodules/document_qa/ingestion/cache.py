@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from datamodules.document_qa.ingestion.ingested_document import DOCUMENT, IngestedDocument
-from datamodules.document_qa.ingestion.settings import IngestionSettings
-from datamodules.document_qa.ingestion.sources import FileStamp, digest, file_stamp, page_images
+from datamodules.document_qa.ingestion.settings import MARKDOWN_FORMAT, IngestionSettings
+from datamodules.document_qa.ingestion.sources import MARKDOWN_SUFFIXES, FileStamp, digest, file_stamp, page_images
 from engine.data.errors import UnreadableDocumentError
 from engine.io.atomic_file import remove_leftovers, write_atomically
 from engine.io.json_checksum import has_wrong_checksum, with_checksum
@@ -56,9 +56,12 @@ class Cache:
         self._known: dict[str, SourceRecord] | None = None
         self._compared: dict[str, SourceRecord] = {}
 
-    def key(self, content: str) -> str:
-        """Return the key of a document under the current settings, given the digest of its contents."""
-        identity = json.dumps({"content": content, **self.settings.identity}, sort_keys=True)
+    def key(self, content: str, path: Path) -> str:
+        """Return the key of a document under the current settings, given the digest of its contents and its path."""
+        settings = self.settings.identity
+        if path.suffix.lower() in MARKDOWN_SUFFIXES:
+            settings["format"] = MARKDOWN_FORMAT
+        identity = json.dumps({"content": content, **settings}, sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
     def document_folder(self, key: str) -> Path:
@@ -86,7 +89,7 @@ class Cache:
             return None
         if current != record:
             self._compared[str(path.absolute())] = current
-        return self.at(self.key(record.content), path.name)
+        return self.at(self.key(record.content, path), path.name)
 
     def at(self, key: str, name: str) -> IngestedDocument | str | None:
         """Look up a document by key. Returns the error message of a broken document; None if there is no entry."""
@@ -119,7 +122,7 @@ class Cache:
             return None
         record = SourceRecord(stamps, mark + hashlib.sha256(repr(stamps).encode()).hexdigest())
         text = json.dumps({"reason": reason, **self.settings.identity}, ensure_ascii=False).encode(errors=_ESCAPED)
-        marker = self.document_folder(self.key(record.content)) / BROKEN
+        marker = self.document_folder(self.key(record.content, files[0])) / BROKEN
         write_atomically(marker, text)
         return record
 

@@ -40,7 +40,7 @@ def convert(path: Path, cache: Cache) -> ConversionResult:
         record = SourceRecord(stamps, digest(files))
     except UnreadableDocumentError as error:
         return ConversionResult("", None, str(error), unopened=isinstance(error.__cause__, OSError))
-    key = cache.key(record.content)
+    key = cache.key(record.content, path)
     with cache.locked(key) as alone:
         done = cache.at(key, path.name)
         if done is None:

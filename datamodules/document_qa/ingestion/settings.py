@@ -9,8 +9,13 @@ from engine.number_check import check_number
 OnBroken = Literal["stop", "skip"]
 Engine = Literal["processes", "ray"]
 
-FORMAT = 3
-"""Version of chunks and images; increased when the same settings give a different result."""
+FORMAT = 2
+"""Version of chunks and images; increased when the same settings give a different result.
+
+It changes all keys of the cache, by which the documents of users are divided into splits.
+"""
+MARKDOWN_FORMAT = 3
+"""The same of Markdown files alone."""
 
 
 @dataclass(frozen=True)

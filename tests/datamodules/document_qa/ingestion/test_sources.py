@@ -353,3 +353,11 @@ def test_an_empty_document_of_each_kind_has_its_own_reason(tmp_path, read):
     assert reasons["a.png"].startswith("found no bytes, expected an image")
     assert reasons["a.pdf"] == "not a PDF, or corrupt"
     assert reasons["a.md"] == "it has no pages"
+
+
+def test_another_parser_of_markdown_changes_the_keys_of_markdown_alone(tmp_path):
+    """Documents of users are divided into splits by their keys, so those of PDFs must stay."""
+    cache = Cache(tmp_path, IngestionSettings())
+    found = {name: cache.key("0" * 64, tmp_path / name) for name in ("a.pdf", "scan.png", "a.md", "a.markdown")}
+    assert found["a.pdf"] == found["scan.png"] == "7861a981625951a188e3b828073e4898"  # of version 0.1.0
+    assert found["a.md"] == found["a.markdown"] != found["a.pdf"]
