@@ -289,6 +289,7 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     assert "exporting as a LlavaForConditionalGeneration of transformers" in messages
     assert sorted(path.name for path in (tmp_path / "llava").iterdir()) == [
         "README.md",
+        "SHA256SUMS",
         "chat_template.jinja",
         "config.json",
         "generation_config.json",
