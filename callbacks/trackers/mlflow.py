@@ -18,6 +18,7 @@ from typing_extensions import override
 from callbacks.trackers.background_sender import BackgroundSender
 from callbacks.trackers.base import FINISH_TIMEOUT, ExperimentTracker
 from callbacks.trackers.mlflow_run import fail_fast, open_run
+from engine.io.sqlite_address import sqlite_address
 from engine.lightning_internals.loggers import NullExperiment, flatten_config
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class MLflow(ExperimentTracker):
         self._experiment = settings.experiment
         self.settings, self.folder, self.run_config = settings, folder, config
         self._configured_uri = settings.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        self.uri = self._configured_uri or _address(folder.parent.resolve() / "mlflow.db")
+        self.uri = self._configured_uri or sqlite_address(folder.parent.resolve() / "mlflow.db")
         if urlsplit(self.uri).password:
             option = "mlflow.tracking_uri contains a password, which config.yaml would store"
             variable = "MLFLOW_TRACKING_URI contains a password, which the log would show"
@@ -192,14 +193,6 @@ class MLflow(ExperimentTracker):
         if not self._sender.close(FINISH_TIMEOUT):
             raise TimeoutError(f"{self.uri} did not accept the last metrics within {FINISH_TIMEOUT:.0f} s")
         self._sender = None
-
-
-def _address(file: Path) -> str:
-    """Return the address of a database file, an absolute path.
-
-    SQLAlchemy writes it after three slashes. After `?` it expects options, so such a path is written as a URI.
-    """
-    return f"sqlite:///{file.as_uri()}?uri=true" if "?" in str(file) else f"sqlite:///{file}"
 
 
 def _key(name: str) -> str:

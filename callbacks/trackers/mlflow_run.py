@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from filelock import FileLock, Timeout
+
+from engine.io.sqlite_address import sqlite_file
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -103,13 +104,9 @@ def _lock_database(uri: str) -> Iterator[None]:
 
     MLflow does not create them in a transaction, so a concurrent run would find only some of them.
     """
-    from sqlalchemy.engine import make_url
-
-    file = make_url(uri).database if uri.startswith("sqlite") else None
-    if file and file.startswith("file:"):
-        file = unquote(urlsplit(file).path)
+    file = sqlite_file(uri)
     with ExitStack() as stack:
-        if file and file != ":memory:":
+        if file:
             try:
                 stack.enter_context(FileLock(f"{file}.lock", timeout=_LOCK_TIMEOUT))
             except (Timeout, OSError, NotImplementedError) as error:  # continue without a lock

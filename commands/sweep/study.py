@@ -17,6 +17,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from commands.sweep.settings import Parameter, Sampler, SweepSettings, Value
+from engine.io.sqlite_address import sqlite_address
 
 DATABASE, LOCK = "study.db", "study.lock"
 MESSAGE, STEP = "message", "step"
@@ -85,7 +86,7 @@ class SweepStudy:
             _check_database(folder / DATABASE)
             try:
                 self._storage = optuna.storages.RDBStorage(
-                    _address(folder / DATABASE), engine_kwargs={"connect_args": {"timeout": _WAIT}}
+                    sqlite_address(folder / DATABASE), engine_kwargs={"connect_args": {"timeout": _WAIT}}
                 )
             except RuntimeError as error:  # its tables are those of another version of Optuna
                 raise _no_study(folder / DATABASE, str(error)) from error
@@ -206,14 +207,6 @@ def is_locked(path: Path) -> bool:
         return True
     lock.release()
     return False
-
-
-def _address(path: Path) -> str:
-    """Return the address of a database, with its path as a URI.
-
-    SQLAlchemy takes the rest of a path after `?` for options, and Optuna replaces `{}`.
-    """
-    return f"sqlite:///{path.absolute().as_uri()}?uri=true"
 
 
 def _check_database(path: Path) -> None:
