@@ -36,8 +36,8 @@ class Preemption(Callback):
     """Stops a run on SIGTERM, SIGINT (Ctrl-C) or SIGUSR1 (SLURM) without losing a step.
 
     It suffices that a single rank receives the signal. All ranks save `last.ckpt` and end, with exit code 143, or 130
-    after Ctrl-C. Under SLURM the job is requeued, but not after Ctrl-C. A second Ctrl-C, 2 s or
-    more after the first, ends the process at once.
+    after Ctrl-C. Under SLURM the job is requeued, but not after Ctrl-C. A second Ctrl-C, 2 s or more
+    after the first, ends the process at once.
 
     Args:
         check_every_n_steps: optimizer steps (in an evaluation: batches) between two polls of the stop flag. By default

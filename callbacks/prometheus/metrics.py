@@ -68,7 +68,7 @@ def metric_names(logged_names: Iterable[str]) -> dict[str, str]:
     """Return {logged name: Prometheus name}. Of names that would be equal, all but the first end with a hash.
 
     `val/a-b` and `val/a_b` are equal, and often kinds of questions in Chinese: other than ASCII characters become
-    underscores. The first keeps its name, so that its series goes on.
+    underscores. The first keeps its name, so that its series continues.
     """
     names: dict[str, str] = {}
     for logged_name in logged_names:

@@ -168,6 +168,8 @@ def test_a_layer_may_save_a_state_that_is_no_tensor(saved):
     """torch saves what `get_extra_state` of a layer returns, whatever its type is."""
     state = {**saved["state_dict"], "linear._extra_state": {"calibrated": True}}
     require_structure({**saved, "state_dict": state}, "last.ckpt")
+    with pytest.raises(ValueError, match=r"state_dict.*linear\.weight"):
+        require_structure({**saved, "state_dict": {**state, "linear.weight": {"calibrated": True}}}, "last.ckpt")
 
 
 @pytest.mark.slow
