@@ -76,6 +76,7 @@ def _read(layout: Layout) -> Interactions:
     users, user_ids = _codes(column(layout.user))
     items, item_ids = _codes(column(layout.item))
     times = np.zeros(len(users), np.int64) if layout.time is None else _times(layout, layout.time)
+    require_no_calendar_dates(times, layout)
     ratings = None if layout.rating is None else to_ratings(column(layout.rating))
     if not rows or {len(users), len(items), len(times), rows if ratings is None else len(ratings)} != {rows}:
         raise InvalidDataError(
@@ -191,6 +192,23 @@ def to_seconds(times: "pl.Series") -> NDArray[np.int64]:
     if not times.is_between(0, LATEST_TIME).all():
         raise InvalidDataError(f"column {times.name!r} has a time outside of 1970 to 2200")
     return np.floor(times.to_numpy()).astype(np.int64)
+
+
+def require_no_calendar_dates(times: NDArray[np.int64], layout: Layout) -> None:
+    """Check that the times are not dates written as numbers, such as 20240131, which would be seconds of August 1970.
+
+    Raises:
+        InteractionError: all of them are such dates.
+    """
+    if not len(times) or times.min() < 1900_01_01 or times.max() > 2199_12_31:  # usual times need no more memory
+        return
+    months, days = times // 100 % 100, times % 100
+    if ((months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)).all():
+        first = f"{times[0]}"
+        raise InteractionError(
+            f"{layout.path}: column {layout.time!r}: found numbers such as {first}, which would be seconds since 1970; "
+            f"write dates as {first[:4]}-{first[4:6]}-{first[6:]}"
+        )
 
 
 def to_ratings(ratings: "pl.Series") -> NDArray[np.float64]:

@@ -9,7 +9,13 @@ from datamodules.recommender.reading.error_location import locate_value, plain_v
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.filters import Filters
-from datamodules.recommender.reading.interactions import InvalidDataError, check_ids, to_ratings, to_seconds
+from datamodules.recommender.reading.interactions import (
+    InvalidDataError,
+    check_ids,
+    require_no_calendar_dates,
+    to_ratings,
+    to_seconds,
+)
 from datamodules.recommender.reading.parquet_table import RowBlock, count_parquet_rows, read_blocks
 from datamodules.recommender.store.row_database import RowDatabase
 
@@ -89,6 +95,7 @@ def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int
             elif columns[name].null_count():
                 raise InvalidDataError(f"column {name!r} has an empty id")
         times = np.zeros(len(block.table), np.int64) if layout.time is None else to_seconds(columns[layout.time])
+        require_no_calendar_dates(times, layout)
         passes = np.ones(len(block.table), np.bool_)
         if layout.rating is not None:
             assert filters.min_rating is not None, "ratings are read for min_rating"

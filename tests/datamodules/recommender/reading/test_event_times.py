@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.event_times import parse_iso, time_fault
 from datamodules.recommender.reading.file_formats import detect
 from datamodules.recommender.reading.interactions import read_interactions
@@ -59,6 +60,17 @@ def test_forms_of_a_moment(text: str) -> None:
 def test_invalid_dates_are_refused(text: str) -> None:
     assert iso_seconds(text) is None
     assert "expected an ISO 8601 date" in str(time_fault(text, iso=True))
+
+
+def test_dates_written_as_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,item,date\na,x,20140723\na,y,20140801\n")
+    with pytest.raises(InteractionError, match=r"a\.csv: column 'date': found numbers such as 20140723.*2014-07-23"):
+        read_interactions(detect(tmp_path))
+
+
+def test_seconds_of_1970_are_read_unless_all_are_dates(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user,item,date\na,x,20140723\na,y,20140832\n")
+    assert read_interactions(detect(tmp_path)).times.tolist() == [20140723, 20140832]
 
 
 def test_a_table_with_dates_is_read_as_utc(tmp_path: Path) -> None:

@@ -186,6 +186,12 @@ def test_an_invalid_value_is_located_by_its_row_in_the_file(tmp_path: Path) -> N
         on_disk(source, tmp_path / "disk")
 
 
+def test_dates_written_as_numbers_are_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "table", [(0, 1, 20240131, 1), (0, 2, 20240201, 1)])
+    with pytest.raises(InteractionError, match="column 'timestamp': found numbers such as 20240131"):
+        on_disk(source, tmp_path / "disk")
+
+
 def test_a_corrupt_file_ends_in_one_message(tmp_path: Path) -> None:
     source = write(tmp_path / "table", ROWS_OF_FOUR_PARTS, parts=4)
     content = bytearray((source / "part-1.parquet").read_bytes())
