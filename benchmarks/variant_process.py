@@ -57,6 +57,11 @@ class VariantProcess:
             raise
         return self
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        kill_all(self.pid)
+        self.process.join()
+        self.connection.close()
+
     def receive(self) -> Any:
         """Return the next message of the process.
 

@@ -21,7 +21,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import psutil
@@ -103,11 +102,6 @@ class _Variant(VariantProcess):
 
     def __init__(self, way: str, megabytes: int, path: Path) -> None:
         super().__init__(way, _serve, way, megabytes, path, daemon=True)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.process.kill()  # its files are removed, and nothing else needs cleaning up
-        self.process.join()
-        self.connection.close()
 
     def save(self, turn: int) -> tuple[float, float, int]:
         self.connection.send(turn)

@@ -14,7 +14,6 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import NamedTuple
 
 import psutil
@@ -22,7 +21,7 @@ import torch
 
 from benchmarks.memory_peak import peak, reset_peak
 from benchmarks.order import in_order
-from benchmarks.variant_process import VariantProcess, kill_all
+from benchmarks.variant_process import VariantProcess
 
 WARM_UP = 20
 """Steps before the first turn; one-time work (optimizer state, buckets, first log) is not part of a step's cost."""
@@ -104,11 +103,6 @@ class Variant(VariantProcess):
 
     def __init__(self, name: str, body: Body, processes: int, warm_up: int) -> None:
         super().__init__(name, _first, body, processes, warm_up)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        kill_all(self.pid)
-        self.process.join()
-        self.connection.close()
 
     def turn(self, steps: int) -> Measurement:
         """Train a number of steps, and return their measurements."""

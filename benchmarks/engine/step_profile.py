@@ -16,7 +16,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import PurePath
 from tempfile import TemporaryDirectory
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NamedTuple
 
 from rich import box
@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from benchmarks.engine.interleaving import WARM_UP, Body, Gate, train_alone
 from benchmarks.engine.trainings import bare, engine, plain_lightning, with_accelerate
-from benchmarks.variant_process import VariantProcess, kill_all
+from benchmarks.variant_process import VariantProcess
 
 INTERVAL = 0.002
 """CPU seconds between two samples."""
@@ -85,11 +85,6 @@ class _Variant(VariantProcess):
 
     def __init__(self, name: str, body: Body, steps: int) -> None:
         super().__init__(name, _serve, body, steps)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        kill_all(self.pid)
-        self.process.join()
-        self.connection.close()
 
 
 def _serve(connection: Connection, body: Body, steps: int) -> None:

@@ -28,16 +28,15 @@ _GIB = 2**30
 def measure(layers: int, tokens: int, repeats: int) -> dict[str, Any]:
     """Return seconds and memory of each variant, in alternating turns, after one turn to warm up."""
     with ExitStack() as stack:
-        connections, variants = {}, {}
+        processes, variants = {}, {}
         for name, quantize in FORMATS.items():
-            process = VariantProcess(name, _variant, quantize, layers, tokens)
-            connections[name] = stack.enter_context(_Running(process))
-            variants[name] = connections[name].recv() | {"seconds": [], "cpu_seconds": [], "step": 0}
+            processes[name] = stack.enter_context(VariantProcess(name, _variant, quantize, layers, tokens))
+            variants[name] = processes[name].receive() | {"seconds": [], "cpu_seconds": [], "step": 0}
         # The first turn warms up: the optimizer allocates its state in it.
         for turn in range(repeats + 1):
             for name in in_order(FORMATS, turn):
-                connections[name].send("step")
-                seconds, cpu, memory = connections[name].recv()
+                processes[name].connection.send("step")
+                seconds, cpu, memory = processes[name].receive()
                 if turn:
                     variants[name]["seconds"].append(seconds)
                     variants[name]["cpu_seconds"].append(cpu)
@@ -67,20 +66,6 @@ def table(result: dict[str, Any]) -> Table:
             f"{predicted / variant['step'] - 1:+.0%}",
         )
     return sheet
-
-
-class _Running:
-    """Ends a variant when the measurement is over."""
-
-    def __init__(self, variant: VariantProcess) -> None:
-        self.variant = variant
-
-    def __enter__(self) -> Any:
-        return self.variant.__enter__().connection
-
-    def __exit__(self, *error: object) -> None:
-        self.variant.connection.close()  # the variant's next `recv` ends it
-        self.variant.process.join(20)
 
 
 def _variant(connection: Any, quantize: str, layers: int, tokens: int) -> None:
