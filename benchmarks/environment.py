@@ -74,6 +74,11 @@ def goals_reached(goals: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    """Return the ratios within each turn."""
+    return [one / other for one, other in zip(ours, theirs, strict=True)]
+
+
 def spread(values: list[float]) -> str:
     """Format the median, minimum and maximum."""
     return f"{number(median(values))} ({number(min(values))} to {number(max(values))})"

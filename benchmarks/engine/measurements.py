@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.engine.interleaving import Body, Measurement, take_turns
 from benchmarks.engine.trainings import GUARDS, bare, engine, plain_lightning, with_accelerate
-from benchmarks.environment import spread
+from benchmarks.environment import ratios, spread
 
 Result = dict[str, Any]
 """Measurements of a part, ready for JSON: name, title, and the seconds per step of each variant's turns."""
@@ -104,7 +104,7 @@ def table(result: Result) -> Table:
             base = by_name[result["bases"][name]]
             more = [1e6 * (ours - theirs) for ours, theirs in zip(variant["cpu"], base["cpu"], strict=True)]
             cells.append(f"{median(more):+.0f} ({min(more):+.0f} to {max(more):+.0f})")
-            cells.append(spread([ours / theirs for ours, theirs in zip(variant["cpu"], base["cpu"], strict=True)]))
+            cells.append(spread(ratios(variant["cpu"], base["cpu"])))
         sheet.add_row(name, *cells)
     for goal in result["goals"]:
         state = "met" if goal["met"] else "[red]missed[/red]"

@@ -6,7 +6,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.environment import goals_reached, number, spread
+from benchmarks.environment import goals_reached, number, ratios, spread
 from benchmarks.network.machines import BURST
 from benchmarks.network.step_model import StepModel
 
@@ -101,11 +101,10 @@ def _settings(result: dict[str, Any]) -> Table:
         sheet.add_column(heading, justify="right", no_wrap=True)
     base = result["rows"][0]
     for row in result["rows"]:
-        ratios = [theirs / ours for ours, theirs in zip(row["seconds"], base["seconds"], strict=True)]
         sheet.add_row(
             row["name"],
             spread([1e3 * seconds for seconds in row["seconds"]]),
-            "" if row is base else spread(ratios),
+            "" if row is base else spread(ratios(base["seconds"], row["seconds"])),
             number(median(row["sent"]) / 1e6),
         )
     sheet.caption = goals_reached(result["goals"])

@@ -6,7 +6,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from benchmarks.environment import number, spread
+from benchmarks.environment import number, ratios, spread
 
 _NOTES = {
     "learn": "A row of RecBole has a single target, so a step trains on fewer targets.",
@@ -77,7 +77,7 @@ def _ours(variant: dict[str, Any], variants: list[dict[str, Any]], amount: str) 
     ours = next((other for other in variants if other["name"] == "ours"), variant)
     if ours is variant:
         return ""
-    return "x " + spread([a / b for a, b in zip(rates(ours, amount), rates(variant, amount), strict=True)])
+    return "x " + spread(ratios(rates(ours, amount), rates(variant, amount)))
 
 
 def _memory(variant: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
-from benchmarks.environment import goals_reached, spread
+from benchmarks.environment import goals_reached, ratios, spread
 from benchmarks.order import in_order
 from benchmarks.start_up.first_step import PREFIX
 from benchmarks.variant_process import ONE_THREAD, run_python
@@ -96,10 +96,6 @@ def measure(repeats: int, commands: dict[str, list[str]] | None = None, warm_up:
     return {"name": "start_up", "sides": variants, "goals": _goals(variants)}
 
 
-def _times(variant: dict[str, Any], base: dict[str, Any]) -> list[float]:
-    return [ours / theirs for ours, theirs in zip(variant["cpu"], base["cpu"], strict=True)]
-
-
 def _goals(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
     goals = []
     for variant in variants:
@@ -108,7 +104,7 @@ def _goals(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
             text = f"{variant['name']}: under {bound:g} s on an idle machine"
             goals.append({"text": text, "found": found, "met": found < bound})
         if variant["name"] in TIMES:
-            found, bound = median(_times(variant, variants[0])), TIMES[variant["name"]]
+            found, bound = median(ratios(variant["cpu"], variants[0]["cpu"])), TIMES[variant["name"]]
             text = f"{variant['name']}: at most {bound:g} times the CPU time of `import torch`"
             goals.append({"text": text, "found": found, "met": found <= bound})
     return goals
@@ -125,7 +121,7 @@ def table(found: dict[str, Any]) -> Table:
             variant["name"],
             spread(variant["cpu"]),
             spread(variant["wall"]),
-            spread(_times(variant, found["sides"][0])),
+            spread(ratios(variant["cpu"], found["sides"][0]["cpu"])),
             f"{median(variant['memory']) / 2**20:,.0f} MiB" if any(variant["memory"]) else "",
         )
     note = "* resident (RSS), of a training that is suspended after its first step"

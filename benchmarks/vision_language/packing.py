@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.engine.interleaving import Body, take_turns
-from benchmarks.environment import goals_reached, number, spread
+from benchmarks.environment import goals_reached, number, ratios, spread
 from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns, built
 from benchmarks.vision_language.trainings import ours
 
@@ -48,7 +48,7 @@ def measure(repeats: int, sizes: Sizes = SMALL, steps: int = _STEPS) -> dict[str
 
 def _goals(variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
     base, packed = variants[0], variants[-1]
-    faster = median(_ratios(packed, base))
+    faster = median(ratios(packed["tokens_per_cpu_second"], base["tokens_per_cpu_second"]))
     # A faster layout that computes another loss would not be a gain.
     apart = max(abs(variant["loss"] / base["loss"] - 1) for variant in variants)
     alike = all(variant["count"] == base["count"] for variant in variants) and apart < 1e-5
@@ -78,20 +78,15 @@ def table(found: dict[str, Any]) -> Table:
         sheet.add_column(heading, justify="right", no_wrap=True)
     base = found["sides"][0]
     for variant in found["sides"]:
-        ratios = _ratios(variant, base)
+        faster = ratios(variant["tokens_per_cpu_second"], base["tokens_per_cpu_second"])
         sheet.add_row(
             variant["name"],
             spread(variant["tokens_per_second"]),
             number(median(variant["tokens_per_cpu_second"])),
-            "" if variant is base else spread(ratios),
+            "" if variant is base else spread(faster),
             f"{variant['real']:.0%}",
             f"{variant['loss'] / variant['count']:.6f}",
             str(variant["count"]),
         )
     sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
     return sheet
-
-
-def _ratios(variant: dict[str, Any], base: dict[str, Any]) -> list[float]:
-    pairs = zip(variant["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
-    return [ours / theirs for ours, theirs in pairs]

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.engine.interleaving import Body, take_turns
-from benchmarks.environment import goals_reached, number, spread
+from benchmarks.environment import goals_reached, number, ratios, spread
 from benchmarks.vision_language import baselines
 from benchmarks.vision_language.models import SMALL, Layout, Sizes, amounts_of_turns
 from benchmarks.vision_language.trainings import run
@@ -54,7 +54,7 @@ def measure(
     for row in rows:
         if bound := GOALS.get(row["name"]):
             # The ratio is of CPU time within a turn, which other programs on the machine change least.
-            found = median(_ratios(row, rows[0]))
+            found = median(ratios(row["tokens_per_cpu_second"], rows[0]["tokens_per_cpu_second"]))
             text = f"{row['name']}: at least {bound:g} times the tokens per CPU second of {PEER}"
             goals.append({"text": text, "found": found, "met": found >= bound})
     return {"name": "trainers", "batch_size": sizes.batch_size, "sides": rows, "goals": goals}
@@ -72,13 +72,8 @@ def table(found: dict[str, Any]) -> Table:
             variant["name"],
             spread(variant["tokens_per_second"]),
             number(median(variant["tokens_per_cpu_second"])),
-            spread(_ratios(variant, found["sides"][0])),
+            spread(ratios(variant["tokens_per_cpu_second"], found["sides"][0]["tokens_per_cpu_second"])),
             f"{variant['memory'] / 2**20:,.0f} MiB",
         )
     sheet.caption, sheet.caption_justify = goals_reached(found["goals"]), "left"
     return sheet
-
-
-def _ratios(variant: dict[str, Any], base: dict[str, Any]) -> list[float]:
-    pairs = zip(variant["tokens_per_cpu_second"], base["tokens_per_cpu_second"], strict=True)
-    return [ours / theirs for ours, theirs in pairs]
