@@ -52,14 +52,12 @@ def one_table(name: str, description: str | None, repeats: int, parts: str, argu
         arguments: arguments of the command line.
     """
     options = benchmark_parser(name, description, repeats).parse_args(arguments)
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
 
     module, out, environment = importlib.import_module(parts), console(), describe_environment(options.repeats)
     result = module.measure(options.repeats)
     out.print(module.table(result))
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, [result], environment)
+    end_report(out, environment, [result], options.json)
 
 
 def writable(text: str) -> Path:

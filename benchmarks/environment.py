@@ -43,6 +43,13 @@ def closing_line(environment: dict[str, Any]) -> str:
     )
 
 
+def end_report(out: "Console", environment: dict[str, Any], results: list[dict[str, Any]], path: Path | None) -> None:
+    """Print the closing line below the tables, and write the results as JSON if a path is given."""
+    out.print(closing_line(environment), highlight=False)
+    if path:
+        write_json(path, results, environment)
+
+
 def write_json(path: Path, results: list[dict[str, Any]], environment: dict[str, Any]) -> None:
     """Write the results as JSON, completely or not at all."""
     # A name with the process id, so that two benchmarks that write to one file do not mix.

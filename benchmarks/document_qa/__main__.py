@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.document_qa import ingestion, manuals
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
 
     out, environment, results = console(), describe_environment(options.repeats), []
     if options.only in (None, "ingestion"):
@@ -40,9 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
             out.print(manuals.table(results[-1]))
         else:
             out.print(f"retrieval: skipped, {options.manuals} does not exist (on Debian: apt-get install nut-doc)")
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, results, environment)
+    end_report(out, environment, results, options.json)
 
 
 if __name__ == "__main__":

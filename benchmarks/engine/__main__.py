@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     # Imported here, so that --help and wrong options do not wait for torch.
     from benchmarks.engine import checkpoint_stall, measurements, scaling, step_profile
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
 
     out, environment, results = console(), describe_environment(options.repeats), []
     for name in options.only or NAMES:
@@ -52,9 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
         result = getattr(measurements, name.replace("-", "_"))(options.repeats)
         out.print(measurements.table(result))
         results.append(result)
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, results, environment)
+    end_report(out, environment, results, options.json)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--rows must be at least 1000")
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.growth import sizes
 
     out, environment, results = console(), describe_environment(options.repeats), []
@@ -39,9 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
         out.print(f"measuring {name} ...", highlight=False)
         results.append(sizes.measure(name, options.repeats, options.rows))
         out.print(sizes.table(results[-1]))
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, results, environment)
+    end_report(out, environment, results, options.json)
 
 
 if __name__ == "__main__":

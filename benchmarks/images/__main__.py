@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.images import decoders, loaders
 
     out, environment, results = console(), describe_environment(options.repeats), []
@@ -33,9 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
             loaded = loaders.measure(options.repeats)
             out.print(loaders.table(loaded))
             results.append({"name": name, **loaded})
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, results, environment)
+    end_report(out, environment, results, options.json)
 
 
 if __name__ == "__main__":

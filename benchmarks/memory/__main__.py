@@ -17,16 +17,14 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.memory import variants
 
     out, environment = console(), describe_environment(options.repeats)
     size = variants.Size(options.layers, options.vocabulary, options.tokens)
     result = variants.measure(size, options.repeats)
     out.print(variants.table(result))
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, [result], environment)
+    end_report(out, environment, [result], options.json)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, describe_environment, goals_reached, write_json
+    from benchmarks.environment import console, describe_environment, end_report, goals_reached
     from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
     from benchmarks.packages.parts import PARTS, Started
     from benchmarks.packages.report import table
@@ -78,9 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"skipped in {name}: {variant}: {reason}", file=sys.stderr)
         failed |= set(result["failed"])
         compared |= {variant["name"] for variant in result["sides"]}
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, results, environment)
+    end_report(out, environment, results, options.json)
     if not compared & {variant.name for variant in peers}:
         raise SystemExit("every package failed: see above")
     if "ours" in failed:

@@ -16,15 +16,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.qlora import variants
 
     out, environment = console(), describe_environment(options.repeats)
     result = variants.measure(options.layers, options.tokens, options.repeats)
     out.print(variants.table(result))
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, [result], environment)
+    end_report(out, environment, [result], options.json)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _time_to_quality(root: Path, target: float, json: Path | None) -> None:
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.recommender import time_to_quality
 
     out, environment = console(), describe_environment(repeats=1)
@@ -70,9 +70,7 @@ def _time_to_quality(root: Path, target: float, json: Path | None) -> None:
     except time_to_quality.Missed as missed:
         raise SystemExit(str(missed)) from None
     out.print(time_to_quality.table(found))
-    out.print(closing_line(environment), highlight=False)
-    if json:
-        write_json(json, [found], environment)
+    end_report(out, environment, [found], json)
 
 
 if __name__ == "__main__":

@@ -23,15 +23,13 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.threads import trainings
 
     out, environment = console(), describe_environment(options.repeats) | {"threads": "by variant"}
     result = trainings.measure(options.repeats, options.only or NAMES, options.seconds)
     out.print(trainings.table(result))
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, [result], environment)
+    end_report(out, environment, [result], options.json)
 
 
 if __name__ == "__main__":

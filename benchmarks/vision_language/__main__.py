@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait for torch.
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.vision_language import packing, parquet, step_parts, trainers
 
     out, environment, results = console(), describe_environment(options.repeats), []
@@ -40,9 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         else:
             beside = ["--json", str(options.json.with_suffix(".parquet.json"))] if options.json else []
             parquet.main(["--repeats", str(options.repeats), *beside])
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, results, environment)
+    end_report(out, environment, results, options.json)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     # Imported here, so that --help and wrong options do not wait.
-    from benchmarks.environment import closing_line, console, describe_environment, write_json
+    from benchmarks.environment import console, describe_environment, end_report
     from benchmarks.vision_language.many_rows import write_many_rows
 
     out, environment = console(), describe_environment(options.repeats)
@@ -45,9 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
             results.append({"file": name, "rows": options.rows, "bytes": path.stat().st_size, **found})
             out.print(_table(results[-1]))
             path.unlink()
-    out.print(closing_line(environment), highlight=False)
-    if options.json:
-        write_json(options.json, results, environment)
+    end_report(out, environment, results, options.json)
 
 
 def _alone(work: Any, *arguments: Any) -> Any:
