@@ -4,7 +4,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
-from engine.io.json_records import describe_line, describe_names, describe_value, iterate_lines, parse_json
+from engine.io.json_records import describe_names, describe_value, iterate_lines, parse_located_json
 
 _EXPECTED = "lines of JSON, an object with a question on each"
 
@@ -35,11 +35,7 @@ def read_objects(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str, 
             raise ValueError(
                 f"{where}: found list, expected an object with a question; write one object per line (JSONL)"
             )
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
-        yield where, check_object(where, record, fields)
+        yield where, check_object(where, parse_located_json(where, line), fields)
     if not number:
         raise ValueError(f"{path}: found no line, expected a question on each")
 

@@ -57,6 +57,23 @@ def parse_json(data: bytes | str) -> Any:
     return value
 
 
+def parse_located_json(where: str, data: bytes | str) -> Any:
+    """Parse one JSON value of a file, as `parse_json` does.
+
+    Args:
+        where: file, line and key of the value, for the message.
+        data: its text.
+
+    Raises:
+        ValueError: the value is invalid; the message names the place and the reason, and shows the text's beginning.
+    """
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        line = data.encode() if isinstance(data, str) else data
+        raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
+
+
 def iterate_lines(path: Path, expected: str) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, line) of each non-blank line of a file, without its line end. One line is in memory at once.
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.io.json_records import describe_line, describe_names, iterate_lines, parse_json
+from engine.io.json_records import describe_names, iterate_lines, parse_located_json
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import runs_folder
 
@@ -57,10 +57,7 @@ def read_rankings(path: Path) -> dict[str, SavedRanking]:
 
 
 def _ranking(line: bytes, where: str) -> tuple[str, SavedRanking]:
-    try:
-        record = parse_json(line)
-    except ValueError as error:
-        raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
+    record = parse_located_json(where, line)
     if not isinstance(record, dict) or record.keys() != _FIELDS:
         found = describe_names(sorted(record)) if isinstance(record, dict) else type(record).__name__
         raise ValueError(f"{where}: found {found}, expected an object with {', '.join(sorted(_FIELDS))}")

@@ -15,7 +15,7 @@ from engine.io.json_records import (
     describe_undecodable,
     describe_value,
     iterate_lines,
-    parse_json,
+    parse_located_json,
 )
 from engine.io.last_line import warn_if_unterminated
 
@@ -59,10 +59,7 @@ def _read_lines(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
     for number, line in iterate_lines(path, "an object with question and series on each line"):
         where = f"{path}, line {number}"
         _check_row_bytes(where, len(line), row_bytes)
-        try:
-            yield where, parse_json(line)
-        except ValueError as error:
-            raise ValueError(f"{where}: not JSON ({error}): {describe_line(line)}") from error
+        yield where, parse_located_json(where, line)
 
 
 def _read_list(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
@@ -75,10 +72,7 @@ def _read_list(path: Path, row_bytes: int) -> Iterator[tuple[str, Any]]:
     # The parser of JSON needs the whole list in memory.
     data = path.read_bytes()
     check_text_file(data, path, "a list of objects with question and series")
-    try:
-        records = parse_json(data)
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error}): {describe_line(data)}") from error
+    records = parse_located_json(str(path), data)
     if not isinstance(records, list):
         raise ValueError(f"{path}: found {describe_value(records)}, which is not a list of objects")
     for number, record in enumerate(records, 1):
@@ -138,10 +132,7 @@ def _record_of_cells(where: str, cells: Mapping[str, str]) -> dict[str, Any]:
     for key in ("series", "options"):
         cell = record.get(key)
         if cell is not None and cell[0] in "[{":
-            try:
-                record[key] = parse_json(cell)
-            except ValueError as error:
-                raise ValueError(f"{where}, {key}: not JSON ({error}): {describe_line(cell.encode())}") from error
+            record[key] = parse_located_json(f"{where}, {key}", cell)
         elif cell is not None and key == "options":
             record[key] = [option.strip() for option in cell.split("|")]
     return record
@@ -181,10 +172,7 @@ def _record_of_row(where: str, row: Mapping[str, object]) -> dict[str, Any]:
     for key in ("series", "options"):
         value = record.get(key)
         if isinstance(value, str) and value[:1] in ("[", "{"):
-            try:
-                record[key] = parse_json(value)
-            except ValueError as error:
-                raise ValueError(f"{where}, {key}: not JSON ({error}): {describe_line(value.encode())}") from error
+            record[key] = parse_located_json(f"{where}, {key}", value)
     return record
 
 
