@@ -104,12 +104,12 @@ def test_a_broken_tag_does_not_take_the_picture_along():
         assert decoded(data).shape == (8, 16, 3)
 
 
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
 def bomb(width, height):
     """A PNG whose header promises so many pixels, in a few bytes; there is nothing behind it."""
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
@@ -130,10 +130,6 @@ def test_bombs_are_refused_by_their_header():
 
 def png_of(rows, depth, color, transparent=b"", size=(4, 4), interlaced=0):
     """A PNG of raw rows, each with the byte of its filter; Pillow writes neither all depths nor wrong lengths."""
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, depth, color, 0, 0, interlaced))
     hidden = chunk(b"tRNS", transparent) if transparent else b""
     return b"\x89PNG\r\n\x1a\n" + header + hidden + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")

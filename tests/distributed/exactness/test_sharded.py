@@ -55,12 +55,6 @@ def options(tmp_path):
     return write
 
 
-def ended(pair):
-    assert pair.end(100) == [0] * len(pair.pids), pair.output
-    assert pair.survivors == []
-    return pair
-
-
 def losses_of_tests(run):
     return [record["test/loss"] for record in run.records if "test/loss" in record]
 
@@ -78,7 +72,7 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
     replicated, sharded = options(**MODELS[model])
     begun = ["--checkpoints.trainable_only", "true"] if model == "lora" else []
     alone = lockstep("fit", *replicated, *begun, name="alone")
-    pair = ended(team("fit", *sharded, name="pair", processes=2))
+    pair = team("fit", *sharded, name="pair", processes=2).succeeded()
     assert_same_series(alone, pair, LOSSES, 1e-4)
     assert "FSDPVisionLanguageModel" not in (pair.folder / "train.log").read_text()
 
@@ -86,15 +80,15 @@ def test_shards_train_as_one_process_does(lockstep, team, options, model):
     if model == "lora":  # one process saved it, without the frozen weights; then replicas on two nodes
         shutil.rmtree(pair.folder)
         shutil.copytree(alone.folder, pair.folder)
-        resumed = ended(team("fit", *sharded, *BETWEEN_NODES, *further, name="pair", processes=2, nodes=True))
+        resumed = team("fit", *sharded, *BETWEEN_NODES, *further, name="pair", processes=2, nodes=True).succeeded()
     else:
-        resumed = ended(team("fit", *sharded, *further, name="pair", processes=2))
+        resumed = team("fit", *sharded, *further, name="pair", processes=2).succeeded()
     lockstep("fit", *replicated, *further, name="alone")
     assert_same_series(alone, resumed, LOSSES, 1e-4)
     assert sorted(alone.series("train/loss")) == [1, 2, 3, 4, 5]
     if model == "untied":  # any strategy loads a checkpoint of shards
         lockstep("test", *replicated, name="pair")
-        ended(team("test", *sharded, name="pair", processes=2))
+        team("test", *sharded, name="pair", processes=2).succeeded()
         first, second = losses_of_tests(resumed)
         assert abs(first - second) < 1e-4
 
@@ -113,10 +107,10 @@ def test_shards_of_two_ranks_resume_on_any_number(lockstep, team, tmp_path, opti
     sharded = [*whole, "--config", str(tmp_path / "shards.yaml")]
     all_steps, save = ["--trainer.max_steps", "5"], ["--last_checkpoint.every_n_steps", "3"]
     alone = lockstep("fit", *whole, *all_steps, name="alone")
-    straight = ended(team("fit", *sharded, *all_steps, *save, name="straight", processes=2))
+    straight = team("fit", *sharded, *all_steps, *save, name="straight", processes=2).succeeded()
     further = [*all_steps, "--ckpt_path", str(straight.folder / "checkpoints/last-1.ckpt")]
     one = lockstep("fit", *whole, *further, name="one")
-    two, three = (ended(team("fit", *sharded, *further, name=f"of{n}", processes=n)) for n in (2, 3))
+    two, three = (team("fit", *sharded, *further, name=f"of{n}", processes=n).succeeded() for n in (2, 3))
     for metric in ("train/loss", "train/gradient_norm"):
         expected = alone.series(metric)
         assert list(expected) == [1, 2, 3, 4, 5]
@@ -141,5 +135,5 @@ FORMATS = {
 def test_mixed_precision_with_frozen_weights(lockstep, team, options, model):
     replicated, sharded = options("full", precision="bf16-mixed", **model)
     alone = lockstep("fit", *replicated, name="alone")
-    pair = ended(team("fit", *sharded, name="pair", processes=2))
+    pair = team("fit", *sharded, name="pair", processes=2).succeeded()
     assert_same_series(alone, pair, ("train/loss", "val/loss"), 0.05)

@@ -10,7 +10,7 @@ import yaml
 from engine.checkpointing.sharded.sharded_state import GROUPS, read_full_checkpoint
 from tests.conftest import Run
 from tests.support.outputs.metric_series import assert_same_series
-from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, saved, steps
+from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, assert_equal_states, saved, steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # several runs in each
 
@@ -24,12 +24,6 @@ TRAININGS = {
     "bf16": [*LAZY, "--trainer.precision", "bf16-mixed"],
 }
 METRICS = ("train/loss", "train/gradient_norm", "val/ndcg@10", "val/hr@10", "val/mrr@20")
-
-
-def ended(run):
-    assert run.end(200) == [0] * len(run.pids), run.output
-    assert run.survivors == []
-    return run
 
 
 @pytest.fixture
@@ -54,12 +48,12 @@ def test_any_number_of_ranks_trains_as_one_process_does(lockstep, team, shards, 
     assert len(alone.series("train/loss")) == 8
     assert "val/ndcg@10" in (alone.folder / "metrics.jsonl").read_text()
     if training == "bf16":  # FSDP rounds weights, which autocast also does
-        pair = ended(team("fit", *options, *shards(), name="2", processes=2))
+        pair = team("fit", *options, *shards(), name="2", processes=2).succeeded(200)
         assert_same_series(pair, alone, tolerance=0.02)
         return
     for processes in (2, 3) if training == "sampled_softmax" else (2,):
         assert_same_series(
-            ended(team("fit", *options, *shards(), name=str(processes), processes=processes)), alone, METRICS
+            team("fit", *options, *shards(), name=str(processes), processes=processes).succeeded(200), alone, METRICS
         )
 
 
@@ -72,23 +66,13 @@ def content(run, form):
     return read_full_checkpoint(folder, progress[GROUPS])
 
 
-def equal_states(first, second):
-    assert first["state_dict"].keys() == second["state_dict"].keys()
-    for name, weight in first["state_dict"].items():
-        assert torch.equal(weight, second["state_dict"][name]), name
-    states = [each["optimizer_states"][0]["state"] for each in (first, second)]
-    assert states[0].keys() == states[1].keys()
-    for number, state in states[0].items():
-        assert all(torch.equal(value, states[1][number][key]) for key, value in state.items()), number
-
-
 @pytest.mark.parametrize("form, options", [("sharded", ADAGRAD), ("full", LAZY)])
 def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, form, options):
     """On as many to the bit, after a kill, too. One process has the whole table and no shards."""
     options = [*options, *CLIPPED]
     sharded, save = [*options, *shards(form)], ["--last_checkpoint.every_n_steps", "5"]
     alone = lockstep("fit", *options, *steps(12), name="alone")
-    straight = ended(team("fit", *sharded, *steps(12), name="straight", processes=2))
+    straight = team("fit", *sharded, *steps(12), name="straight", processes=2).succeeded(200)
     begun = team("fit", *sharded, *save, *steps(1000), name="begun", processes=2)
     begun.wait_for("checkpoints/last.ckpt")
     for process in range(2):
@@ -101,9 +85,9 @@ def test_a_checkpoint_resumes_on_any_number_of_ranks(lockstep, team, shards, for
     resumed = ["--ckpt_path", "last", *steps(12)]
     lockstep("fit", *options, *resumed, name="1")
     for processes in numbers[1:]:
-        ended(team("fit", *sharded, *resumed, name=str(processes), processes=processes))
+        team("fit", *sharded, *resumed, name=str(processes), processes=processes).succeeded(200)
     assert runs[2].series("train/loss") == straight.series("train/loss"), "to the bit"
-    equal_states(content(runs[2], form), content(straight, form))
+    assert_equal_states(content(runs[2], form), content(straight, form))
     for run in (straight, *runs.values()):
         assert_same_series(run, alone, ["train/loss", "train/gradient_norm"])
     replicated, sharded = content(alone, "full"), content(runs[numbers[-1]], form)
@@ -120,14 +104,14 @@ def test_ranks_and_predictions_are_those_of_one_process(lockstep, team, shards):
     """Also the sampled protocol, coverage and previews."""
     options = [*ADAGRAD, *CLIPPED, "--data.init_args.evaluation_batch_size", "7", *steps(6)]
     options += ["--data.init_args.sampled_100", "true", "--model.init_args.beyond_accuracy", "true"]
-    run = ended(team("fit", *options, *shards(), name="a", processes=2))
+    run = team("fit", *options, *shards(), name="a", processes=2).succeeded(200)
     found = []
     for processes in (1, 3):
         for command in ("test", "predict"):
             if processes == 1:
                 lockstep(command, *options, name="a")
             else:
-                ended(team(command, *options, *shards(), name="a", processes=processes))
+                team(command, *options, *shards(), name="a", processes=processes).succeeded(200)
         found.append([(run.folder / name).read_bytes() for name in ("ranks-test.npz", "predictions.jsonl")])
     assert found[0] == found[1]
     metrics = (run.folder / "metrics.jsonl").read_text()

@@ -7,20 +7,10 @@ import torch
 
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.metric_series import assert_same_series
-from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, SAMPLED, saved, steps
+from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, SAMPLED, assert_equal_states, saved, steps
 
 BY_ROWS = pytest.mark.parametrize("options", [ADAGRAD, LAZY], ids=["rowwise_adagrad", "lazy_adamw"])
 pytestmark = pytest.mark.slow
-
-
-def same_to_the_bit(first, second):
-    ours, theirs = saved(first), saved(second)
-    for name, weight in ours["state_dict"].items():
-        assert torch.equal(weight, theirs["state_dict"][name]), name
-    states = [checkpoint["optimizer_states"][0]["state"] for checkpoint in (ours, theirs)]
-    assert states[0].keys() == states[1].keys()
-    for number, state in states[0].items():
-        assert all(torch.equal(value, states[1][number][key]) for key, value in state.items()), number
 
 
 @BY_ROWS
@@ -35,7 +25,7 @@ def test_one_and_two_processes_train_the_same(lockstep, team, options):
     assert_same_series(pair, alone)
     again = team("fit", *options, name="again", processes=2)
     assert again.end() == [0, 0], again.output
-    same_to_the_bit(again, pair)
+    assert_equal_states(saved(again), saved(pair))
     table = [run_state["state_dict"]["encoder.items.weight"] for run_state in (saved(alone), saved(pair))]
     torch.testing.assert_close(table[1], table[0], rtol=0, atol=1e-3)
 
@@ -48,7 +38,7 @@ def test_a_resumed_run_is_the_same_to_the_bit(lockstep, options):
     lockstep("fit", *options, *steps(17), name="stopped")
     resumed = lockstep("fit", *options, *steps(24), "--ckpt_path", "last", name="stopped")
     assert resumed.series("train/loss") == through.series("train/loss")
-    same_to_the_bit(resumed, through)
+    assert_equal_states(saved(resumed), saved(through))
     losses = list(through.series("train/loss").values())
     assert sum(losses[-5:]) < sum(losses[:5]), "it learns"
 
@@ -85,4 +75,4 @@ def test_a_run_resumes_whose_steps_were_all_skipped(lockstep, options):
     assert through.series("train/skipped_steps")[4] == 2
     lockstep("fit", *options, *steps(2), name="stopped")
     resumed = lockstep("fit", *options, *steps(4), "--ckpt_path", "last", name="stopped")
-    same_to_the_bit(resumed, through)
+    assert_equal_states(saved(resumed), saved(through))

@@ -44,12 +44,6 @@ def options(tmp_path):
     return write
 
 
-def ended(ranks):
-    assert ranks.end(400) == [0] * len(ranks.pids), ranks.output
-    assert ranks.survivors == []
-    return ranks
-
-
 def bytes_of_steps(run):
     return json.loads((run.folder / "collective_bytes.json").read_text())["steps"]
 
@@ -66,7 +60,7 @@ def test_two_ranks_train_as_one_and_one_resumes(lockstep, team, options, model):
     replicated, groups = options(**MODELS[model])
     alone = lockstep("fit", *replicated, name="alone")
     counted = ["--trainer.callbacks+=benchmarks.network.collective_bytes.CollectiveBytes"]
-    pair = ended(team("fit", *groups, *counted, "--trainer.max_steps", "2", name="pair", processes=2))
+    pair = team("fit", *groups, *counted, "--trainer.max_steps", "2", name="pair", processes=2).succeeded(400)
     lockstep("fit", *replicated, "--ckpt_path", "last", name="pair")
     assert_same_series(alone, pair, METRICS)
     assert sorted(alone.series("train/loss")) == [1, 2, 3, 4]
@@ -79,18 +73,18 @@ def test_two_groups_train_resume_and_predict_as_one_process(lockstep, team, opti
     replicated, groups = options("sharded")
     alone = lockstep("fit", *replicated, name="alone")
     often = ["--last_checkpoint.every_n_steps", "2", "--last_checkpoint.keep", "3"]
-    straight = ended(team("fit", *groups, *often, name="straight", processes=4))
+    straight = team("fit", *groups, *often, name="straight", processes=4).succeeded(400)
     assert_same_series(alone, straight, METRICS)
 
     early = straight.folder / "checkpoints/last-2.ckpt"  # the epoch ends at step 3
     unvalidated = ["--trainer.limit_val_batches", "0", "--ckpt_path", str(early)]
-    resumed = ended(team("fit", *groups, *unvalidated, name="resumed", processes=4))
+    resumed = team("fit", *groups, *unvalidated, name="resumed", processes=4).succeeded(400)
     assert resumed.starts == [2]
     for metric in TRAINED:
         assert resumed.series(metric) == {step: straight.series(metric)[step] for step in (3, 4)}, "to the bit"
 
     lockstep("predict", *replicated, name="alone")
-    ended(team("predict", *groups, name="straight", processes=4))
+    team("predict", *groups, name="straight", processes=4).succeeded(400)
     predictions = [(run.folder / "predictions.jsonl").read_text() for run in (straight, alone)]
     assert len(predictions[0].splitlines()) == 21
     assert predictions[0] == predictions[1]

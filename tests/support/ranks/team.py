@@ -12,6 +12,7 @@ from typing import Protocol
 
 import psutil
 from torch.distributed import TCPStore
+from typing_extensions import Self
 
 from tests import tiers
 from tests.conftest import REPOSITORY, Run
@@ -174,6 +175,14 @@ class Team(Run):
             time.sleep(0.02)
         self.seconds = time.monotonic() - self.began
         return [self._forge.codes.get(pid) for pid in self.pids]  # type: ignore[misc]
+
+    def succeeded(self, timeout: float = 100) -> Self:
+        """Wait for all processes; assert that they succeed and that no process of theirs survives them."""
+        codes = self.end(timeout)
+        assert codes == [0] * len(self.pids), f"exit codes {codes}\n{self.output}"
+        survivors = self.survivors
+        assert survivors == [], survivors
+        return self
 
     def wait_for(self, path: str, timeout: float = 100) -> None:
         """Wait until the run has written a file."""

@@ -29,3 +29,14 @@ def steps(number):
 
 def saved(run):
     return torch.load(run.folder / "checkpoints/last.ckpt", weights_only=True)
+
+
+def assert_equal_states(first, second):
+    """Assert that the weights and the optimizer states of two checkpoints are equal to the bit."""
+    assert first["state_dict"].keys() == second["state_dict"].keys()
+    for name, weight in first["state_dict"].items():
+        assert torch.equal(weight, second["state_dict"][name]), name
+    states = [each["optimizer_states"][0]["state"] for each in (first, second)]
+    assert states[0].keys() == states[1].keys()
+    for number, state in states[0].items():
+        assert all(torch.equal(value, states[1][number][key]) for key, value in state.items()), number

@@ -17,10 +17,10 @@ from tests.lightning_modules.document_qa.reader import built
 from tests.support.language.without_cache import without_cache
 
 
-def asked_of(data, size=8, **settings):
+def asked_of(data, samples=range(8), **settings):
     chosen = {"option_orders": 4, "evidence": 3, "in_order": True, **settings}
     return DocumentEvaluationDataset(data.validation_set.sample_builder, data.chat_encoder, **chosen)[
-        MicroBatchRequest(0, np.arange(size))
+        MicroBatchRequest(0, np.array(samples, np.int64))
     ]
 
 
@@ -169,15 +169,8 @@ def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
         assert differences(few.records(requests), expected) < 1e-5
         assert len(calls) > 4
         assert max(calls) <= 300
-        alone = [record for sample in range(8) for record in module.answering.records(one_of(data, sample))]
+        alone = [record for sample in range(8) for record in module.answering.records(asked_of(data, [sample]))]
     assert differences(alone, expected) < 1e-5
-
-
-def one_of(data, sample):
-    settings = {"option_orders": 4, "evidence": 3, "in_order": True}
-    return DocumentEvaluationDataset(data.validation_set.sample_builder, data.chat_encoder, **settings)[
-        MicroBatchRequest(0, np.array([sample]))
-    ]
 
 
 def test_in_step_with_processes_that_have_more_to_do(monkeypatch):
@@ -221,7 +214,7 @@ def test_in_step_with_processes_that_have_more_to_do(monkeypatch):
     assert expected.count("pass") > 20
     for size in (2, 0):
         agreed = (event for event in expected if isinstance(event, int))
-        some, actual = ask(asked_of(data, size=size), with_the_busy_one)
+        some, actual = ask(asked_of(data, range(size)), with_the_busy_one)
         assert actual == expected
         assert some == [] if size == 0 else differences(some, records[:2]) < 1e-5
 

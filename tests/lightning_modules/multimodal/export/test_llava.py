@@ -24,7 +24,14 @@ from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower import VisionTower, tower_background
-from tests.support.families.colored_squares import COLORS, LANGUAGE_MODEL, TOWER, ColoredSquares, Squares, write_config
+from tests.support.families.colored_squares import (
+    COLORS,
+    LANGUAGE_MODEL,
+    TOWER,
+    Squares,
+    write_config,
+    write_language_model,
+)
 from tests.support.families.image_text_exports import normalised, prepared
 
 LAYOUT = ImageLayout(size=32, tokens=16)
@@ -245,17 +252,6 @@ def test_all_obstacles_to_the_export_are_named(build, monkeypatch):
 # -- as a user does it -----------------------------------------------------------------------------------------------
 
 
-def write_qwen2(folder):
-    """A pretrained Qwen2 of our own, with the tokens of the family's smallest data."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    tokenizer = ColoredSquares(batch_size=1).tokenizer.tokenizer
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = AutoConfig.for_model(**LANGUAGE_MODEL, vocab_size=len(tokenizer))
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-
-
 def answers_of(folder, pictures, question):
     from transformers import AutoProcessor, LlavaForConditionalGeneration
 
@@ -271,7 +267,7 @@ def answers_of(folder, pictures, question):
 @pytest.mark.slow
 @pytest.mark.parametrize("trainable", ["full", "lora"])
 def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, trainable):
-    write_qwen2(tmp_path / "qwen2")
+    write_language_model(tmp_path / "qwen2", seed=0)
     language_model = {"path": str(tmp_path / "qwen2"), "trainable": trainable}
     options = write_config(tmp_path, language_model=language_model, projector={"layer_norm": False}, learning_rate=0.01)
     options += ["--data.init_args.tokenizer", str(tmp_path / "qwen2"), "--trainer.max_steps", "48"]
