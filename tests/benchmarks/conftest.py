@@ -1,10 +1,13 @@
-"""Fixture `forked_variants`: processes of a benchmark that pay for no import."""
+"""Fixture `forked_variants`: processes of a benchmark that pay for no import; and the text of a table."""
 
+import io
 from multiprocessing import forkserver, get_context
 from multiprocessing.context import ForkServerContext
 
 import psutil
 import pytest
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks import variant_process
 from benchmarks.variant_process import one_thread
@@ -17,6 +20,13 @@ IMPORTED = [
     "commands.cli.main",
 ]
 """What takes the variants seconds to import."""
+
+
+def printed(table: Table) -> str:
+    """Return a table as a wide terminal shows it."""
+    text = io.StringIO()
+    Console(file=text, width=160).print(table)
+    return text.getvalue()
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,14 @@ class Unknown(Exception):
     """The reference does not decide: any rows are right. The reason is stated where it is raised."""
 
 
+def text_of(path: Path) -> str:
+    """Return the text of a file in UTF-8, without a byte-order mark; raise InvalidInput if it is not UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("it is not UTF-8") from error
+
+
 class Reader(ABC):
     """A reader of user input.
 

@@ -1,23 +1,16 @@
 """Runs the benchmarks at small sizes and checks the printed rows."""
 
-import io
 import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from benchmarks.document_qa import ingestion, manuals
 from benchmarks.document_qa.__main__ import main
 from benchmarks.document_qa.memory import PeakMemory
 from datamodules.document_qa.ingestion.settings import IngestionSettings
+from tests.benchmarks.conftest import printed
 from tests.support.data_files.pdf_files import manual
-
-
-def printed(table):
-    text = io.StringIO()
-    Console(file=text, width=140).print(table)
-    return text.getvalue()
 
 
 @pytest.mark.slow

@@ -1,18 +1,10 @@
 """Runs the benchmark at small sizes: its rows, and that all decoders return nearly the same picture."""
 
-import io
-
 import numpy as np
-from rich.console import Console
 
 from benchmarks.images import decoders, loaders
 from benchmarks.images.jpeg_images import SIZES, jpeg
-
-
-def printed(table) -> str:
-    text = io.StringIO()
-    Console(file=text, width=160).print(table)
-    return text.getvalue()
+from tests.benchmarks.conftest import printed
 
 
 def test_decoders_agree_within_three_grey_levels():

@@ -1,9 +1,6 @@
 """Tests the parts and their tables with fake drivers, then ours and the packages themselves on small data."""
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
 
 from benchmarks.packages import __main__ as door
 from benchmarks.packages import variants
@@ -14,6 +11,7 @@ from benchmarks.packages.parts import PARTS
 from benchmarks.packages.report import rates, table
 from benchmarks.packages.variants import SETTINGS, VARIANTS
 from benchmarks.recommender.movielens_like import movielens_like
+from tests.benchmarks.conftest import printed
 from tests.benchmarks.packages.stand_in import BREAKS, WORKS, command
 
 RECBOLE, RECTOOLS, OURS = VARIANTS
@@ -33,10 +31,9 @@ def test_a_part_measures_every_variant_and_skips_a_variant_that_fails(part, tmp_
     assert list(result["failed"]) == ["RecTools"]
     assert "the package is broken" in result["failed"]["RecTools"]
     assert all(len(variant["turns"]) == (1 if part == "learn" else 2) for variant in result["sides"])
-    out = StringIO()
-    Console(file=out, width=140).print(table(result))
-    assert "RecBole 1.2.3" in out.getvalue()
-    assert "x " in out.getvalue() or part == "learn"
+    text = printed(table(result))
+    assert "RecBole 1.2.3" in text
+    assert "x " in text or part == "learn"
 
 
 def test_rates_are_of_cpu_seconds():

@@ -1,10 +1,7 @@
 """Runs the benchmark at small sizes and checks the printed rows."""
 
-import io
-
-from rich.console import Console
-
 from benchmarks.temporal import samples
+from tests.benchmarks.conftest import printed
 
 
 def test_the_share_of_samples_in_a_step_is_measured_and_printed(monkeypatch):
@@ -13,8 +10,7 @@ def test_the_share_of_samples_in_a_step_is_measured_and_printed(monkeypatch):
     measured = samples.measure(2)
     assert all(len(turns) == 2 and min(turns) > 0 for turns in measured.values())
     assert measured["share"] == [tiny * 32 / 200.0 for tiny in measured["tiny"]]
-    text = io.StringIO()
-    Console(file=text, width=120).print(samples.table(measured))
-    assert "200 ms" in text.getvalue()
-    assert "1.00%" in text.getvalue()
-    assert len(text.getvalue().splitlines()) == 5 + len(measured)
+    text = printed(samples.table(measured))
+    assert "200 ms" in text
+    assert "1.00%" in text
+    assert len(text.splitlines()) == 5 + len(measured)

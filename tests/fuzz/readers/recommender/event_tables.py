@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from tests.fuzz.mutations.tables import table_mutation
-from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown, text_of
 from tests.fuzz.readers.recommender.interactions import parquet_bytes, restructured_parquet, rows_of, split_lines
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
@@ -63,10 +63,7 @@ class EventTables(Reader):
         return list(zip(users, items, found.times.tolist(), devices, prices, strict=True))
 
     def reference(self, path: Path) -> Rows:
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InvalidInput("it is not UTF-8") from error
+        text = text_of(path)
         if path.suffix == ".inter":
             return _rows(split_lines(text, "\t"))
         if "\r" in text.replace("\r\n", ""):

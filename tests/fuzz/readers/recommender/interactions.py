@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.fuzz.mutations.tables import table_mutation
-from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown, text_of
 
 Rows = list[tuple[str, str, int]]
 
@@ -51,10 +51,7 @@ class Interactions(Reader):
         return list(zip(users, items, found.times.tolist(), strict=True))
 
     def reference(self, path: Path) -> Rows:
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InvalidInput("it is not UTF-8") from error
+        text = text_of(path)
         first = text.split("\n", 1)[0].rstrip("\r")
         if path.name == "ratings.dat":
             return rows_of([_MOVIELENS, *split_lines(text, "::")], _FIXED, integer=True)

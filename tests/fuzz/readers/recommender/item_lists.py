@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown, text_of
 
 _IDS = ["1193", "é", "a b", "sku-7"]
 
@@ -25,10 +25,7 @@ class ItemLists(Reader):
         return items_read.items.tolist(), items_read.unknown
 
     def reference(self, path: Path) -> Any:
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InvalidInput("it is not UTF-8") from error
+        text = text_of(path)
         if "\x00" in text or "\r" in text.replace("\r\n", ""):
             raise Unknown("a binary file, or lines that end with CR alone")
         ids = [line.removesuffix("\r") for line in text.split("\n")]

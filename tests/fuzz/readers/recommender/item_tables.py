@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.mutations.tables import table_mutation
-from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown, text_of
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _ROWS = [("007", "Drama|War", "3.5", "1999"), ("7", "", "", "2001"), ("é x", "War", "-2e3", ""), ("8", "a b", "0", "1")]
@@ -55,10 +55,7 @@ class ItemTables(Reader):
         return list(zip(table.ids, *columns, strict=True))
 
     def reference(self, path: Path) -> Rows:
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InvalidInput("it is not UTF-8") from error
+        text = text_of(path)
         if "\r" in text.replace("\r\n", ""):
             raise Unknown("a carriage return alone ends a line for some programs and not for others")
         first = text.split("\n", 1)[0].rstrip("\r")
