@@ -21,6 +21,7 @@ from tests.fuzz import plain_json
 from tests.fuzz.mutations.byte_strings import mutate_bytes
 from tests.fuzz.mutations.records import line_record_mutation, record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+from tests.support.data_files.tar_files import tar_of
 
 _KEYS = (
     "messages",
@@ -204,8 +205,8 @@ class Shards(Chats):
             files.append((f"{number:06}.json", json.dumps(record, ensure_ascii=False).encode()))
         files += [("x/9.jpg", b"an image"), ("x/9.txt", "A caption: ü".encode())]
         return [
-            Input("train-0.tar", _tar(files)),
-            Input("long.tar", _tar([("d" * 120 + "/" + name, data) for name, data in files])),
+            Input("train-0.tar", tar_of(files)),
+            Input("long.tar", tar_of([("d" * 120 + "/" + name, data) for name, data in files])),
         ]
 
     def restructure(self, random: Random, data: bytes) -> bytes:
@@ -230,7 +231,7 @@ class Shards(Chats):
             files[index] = (name, record_mutation(_KEYS)(random, content))
         else:
             files[index] = (name, random.choice((b"", b"{}", b"null", content * 2, b"\xff\xfe")))
-        return _tar(files)
+        return tar_of(files)
 
     def reference(self, path: Path) -> Any:
         try:
@@ -368,16 +369,6 @@ _TABLES: dict[str, dict[str, list[Any]]] = {
         "source": ["tests"] * 3,
     },
 }
-
-
-def _tar(files: Sequence[tuple[str, bytes]]) -> bytes:
-    memory = io.BytesIO()
-    with tarfile.open(fileobj=memory, mode="w") as tar:
-        for name, data in files:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return memory.getvalue()
 
 
 def _members(data: bytes) -> list[tuple[str, bytes]]:

@@ -1,12 +1,12 @@
 """Writes small image files, and archives in CIFAR's format."""
 
 import hashlib
-import io
-import tarfile
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from tests.support.data_files.tar_files import tar_of
 
 COLORS = {"red": (220, 30, 20), "blue": (20, 40, 210), "green": (20, 200, 40)}
 
@@ -40,10 +40,5 @@ def cifar_archive(dataset: str, records: int = 20) -> tuple[bytes, str]:
 
 def packed(files: dict[str, bytes]) -> tuple[bytes, str]:
     """A .tar.gz of files, and its checksum."""
-    memory = io.BytesIO()
-    with tarfile.open(fileobj=memory, mode="w:gz") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return memory.getvalue(), hashlib.md5(memory.getvalue()).hexdigest()
+    archive = tar_of(files.items(), "w:gz")
+    return archive, hashlib.md5(archive).hexdigest()

@@ -5,12 +5,13 @@ A sample is a list of turns (role, text) and its images; the text of a user has 
 
 import io
 import json
-import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
+
+from tests.support.data_files.tar_files import tar_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -113,11 +114,7 @@ def write_tar(path: Path, samples: Sequence[Sample], first: int = 0) -> Path:
 
 
 def write_files_in_tar(path: Path, files: Mapping[str, bytes]) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    path.write_bytes(tar_of(files.items()))
     return path
 
 

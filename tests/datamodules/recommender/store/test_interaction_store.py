@@ -5,6 +5,7 @@ import os
 import pickle
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -134,17 +135,13 @@ def test_a_failing_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_two_writers_end_with_one_store(tmp_path: Path) -> None:
     barrier = threading.Barrier(4, timeout=30)
-    stores: list[InteractionStore] = []
 
-    def write() -> None:
+    def write(_: int) -> InteractionStore:
         barrier.wait()
-        stores.append(write_store(tmp_path / "store", **WHOLE))
+        return write_store(tmp_path / "store", **WHOLE)
 
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(4) as threads:
+        stores = list(threads.map(write, range(4), timeout=30))
     assert len(stores) == 4
     assert all(store.items.tolist() == [1, 2, 1] for store in stores)
     assert [path.name for path in tmp_path.iterdir()] == ["store"]

@@ -6,6 +6,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -129,18 +130,14 @@ def test_processes_that_find_a_corrupt_store_at_once_end_with_one_whole_store(so
     store = prepare_store(source, min_item_interactions=1)
     before = store.items.tolist()
     another_item(store.root)
-    barrier, found = threading.Barrier(4, timeout=30), []
+    barrier = threading.Barrier(4, timeout=30)
 
-    def prepare() -> None:
+    def prepare(_: int) -> list[int]:
         barrier.wait()
-        found.append(prepare_store(source, verify=True, min_item_interactions=1).items.tolist())
+        return prepare_store(source, verify=True, min_item_interactions=1).items.tolist()
 
-    threads = [threading.Thread(target=prepare) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert found == [before] * 4
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(prepare, range(4), timeout=30)) == [before] * 4
 
 
 def test_a_corrupt_store_that_cannot_be_replaced_is_refused(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

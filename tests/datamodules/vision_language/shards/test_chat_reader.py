@@ -1,8 +1,5 @@
 """Tests samples in WebDataset's layout: grouping, order of images, chats in every format, captions."""
 
-import io
-import tarfile
-
 import pytest
 
 from datamodules.vision_language.chat_file import ImageChat
@@ -10,6 +7,7 @@ from datamodules.vision_language.shards import tar_index, webdataset_samples
 from datamodules.vision_language.shards.chat_reader import read_sample
 from datamodules.vision_language.shards.shard import Shard
 from engine.data.errors import BadSampleError
+from tests.support.data_files.tar_files import tar_of
 
 LLAVA = {
     "id": "7",
@@ -127,11 +125,7 @@ def test_the_parts_of_a_sample_that_are_apart_are_a_fault_of_the_shard(write_sha
 
 def test_two_whole_samples_of_the_same_name_are_two_samples(tmp_path):
     samples = [("1.txt", b"x"), ("1.jpg", b"a"), ("2.txt", b"y"), ("2.jpg", b"b"), ("1.txt", b"z"), ("1.jpg", b"c")]
-    with tarfile.open(tmp_path / "a.tar", "w") as shard:
-        for name, data in samples:
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            shard.addfile(member, io.BytesIO(data))
+    (tmp_path / "a.tar").write_bytes(tar_of(samples))
     assert [sample.images for sample in read(tmp_path / "a.tar")] == [[b"a"], [b"b"], [b"c"]]
 
 
