@@ -8,6 +8,8 @@ import pytest
 from engine.export.onnx import run_onnx
 from lightning_modules.recommender.export.runtime import load_recommender
 from tests.conftest import REPOSITORY, TINY
+from tests.support.recommender import timed_events
+from tests.support.recommender.timed_events import HISTORIES, USERS, YEAR, answers, predictions, write_table
 
 REQUEST = [
     "--model.init_args.attention=time_interval",
@@ -53,54 +55,16 @@ def test_attention_that_reads_no_times_is_refused(lockstep):
         lockstep("fit", *SHORT, "--model.init_args.attention", "standard", name="a")
 
 
-USERS, ITEMS, EVENTS = 40, 25, 9
-YEAR = 365 * 86_400
 OWN = [
     f"--config={REPOSITORY / 'configs/recommender/tisasrec_request_time.yaml'}",
-    "--data.init_args.dataset=files",
-    "--data.init_args.root=events.csv",
-    "--data.init_args.min_item_interactions=1",
-    "--data.init_args.max_length=6",
-    "--data.init_args.batch_size=8",
-    "--model.init_args.hidden_size=8",
-    "--model.init_args.num_blocks=1",
-    "--model.init_args.top_k=4",
-    "--trainer.max_epochs=2",
+    *timed_events.OPTIONS,
     "--trainer.check_val_every_n_epoch=1",
-    "--trainer.log_every_n_steps=1",
-    "--trainer.enable_progress_bar=false",
-    "--trainer.accelerator=cpu",
 ]
-
-
-def history(user):
-    """Years lie between the first events."""
-    items = [f"sku-{(7 * user + 3 * event * event) % ITEMS}" for event in range(EVENTS)]
-    times = 1_000_000_000 + 1000 * user + np.cumsum([0, 3 * YEAR, 900, 400, YEAR, 500, 600, 300, 7 + user % 5])
-    return {"user": f"u{user}", "items": items, "times": times.tolist()}
-
-
-HISTORIES = [history(user) for user in range(USERS)]
 LATEST = max(history["times"][-1] for history in HISTORIES)
 
 
-@pytest.fixture
-def table(tmp_path):
-    rows = ["user,item,timestamp"]
-    rows += [
-        f"{history['user']},{item},{time}"
-        for history in HISTORIES
-        for item, time in zip(history["items"], history["times"], strict=True)
-    ]
-    (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
-
-
-def predictions(run, name="predictions.jsonl"):
-    lines = (run.folder / name).read_text().splitlines()
-    return [
-        [(recommendation["item"], recommendation["score"]) for recommendation in json.loads(line)["recommendations"]]
-        for line in lines
-    ]
+def predicted(run, name="predictions.jsonl"):
+    return answers(predictions(run, name))
 
 
 def ask(lockstep, tmp_path, lines, name="people.jsonl"):
@@ -109,18 +73,19 @@ def ask(lockstep, tmp_path, lines, name="people.jsonl"):
 
 
 @pytest.mark.slow
-def test_every_interface_has_the_same_answer_for_a_time(lockstep, table, tmp_path):
+def test_every_interface_has_the_same_answer_for_a_time(lockstep, tmp_path):
+    write_table(tmp_path)
     run = lockstep("fit", *OWN, name="model")
-    by_default = predictions(lockstep("predict", name="model"))
+    by_default = predicted(lockstep("predict", name="model"))
     later = LATEST + 3 * YEAR
     lockstep("predict", "--data.init_args.predict_request_time", str(LATEST), name="model")
-    assert predictions(run) == by_default
+    assert predicted(run) == by_default
     lockstep("predict", "--data.init_args.predict_request_time", str(later), name="model")
-    in_three_years = predictions(run)
+    in_three_years = predicted(run)
     assert in_three_years != by_default
 
     ask(lockstep, tmp_path, [{**history, "request_time": later} for history in HISTORIES])
-    assert predictions(run, "predictions-people.jsonl") == in_three_years
+    assert predicted(run, "predictions-people.jsonl") == in_three_years
 
     lockstep("export", "--output", str(tmp_path / "out"), name="model")
     settings = json.loads((tmp_path / "out/config.json").read_text())

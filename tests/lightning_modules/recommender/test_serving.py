@@ -8,59 +8,19 @@ import pytest
 from engine.export.onnx import run_onnx
 from lightning_modules.recommender.export.runtime import load_recommender
 from tests.conftest import REPOSITORY, TINY
-
-USERS, ITEMS, EVENTS = 40, 25, 9
+from tests.support.recommender import timed_events
+from tests.support.recommender.timed_events import HISTORIES, ITEMS, answers, predictions, write_table
 
 OPTIONS = [
     f"--config={REPOSITORY / 'configs/recommender/tisasrec.yaml'}",
-    "--data.init_args.dataset=files",
-    "--data.init_args.root=events.csv",
-    "--data.init_args.min_item_interactions=1",
     "--data.init_args.split=none",
-    "--data.init_args.max_length=6",
-    "--data.init_args.batch_size=8",
-    "--model.init_args.hidden_size=8",
-    "--model.init_args.num_blocks=1",
-    "--model.init_args.top_k=4",
-    "--trainer.max_epochs=2",
-    "--trainer.log_every_n_steps=1",
-    "--trainer.enable_progress_bar=false",
-    "--trainer.accelerator=cpu",
+    *timed_events.OPTIONS,
 ]
 
 
-def history(user):
-    """The last gap is the smallest, and years lie between the first events."""
-    items = [f"sku-{(7 * user + 3 * event * event) % ITEMS}" for event in range(EVENTS)]
-    times = 1_000_000_000 + 1000 * user + np.cumsum([0, 10**8, 900, 400, 700, 500, 600, 300, 7 + user % 5])
-    return {"user": f"u{user}", "items": items, "times": times.tolist()}
-
-
-@pytest.fixture
-def histories(tmp_path):
-    every = [history(user) for user in range(USERS)]
-    rows = ["user,item,timestamp"]
-    rows += [
-        f"{history['user']},{item},{time}"
-        for history in every
-        for item, time in zip(history["items"], history["times"], strict=True)
-    ]
-    (tmp_path / "events.csv").write_text("\n".join(rows) + "\n")
-    return every
-
-
-def predictions(run, name="predictions.jsonl"):
-    return [json.loads(line) for line in (run.folder / name).read_text().splitlines()]
-
-
-def answers(rows):
-    return [
-        [(recommendation["item"], recommendation["score"]) for recommendation in row["recommendations"]] for row in rows
-    ]
-
-
 @pytest.mark.slow
-def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_path, messages):
+def test_a_final_model_gives_one_history_one_answer(lockstep, tmp_path, messages):
+    write_table(tmp_path)
     run = lockstep("fit", *OPTIONS, name="final")
     checkpoints = {path.name for path in (run.folder / "checkpoints").iterdir()}
     assert checkpoints == {"last.ckpt", "last-1.ckpt"}
@@ -69,8 +29,8 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
 
     table = predictions(lockstep("predict", name="final"))
     assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)
-    assert [row["user"] for row in table] == [history["user"] for history in histories]
-    requests = [*histories, {"user": "stranger", "items": ["no-such-sku"], "times": [5]}]
+    assert [row["user"] for row in table] == [history["user"] for history in HISTORIES]
+    requests = [*HISTORIES, {"user": "stranger", "items": ["no-such-sku"], "times": [5]}]
     (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, requests)) + "\n")
     before = (run.folder / "predictions.jsonl").read_bytes()
     lockstep("predict", "--data.init_args.predict_histories", "people.jsonl", name="final")
@@ -80,9 +40,9 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
 
     lockstep("export", "--output", str(tmp_path / "out"), name="final")
     loaded = load_recommender(tmp_path / "out")
-    recommended = [loaded.recommend(history["items"], history["times"]) for history in histories]
+    recommended = [loaded.recommend(history["items"], history["times"]) for history in HISTORIES]
     items, times = (
-        np.array([[convert(value) for value in history[key]] for history in histories])
+        np.array([[convert(value) for value in history[key]] for history in HISTORIES])
         for key, convert in (("items", lambda item: loaded.item_ids.index(item) + 1), ("times", int))
     )
     gaps = np.diff(times, axis=1).min(1)
@@ -100,7 +60,7 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, histories, tmp_pat
     popular = loaded.recommend(["no-such-sku"], [5])
     assert [(recommendation.item, recommendation.score) for recommendation in popular] == answers([stranger])[0]
     assert {recommendation.fallback for recommendation in popular} == {"popularity"}
-    counts = [sum(history["items"].count(f"sku-{number}") for history in histories) for number in range(ITEMS)]
+    counts = [sum(history["items"].count(f"sku-{number}") for history in HISTORIES) for number in range(ITEMS)]
     assert [recommendation.score for recommendation in popular] == sorted(counts, reverse=True)[:4]
 
     for command in ("validate", "test"):
