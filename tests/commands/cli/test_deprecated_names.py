@@ -11,16 +11,10 @@ from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace
 from commands.cli.main import main
 from commands.runs.current_names import CLASS_PATHS, DISTINCT_OPTIONS, OPTION_GROUPS, OPTIONS
 from tests.conftest import REPOSITORY, TINY
+from tests.support.fit_parser import printed_config
 
 CONFIG = REPOSITORY / "tests/commands/cli/config_0_1_0.yaml"
 STRATEGY = "engine.sharded_strategy.ShardedStrategy"
-
-
-def print_config(capsys, *options):
-    with pytest.raises(SystemExit) as end:
-        main(["fit", *options, "--print_config"])
-    assert end.value.code == 0
-    return yaml.safe_load(capsys.readouterr().out)
 
 
 def deprecations(lines):
@@ -43,7 +37,7 @@ def test_no_alias_hides_a_class():
 
 
 def test_a_config_with_old_class_paths(capsys, messages):
-    config = print_config(capsys, "--config", str(CONFIG))
+    config = printed_config(capsys, "--config", str(CONFIG))
     assert config["trainer"]["strategy"]["class_path"] == CLASS_PATHS[STRATEGY]
     callback = {"class_path": "callbacks.performance.stragglers.Stragglers"}
     callback["init_args"] = {"every_n_steps": 50, "warn_over_median": 2.0}
@@ -68,7 +62,7 @@ def test_a_config_with_old_class_paths(capsys, messages):
     ],
 )
 def test_an_old_class_path_on_the_command_line(capsys, messages, options):
-    config = print_config(capsys, *TINY, *options)
+    config = printed_config(capsys, *TINY, *options)
     assert config["trainer"]["strategy"]["class_path"] == CLASS_PATHS[STRATEGY]
     assert len(deprecations(messages)) == 1
 
@@ -94,7 +88,7 @@ def test_an_old_group_on_the_command_line(messages):
 def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, messages, tmp_path):
     file = tmp_path / "old.yaml"
     file.write_text("gradients: {bucket_mb: 3}\nreplica_parity: {every_n_steps: 7}\nddp: {compression: bf16}\n")
-    config = print_config(capsys, *TINY, "--config", str(file), "--replica_consistency.every_n_steps", "8")
+    config = printed_config(capsys, *TINY, "--config", str(file), "--replica_consistency.every_n_steps", "8")
     assert config["ddp"] == {"compression": "bf16", "bucket_mb": 3}
     assert config["replica_consistency"] == {"every_n_steps": 8}
     assert len(deprecations(messages)) == 2
@@ -187,7 +181,7 @@ def test_removed_options_are_dropped_with_a_message(capsys, messages, monkeypatc
     messages.clear()
     file = tmp_path / "old.yaml"
     file.write_text("stragglers: {window: 3, every_n_steps: 7}\ngone: false\n")
-    config = print_config(capsys, *TINY, "--config", str(file))
+    config = printed_config(capsys, *TINY, "--config", str(file))
     assert config["stragglers"]["every_n_steps"] == 7
     assert deprecations(messages) == [
         "deprecated: stragglers.window was removed and has no effect: stragglers.every_n_steps"

@@ -8,6 +8,7 @@ from commands.cli.deprecated_names import PARSER_MODE, register_aliases
 from commands.cli.main import main
 from commands.runs.current_names import current_option
 from tests.conftest import REPOSITORY
+from tests.support.fit_parser import printed_config
 
 
 def deprecations(lines):
@@ -61,9 +62,7 @@ def test_the_options_of_a_family_are_read_by_their_old_names(capsys, tmp_path, c
     data = {"class_path": shipped["data"]["class_path"], "init_args": inner}
     path.write_text(yaml.safe_dump({"data": data}), encoding="utf-8")
     files = ["--config", str(REPOSITORY / f"configs/{config}.yaml"), "--config", str(path)]
-    with pytest.raises(SystemExit):
-        main(["fit", *files, "--print_config"])
-    found = yaml.safe_load(capsys.readouterr().out)
+    found = printed_config(capsys, *files)
     for key in ["data", "init_args", *new.split(".")]:
         found = found[key]
     assert found == value

@@ -11,16 +11,9 @@ import yaml
 from commands.cli.arguments import add_run_config
 from commands.cli.main import main
 from tests.conftest import REPOSITORY, TINY
+from tests.support.fit_parser import printed_config
 
 QUICKSTART = str(REPOSITORY / "configs/recommender/quickstart.yaml")
-
-
-def parsed(capsys, *options):
-    """The complete config that the options mean."""
-    with pytest.raises(SystemExit) as end:
-        main(["fit", *options, "--print_config"])
-    assert end.value.code == 0
-    return yaml.safe_load(capsys.readouterr().out)
 
 
 def refusal(capsys, *options):
@@ -48,7 +41,7 @@ def test_configs_and_the_command_line(capsys, tmp_path):
     first.write_text("model: {init_args: {hidden_size: 24, num_blocks: 3, dropout: 0.3}}")
     second.write_text("model: {init_args: {num_blocks: 4, dropout: 0.4}}")
     files = [f"--config={path}" for path in (QUICKSTART, first, second)]
-    config = parsed(
+    config = printed_config(
         capsys,
         *files,
         "--model.init_args.dropout",
