@@ -102,14 +102,10 @@ class ChatEncoder:
 
     def _validate(self, messages: Sequence[Message], counts: Sequence[Placeholders], sample: object) -> list[Message]:
         """Check the messages and return them with one placeholder per marker."""
-        check_characters(messages, sample)
-        if not messages or messages[0].get("role") == "assistant":
-            raise ValueError(f"sample {sample}: a chat must begin with a message of the user or the system")
+        check_messages(messages, sample)
         turns, markers = [], 0
         for number, message in enumerate(messages, 1):
-            role, content = message.get("role"), message.get("content")
-            if role not in ROLES or not isinstance(content, str):
-                raise ValueError(f"sample {sample}: message {number} must have a role ({', '.join(ROLES)}) and a text")
+            role, content = message["role"], message["content"]
             special = self.tokenizer.control.search(content)
             if special:
                 raise ValueError(
@@ -229,9 +225,14 @@ class ChatEncoder:
         return self.tokenizer.encode(f"{PLACEHOLDER}{text}{PLACEHOLDER}")[1:-1]
 
 
-def check_characters(messages: Sequence[Message], sample: object) -> None:
-    """Raise ValueError if a chat is too long to be tokenized."""
-    characters = sum(len(content) for message in messages if isinstance(content := message.get("content"), str))
+def check_messages(messages: Sequence[Message], sample: object) -> None:
+    """Raise ValueError if a chat has no prompt, a turn without role or text, or too many characters to be tokenized."""
+    if not messages or messages[0].get("role") == "assistant":
+        raise ValueError(f"sample {sample}: a chat must begin with a message of the user or the system")
+    for number, message in enumerate(messages, 1):
+        if message.get("role") not in ROLES or not isinstance(message.get("content"), str):
+            raise ValueError(f"sample {sample}: message {number} must have a role ({', '.join(ROLES)}) and a text")
+    characters = sum(len(message["content"]) for message in messages)
     if characters > MAX_CHARACTERS:
         raise ValueError(
             f"sample {sample}: found {characters:,} characters, expected at most {MAX_CHARACTERS:,}; shorten the text"

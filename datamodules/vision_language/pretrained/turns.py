@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from datamodules.multimodal.images.tiling import MARKER
-from datamodules.multimodal.text.chat_encoder import ROLES, Message, check_characters
+from datamodules.multimodal.text.chat_encoder import Message, check_messages
 
 
 def check_turns(messages: Sequence[Message], images: int, control: re.Pattern[str], name: str) -> None:
@@ -21,14 +21,10 @@ def check_turns(messages: Sequence[Message], images: int, control: re.Pattern[st
         ValueError: there is no turn, a role is unknown, the texts are too long, a text contains a special token, or
             markers and images disagree.
     """
-    check_characters(messages, name)
-    if not messages or messages[0].get("role") == "assistant":
-        raise ValueError(f"sample {name}: a chat must begin with a message of the user or the system")
+    check_messages(messages, name)
     markers = 0
     for number, message in enumerate(messages, 1):
-        role, content = message.get("role"), message.get("content")
-        if role not in ROLES or not isinstance(content, str):
-            raise ValueError(f"sample {name}: message {number} must have a role ({', '.join(ROLES)}) and a text")
+        role, content = message["role"], message["content"]
         if MARKER in content and role != "user":
             raise ValueError(f"sample {name}: message {number} ({role}): {MARKER} belongs in a user's text")
         markers += content.count(MARKER)
