@@ -92,7 +92,7 @@ def _value(number: re.Match[str]) -> float:
 
 
 def same_unit(unit: str, other: str) -> bool:
-    """Return whether two units are the same. Case matters where it distinguishes units: mW and MW, Mb and MB, s and S."""
+    """Return whether two units are the same. Case matters if it distinguishes units: mW and MW, Mb and MB, s and S."""
     if unit == other or unit.casefold() != other.casefold():
         return unit == other
     if len(unit) == 1:
