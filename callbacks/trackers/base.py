@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.io.atomic_file import write_atomically
+from engine.io.error_line import first_line
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")
@@ -99,8 +100,7 @@ class ExperimentTracker(Logger):
             remedy = self._remedy(error)
             if refuse and is_new and remedy:
                 self._ended = True
-                # The first line of the message; some errors have no message.
-                reason = next(iter(str(error).splitlines()), repr(error)).rstrip(".")
+                reason = first_line(error).rstrip(".")
                 raise ValueError(f"{self.PROGRAM} cannot start a run: {reason}. {remedy}") from error
             self._fail("cannot start a run", error, "training continues without it")
 

@@ -10,6 +10,7 @@ from torch.distributed import DistNetworkError, DistStoreError
 from commands.cli.configs.files import locate_error
 from engine.distributed.errors import CollectiveError, CollectiveInputError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
+from engine.io.error_line import first_line
 from engine.lightning_internals.processes import process_rank
 from engine.system.byte_size import format_gib
 from engine.system.extras import MissingPackages, explain_import_error
@@ -63,7 +64,7 @@ def report_error(error: Exception, arguments: Sequence[str] = ()) -> int:
     if isinstance(error, (DistNetworkError, DistStoreError)):
         log.error(
             "error: the ranks did not connect: rank 0 has ended, and its log has the reason, or cannot be reached (%s)",
-            str(error).splitlines()[0],
+            first_line(error),
         )
         return ExitCode.FAILED
     log.error("error: %s", error, exc_info=error)

@@ -13,6 +13,7 @@ from torch.distributed import TCPStore
 
 from commands.launch.launched_processes import Rendezvous
 from commands.launch.store_connection import SilentProgramError, open_store, wait_for_listener
+from engine.io.error_line import first_line
 
 TIMEOUT = 300.0
 """Seconds to wait for the other ranks, which may still be importing."""
@@ -63,7 +64,7 @@ class RendezvousStore:
                 raise ValueError(
                     f"MASTER_ADDR {rendezvous.address}, MASTER_PORT {rendezvous.port} of rank {rendezvous.rank} of "
                     f"{rendezvous.processes} {problem}: set both to the machine of rank 0 and a free port there, "
-                    f"the same on all ranks ({str(error).splitlines()[0]})"
+                    f"the same on all ranks ({first_line(error)})"
                 ) from error
 
     def decide(self, key: str, compute: Callable[[], str], keep: bool = False) -> str:

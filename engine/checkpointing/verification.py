@@ -17,6 +17,7 @@ from typing_extensions import override
 from engine.checkpointing.pickle_limits import find_excess
 from engine.checkpointing.sharded.shard_index import CorruptIndexError, read_index
 from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corruption
+from engine.io.error_line import first_line
 
 log = logging.getLogger("lockstep")
 
@@ -108,7 +109,7 @@ def load_lazily(path: Path) -> dict[str, Any]:
         foreign = re.search(r"GLOBAL (\S+)", str(error))
         if foreign:
             raise CorruptCheckpointError(f"{path} holds {foreign[1]}, which could run code: not loaded") from error
-        raise CorruptCheckpointError(f"{path} cannot be read: {(str(error) or repr(error)).splitlines()[0]}") from error
+        raise CorruptCheckpointError(f"{path} cannot be read: {first_line(error)}") from error
     if not isinstance(content, dict):
         raise CorruptCheckpointError(
             f"{path} is not a checkpoint: it holds a {type(content).__name__}, expected a dict"

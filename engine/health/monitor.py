@@ -25,6 +25,7 @@ from engine.health.exit_codes import ExitCode
 from engine.health.heartbeat import FINISHED, FailureReport, Heartbeat, HeartbeatTracker, describe_position
 from engine.health.stack_dump import dump_all_stacks, main_thread_location, open_stack_dumps, write_stack_dump
 from engine.health.store_client import HeartbeatClient
+from engine.io.error_line import first_line_with_type
 from engine.system.host_memory import oom_kill_message, oom_kills
 from engine.telemetry.events import event
 
@@ -103,7 +104,7 @@ class ProcessMonitor:
         self._is_ending = True
         where = describe_position(self.step, self.phase)
         own_failure = FailureReport(
-            self.rank, f"rank {self.rank} failed {where}: {_summary(error)}", exit_code=exit_code
+            self.rank, f"rank {self.rank} failed {where}: {first_line_with_type(error)}", exit_code=exit_code
         )
         # A full disk needs no stack dump, and has no space for it. The file is opened before other ranks learn of the
         # failure: rank 0 then removes the directory of a refused start, which opening the file would create again.
@@ -120,7 +121,7 @@ class ProcessMonitor:
         title = own_failure.text if self.failure == own_failure else f"{self.failure.text}; {own_failure.text}"
         if dump is not None:
             write_stack_dump(dump, self.folder, title, "".join(traceback.format_exception(error)))
-        if self.failure != own_failure and _summary(error) not in self.failure.text:
+        if self.failure != own_failure and first_line_with_type(error) not in self.failure.text:
             self._report()
         if self._client is not None:
             self._client.await_readers(GRACE)
@@ -248,7 +249,3 @@ class ProcessMonitor:
     def _kill_children_of_failed_run(self) -> None:
         if self.failure is not None:
             self._children.kill(2 * GRACE)
-
-
-def _summary(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from commands.doctor.check import Finding
 from commands.doctor.machine.nvidia_smi import Driver
+from engine.io.error_line import first_line
 from engine.system.installation import SETUP
 
 _COMPROMISED = {("lightning", "2.6.2"), ("lightning", "2.6.3")}
@@ -87,7 +88,7 @@ def check_torch_and_driver(driver: Driver) -> Iterator[Finding]:
             # is_available() hides the reason, which the initialization raises.
             torch.cuda.init()
         except Exception as error:
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
     yield from check_torch(torch.__version__, built, driver, reason)
 
 

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from commands.doctor.check import Finding
 from commands.doctor.network.collective_bench import LIMIT, check_all_reduce, links
 from commands.doctor.network.rendezvous import HeartbeatStore
+from engine.io.error_line import first_line
 
 _SLOW = 100e6
 """Bytes per second below which the connection is a warning: about gigabit Ethernet."""
@@ -58,9 +59,8 @@ class CollectiveChecks:
             for device in devices:
                 yield from self._check_device(device)
         except (RuntimeError, ValueError) as error:
-            message = (str(error).splitlines() or [type(error).__name__])[0]
             yield Finding(
-                "all-reduce", "fail", f"rank {self.store.rank} on {socket.gethostname()}: {message}",
+                "all-reduce", "fail", f"rank {self.store.rank} on {socket.gethostname()}: {first_line(error)}",
                 "a training does this in every step",
                 "run it again with NCCL_DEBUG=INFO, on GPUs with TORCH_DISTRIBUTED_DEBUG=DETAIL too",
             )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from commands.launch.launched_processes import Rendezvous
+from engine.io.error_line import first_line
 
 _INTERVAL = 0.5
 """Seconds between two heartbeats."""
@@ -79,7 +80,7 @@ class HeartbeatStore:
                 self._store.set(f"{topic}/all", json.dumps(values))
         except (DistError, RuntimeError) as error:
             raise HeartbeatStoreError(
-                f"the store at {self.address} does not answer any more ({_first_line(error)})"
+                f"the store at {self.address} does not answer any more ({first_line(error)})"
             ) from error
         self.present = sorted(map(int, values))
         if self.rank not in self.present:
@@ -146,7 +147,7 @@ class HeartbeatStore:
         try:
             store = open_store(rendezvous.address, rendezvous.port, serves, _STORE_TIMEOUT)
         except RuntimeError as error:
-            raise HeartbeatStoreError(f"{self.address}: {_first_line(error)}") from error
+            raise HeartbeatStoreError(f"{self.address}: {first_line(error)}") from error
         return PrefixStore(f"doctor/{self._restart}", store)
 
 
@@ -166,7 +167,3 @@ def _wait_for_listener(rendezvous: Rendezvous, timeout: float) -> None:
             f"rank {rendezvous.rank} of {rendezvous.processes} on {socket.gethostname()} has tried for "
             f"{timeout:.0f} s to reach rank 0 at {rendezvous.address}:{rendezvous.port}: {error or 'no answer'}"
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

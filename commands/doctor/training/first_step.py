@@ -13,6 +13,7 @@ from commands.doctor.training.load_config import instantiate_part, is_sharded, s
 from commands.doctor.training.loader_throughput import planned_workers, throughput_finding
 from commands.doctor.training.probe_step import BeforeTraining, ProbeResult, is_on_gpu, run_probe_step
 from engine.data.batch_plan import BatchPlan
+from engine.io.error_line import first_line_with_type
 from engine.system import host_memory
 from engine.system.byte_size import format_gib
 from engine.system.installation import PROGRAM
@@ -157,7 +158,7 @@ def _report_failure(error: Exception, size: int, ranks_per_node: int, divides: b
         divides: whether the model supports smaller micro-batches.
         savers: options that reduce the memory.
     """
-    found = f"{size} samples: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    found = f"{size} samples: {first_line_with_type(error)}"
     if is_oom_error(error):
         if not torch.cuda.is_initialized():
             limit, source = host_memory.memory_limit()

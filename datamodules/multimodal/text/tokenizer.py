@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datamodules.multimodal.text.bpe_tokenizer import PLACEHOLDER, train_tiny_tokenizer
+from engine.io.error_line import first_line
 from engine.system.hf_hub import hub_unreachable_reason
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _load_from_directory(folder: Path) -> "PreTrainedTokenizerBase":
         names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
         raise ValueError(
             f"{folder}: transformers finds no tokenizer here. Expected tokenizer.json and tokenizer_config.json, as "
-            f"tokenizer.save_pretrained writes them; found {names}. The error: {_first_line(error)}"
+            f"tokenizer.save_pretrained writes them; found {names}. The error: {first_line(error)}"
         ) from error
 
 
@@ -162,14 +163,10 @@ def _load_from_hub(name: str) -> "PreTrainedTokenizerBase":
             cause = error
     raise FileNotFoundError(
         f"tokenizer {name}: not a local directory, not in the cache {constants.HF_HUB_CACHE}, and not available from "
-        f"the Hugging Face hub: {unreachable or _first_line(cause)}. Set a local directory, as "
+        f"the Hugging Face hub: {unreachable or first_line(cause)}. Set a local directory, as "
         "tokenizer.save_pretrained writes it (works with HF_HUB_OFFLINE=1), or null for the built-in tokenizer"
     ) from cause
 
 
 def _kind(template: Iterable[object] | None) -> str:
     return "none" if not template else f"several ({', '.join(map(str, template))})"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -21,6 +21,7 @@ from datamodules.recommender.reading.event_times import parse_iso
 from datamodules.recommender.reading.file_formats import Layout
 from datamodules.recommender.reading.line_scan import count_rows
 from datamodules.recommender.reading.parquet_table import ParquetError, count_parquet_rows
+from engine.io.error_line import first_line
 from engine.timestamp import LATEST_TIME
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def read_interactions(layout: Layout) -> Interactions:
     try:
         return _read(layout)
     except invalid as error:
-        reason = (str(error).splitlines() or ["unknown"])[0][:300]
+        reason = first_line(error)[:300]
         try:
             message = locate_error(layout)
         except invalid:  # a corrupt Parquet file

@@ -21,6 +21,7 @@ from datamodules.recommender.store.row_copy import copy_rows
 from datamodules.recommender.store.row_database import BLOCK, RowDatabase
 from datamodules.recommender.store.writer import StoreDraft, write_texts
 from engine.io.atomic_file import remove
+from engine.io.error_line import first_line
 
 log = logging.getLogger("lockstep")
 
@@ -71,12 +72,13 @@ def convert_out_of_core(
         raise
     except duckdb.OutOfMemoryException as error:
         raise InteractionError(
-            f"{layout.path}: {_first_line(error)}; give the conversion more of it: data.init_args.conversion_memory"
+            f"{layout.path}: {first_line(error)[:300]}; give the conversion more of it: "
+            "data.init_args.conversion_memory"
         ) from error
     except (duckdb.Error, OSError) as error:
         raise InteractionError(
-            f"{layout.path}: the conversion stopped: {_first_line(error)}; it continues at the next start, or from the "
-            f"beginning if you delete {work}"
+            f"{layout.path}: the conversion stopped: {first_line(error)[:300]}; it continues at the next start, or "
+            f"from the beginning if you delete {work}"
         ) from error
 
 
@@ -217,7 +219,3 @@ def _write_events(database: RowDatabase, codes: Path, times: Path, events: int, 
 def _write_header(file: BinaryIO, name: str, size: int) -> None:
     header = {"descr": np.lib.format.dtype_to_descr(DTYPES[name]), "fortran_order": False, "shape": (size,)}
     np.lib.format.write_array_header_1_0(file, header)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.io.error_line import first_line
 from engine.system.extras import MissingPackages, require_extras
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def load_processor(path: str, folder: Path, image_settings: Mapping[str, Any]) -
     except MissingPackages:
         raise
     except (OSError, ImportError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise ValueError(f"model.init_args.path: the processor of {path} cannot be loaded: {reason}") from error
     _change_image_settings(processor, path, image_settings)
     return processor, config.image_token_id

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.io.error_line import first_line
 from engine.system.hf_hub import hub_unreachable_reason
 from engine.system.oom import is_oom_error
 
@@ -110,7 +111,7 @@ def read_pretrained(section: str, auto: Any, path: str, **options: Any) -> Any:
         return auto.from_pretrained(path, **options)
     except (OSError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
         # The first line states the cause; transformers' advice after it does not fit a machine without a network.
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = first_line(error)
         if local.is_dir():
             raise ValueError(f"{section}.path: {path} cannot be loaded: {reason}") from error
         raise ValueError(

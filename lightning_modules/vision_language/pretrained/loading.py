@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.io.error_line import first_line
 from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.language.loading import require_whole_weights_on_disk
 from lightning_modules.multimodal.language.precision import Precision
@@ -46,7 +47,7 @@ def download(path: str) -> Path:
     try:
         return Path(snapshot_download(path, allow_patterns=_FILES, local_files_only=bool(hub_unreachable_reason())))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{_SECTION}.path: {path} cannot be downloaded: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"{_SECTION}.path: {path} cannot be downloaded: {first_line(error)}") from error
 
 
 def load_image_text_model(

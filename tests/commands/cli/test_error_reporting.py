@@ -58,6 +58,8 @@ def test_ranks_that_do_not_connect_get_a_line(messages):
     assert len(messages) == 1
     assert messages[0].startswith("error: the ranks did not connect: rank 0 has ended")
     assert messages[0].endswith("(Failed to recv, got 0 bytes)")
+    assert report_error(DistNetworkError("")) == 1
+    assert messages[1].endswith("(DistNetworkError)")
 
 
 def test_a_logged_error_is_not_logged_again(messages):
