@@ -8,6 +8,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
+from engine.distributed.data_rank import strategy_tensor_parallel_size
 from engine.hook_arguments import run_trainer
 from engine.io.name_list import join_names
 from engine.module import LockstepModule
@@ -103,18 +104,31 @@ def _settings(
         yield from pl_module.memory_saving_options()
     if on_gpu and str(trainer.precision).startswith("32"):
         yield "--trainer.precision bf16-mixed", "activations of half the size; on GPUs of 2020 and later"
-    if on_gpu and pl_module.optimizer_name == "adamw":
+    if on_gpu and _may_use_8_bit(trainer, pl_module):
         yield "--model.init_args.optimizer adamw_8bit", "optimizer state in a quarter of the memory"
-    if on_gpu and trainer.world_size > 1 and isinstance(trainer.strategy, DDPStrategy):
-        yield (
-            "--config configs/overlays/fsdp.yaml",
-            f"weights and optimizer state in {trainer.world_size} shards",
-        )
+    if on_gpu and _may_shard(trainer, pl_module):
+        yield "--config configs/overlays/fsdp.yaml", f"weights and optimizer state in {trainer.world_size} shards"
     # On a GPU the exhausted memory is the device's, where workers have none.
     if datamodule.workers and not on_gpu:
         yield f"--data.init_args.num_workers {datamodule.workers // 2}", "each worker needs memory"
     if not on_gpu:
         yield "more memory for the container or job", "or a smaller model"
+
+
+def _may_use_8_bit(trainer: Trainer, pl_module: LockstepModule) -> bool:
+    """Return whether `adamw_8bit` can replace the optimizer (see optimizer_checks) and reduces a GPU's memory."""
+    settings = pl_module.optimizer_settings
+    divides_layers = strategy_tensor_parallel_size(trainer.strategy) > 1
+    # With the offload, the state is in CPU memory.
+    is_refused = settings.fused or pl_module.row_tables or divides_layers
+    return pl_module.optimizer_name == "adamw" and not (settings.offload or is_refused)
+
+
+def _may_shard(trainer: Trainer, pl_module: LockstepModule) -> bool:
+    """Return whether FSDP can replace the strategy, see optimizer_checks."""
+    settings = pl_module.optimizer_settings
+    is_refused = settings.offload or settings.fused
+    return trainer.world_size > 1 and isinstance(trainer.strategy, DDPStrategy) and not is_refused
 
 
 def _tensors(content: object, name: str) -> Iterator[tuple[str, Tensor]]:

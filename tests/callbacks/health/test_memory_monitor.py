@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from lightning.pytorch.plugins.environments import LightningEnvironment
+from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
 from callbacks.health import oom_advice
@@ -16,6 +18,20 @@ from tests.support.fake_trainer import fake_trainer
 from tests.support.faults.memory_faults import memory_fault
 
 SHORT = [*TINY, "--trainer.max_steps", "2"]
+
+
+def fake_module(name="adamw", *, fused=False, offload=False, tables=()):
+    return SimpleNamespace(
+        supports_grad_accumulation=True,
+        memory_saving_options=list,
+        optimizer_name=name,
+        optimizer_settings=SimpleNamespace(fused=fused, offload=offload),
+        row_tables=list(tables),
+    )
+
+
+def fake_data():
+    return SimpleNamespace(plan=BatchPlan.derive(world_size=1, batch_size=16), workers=0)
 
 
 def out_of_memory(lockstep, *options):
@@ -48,15 +64,47 @@ def test_in_a_pass_the_micro_batch_is_the_first_thing_to_change(lockstep, messag
 
 def test_on_a_gpu_auto_micro_batch_is_advised_unless_it_is_on(monkeypatch):
     monkeypatch.setattr(oom_advice, "describe_peak_memory", lambda device: "70 GiB")
-    module = SimpleNamespace(supports_grad_accumulation=True, memory_saving_options=list, optimizer_name="adam")
-    data = SimpleNamespace(plan=BatchPlan.derive(world_size=1, batch_size=16), workers=0)
-    trainer = fake_trainer(device="cuda", precision="bf16-mixed", datamodule=data)
+    module = fake_module(name="adam")
+    trainer = fake_trainer(device="cuda", precision="bf16-mixed", datamodule=fake_data())
     advice = "or let the program find the micro-batch size: --trainer.auto_micro_batch true"
     text = oom_advice.oom_message(trainer, module, oom_advice.FORWARD, None)
     assert "first change: --data.init_args.micro_batch_size 8" in text
     assert text.endswith(advice)
     trainer.auto_micro_batch = True
     assert advice not in oom_advice.oom_message(trainer, module, oom_advice.FORWARD, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "tensor_parallel", "is_advised"),
+    [
+        ({}, 1, True),
+        ({"name": "adam"}, 1, False),
+        ({"fused": True}, 1, False),
+        ({"tables": ["items"]}, 1, False),
+        ({"offload": True}, 1, False),
+        ({}, 2, False),
+    ],
+)
+def test_8_bit_state_is_advised_where_it_is_accepted_and_saves_memory(
+    monkeypatch, options, tensor_parallel, is_advised
+):
+    monkeypatch.setattr(oom_advice, "describe_peak_memory", lambda device: "70 GiB")
+    strategy = SimpleNamespace(root_device=torch.device("cuda"), tensor_parallel=tensor_parallel)
+    trainer = fake_trainer(strategy=strategy, datamodule=fake_data())
+    text = oom_advice.oom_message(trainer, fake_module(**options), oom_advice.STEP, None)
+    assert ("--model.init_args.optimizer adamw_8bit" in text) == is_advised
+
+
+@pytest.mark.parametrize(
+    ("options", "is_advised"), [({}, True), ({"tables": ["items"]}, True), ({"fused": True}, False),
+                                ({"offload": True}, False)],
+)  # fmt: skip
+def test_shards_are_advised_where_they_are_accepted(monkeypatch, options, is_advised):
+    monkeypatch.setattr(oom_advice, "describe_peak_memory", lambda device: "70 GiB")
+    strategy = DDPStrategy(parallel_devices=[torch.device("cuda", 0)], cluster_environment=LightningEnvironment())
+    trainer = fake_trainer(ranks=2, strategy=strategy, datamodule=fake_data())
+    text = oom_advice.oom_message(trainer, fake_module(**options), oom_advice.STEP, None)
+    assert ("--config configs/overlays/fsdp.yaml" in text) == is_advised
 
 
 def test_in_the_optimizers_step_a_smaller_micro_batch_would_not_help(lockstep, messages):
