@@ -117,6 +117,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             batch_size=self.batch_size,
             batch_size_per_device=self.batch_size_per_device,
             micro_batch_size=self.micro_batch_size,
+            group_size=tensor_parallel_size(self.trainer),
         )
 
     @property

@@ -23,9 +23,9 @@ class LoaderFactory:
     """Settings that all DataLoaders of a rank share.
 
     Attributes:
-        rank: global rank of this process.
-        world_size: number of ranks.
-        local_world_size: number of ranks on this machine.
+        rank: data-parallel rank of this process, see DataRank.
+        world_size: number of data-parallel ranks.
+        local_world_size: number of processes on this machine.
         num_workers: worker processes of each loader.
         worker_start: start method of the workers, see Workers.
         worker_timeout: seconds to wait for a batch of a worker; 0 for no limit.

@@ -89,8 +89,8 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         num_samples: samples of an epoch; None for a stream, whose order is fixed and whose length is unknown.
         batch_size: samples of a global batch, i.e. of one optimizer step.
         seed: seed of the run.
-        rank: global rank.
-        world_size: number of ranks.
+        rank: data-parallel rank, see DataRank.
+        world_size: number of data-parallel ranks.
         accumulation: micro-batches of a rank in an optimizer step.
         resume: (epoch, global batches of it that are trained) to resume from.
         same_epoch: repeat the same epoch, to check whether a model can overfit a few batches.
@@ -198,8 +198,8 @@ class EvaluationSampler(Sampler[MicroBatchRequest]):
     Args:
         num_samples: samples to evaluate; None for a stream.
         batch_size: samples of a batch on one rank.
-        rank: global rank.
-        world_size: number of ranks.
+        rank: data-parallel rank, see DataRank.
+        world_size: number of data-parallel ranks.
     """
 
     def __init__(self, num_samples: int | None, batch_size: int, *, rank: int = 0, world_size: int = 1) -> None:

@@ -121,3 +121,11 @@ def test_a_stream_with_the_same_identity_may_have_grown():
     """Its length is not known, so it is not compared."""
     batches = iter(module(Positions(20), state_of(Positions(10))).train_dataloader())
     assert next(batches).tolist() == [4, 5, 6, 7]
+
+
+def test_the_plan_counts_groups_of_ranks_that_read_the_same_samples():
+    data_module = LockstepDataModule(batch_size=4)
+    data_module.trainer = Trainer()
+    data_module.trainer.world_size = 4
+    data_module.trainer.strategy.tensor_parallel = 2
+    assert str(data_module.plan) == "global batch 4 = 2 groups of 2 ranks x 2 samples x 1 accumulation step"

@@ -44,8 +44,8 @@ def divide_batch(config: "Namespace", plan: LaunchPlan, environ: Mapping[str, st
     data_args = config.data.init_args
     sizes = {key: data_args.get(key) for key in ("batch_size", "batch_size_per_device", "micro_batch_size")}
     try:
-        groups = world_size // ranks_of_group(trainer.strategy) or 1
-        batch = BatchPlan.derive(world_size=groups, **sizes)
+        group_size = ranks_of_group(trainer.strategy)
+        batch = BatchPlan.derive(world_size=world_size // group_size or 1, group_size=group_size, **sizes)
     except ValueError as error:
         remedy = "--data.init_args.batch_size N or --data.init_args.micro_batch_size N"
         why = "training will fail at startup with this world size"

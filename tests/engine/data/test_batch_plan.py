@@ -13,6 +13,15 @@ def test_the_arithmetic_in_one_line():
     assert str(plan) == "global batch 256 = 4 ranks x 16 samples x 4 accumulation steps"
 
 
+def test_ranks_that_read_the_same_samples_are_groups():
+    plan = BatchPlan.derive(world_size=2, batch_size=16, micro_batch_size=8, group_size=4)
+    assert str(plan) == "global batch 16 = 2 groups of 4 ranks x 8 samples x 1 accumulation step"
+    assert str(plan.halved()) == "global batch 16 = 2 groups of 4 ranks x 4 samples x 2 accumulation steps"
+    assert str(BatchPlan.derive(world_size=1, batch_size=4, group_size=2)).startswith("global batch 4 = 1 group of 2")
+    with pytest.raises(ValueError, match="batch_size 9 does not split evenly over 2 groups of 4 ranks"):
+        BatchPlan.derive(world_size=2, batch_size=9, group_size=4)
+
+
 def test_per_device_gives_the_global_one():
     assert BatchPlan.derive(world_size=8, batch_size_per_device=32).batch_size == 256
 
