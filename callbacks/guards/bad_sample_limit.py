@@ -116,7 +116,7 @@ class BadSampleLimit(Callback):
 
     @override
     def on_predict_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check_evaluation(trainer, run_module(pl_module), "predict", "the questions")
+        self._check_evaluation(trainer, run_module(pl_module), "predict", "the prediction")
 
     def _check_evaluation(self, trainer: Trainer, pl_module: LockstepModule, stage: str, where: str) -> None:
         data = pl_module.data

@@ -2,11 +2,17 @@
 
 import json
 import os
+from types import SimpleNamespace
 
-from callbacks.guards.bad_sample_limit import BadSampleList
+import pytest
+import torch
+
+from callbacks.guards.bad_sample_limit import BadSampleLimit, BadSampleList
 from engine.data.sample_loading import SkippedSample
 from engine.data.skip_counters import SkipCounter
+from engine.distributed.errors import CollectiveInputError
 from engine.distributed.step_counters import StepCounters
+from tests.support.fake_trainer import fake_trainer
 
 
 def bad(sample, what="cut off"):
@@ -61,3 +67,16 @@ def test_a_file_name_that_is_not_utf_8_is_listed_and_counted(tmp_path):
     counter = SkipCounter(StepCounters())
     counter.record_bad([[skipped], [skipped], [bad(5)]])
     assert len(counter.different) == 2
+
+
+def test_the_error_of_a_prediction_names_the_command(tmp_path):
+    """Not all predictions answer questions."""
+    loader = SimpleNamespace(next_skipped=lambda: [bad(5)])
+    trainer = fake_trainer("predict", predict_dataloaders=loader, default_root_dir=tmp_path, current_epoch=0)
+    data = SimpleNamespace(skips_bad_samples=True, max_bad_samples=0)
+    module = SimpleNamespace(data=data, device=torch.device("cpu"))
+    limit = BadSampleLimit()
+    limit.on_predict_epoch_start(trainer, module)
+    limit.on_predict_batch_start(trainer, module, None, 0)
+    with pytest.raises(CollectiveInputError, match="1 samples of the prediction cannot be used"):
+        limit.on_predict_epoch_end(trainer, module)
