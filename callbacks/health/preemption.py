@@ -42,7 +42,8 @@ class Preemption(Callback):
     Args:
         check_every_n_steps: optimizer steps (in an evaluation: batches) between two polls of the stop flag. By default
             every step on a CPU, and about every two seconds on a GPU, where a poll waits for the step (every step if
-            steps take longer, at least every tenth).
+            steps take longer, at least every tenth). In an evaluation about every two seconds on any device (every
+            batch if batches take longer, at least every tenth), because a poll communicates.
     """
 
     def __init__(self, check_every_n_steps: int | None = None) -> None:

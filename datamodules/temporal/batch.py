@@ -8,8 +8,8 @@ from torch import Tensor
 SeriesTokens = Literal["pooled", "patch", "channel_patch"]
 """Feature vectors of a series.
 
-`pooled`: one vector (as in the guide); `patch`: one per patch of all channels together; `channel_patch`: one per
-patch of each channel, channel after channel.
+`pooled`: one vector; `patch`: one per patch of all channels together; `channel_patch`: one per patch of each channel,
+channel after channel.
 """
 
 

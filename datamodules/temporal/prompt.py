@@ -6,7 +6,7 @@ PLACEHOLDER = "<series>"
 """Marker of the series in the text of a question."""
 
 SeriesPosition = Literal["question_first", "series_first"]
-"""Order of the text. With the question first, the series' tokens attend to it; the guide has the series first."""
+"""Order of the text. With the question first, the series' tokens attend to it."""
 
 
 def insert_series_marker(text: str, position: SeriesPosition) -> str:

@@ -54,7 +54,8 @@ class LanguageModule(LockstepModule[ComposedDataT]):
         learning_rates: peak rates of the parts (vision_tower or encoder, projector or connector, language_model) whose
             rate differs from `learning_rate`.
         init_from: source of the initial weights of a fit: a checkpoint, a run (its name or folder: its best checkpoint,
-            else its last) or a config (its newest run). Only weights are read. A resumed fit does not need it.
+            else its newest intact one) or a config (its newest run). Only weights are read. A resumed fit does not need
+            it.
         training: see LockstepModule.
     """
 

@@ -1,4 +1,4 @@
-"""Computes features of resource timelines for a language model."""
+"""Computes features of series for a language model."""
 
 from typing import Any
 

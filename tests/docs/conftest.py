@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the guides."""
+"""Fixtures of the tests of the pages of docs/."""
 
 import pytest
 

@@ -1,20 +1,19 @@
 """Detects the file format of interactions by file name and first line.
 
-=====================  ===============================================  ====================================
-format                 file                                             columns
-=====================  ===============================================  ====================================
-MovieLens 1M, 10M      ``ratings.dat``, separated by ``::``             user, item, rating, time; no header
-MovieLens 100K         `u.data`, tabs                                 user, item, rating, time; no header
-MovieLens 20M and on   ``ratings.csv``                                  userId, movieId, rating, timestamp
-RecBole                `NAME.inter`, tabs, `column:type` header     user_id, item_id, timestamp
-SASRec, TiSASRec       `.txt`, spaces or tabs between numbers         user, item; or with rating, time
-table                  `.csv`, `.tsv`, `.txt` (header), Parquet   well-known or configured names
-=====================  ===============================================  ====================================
+====================  ========================================  ===================================
+format                file                                      columns
+====================  ========================================  ===================================
+MovieLens 1M, 10M     `ratings.dat`, separated by `::`          user, item, rating, time; no header
+MovieLens 100K        `u.data`, tabs                            user, item, rating, time; no header
+MovieLens 20M and on  `ratings.csv`                             userId, movieId, rating, timestamp
+RecBole               `NAME.inter`, tabs, `column:type` header  user_id, item_id, timestamp
+SASRec, TiSASRec      `.txt`, spaces or tabs between numbers    user, item; or with rating, time
+table                 `.csv`, `.tsv`, `.txt` (header), Parquet  well-known or configured names
+====================  ========================================  ===================================
 
 A folder is searched in this order, the last two formats together. A Parquet table may have several files, see
-`parquet_table`. The ids of MovieLens and of the papers' files are
-integers; elsewhere an id is any text, and `007` is not `7`. A file without a column of times has the events of each
-user in order.
+`parquet_table`. The ids of MovieLens and of the papers' files are integers; elsewhere an id is any text, and `007` is
+not `7`. A file without a column of times has the events of each user in order.
 """
 
 import csv

@@ -1,1 +1,1 @@
-"""Examples and commands of the guides are run, and the numbers that they show are computed again."""
+"""Examples and commands of the pages of docs/ are run, and the numbers that they show are computed again."""

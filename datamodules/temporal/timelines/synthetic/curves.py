@@ -150,7 +150,7 @@ def check_physics(columns: Sequence[Column], names: Sequence[str], where: str) -
 
 
 def _drop(random: np.random.Generator, shares: Values, jumps: NDArray[np.bool_]) -> Values:
-    """Apply one to three short drops of most of the available amount in the middle four fifths, as in the guide."""
+    """Apply one to three short drops of most of the available amount in the middle four fifths."""
     steps, shares = len(shares), shares.copy()
     for _ in range(integer(random, 1, 3)):
         start = integer(random, steps // 10, max(steps // 10, steps - steps // 10 - 1))

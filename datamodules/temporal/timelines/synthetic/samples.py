@@ -52,7 +52,7 @@ class SyntheticTimelines:
         noise: maximum standard deviation of the noise, in shares of the capacity.
         drop_probability: probability that a channel has one to three short drops.
         pod_share: probability that a channel without a job resembles a real pod (flat, saturated, square wave, bursts)
-            instead of the guide's patterns (linear, exponential, sinusoidal, step, plateau).
+            instead of the simple patterns (linear, exponential, sinusoidal, step, plateau).
         job_share: probability that one job changes all channels of a timeline together.
         missing_probability: probability that samples of a channel are missing; in one of five cases all of them are.
         alone_probability: probability that only the queried channel was measured.
