@@ -1,5 +1,6 @@
 """Checks the storage for checkpoints: writable directory, free space, write speed."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -46,8 +47,7 @@ def checkpoint_findings(
     written = min(_MEASURED if measure else _TESTED, free)
     try:
         if free < 2**20:
-            # ENOSPC, as a write would raise it.
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.ENOSPC, "No space left on device")  # as a write would raise it
         seconds = _write(directory, written)
     except OSError as error:
         yield _not_writable(directory, error)
@@ -73,7 +73,7 @@ def checkpoint_findings(
 
 
 def _not_writable(directory: Path, error: OSError) -> Finding:
-    full = "No space" in str(error) or "quota" in str(error).lower()
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return Finding(
         _CHECK, "fail", f"{directory} cannot be written to: {error.strerror or error}",
         "a training runs until its first checkpoint, and then ends",
