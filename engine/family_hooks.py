@@ -27,6 +27,9 @@ class FamilyHooks:
     terms_per_sample: int = 1
     """Approximate number of loss terms of a sample; only the order of magnitude matters (see GlobalLossMean)."""
 
+    supports_grad_accumulation = True
+    """Whether a global batch may be split into micro-batches; False if the loss compares all samples of a batch."""
+
     predicts_at_the_end = False
     """Whether `predict` writes its predictions itself after the last batch, instead of returning them by batch."""
 
@@ -75,9 +78,6 @@ class FamilyHooks:
         function raises is skipped.
         """
         return []
-
-    supports_grad_accumulation = True
-    """Whether a global batch may be split into micro-batches; False if the loss compares all samples of a batch."""
 
     def memory_saving_options(self) -> list[tuple[str, str]]:
         """Return options not yet set that reduce memory, each as (option with value, its cost)."""

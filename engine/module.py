@@ -72,6 +72,11 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
             and not for a resumed run that began without it.
     """
 
+    fast_attributes = OptimizedModule.fast_attributes | {"mean_loss"}
+
+    mean_loss: Tensor
+    """Mean loss term of the last step over all ranks: a scalar, equal on every rank. Set by `backward`."""
+
     def __init__(
         self,
         learning_rate: float = 1e-3,

@@ -29,7 +29,7 @@ class OptimizedModule(FastAttributes, LightningModule):
         settings: options of the optimizer and its schedule.
     """
 
-    fast_attributes = FastAttributes.fast_attributes | {"mean_loss", "_gradient_norm"}
+    fast_attributes = FastAttributes.fast_attributes | {"_gradient_norm"}
 
     _gradient_norm: Tensor | None
     """Gradient norm of the current step; None until it is computed."""
@@ -57,12 +57,12 @@ class OptimizedModule(FastAttributes, LightningModule):
         embeddings = {part.weight for part in self.modules() if isinstance(part, torch.nn.Embedding)}
         optimizer, factor = self.optimizer_settings.build(
             self.optimizer_groups(),
-            self.global_batch_size,
-            self.total_steps,
-            embeddings,
-            self.hidden_matrices(),
-            self.row_tables,
-            self.trainer.max_steps,
+            batch_size=self.global_batch_size,
+            total_steps=self.total_steps,
+            embeddings=embeddings,
+            hidden=self.hidden_matrices(),
+            tables=self.row_tables,
+            max_steps=self.trainer.max_steps,
         )
         self._configured = group_settings(optimizer)  # before LambdaLR sets the rates of the first step
         # One step of the schedule is one optimizer step. By default Lightning steps a schedule once an epoch.

@@ -54,6 +54,7 @@ class OptimizerSettings:
     def build(
         self,
         groups: list[dict[str, Any]],
+        *,
         batch_size: int,
         total_steps: Callable[[], int | None],
         embeddings: Collection[Tensor],
@@ -74,25 +75,10 @@ class OptimizerSettings:
             max_steps: limit of the trainer, -1 for none; a schedule without an end compares its warm-up with it.
         """
         scale = scale_lr(1.0, self.lr_scaling, batch_size, self.base_batch_size)
-        rate = self.learning_rate * scale
-        if self.lr_scaling != "none":
-            log.info(
-                "learning rate %g = %g for batch %s, scaled (%s) to batch %d",
-                rate, self.learning_rate, self.base_batch_size, self.lr_scaling, batch_size,
-            )  # fmt: skip
-            for table in tables:
-                if table.learning_rate is not None:
-                    log.info("learning rate %g of %s, scaled alike", table.learning_rate * scale, table.name)
-        groups = [*groups, *(table.optimizer_group(self.weight_decay) for table in tables)]
-        # A peak rate of a group's own is chosen for the base batch size, too.
-        for group in groups:
-            group["lr"] = group.get("lr", self.learning_rate) * scale
-        if not any(group["lr"] for group in groups):
-            log.warning("model.init_args.learning_rate is 0, so the training changes no weight; expected more than 0")
         optimizer = build_optimizer(
             name=self.optimizer,
-            groups=groups,
-            learning_rate=rate,
+            groups=self._scaled_groups(groups, tables, scale, batch_size),
+            learning_rate=self.learning_rate * scale,
             betas=self.betas,
             embeddings=embeddings,
             hidden=hidden,
@@ -102,13 +88,7 @@ class OptimizerSettings:
         )
         # `total_steps` may make Lightning build the training loader, so only a schedule with an end calls it.
         steps = total_steps() if self.schedule in ("cosine", "stable_decay") else None
-        trained = max_steps if steps is None else steps
-        if 0 < trained <= self.warmup_steps:
-            log.warning(
-                "model.init_args.warmup_steps is %d, and the training has %d steps: the learning rate never reaches "
-                "its peak; lower it, or train for longer",
-                self.warmup_steps, trained,
-            )  # fmt: skip
+        self._warn_of_unreached_peak(max_steps if steps is None else steps)
         factor = lr_lambda(
             self.schedule,
             warmup_steps=self.warmup_steps,
@@ -119,3 +99,32 @@ class OptimizerSettings:
             decay_steps=self.decay_steps,
         )
         return optimizer, factor
+
+    def _scaled_groups(
+        self, groups: Sequence[dict[str, Any]], tables: Sequence[RowTable], scale: float, batch_size: int
+    ) -> list[dict[str, Any]]:
+        """Return the groups and those of the tables, whose peak rates are multiplied by `scale` in place."""
+        if self.lr_scaling != "none":
+            log.info(
+                "learning rate %g = %g for batch %s, scaled (%s) to batch %d",
+                self.learning_rate * scale, self.learning_rate, self.base_batch_size, self.lr_scaling, batch_size,
+            )  # fmt: skip
+            for table in tables:
+                if table.learning_rate is not None:
+                    log.info("learning rate %g of %s, scaled alike", table.learning_rate * scale, table.name)
+        scaled = [*groups, *(table.optimizer_group(self.weight_decay) for table in tables)]
+        # A peak rate of a group's own is chosen for the base batch size, too.
+        for group in scaled:
+            group["lr"] = group.get("lr", self.learning_rate) * scale
+        if not any(group["lr"] for group in scaled):
+            log.warning("model.init_args.learning_rate is 0, so the training changes no weight; expected more than 0")
+        return scaled
+
+    def _warn_of_unreached_peak(self, steps: int) -> None:
+        """Warn if the warm-up is not shorter than a training of `steps` steps, -1 for an unknown number."""
+        if 0 < steps <= self.warmup_steps:
+            log.warning(
+                "model.init_args.warmup_steps is %d, and the training has %d steps: the learning rate never reaches "
+                "its peak; lower it, or train for longer",
+                self.warmup_steps, steps,
+            )  # fmt: skip

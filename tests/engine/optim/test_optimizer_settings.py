@@ -24,7 +24,15 @@ def build(rate, *groups, schedule="constant", warmup_steps=0, total_steps=None, 
         fused=False,
     )
     weights = [{"params": [nn.Linear(2, 2).weight], **group} for group in groups]
-    return settings.build(weights, 8, lambda: total_steps, (), (), (), max_steps)
+    return settings.build(
+        weights,
+        batch_size=8,
+        total_steps=lambda: total_steps,
+        embeddings=(),
+        hidden=(),
+        tables=(),
+        max_steps=max_steps,
+    )
 
 
 def test_a_rate_of_zero_is_reported(messages):
