@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,15 +137,29 @@ def done(lockstep: Callable[..., Run], trained: Path, tmp_path: Path) -> Run:
     return Run(tmp_path / "runs" / "recommender-quickstart-job1")
 
 
-@pytest.fixture
-def messages() -> Iterator[list[str]]:
-    """A list that receives every message that Lockstep logs."""
+@contextmanager
+def collect_messages(level: int) -> Iterator[list[str]]:
+    """Yield a list that receives the messages of at least this level that Lockstep logs."""
     lines: list[str] = []
-    handler = logging.Handler()
+    handler = logging.Handler(level)
     vars(handler)["emit"] = lambda record: lines.append(record.getMessage())
     logging.getLogger("lockstep").addHandler(handler)
     yield lines
     logging.getLogger("lockstep").removeHandler(handler)
+
+
+@pytest.fixture
+def messages() -> Iterator[list[str]]:
+    """A list that receives every message that Lockstep logs."""
+    with collect_messages(logging.NOTSET) as lines:
+        yield lines
+
+
+@pytest.fixture
+def logged_warnings() -> Iterator[list[str]]:
+    """A list that receives every warning and error that Lockstep logs."""
+    with collect_messages(logging.WARNING) as lines:
+        yield lines
 
 
 @pytest.fixture

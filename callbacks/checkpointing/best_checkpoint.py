@@ -66,7 +66,7 @@ class BestCheckpoint(RotatingCheckpoint):
         try:
             reorder(self.files, order)
         except OSError as error:
-            log.warning("WARNING: the checkpoints in %s could not be reordered: %s", self.files[0].parent, error)
+            log.warning("the checkpoints in %s could not be reordered: %s", self.files[0].parent, error)
             return [self._read_score(path) for path in self.files]
         return [scores[index] for index in order] + [None] * (self.keep - len(order))
 
@@ -81,7 +81,7 @@ class BestCheckpoint(RotatingCheckpoint):
             saved = content["callbacks"][self.state_key]
         except (ValueError, OSError) as error:  # a corrupt checkpoint is a ValueError, too
             skipped = event("checkpoint_skipped", path=str(path), reason=str(error))
-            log.warning("WARNING: %s; the next evaluation replaces it", error, extra=skipped)
+            log.warning("%s; the next evaluation replaces it", error, extra=skipped)
             return None
         # Lightning's own callbacks save checkpoints without this state.
         except KeyError:

@@ -138,7 +138,7 @@ class MemoryMonitor(Callback):
         if self._growth.update(max(memory_by_rank)) and trainer.is_global_zero and not self._has_warned_growth:
             self._has_warned_growth = True
             log.warning(
-                "WARNING: memory grows: that of rank %d has risen in each of the last %d logs, from %.2f to %.2f GiB; "
+                "memory grows: that of rank %d has risen in each of the last %d logs, from %.2f to %.2f GiB; "
                 "something is kept from step to step (losses with their graphs, a growing list). --config "
                 "configs/overlays/profile.yaml records memory and operators over time",
                 memory_by_rank.index(max(memory_by_rank)), self._growth.rises,
@@ -152,7 +152,7 @@ class MemoryMonitor(Callback):
         if largest <= _UNEVEN * smallest or largest - smallest < GIB:
             return False
         log.warning(
-            "WARNING: memory is uneven: rank %d has %.1f GiB, rank %d has %.1f GiB. The fullest rank limits the "
+            "memory is uneven: rank %d has %.1f GiB, rank %d has %.1f GiB. The fullest rank limits the "
             "micro-batch size (samples differ much in length, or one rank keeps something)",
             memory_by_rank.index(largest), largest / GIB, memory_by_rank.index(smallest), smallest / GIB,
         )  # fmt: skip

@@ -96,7 +96,7 @@ class SamplePreviewLogger(Callback):
     def _warn_once(self, problem: str, error: Exception) -> None:
         log.debug("%s", problem, exc_info=error)
         if not self._has_warned:
-            log.warning("WARNING: %s (%s: %s). Training continues", problem, type(error).__name__, error)
+            log.warning("%s (%s: %s). Training continues", problem, type(error).__name__, error)
         self._has_warned = True
 
     @staticmethod
@@ -113,7 +113,7 @@ class SamplePreviewLogger(Callback):
         except OSError as error:
             if not self._disk_failed:
                 log.warning(
-                    "WARNING: %s cannot be written: %s. Previews are missing until it can", file, error,
+                    "%s cannot be written: %s. Previews are missing until it can", file, error,
                     extra=event("disk_full", path=str(file), reason=str(error)),
                 )  # fmt: skip
             self._disk_failed = True

@@ -59,7 +59,7 @@ class AutoMicroBatch(Callback):
             raise ValueError(f"trainer.auto_micro_batch is not possible: {reason}")
         if reason:
             if trainer.is_global_zero:
-                log.warning("WARNING: trainer.auto_micro_batch has no effect: %s", reason)
+                log.warning("trainer.auto_micro_batch has no effect: %s", reason)
             return
         data = run_trainer(trainer).datamodule
         configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent

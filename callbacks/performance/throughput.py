@@ -174,7 +174,7 @@ def _wait_warning(share: float, datamodule: LockstepDataModule) -> str:
     else:
         change = f"--data.init_args.num_workers auto, or more than {datamodule.num_workers}"
     return (
-        f"WARNING: training waits for data {share:.0%} of the time, and 20% or more in each of the last logs "
+        f"training waits for data {share:.0%} of the time, and 20% or more in each of the last logs "
         f"(train/data_wait).\nFirst change: {change}. Then move the data to a local disk"
     )
 

@@ -107,7 +107,7 @@ class ExperimentTracker(Logger):
     def _fail(self, problem: str, error: Exception, consequence: str) -> None:
         self._ended = True
         fields = event("tracker_failed", tracker=self.KEY, error=str(error))
-        log.warning("WARNING: %s %s (%s); %s", self.PROGRAM, problem, error, consequence, extra=fields)
+        log.warning("%s %s (%s); %s", self.PROGRAM, problem, error, consequence, extra=fields)
 
     def log_hyperparams(self, params: object, *args: object, **kwargs: object) -> None:
         """Do nothing, because the whole config is recorded at the start."""
@@ -140,7 +140,7 @@ class ExperimentTracker(Logger):
 
     def _stop_images(self, error: Exception) -> None:
         self._accepts_images = False
-        log.warning("WARNING: %s does not accept images (%s); the run's folder has them", self.PROGRAM, error)
+        log.warning("%s does not accept images (%s); the run's folder has them", self.PROGRAM, error)
 
     def _stop_recording(self, error: Exception) -> None:
         self._fail("stopped recording", error, "metrics.jsonl has all metrics")
@@ -181,7 +181,7 @@ def create_loggers(
         for key, value in vars(settings).items():
             if value != getattr(defaults, key):
                 enabled_by = f"--{tracker.KEY}.{tracker.ENABLED_BY}"
-                log.warning("WARNING: %s.%s has no effect without %s", tracker.KEY, key, enabled_by)
+                log.warning("%s.%s has no effect without %s", tracker.KEY, key, enabled_by)
     return loggers
 
 

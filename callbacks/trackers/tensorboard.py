@@ -54,7 +54,7 @@ class TensorBoard(TensorBoardLogger):
             except OSError as error:
                 self._failed = True
                 fields = event("tracker_failed", tracker="tensorboard", error=str(error))
-                text = "WARNING: TensorBoard cannot write into %s (%s); the run continues without it"
+                text = "TensorBoard cannot write into %s (%s); the run continues without it"
                 log.warning(text, self.log_dir, error, extra=fields)
                 return NullExperiment()
             self._is_open = True

@@ -60,11 +60,13 @@ def filter_lightning_noise() -> None:
 
 
 class RankFormatter(logging.Formatter):
-    """Formats a record as its message, which on other ranks than 0 begins with `[rank 3, local rank 1]`."""
+    """Formats a record as its message, after `WARNING: ` for a warning, and `[rank 3, local rank 1]` on other ranks."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
         text, rank = super().format(record), process_rank()
+        if record.levelno == logging.WARNING:
+            text = f"WARNING: {text}"
         if rank == 0:
             return text
         local = _local_rank()

@@ -35,7 +35,7 @@ def adapt_to_launch(config: Namespace, command: str, launched: LaunchedProcesses
     trainer = config.trainer
     on_accelerator = trainer.accelerator != "cpu" and torch.accelerator.is_available()
     for warning in ignored_options(os.environ, trainer.precision, on_accelerator):
-        log.warning("WARNING: %s", warning)
+        log.warning("%s", warning)
     trainer.devices, trainer.num_nodes = match_launched(trainer.devices, trainer.num_nodes, launched)
     if launched is None and not on_accelerator:
         _require_cores(device_count(trainer.devices) or 1)

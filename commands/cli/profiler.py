@@ -110,7 +110,7 @@ class TracingProfiler(PyTorchProfiler):
         if self._operators:
             log.info("traces for https://ui.perfetto.dev and tables of all operators: %s", self.dirpath)
         else:
-            log.warning("WARNING: nothing was traced: a trace needs at least %d steps", 2 + STEPS)
+            log.warning("nothing was traced: a trace needs at least %d steps", 2 + STEPS)
 
 
 def most_expensive_operators(events: list[FunctionEventAvg]) -> list[FunctionEventAvg]:

@@ -45,9 +45,9 @@ def serve(
         number = listener.getsockname()[1]
         if not is_loopback(host):
             visitors = f"who knows the password of {login.user}" if login else "who reaches it; --auth adds a password"
-            log.warning("WARNING: %s is reached from other machines, and answers everybody %s", host, visitors)
+            log.warning("%s is reached from other machines, and answers everybody %s", host, visitors)
             if login is not None:
-                log.warning("WARNING: the password travels unencrypted; put the page behind a proxy with TLS")
+                log.warning("the password travels unencrypted; put the page behind a proxy with TLS")
         seconds = time.time() - psutil.Process().create_time()
         shown = f"[{host}]" if ":" in host else host
         log.info("page: http://%s:%d, after %.1f s. Ctrl-C ends it", shown, number, seconds)

@@ -47,7 +47,7 @@ def training_of(checkpoint: Path, content: Mapping[str, Any]) -> TrainingProvena
     # A checkpoint lies in the run directory, where Lightning saves it for SLURM, or in its folder `checkpoints`.
     config_path = next(filter(None, map(newest_config, checkpoint.parents[:2])), None)
     if config_path is None:
-        log.warning("WARNING: there is no run beside %s: the model card has no config and no metrics", checkpoint)
+        log.warning("there is no run beside %s: the model card has no config and no metrics", checkpoint)
         return TrainingProvenance(
             step=step, epoch=epoch, metrics={}, excluded={}, config={}, environment={}, lockstep=_own_version()
         )
@@ -115,7 +115,7 @@ def _metrics(path: Path, step: int) -> tuple[dict[str, float], dict[str, str]]:
                 values = {name: value for name, value in record.items() if name.startswith(f"{stage}/")}
                 metrics[stage] = {name: value for name, value in values.items() if is_number(value)}
     if skipped:
-        log.warning("WARNING: %s: %d lines are not records of metrics and are ignored", path, skipped)
+        log.warning("%s: %d lines are not records of metrics and are ignored", path, skipped)
     excluded = {stage: keys for stage, keys in changed.items() if stage not in metrics}
     return metrics.get("val", {}) | metrics.get("test", {}), excluded
 

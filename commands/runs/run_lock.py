@@ -62,7 +62,7 @@ def record_start(directory: Path) -> None:
         if counter and previous["counter"] == counter:
             killed = oom_kill_message(previous["kills"], "the last start")
             if killed:
-                message = "WARNING: the last start of this run did not end by itself;%s"
+                message = "the last start of this run did not end by itself;%s"
                 log.warning(message, killed, extra=event("out_of_memory", error=killed.strip()))
     except FileNotFoundError:
         pass

@@ -208,7 +208,7 @@ class InteractionSequences(InteractionData):
             self._setup_splits()
             if stage in ("fit", "validate", "test"):
                 for text in weak_evaluations(self.events, self.splits, self._features is not None):
-                    log.warning("WARNING: %s. %s", text, self.split.way_to_more(self.min_user_interactions))
+                    log.warning("%s. %s", text, self.split.way_to_more(self.min_user_interactions))
         if stage == "predict":
             histories = self.prediction_input.read(
                 self.events, self.recommendable.item_ids, self.event_feature_settings

@@ -72,7 +72,7 @@ class SaveOutcomes:
                 log.error("%s could not be saved: %s", path, error, extra=HIDDEN_ON_CONSOLE | failed)
                 self._raise_failure(path)
             log.warning(
-                "WARNING: %s could not be saved: %s. Training continues with the older checkpoint; a second failure in "
+                "%s could not be saved: %s. Training continues with the older checkpoint; a second failure in "
                 "a row ends the run", path, error, extra=failed,
             )  # fmt: skip
         if last and self._failures:

@@ -214,7 +214,7 @@ class TimedDataLoader(DataLoader[Any]):
             )
             self._free_memory = None
             if text is not None:
-                log.warning("WARNING: %s", text)
+                log.warning("%s", text)
 
     def _first_pending(self) -> str:
         """Describe the batch that the training waits for."""

@@ -67,7 +67,7 @@ class AppendOnlyFile:
             if not self._failing:
                 self._failing = True
                 log.warning(
-                    "WARNING: %s cannot be written: %s. Its new entries wait in memory", self.path, error,
+                    "%s cannot be written: %s. Its new entries wait in memory", self.path, error,
                     extra=event("disk_full", path=str(self.path), reason=str(error)),
                 )  # fmt: skip
         finally:
@@ -89,7 +89,7 @@ class AppendOnlyFile:
             return
         self.flush()
         if self._waiting:
-            log.warning("WARNING: the last %d entries of %s are lost", len(self._waiting) + self._lost, self.path)
+            log.warning("the last %d entries of %s are lost", len(self._waiting) + self._lost, self.path)
         self._file.close()
 
     @property

@@ -62,4 +62,4 @@ def test_profile_overlay_reports_operators_and_memory(lockstep, messages, tmp_pa
 
 def test_profile_reports_that_there_was_nothing_to_trace(lockstep, messages):
     lockstep("fit", *TINY, *PROFILE, "--trainer.max_steps", "1", name="a")
-    assert "WARNING: nothing was traced: a trace needs at least 5 steps" in messages
+    assert "nothing was traced: a trace needs at least 5 steps" in messages

@@ -225,7 +225,7 @@ def quiet() -> Iterator[list[str]]:
 
     class Keeper(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            warned.append(record.getMessage().removeprefix("WARNING: "))
+            warned.append(record.getMessage())
 
     keeper = Keeper(logging.WARNING)
     loggers = [log, *(logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", "lightning"))]

@@ -61,7 +61,7 @@ class PageRankingDataset(Dataset[QuestionsAndPages]):
         # Whole documents, because a question is ranked among all pages of its document.
         fewer = PageRankingDataset(self.parts, self.input_builder, self.skip_bad, number)
         if len(fewer) > number:
-            log.warning("WARNING: the batches hold only %d pages and questions of the first document", number)
+            log.warning("the batches hold only %d pages and questions of the first document", number)
         return fewer
 
     def __len__(self) -> int:

@@ -176,7 +176,7 @@ def _require_base(language_model: LanguageModel, merge: bool) -> None:
         raise ValueError(f"the language model has random initial weights, so adapters alone cannot be loaded: {advice}")
     if language_model.widened:
         log.warning(
-            "WARNING: the tokenizer's last %d tokens are not in %s. The placeholder needs no embedding; if chats "
+            "the tokenizer's last %d tokens are not in %s. The placeholder needs no embedding; if chats "
             "contain others, %s",
             language_model.widened, settings.path, advice,
         )  # fmt: skip

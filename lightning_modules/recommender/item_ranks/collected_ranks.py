@@ -94,6 +94,6 @@ def write_ranks(
     try:
         write_atomically(path, content)
     except OSError as error:
-        log.warning("WARNING: %s cannot be written: %s. The ranks of this evaluation are lost", path, error)
+        log.warning("%s cannot be written: %s. The ranks of this evaluation are lost", path, error)
         return
     log.info("wrote the ranks of %d users to %s", len(rank), path)

@@ -161,7 +161,7 @@ def test_memory_that_grows_is_named_once(lockstep, messages):
     options = ["--trainer.max_steps", "40", "--trainer.limit_val_batches", "0", "--trainer.max_epochs", "-1"]
     run = lockstep("fit", *SHORT, *options, *memory_fault("Leak"), name="a")
     (line,) = [line for line in messages if "memory grows" in line]
-    assert line.startswith("WARNING: memory grows: that of rank 0 has risen in each of the last ")
+    assert line.startswith("memory grows: that of rank 0 has risen in each of the last ")
     assert "configs/overlays/profile.yaml" in line
     memory = run.series("train/memory_gib")
     assert memory[40] > 1.2 * memory[4]

@@ -172,5 +172,5 @@ def test_refused_where_no_micro_batch_can_be_tried(messages):
         with pytest.raises(ValueError, match=f"trainer.auto_micro_batch is not possible: .*{reason}"):
             AutoMicroBatch().setup(trainer, module, "fit")
         AutoMicroBatch(if_possible=True).setup(trainer, module, "fit")
-        assert "WARNING: trainer.auto_micro_batch has no effect: " in messages[-1]
+        assert "trainer.auto_micro_batch has no effect: " in messages[-1]
     assert len(messages) == len(cases)

@@ -105,7 +105,7 @@ def test_long_waits_for_data_log_one_warning_with_the_option_to_change(fake_run,
     assert messages == [], "rare or short waits log no warning"
     run.train(steps=5 * 5, seconds=2.0, waited=1.0)
     (line,) = messages
-    assert line.startswith("WARNING: training waits for data 50% of the time")
+    assert line.startswith("training waits for data 50% of the time")
     assert "train/data_wait" in line
     assert "First change: --data.init_args.num_workers auto, or more than 0" in line
     run.train(steps=20 * 5, seconds=2.0, waited=1.0)

@@ -109,7 +109,7 @@ def test_more_metrics_than_mlflow_accepts_in_a_request(logger, tmp_path):
     assert len(mlflow_run.data.metrics) == 2500
 
 
-def test_a_corrupt_database_ends_the_tracker_and_not_the_run(logger, messages, tmp_path):
+def test_a_corrupt_database_ends_the_tracker_and_not_the_run(logger, logged_warnings, tmp_path):
     tracker = logger()
     tracker.begin()
     (tmp_path / "runs/mlflow.db").write_bytes(b"torn" * 300_000)
@@ -118,13 +118,13 @@ def test_a_corrupt_database_ends_the_tracker_and_not_the_run(logger, messages, t
     for step in (2, 3):
         tracker.log_metrics({"train/loss": 1.0}, step)
     tracker.finalize("success")
-    (warning,) = [line for line in messages if "WARNING" in line]
+    (warning,) = logged_warnings
     assert "MLflow stopped recording" in warning
     assert "metrics.jsonl" in warning
     assert "database" in warning
 
 
-def test_training_does_not_wait_for_a_server_that_hangs(logger, messages, monkeypatch):
+def test_training_does_not_wait_for_a_server_that_hangs(logger, logged_warnings, monkeypatch):
     tracker, answers = logger(), threading.Event()
     tracker.begin()
     monkeypatch.setattr(mlflow_tracker, "FINISH_TIMEOUT", 0.05)
@@ -132,7 +132,7 @@ def test_training_does_not_wait_for_a_server_that_hangs(logger, messages, monkey
     for step in range(100):
         tracker.log_metrics({"train/loss": 1.0}, step)
     tracker.finalize("success")
-    (warning,) = [line for line in messages if "WARNING" in line]
+    (warning,) = logged_warnings
     assert "did not accept the last metrics" in warning
     answers.set()
 
@@ -154,28 +154,28 @@ def test_a_new_run_is_refused_without_its_server(logger, no_server, tmp_path, mo
     assert not (tmp_path / "runs/a").exists()
 
 
-def test_a_resumed_run_continues_without_its_server(logger, no_server, messages):
+def test_a_resumed_run_continues_without_its_server(logger, no_server, logged_warnings):
     first = logger()
     first.begin()
     second = logger(tracking_uri=no_server)
     second.begin()
     second.log_metrics({"train/loss": 1.0}, 1)
-    (warning,) = [line for line in messages if "WARNING" in line]
+    (warning,) = logged_warnings
     assert "MLflow cannot start a run" in warning
     assert "training continues without it" in warning
 
 
-def test_a_run_that_began_without_a_tracker_is_not_refused(logger, no_server, messages, tmp_path):
+def test_a_run_that_began_without_a_tracker_is_not_refused(logger, no_server, logged_warnings, tmp_path):
     """The server may be down when the launcher restarts the run."""
     (tmp_path / "runs/a").mkdir()
     (tmp_path / "runs/a/config.yaml").write_text("a: 1\n")
     logger(tracking_uri=no_server).begin()
-    (warning,) = [line for line in messages if "WARNING" in line]
+    (warning,) = logged_warnings
     assert "MLflow cannot start a run" in warning
     assert "training continues without it" in warning
 
 
-def test_a_tracker_run_whose_start_failed_is_continued(logger, monkeypatch, messages, tmp_path):
+def test_a_tracker_run_whose_start_failed_is_continued(logger, monkeypatch, logged_warnings, tmp_path):
     def lost(*args, **kwargs):
         raise OSError("connection lost")
 
@@ -183,7 +183,7 @@ def test_a_tracker_run_whose_start_failed_is_continued(logger, monkeypatch, mess
         broken.setattr(MlflowClient, "log_batch", lost)
         first = logger()
         first.begin()
-    (warning,) = [line for line in messages if "WARNING" in line]
+    (warning,) = logged_warnings
     assert "connection lost" in warning
     assert first.version
     second = logger()
@@ -227,7 +227,7 @@ def test_runs_that_start_at_the_same_time_all_have_a_tracker_run(tmp_path):
     assert {mlflow_run.info.status for mlflow_run in runs_found} == {"FINISHED"}
 
 
-def test_a_full_disk_at_the_start_does_not_stop_the_run(logger, messages, monkeypatch):
+def test_a_full_disk_at_the_start_does_not_stop_the_run(logger, logged_warnings, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
@@ -235,7 +235,7 @@ def test_a_full_disk_at_the_start_does_not_stop_the_run(logger, messages, monkey
     tracker = logger()
     tracker.begin()
     tracker.log_metrics({"train/loss": 1.0}, 1)
-    (warning,) = [line for line in messages if "WARNING" in line]
+    (warning,) = logged_warnings
     assert "No space left on device" in warning
 
 

@@ -11,7 +11,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path, messages):
     logger.save()
     logger.finalize("success")
     assert len(messages) == 1
-    assert messages[0].startswith(f"WARNING: TensorBoard cannot write into {tmp_path}/file/a")
+    assert messages[0].startswith(f"TensorBoard cannot write into {tmp_path}/file/a")
     assert "Not a directory" in messages[0]
     assert messages[0].endswith("the run continues without it")
 

@@ -24,7 +24,7 @@ def test_a_killed_start_is_reported_once(tmp_path, kernel, messages):
     kernel["kills"] += 1
     record_start(tmp_path)
     (line,) = messages
-    assert line.startswith("WARNING: the last start of this run did not end by itself;\nthe kernel's out-of-memory")
+    assert line.startswith("the last start of this run did not end by itself;\nthe kernel's out-of-memory")
     assert "has ended 1 process(es) of this container or job since the last start: memory ran out at" in line
     record_start(tmp_path)
     assert len(messages) == 1

@@ -154,7 +154,7 @@ def save(plugin, path, step, **options):
 def test_one_failure_is_a_warning_two_are_the_end(plugin, tmp_path, full, messages):
     path = tmp_path / "last.ckpt"
     save(plugin, path, 1)
-    assert messages[-1].startswith(f"WARNING: {path} could not be saved: [Errno 28] No space left on device. Training")
+    assert messages[-1].startswith(f"{path} could not be saved: [Errno 28] No space left on device. Training")
     assert plugin.has_failed(path)
     assert not plugin.has_failed(tmp_path / "best.ckpt")
     full.on = False
