@@ -23,6 +23,10 @@ LIMIT = 5.0
 """Largest standardised number. Without a limit, a price of a million would decide the score of a new item."""
 
 
+SMALLEST_DEVIATION = 1e-9
+"""Share of the largest absolute number below which a standard deviation is rounding: the numbers are all equal."""
+
+
 class _Slots(NamedTuple):
     """Codes of one column; they count from 0."""
 
@@ -88,15 +92,22 @@ def _standardise(
     table = np.vstack((numbers, np.full(numbers.shape[1], np.nan)))
     training_values = table[training_rows]
     # np.nanmean and np.nanstd would warn about a column without a number.
-    count = np.maximum((~np.isnan(training_values)).sum(0), 1)
+    known = ~np.isnan(training_values)
+    count = np.maximum(known.sum(0), 1)
+    largest = np.abs(training_values).max(0, initial=0.0, where=known)
+    # Numbers are scaled to [-1, 1] by a power of two, which is exact, so that no square or sum overflows.
+    exponent = np.frexp(largest)[1]
+    training_values = np.ldexp(training_values, -exponent)
     mean = np.nansum(training_values, 0) / count
     deviation = np.sqrt(np.nansum((training_values - mean) ** 2, 0) / count)
+    # A column whose training items all have the same number distinguishes no items: it becomes 0. The mean of equal
+    # numbers is rounded, so their deviation need not be exactly 0.
+    differs = deviation > SMALLEST_DEVIATION * np.ldexp(largest, -exponent)
     values = table[row_of]
-    with np.errstate(invalid="ignore"):
-        # A column whose training items all have the same number distinguishes no items: it becomes 0.
-        scaled = np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1), 0.0)
+    with np.errstate(over="ignore"):  # of an untrained item's number, which is limited below
+        scaled = (np.ldexp(values, -exponent) - mean) / np.where(differs, deviation, 1.0)
     missing = np.isnan(values)
-    return np.where(missing, 0.0, scaled.clip(-LIMIT, LIMIT)), missing
+    return np.where(missing | ~differs, 0.0, scaled.clip(-LIMIT, LIMIT)), missing
 
 
 def _center(

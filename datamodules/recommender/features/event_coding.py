@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding, FeaturesIdentity
 from datamodules.recommender.events import EventColumns, Events, Integers
+from datamodules.recommender.features.encoding import SMALLEST_DEVIATION
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.splits import SplitExamples
-
-_SMALLEST_DEVIATION = 1e-9
-"""Share of the largest absolute number below which a standard deviation is rounding: the numbers are all equal."""
 
 
 class CodedEvents:
@@ -129,7 +127,7 @@ def _statistics(features: EventColumns, column: int, is_input: NDArray[np.bool_]
 
     mean = mean_of(lambda values: values)
     deviation = math.sqrt(mean_of(lambda values: (values - mean) * (values - mean)))
-    equal = deviation <= _SMALLEST_DEVIATION * math.ldexp(largest, -exponent)
+    equal = deviation <= SMALLEST_DEVIATION * math.ldexp(largest, -exponent)
     return CodedNumber(math.ldexp(mean, exponent), 1.0 if equal else math.ldexp(deviation, exponent))
 
 

@@ -64,6 +64,25 @@ def test_other_items_do_not_change_those_of_the_training():
     np.testing.assert_array_equal(encoded.dense[:4], alone.dense)
 
 
+def one_column(numbers):
+    """Encoded numbers of items; all but the last item are trained."""
+    values = np.array(numbers)[:, None]
+    table = ItemTable([str(row) for row in range(len(values))], {}, values, np.zeros((len(values), 0), np.float32))
+    trained = np.array([False, *[True] * (len(values) - 1), False])
+    return encode_items(table, np.arange(-1, len(values)), trained).dense[1:, 0]
+
+
+def test_a_constant_number_whose_mean_is_rounded_is_zero():
+    assert np.mean([0.1] * 6) != 0.1, "the rounded mean that this test is about"
+    assert one_column([0.1] * 6 + [0.2]).tolist() == [0.0] * 7
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-200])
+def test_numbers_whose_squares_overflow_or_vanish_are_standardised(scale):
+    numbers = np.array([1.0, -1.0, 0.5, 3.0])
+    np.testing.assert_allclose(one_column(numbers * scale), one_column(numbers), rtol=1e-6)
+
+
 # -- of a file ---------------------------------------------------------------------------------------------------------
 
 SETTINGS = ItemFeatures(categories=["genre"], numbers=["price"])
