@@ -194,11 +194,12 @@ def _print_table(page: _Page) -> None:
         table.add_column(heading, justify="right" if heading else "left")
     for line in lines[1:]:
         table.add_row(*line)
-    # Without a terminal (a log file), rich would cut the table to 80 columns.
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    # Without a terminal (a log file), rich would cut the table to 80 columns. Metrics contain names of the user's data,
+    # in which brackets are no markup.
+    console = Console(width=None if sys.stdout.isatty() else 160, markup=False)
     console.print(table)
     if page.remark:
-        console.print(page.remark, style="bold", markup=False, highlight=False)
+        console.print(page.remark, style="bold", highlight=False)
 
 
 def table_rows(stage: str, metrics: dict[str, float]) -> list[tuple[str, dict[str, float]]]:

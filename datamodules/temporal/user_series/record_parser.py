@@ -93,6 +93,10 @@ class RecordParser:
                 raise ValueError(f"answer: found {describe_value(answer)}, expected one of the options, or its letter")
             answer = option
         kind = label("kind", record.get("kind"), "")
+        if kind.partition("/")[0] == "baseline":
+            raise ValueError(
+                f"kind: found {describe_value(kind)}, which begins the names of the baselines' metrics; rename it"
+            )
         key = scalar_text("key", record["key"]) if "key" in record else ""
         return SeriesQuestion(
             where=where, key=key, question=question, series=series, options=options, answer=answer, kind=kind

@@ -164,4 +164,5 @@ def _kind(name: str, found: Mapping[str, Any]) -> str:
     if field is None:
         return ""
     value = found[field][0] if isinstance(found[field], list) else found[field]
-    return re.sub(r"[\s/]+", "_", _field_text(name, field, value))[:64]
+    kind = re.sub(r"[\s/]+", "_", _field_text(name, field, value))[:64]
+    return "baseline_" if kind == "baseline" else kind  # baseline/ begins the names of the baselines' metrics

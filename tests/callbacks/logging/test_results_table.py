@@ -77,6 +77,19 @@ def test_the_remark_is_below_the_table_and_in_the_log(messages, capsys):
     assert f"validation: {remark}" in messages
 
 
+@pytest.mark.parametrize("more", [{}, {"val/baseline/blind/[/x]/right": 0.2}])
+def test_brackets_in_the_name_of_a_metric_are_printed(more, capsys):
+    """Kinds of the user's questions are parts of metrics, such as `[/x]`, a closing tag of rich's markup."""
+    table = ResultsTable()
+    metrics = {"val/[/x]/right": 0.1, "val/[red]/right": 0.3, **more}
+    trainer = fake_trainer("validate", checkpoint_callbacks=[], callback_metrics=metrics, default_root_dir="runs/a")
+    table.on_validation_end(trainer, None)
+    table.show(trainer)
+    printed = capsys.readouterr().out
+    assert "[/x]/right" in printed
+    assert more or "[red]/right" in printed
+
+
 @pytest.mark.parametrize(("mode", "best"), [("max", 0.6), ("min", 0.2)])
 def test_the_best_validation_is_shown(mode, best):
     """The best validation is printed, not the last, also after a resume."""

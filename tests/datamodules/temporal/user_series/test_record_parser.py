@@ -66,6 +66,8 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
     ("change", "message"),
     [
         ({"question": " "}, "question: found ' ', expected a text"),
+        ({"kind": "baseline"}, "kind: found 'baseline', which begins the names of the baselines' metrics; rename it"),
+        ({"kind": "baseline/blind"}, "kind: found 'baseline/blind', which begins the names"),
         ({"question": "<series> <series>"}, "question: found <series> 2 times, expected it once for each of 1 series"),
         ({"series": []}, "series: found an empty list"),
         ({"series": [[1], [2], [3]]}, "series: found more than 2, expected at most that many; raise limits.series"),

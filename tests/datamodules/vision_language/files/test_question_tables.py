@@ -112,6 +112,12 @@ def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
     assert texts(found["docvqa"]) == [("user", "<image>\nDate?"), ("assistant", "May 5")]
 
 
+def test_a_kind_is_never_the_prefix_of_the_baselines():
+    """`test/baseline/exact` would be read as the metric of a baseline."""
+    fields = {"question": "Which?", "answer": "x", "category": "baseline"}
+    assert parse_question("a.tsv, row 1", fields).reference.kind == "baseline_"
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
