@@ -26,8 +26,9 @@ def plot_confusion_matrix(counts: Tensor, classes: Sequence[str]) -> "Figure":
     axes.set(xlabel="predicted class", ylabel="true class")
     # More names and counts would overlap.
     if len(classes) <= _MAX_LABELED:
-        axes.set_xticks(range(len(classes)), classes, rotation=90)
-        axes.set_yticks(range(len(classes)), classes)
+        # A class named `$a_$` is no formula, which matplotlib would parse.
+        axes.set_xticks(range(len(classes)), classes, rotation=90, parse_math=False)
+        axes.set_yticks(range(len(classes)), classes, parse_math=False)
         for (row, column), count in zip(counts.nonzero().tolist(), counts[counts > 0].tolist(), strict=True):
             color = "white" if count > cells.max() / 2 else "black"
             axes.text(column, row, count, ha="center", va="center", color=color)
