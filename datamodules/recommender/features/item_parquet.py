@@ -104,15 +104,15 @@ def _vectors(path: Path, values: "pl.Series") -> NDArray[np.float32]:
         raise _wrong_type(path, values, "a list or an array of floats")
     cells = values.cast(pl.List(pl.Float32))
     lengths, filled_rows = cells.list.len(), np.flatnonzero(values.is_not_null().to_numpy())
-    where = f"{path}: {{}}: column {values.name!r}"
+    column = f"column {values.name!r}"
     if not len(filled_rows):
-        raise InteractionError(f"{where.format('all rows')}: found no vector, expected a list of floats")
+        raise InteractionError(f"{path}: all rows: {column}: found no vector, expected a list of floats")
     sizes = lengths.gather(filled_rows).to_numpy()
     wrong = np.flatnonzero((sizes != sizes[0]) | (sizes == 0))
     if len(wrong):
         row, size = filled_rows[wrong[0]] + 1, sizes[wrong[0]]
         raise InteractionError(
-            f"{where.format(f'row {row}')}: found a vector of {size} numbers, expected {sizes[0] or 'some'} as in row "
+            f"{path}: row {row}: {column}: found a vector of {size} numbers, expected {sizes[0] or 'some'} as in row "
             f"{filled_rows[0] + 1}, or null where it is missing"
         )
     # All lists have the same length here, so their concatenation is a matrix.
@@ -120,8 +120,8 @@ def _vectors(path: Path, values: "pl.Series") -> NDArray[np.float32]:
     invalid = np.flatnonzero(~np.isfinite(flat).all(1))
     if len(invalid):
         raise InteractionError(
-            f"{where.format(f'row {filled_rows[invalid[0]] + 1}')}: found a vector with an empty, infinite or "
-            "undefined number, expected finite numbers; null in place of the whole vector if it is missing"
+            f"{path}: row {filled_rows[invalid[0]] + 1}: {column}: found a vector with an empty, infinite or undefined "
+            "number, expected finite numbers; null in place of the whole vector if it is missing"
         )
     vectors = np.full((len(values), flat.shape[1]), np.nan, np.float32)
     vectors[filled_rows] = flat

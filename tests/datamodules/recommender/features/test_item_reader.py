@@ -144,6 +144,14 @@ def test_invalid_parquet_is_refused(tmp_path, columns, message):
     assert str(error.value).startswith(str(tmp_path / "items.parquet"))
 
 
+def test_braces_in_a_path_are_no_placeholder(tmp_path):
+    path = tmp_path / "items{0}{x}.parquet"
+    pl.DataFrame({"item": ["a", "b"], "v": [[1.0, 2.0], [1.0]]}).write_parquet(path)
+    with pytest.raises(InteractionError) as error:
+        read_item_table(path, ItemFeatures(item_column="item", vector="v"))
+    assert str(error.value).startswith(f"{path}: row 2: column 'v': found a vector of 1 numbers, expected 2")
+
+
 def test_parquet_without_rows_or_not_whole(tmp_path):
     with pytest.raises(InteractionError, match="found no row"):
         read_frame(tmp_path, {name: pl.Series(column).clear() for name, column in GOOD.items()})
