@@ -14,7 +14,7 @@ from engine.checkpointing.content_rules import declare_callback, require_checkpo
 from engine.checkpointing.rotation import reorder
 from engine.checkpointing.structure import METRIC, TEXT, fields, optional
 from engine.checkpointing.verification import load_lazily, verify
-from engine.distributed.errors import CollectiveError
+from engine.distributed.errors import CollectiveInputError
 from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import remove
 from engine.telemetry.events import event
@@ -92,7 +92,7 @@ class BestCheckpoint(RotatingCheckpoint):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.is_disabled(trainer):
             return
-        self._require_monitor(trainer, CollectiveError)
+        self._require_monitor(trainer, CollectiveInputError)
         # The last save has failed meanwhile, so the files are as they were before it.
         if self._pending is not None and self.io.has_failed(self._pending[0]):
             self._scores = self._pending[1]

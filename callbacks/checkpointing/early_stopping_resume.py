@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from engine.checkpointing.content_rules import declare_callback
 from engine.checkpointing.structure import COUNT, SCALAR, fields
+from engine.distributed.errors import CollectiveInputError
 
 log = logging.getLogger("lockstep")
 
@@ -21,18 +22,29 @@ declare_callback(
 class EarlyStoppingFromConfig(Callback):
     """Takes the patience of EarlyStopping from the config; Lightning would restore it from the checkpoint.
 
-    A metric that is not logged is refused in the sanity check; Lightning would end the run after its first epoch.
+    A metric that is not logged is refused in the sanity check; Lightning would end the run after its first epoch. A
+    run without a sanity check is refused after its first validation.
     """
 
     @override
     def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._require_monitors(trainer, MisconfigurationException)
+
+    @override
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # All ranks log the same metrics, so all of them raise.
+        if not trainer.sanity_checking and trainer.state.fn == "fit":
+            self._require_monitors(trainer, CollectiveInputError)
+
+    @staticmethod
+    def _require_monitors(trainer: Trainer, error_type: type[Exception]) -> None:
         logged = sorted(name for name in trainer.callback_metrics if name.startswith("val/"))
         for callback in trainer.early_stopping_callbacks:
             if not isinstance(callback, EarlyStopping) or not callback.strict or not logged:
                 continue
             # A metric of the training is not known before the first step.
-            if callback.monitor not in logged and not callback.monitor.startswith("train/"):
-                raise MisconfigurationException(
+            if callback.monitor not in trainer.callback_metrics and not callback.monitor.startswith("train/"):
+                raise error_type(
                     f"trainer.callbacks: the monitor of EarlyStopping is {callback.monitor!r}, which is not logged. "
                     f"Use one of the validation metrics: {logged}"
                 )

@@ -17,7 +17,7 @@ from engine.checkpointing import checkpoint_io
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import newest_verified
 from engine.checkpointing.verification import CorruptCheckpointError, verify
-from engine.distributed.errors import CollectiveError
+from engine.distributed.errors import CollectiveInputError
 from tests.conftest import TINY
 from tests.support.families.tiny import TINY_FAMILY
 
@@ -278,7 +278,7 @@ def good(training):
 def test_a_metric_that_is_not_there(training):
     training.begin()
     training.best.monitor = "val/z"
-    with pytest.raises(CollectiveError, match=r"monitor is 'val/z', which is not logged. .* \['val/x', 'val/y'\]"):
+    with pytest.raises(CollectiveInputError, match=r"monitor is 'val/z', which is not logged. .* \['val/x', 'val/y'\]"):
         training.evaluate(0.1)
 
 

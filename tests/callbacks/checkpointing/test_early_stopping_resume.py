@@ -1,10 +1,12 @@
 """Tests EarlyStopping: a stopped run resumes with more patience, and a metric that is not logged is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+from engine.distributed.errors import CollectiveInputError
 from tests.conftest import TINY
 from tests.support.families.tiny import TINY_FAMILY
 
@@ -46,3 +48,15 @@ def test_a_metric_that_is_not_logged_is_refused_before_the_first_step(lockstep):
         lockstep("fit", *options, *stop, "val/foo", name="a")
     assert not Path("runs/a/gradients").exists(), "no step was taken"
     lockstep("fit", *options, *stop, "train/loss", name="b")
+
+
+def test_a_metric_that_is_not_logged_is_refused_after_the_first_validation_without_a_sanity_check(lockstep):
+    """Lightning raises a RuntimeError, which the user would see with a traceback."""
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "6"]
+    stop = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/foo"]
+    message = r"monitor of EarlyStopping is 'val/foo', which is not logged. .* \['val/loss'\]"
+    with pytest.raises(SystemExit) as end:
+        lockstep("fit", *options, *stop, "--trainer.num_sanity_val_steps", "0", name="a")
+    assert end.value.code == 2
+    assert isinstance(end.value.__cause__, CollectiveInputError)
+    assert re.search(message, str(end.value.__cause__))

@@ -274,7 +274,7 @@ def test_a_monitor_that_is_not_there_is_noticed_before_training(team):
     assert "Traceback" not in run.output
     assert not (run.folder / "seen").exists()
     late = team(*RUN, "--best_checkpoint.monitor", "val/foo", "--trainer.num_sanity_val_steps", "0", name="b")
-    assert late.end() == [1, 1], late.output
+    assert late.end() == [2, 2], late.output
     assert late.survivors == [], late.output
     assert late.output.count("best_checkpoint.monitor is 'val/foo'") == 1
     assert "Traceback" not in late.output
