@@ -11,6 +11,7 @@ from typing_extensions import override
 from engine.checkpointing.content_rules import declare_callback
 from engine.checkpointing.structure import COUNT, SCALAR, fields
 from engine.distributed.errors import CollectiveInputError
+from engine.hook_arguments import run_trainer
 
 log = logging.getLogger("lockstep")
 
@@ -25,6 +26,18 @@ class EarlyStoppingFromConfig(Callback):
     A metric that is not logged is refused in the sanity check; Lightning would end the run after its first epoch. A
     run without a sanity check is refused after its first validation.
     """
+
+    @override
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Refuse a metric of a validation that is switched off; Lightning would end the run after its first epoch."""
+        if stage != "fit" or run_trainer(trainer).limit_val_batches:
+            return
+        for callback in trainer.early_stopping_callbacks:
+            if isinstance(callback, EarlyStopping) and callback.strict and callback.monitor.startswith("val/"):
+                raise MisconfigurationException(
+                    f"trainer.limit_val_batches is 0, so EarlyStopping has no {callback.monitor}. Remove it with "
+                    "--trainer.callbacks null, or set trainer.limit_val_batches to 1 or more"
+                )
 
     @override
     def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

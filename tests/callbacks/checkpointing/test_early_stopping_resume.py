@@ -60,3 +60,13 @@ def test_a_metric_that_is_not_logged_is_refused_after_the_first_validation_witho
     assert end.value.code == 2
     assert isinstance(end.value.__cause__, CollectiveInputError)
     assert re.search(message, str(end.value.__cause__))
+
+
+def test_without_a_validation_its_metric_is_refused_before_the_first_step(lockstep):
+    options = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "6"]
+    stop = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor"]
+    unvalidated = ["--trainer.limit_val_batches", "0"]
+    with pytest.raises(MisconfigurationException, match="limit_val_batches is 0, so EarlyStopping has no val/loss"):
+        lockstep("fit", *options, *stop, "val/loss", *unvalidated, name="a")
+    assert not Path("runs/a/gradients").exists(), "no step was taken"
+    lockstep("fit", *options, *stop, "train/loss", *unvalidated, name="b")
