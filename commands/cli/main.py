@@ -200,7 +200,7 @@ class LockstepCLI(SubcommandCLI):
         kwargs["logger"] = create_loggers(config.get("logger"), trackers, folder, yaml.safe_load(self._config_text))
         kwargs["profiler"] = create_profiler(folder, config.get("profiler"))
         launched = launched_processes(os.environ)
-        if launched is not None and launched.launcher == "the launcher":
+        if launched is not None and launched.kind == "environment":
             plugins = config.get("plugins") or []
             # Lightning detects torchrun and SLURM itself, but no other launcher.
             kwargs["plugins"] = [*(plugins if isinstance(plugins, list) else [plugins]), EnvVariablesEnvironment()]

@@ -5,7 +5,7 @@ copies, each on all data, without a warning from Lightning.
 """
 
 from collections.abc import Mapping, MutableMapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from lightning.fabric.plugins.environments import SLURMEnvironment
 
@@ -16,9 +16,16 @@ from commands.launch.launcher_variables import LauncherVariables, require_number
 class LaunchedProcesses(NamedTuple):
     """Number of ranks that a launcher started: `per_node` ranks on each of `nodes` nodes."""
 
-    launcher: str
+    kind: Literal["torchrun", "srun", "environment"]
+    """What started the ranks; `environment`: another launcher, which sets RANK."""
+
     per_node: int
     nodes: int
+
+    @property
+    def launcher(self) -> str:
+        """Name of the launcher, for messages."""
+        return "the launcher" if self.kind == "environment" else self.kind
 
 
 class Rendezvous(NamedTuple):
@@ -86,7 +93,7 @@ def _started_by_rank(environ: Mapping[str, str], variables: LauncherVariables) -
             f"RANK {environ['RANK']}, WORLD_SIZE {processes} and LOCAL_WORLD_SIZE {per_node} do not fit together: "
             "RANK counts from 0 to WORLD_SIZE - 1, and every machine has LOCAL_WORLD_SIZE processes"
         )
-    return LaunchedProcesses("the launcher", per_node, processes // per_node)
+    return LaunchedProcesses("environment", per_node, processes // per_node)
 
 
 def rendezvous_from_env(environ: MutableMapping[str, str]) -> Rendezvous | None:
@@ -98,7 +105,7 @@ def rendezvous_from_env(environ: MutableMapping[str, str]) -> Rendezvous | None:
     launched = launched_processes(environ)
     if launched is None:
         return None
-    if launched.launcher == "srun":
+    if launched.kind == "srun":
         slurm = SLURMEnvironment()
         job, step = int(environ.get("SLURM_JOB_ID", "0")), int(environ.get("SLURM_STEP_ID", "0"))
         # Every rank computes the same port without asking another; steps of one job get different ports.

@@ -49,11 +49,12 @@ def test_variables_set_by_hand_or_by_kubernetes(monkeypatch):
         monkeypatch.delenv(key, raising=False)
     meeting = {"MASTER_ADDR": "first", "MASTER_PORT": "2222"}
     pod = {**meeting, "RANK": "3", "WORLD_SIZE": "4"}
-    assert launched_processes(pod) == LaunchedProcesses("the launcher", 1, 4)
+    assert launched_processes(pod) == LaunchedProcesses("environment", 1, 4)
     assert rendezvous_from_env(pod) == Rendezvous(3, 4, "first", 2222, False)
-    assert launched_processes({**pod, "LOCAL_RANK": "3"}) == LaunchedProcesses("the launcher", 4, 1)
+    assert LaunchedProcesses("environment", 1, 4).launcher == "the launcher"
+    assert launched_processes({**pod, "LOCAL_RANK": "3"}) == LaunchedProcesses("environment", 4, 1)
     assert launched_processes({**pod, "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}) == LaunchedProcesses(
-        "the launcher", 2, 2
+        "environment", 2, 2
     )
     assert rendezvous_from_env({}) is None
 
