@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from callbacks.checkpointing.base import RotatingCheckpoint
 from engine.checkpointing.discovery import list_checkpoints, saved_at
+from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import is_last_micro_batch, stops_early, validation_follows
 from engine.number_check import check_numbers
 
@@ -120,3 +121,14 @@ class LastCheckpoint(RotatingCheckpoint):
         self.io.keep_next(path, path.with_name(f"step-{step}.ckpt") if self._is_kept(step) else None)
         super()._save(trainer, index)
         self._saved_step = trainer.global_step
+
+
+def save_last(trainer: Trainer) -> None:
+    """Save last.ckpt, if the run has one, and wait until it is on the disk. Call it on all ranks at the same step.
+
+    Raises:
+        CollectiveError: the checkpoint could not be written. Raised on all ranks.
+    """
+    for callback in trainer.checkpoint_callbacks:
+        if isinstance(callback, LastCheckpoint) and not run_trainer(trainer).fast_dev_run:
+            callback.save_and_wait(trainer)

@@ -6,8 +6,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from callbacks.checkpointing.final_validation import is_last_step
-from callbacks.checkpointing.last_checkpoint import LastCheckpoint
-from engine.hook_arguments import run_trainer
+from callbacks.checkpointing.last_checkpoint import save_last
 from engine.lightning_internals.checkpoint_layout import VALIDATION_BATCHES, fit_loop
 from engine.lightning_internals.training_loop import request_validation, set_max_steps, validation_follows
 
@@ -68,6 +67,4 @@ class ResumePendingValidation(Callback):
         if not self._has_run:
             return
         self._has_run = False
-        for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, LastCheckpoint) and not run_trainer(trainer).fast_dev_run:
-                callback.save_and_wait(trainer)
+        save_last(trainer)

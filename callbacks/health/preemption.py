@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-from callbacks.checkpointing.last_checkpoint import LastCheckpoint
+from callbacks.checkpointing.last_checkpoint import save_last
 from callbacks.health.slurm_requeue import requeue_job
 from engine.distributed.step_counters import PollSchedule
 from engine.health.exit_codes import ExitCode
@@ -156,10 +156,7 @@ class Preemption(Callback):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _save(self, trainer: Trainer) -> None:
-        for callback in trainer.checkpoint_callbacks:
-            if isinstance(callback, LastCheckpoint) and not run_trainer(trainer).fast_dev_run:
-                # Waits for an asynchronous writer: the process ends next.
-                callback.save_and_wait(trainer)
+        save_last(trainer)  # waits for an asynchronous writer: the process ends next
         self._saved = True
 
     def _stop(self, trainer: Trainer) -> None:
