@@ -10,6 +10,7 @@ from typing import Any
 
 from commands.report.metric_series import UNREADABLE, seconds
 from engine.io.json_records import parse_json
+from engine.number_check import is_integer
 
 KEPT = 300
 """Largest number of events of a kind on a page, including the first and the newest."""
@@ -156,7 +157,7 @@ def _step(line: Mapping[str, object]) -> int | None:
         ValueError: it is neither an integer nor null.
     """
     step = line.get("step")
-    if isinstance(step, bool) or not isinstance(step, int | None):
+    if step is not None and not is_integer(step):
         raise ValueError(f"step: expected an integer or null, found {step!r}")
     return step
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from types import NoneType
 from typing import Literal
 
 from commands.report.downsample import DownsampledSeries
 from engine.io.json_records import parse_json, reject_duplicate_keys
+from engine.number_check import is_integer, is_number
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors of reading a malformed line."""
@@ -109,7 +109,7 @@ def latest_value(path: Path, name: str) -> float | None:
 
 
 def _is_metric(name: str, value: object) -> bool:
-    return name not in _NOT_METRICS and isinstance(value, (int, float, NoneType)) and not isinstance(value, bool)
+    return name not in _NOT_METRICS and (value is None or is_number(value))
 
 
 def _is_validation(name: str) -> bool:
@@ -140,7 +140,7 @@ def _records(path: Path, history: MetricHistory) -> Iterator[tuple[int, float, i
 
 
 def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not is_integer(value):
         raise TypeError(f"expected an integer, found {value!r}")
     return value
 

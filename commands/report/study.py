@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.io.json_records import describe_value, parse_json
+from engine.number_check import is_number
 
 SUMMARY = "study.json"
 
@@ -86,5 +87,5 @@ def _check_trial(trial: TrialSummary) -> None:
         raise ValueError(f"name: found {describe_value(trial.name)}, expected the name of a folder")
     for field, value in (("number", trial.number), ("value", trial.value), ("step", trial.step)):
         is_missing = value is None and field != "number"
-        if isinstance(value, bool) or not (is_missing or isinstance(value, int | float)):
+        if not is_missing and not is_number(value):
             raise ValueError(f"{field}: found {describe_value(value)}, expected a number")

@@ -12,6 +12,7 @@ import yaml
 from commands.cli.configs.files import without_init_args
 from commands.runs.current_names import REMOVED_OPTIONS, current_value
 from engine.io.yaml_file import YamlFileError, check_yaml, parse_yaml, read_text
+from engine.number_check import is_integer, is_number
 
 Value = str | int | float | bool | None
 
@@ -221,7 +222,7 @@ class _Reader:
         return dict(node)
 
     def _parse_integer(self, path: tuple[str, ...], number: object, low: int, high: int) -> int:
-        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+        if not is_integer(number) or not low <= number <= high:
             self._refuse(path, number, f"an integer from {low} to {high}")
         return number
 
@@ -229,7 +230,7 @@ class _Reader:
         if is_integer:
             return self._parse_integer(path, node, -(2**53), 2**53)
         try:  # YAML 1.1 reads 1e-4 as a text
-            number = float(node) if isinstance(node, int | float | str) and not isinstance(node, bool) else math.nan
+            number = float(node) if isinstance(node, str) or is_number(node) else math.nan
         except ValueError:
             number = math.nan
         if not math.isfinite(number):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.io.json_records import parse_json
+from engine.number_check import is_number
 
 
 class ValidationHistory:
@@ -59,6 +60,6 @@ class ValidationHistory:
         self.others |= {name for name in record if name.startswith("val/") and "/baseline/" not in name}
         if isinstance(step, int):
             self.steps.add(step)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if is_number and isinstance(step, int) and (not self.values or step > self.values[-1][0]):
+        is_finite = is_number(value) and math.isfinite(value)
+        if is_finite and isinstance(step, int) and (not self.values or step > self.values[-1][0]):
             self.values.append((step, float(value)))

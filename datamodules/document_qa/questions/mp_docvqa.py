@@ -16,6 +16,7 @@ from datamodules.document_qa.questions.question_record import (
     with_location,
 )
 from datamodules.document_qa.types.question import Question
+from engine.number_check import is_integer
 
 
 def is_mp_docvqa(content: object) -> bool:
@@ -55,9 +56,7 @@ def _record(record: object, where: str) -> tuple[Question, tuple[str, ...]]:
         pages = _page_ids(record.get("page_ids"))
         answers = _answers(record.get("answers"))
         evidence = record.get("answer_page_idx")
-        if evidence is not None and (
-            isinstance(evidence, bool) or not isinstance(evidence, int) or not 0 <= evidence < len(pages)
-        ):
+        if evidence is not None and (not is_integer(evidence) or not 0 <= evidence < len(pages)):
             raise ValueError(f"answer_page_idx: found {format_value(evidence)}, expected 0 to {len(pages) - 1}")
         return Question(
             id=identifier(record.get("questionId")),

@@ -10,6 +10,7 @@ from datamodules.document_qa.questions.answer_types import canonical_answer, inf
 from datamodules.document_qa.questions.options import option_index, strip_letters
 from datamodules.document_qa.types.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
 from engine.io.json_records import describe_names
+from engine.number_check import is_integer, is_number
 
 FIELDS = ("id", "question", "document", "options", "answer", "evidence_pages", "evidence_sources", "answer_type")
 """Known fields. Others are ignored with a warning, unless they look like a misspelled field."""
@@ -93,7 +94,7 @@ def text_of(field: str, value: object) -> str:
 
 def identifier(value: object) -> str:
     """Check a question id: text or an integer."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_integer(value):
         return str(value)
     if not isinstance(value, str):
         raise ValueError(f"id: found {format_value(value)}, expected text or an integer")
@@ -113,7 +114,7 @@ def document_of(value: object) -> str:
 def pages_of(value: object) -> tuple[int, ...]:
     """Check page numbers, from 1; sort them and remove duplicates."""
     pages = [] if value is None else value
-    if not isinstance(pages, list) or any(isinstance(page, bool) or not isinstance(page, int) for page in pages):
+    if not isinstance(pages, list) or not all(map(is_integer, pages)):
         raise ValueError(f"evidence_pages: found {format_value(value)}, expected a list of page numbers")
     if pages and min(pages) < 1:
         raise ValueError(f"evidence_pages: found {min(pages)}, expected page numbers from 1")
@@ -148,7 +149,7 @@ def answer_as_text(value: object) -> str | None:
     """
     if value is None or isinstance(value, str) and not value.strip():
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if not isinstance(value, str) and not is_number(value):
         raise ValueError(f"answer: found {format_value(value)}, expected a text or a number")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"answer: found {value}, expected a text or a number")
@@ -160,7 +161,7 @@ def _options(value: object) -> tuple[tuple[str, ...], bool]:
         return (), False
     if not isinstance(value, list):
         raise ValueError(f"options: found {format_value(value)}, expected a list of texts")
-    return strip_letters([text_of("options", str(option) if _is_number(option) else option) for option in value])
+    return strip_letters([text_of("options", str(option) if is_number(option) else option) for option in value])
 
 
 def _answer(value: object, options: tuple[str, ...], lettered: bool) -> tuple[str | None, int | None]:
@@ -188,10 +189,6 @@ def _open(answer: str | None, answer_type: AnswerType | None) -> tuple[str | Non
     if answer_type == "unanswerable" and not is_abstention(answer):
         raise ValueError(f"answer: found {answer!r} with answer_type unanswerable, expected none, or {UNANSWERABLE!r}")
     return canonical_answer(answer), answer_type or infer_answer_type(answer)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_spelling(record: Mapping[str, object]) -> None:

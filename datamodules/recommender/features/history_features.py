@@ -10,6 +10,7 @@ import numpy as np
 from datamodules.recommender.events import EventColumns
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.reading.errors import preview_json
+from engine.number_check import is_number
 
 
 class HistoryFeatures:
@@ -96,7 +97,7 @@ def _parse_feature_number(key: str, value: Any) -> float:
     """Return a number; NaN if it is missing."""
     if value is None:
         return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise ValueError(f"key {key!r}: found {preview_json(value)}, expected a number, or null where it is missing")
     try:
         # JSON has integers of any size.

@@ -23,6 +23,7 @@ from datamodules.recommender.events import EventArrays, EventColumns, Events, In
 from datamodules.recommender.reading.column_choice import resembles_time
 from datamodules.recommender.reading.content_type import BOM, foreign_content
 from datamodules.recommender.reading.errors import InteractionError, preview_json
+from engine.number_check import is_integer
 from engine.timestamp import EXPECTED_TIME, to_seconds
 
 LONGEST_LINE = 1 << 26
@@ -166,9 +167,9 @@ def _parse(row: Mapping[str, Any], features: Sequence[str]) -> _History:
         raise ValueError(f"found only the keys {preview_json(sorted(row))}, expected {missing!r}: a list")
     items, user = row["items"], row.get("user")
     for item in items:
-        if isinstance(item, bool) or not isinstance(item, int | str):
+        if not isinstance(item, str) and not is_integer(item):
             raise ValueError(f"key 'items': found {preview_json(item)}, expected ids (integers or text)")
-    if isinstance(user, bool) or not isinstance(user, int | str | None):
+    if not isinstance(user, str | None) and not is_integer(user):
         raise ValueError(f"key 'user': found {preview_json(user)}, expected an integer or text")
     if isinstance(user, str) and any("\ud800" <= character <= "\udfff" for character in user):
         raise ValueError(f"key 'user': found {ascii(user)[:60]}, expected text (half of a surrogate pair is none)")

@@ -14,6 +14,7 @@ from typing import Any
 
 from datamodules.temporal.prompt import PLACEHOLDER
 from engine.io.json_records import describe_value
+from engine.number_check import is_number
 
 _PLACE = "<ts><ts/>"
 _ENCODED = re.compile(r"\[Value Offset: (-?[\d.]{1,40})\|Value Scaling: ([\d.]{1,40})\]\s*$")
@@ -73,7 +74,7 @@ def _decode(key: str, column: Sequence[Any], offset: float, scale: float) -> lis
             f"{key}: found {len(column)} numbers, expected a mask of 1 or 0 after each value, as in ChatTS"
         )
     values = column[::2]
-    if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
+    if not all(map(is_number, values)):
         raise ValueError(f"{key}: found a value that is not a number")
     return [value * scale - offset if mask else None for value, mask in zip(values, column[1::2], strict=True)]
 

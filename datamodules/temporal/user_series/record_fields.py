@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from datamodules.temporal.series.normalization import LARGEST
 from datamodules.temporal.series.resampling import LATEST
 from engine.io.json_records import describe_names, describe_value
+from engine.number_check import is_number
 
 MOST_SECONDS = 1e11
 """Largest number of seconds, three thousand years; milliseconds since 1970 are larger, and seconds are not."""
@@ -58,7 +59,7 @@ def scalar_text(key: str, value: object) -> str:
     Raises:
         ValueError: the value is neither, or blank.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    if is_number(value) and math.isfinite(value):
         return str(value)
     return text(key, value).strip()
 
@@ -69,7 +70,7 @@ def number(key: str, value: object, above: float, at_most: float) -> float:
     Raises:
         ValueError: the value is not a number, or out of the range.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value <= at_most:
+    if not is_number(value) or not above < value <= at_most:
         raise ValueError(
             f"{key}: found {describe_value(value)}, expected a number above {above:g}, at most {at_most:g}"
         )
@@ -129,7 +130,7 @@ def _floats(key: str, values: object, expected: str) -> NDArray[np.float64]:
     if not isinstance(values, (list, tuple)) or not values:
         raise ValueError(f"{key}: found {describe_value(values)}, expected a list of numbers")
     for index, value in enumerate(values):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        if value is not None and not is_number(value):
             raise ValueError(f"{key}[{index}]: found {describe_value(value)}, expected {expected}")
     return np.array([math.nan if value is None else float(value) for value in values], np.float64)
 

@@ -19,6 +19,7 @@ from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_file import MARKER, Reference
 from engine.data.errors import BadSampleError
 from engine.io.json_records import describe_value
+from engine.number_check import is_number
 
 OPTION_COLUMNS = "ABCDEFGHIJ"
 """Columns with one option each; their names are the letters of options too."""
@@ -84,7 +85,7 @@ def is_missing(value: object) -> bool:
 
 
 def _field_text(name: str, field: str, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or len(str(value)) > _LONGEST:
+    if not isinstance(value, str) and not is_number(value) or len(str(value)) > _LONGEST:
         raise BadSampleError(f"{name}: {field}: found {describe_value(value)}, expected a text")
     return str(value).strip()
 
@@ -121,7 +122,7 @@ def _chosen(name: str, options: list[str], answer: object, has_letters: bool) ->
     A text that is both a letter and an option is the option, unless the columns are letters. An index is a number: the
     digits of a text table may be an option as well as an index, so they are options.
     """
-    if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+    if is_number(answer):
         # `in range` is true for 1.0 and false for 1.5.
         if answer in range(len(options)):  # pandas writes integers beside missing values as 1.0
             return int(answer)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding
+from engine.number_check import is_number
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureSizes
 
 Values = Mapping[str, Sequence[str | int | float | None]]
@@ -97,7 +98,7 @@ def _parse_number(name: str, value: Any) -> float:
     if value is None:
         return math.nan
     try:
-        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        number = float(value) if is_number(value) else math.nan
     except OverflowError:  # an integer beyond float64
         number = math.nan
     if not math.isfinite(number):

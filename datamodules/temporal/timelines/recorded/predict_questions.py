@@ -23,6 +23,7 @@ from datamodules.temporal.timelines.recorded.recording import (
     covering_capacity,
 )
 from engine.io.json_records import describe_names, describe_value
+from engine.number_check import is_number
 
 _FIELDS = {"question", "csv", "values", "capacities"}
 
@@ -142,7 +143,7 @@ def from_values(values: Mapping[str, Sequence[float | None]], capacities: Mappin
 def _column(key: str, values: Sequence[float | None]) -> NDArray[np.float64]:
     """Return the values of a channel, NaN where nothing was measured."""
     for value in values:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        if value is not None and not is_number(value):
             raise ValueError(
                 f"{key}: expected numbers, and null where nothing was measured; found {describe_value(value)}"
             )

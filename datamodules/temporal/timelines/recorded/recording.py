@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.temporal.timelines.channels import KEYS, Channel
 from engine.io.json_records import describe_names, describe_value
+from engine.number_check import is_number
 
 MAX_CAPACITY = 1e9
 """Largest capacity of a channel, in its unit. Values of a larger capacity could not be written as integer levels."""
@@ -32,8 +33,7 @@ def check_capacities(capacities: Mapping[str, float]) -> None:
     if unknown := sorted(map(str, set(capacities) - set(KEYS))):
         raise ValueError(f"capacities: found {describe_names(unknown)}, expected some of {', '.join(KEYS)}")
     for key, capacity in capacities.items():
-        number = isinstance(capacity, (int, float)) and not isinstance(capacity, bool)
-        if not number or not 0 < capacity < math.inf:
+        if not is_number(capacity) or not 0 < capacity < math.inf:
             raise ValueError(f"capacities: {key} is {describe_value(capacity)}, expected a number above 0")
         if capacity > MAX_CAPACITY:
             raise ValueError(f"capacities: {key} is {capacity:g}, expected at most {MAX_CAPACITY:g}")
