@@ -18,7 +18,13 @@ from engine.optim.grad_norm import clip, clip_values, grad_norm_per_group, gradi
 from engine.optim.lr_schedule import StepSchedule
 from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
-from engine.optim.parameter_groups import decay_groups, group_settings, override_restored_groups, parameters_of
+from engine.optim.parameter_groups import (
+    decay_groups,
+    embedding_weights,
+    group_settings,
+    override_restored_groups,
+    parameters_of,
+)
 from engine.optim.row_table import RowTable
 
 
@@ -54,12 +60,11 @@ class OptimizedModule(FastAttributes, LightningModule):
 
     @override
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        embeddings = {part.weight for part in self.modules() if isinstance(part, torch.nn.Embedding)}
         optimizer, factor = self.optimizer_settings.build(
             self.optimizer_groups(),
             batch_size=self.global_batch_size,
             total_steps=self.total_steps,
-            embeddings=embeddings,
+            embeddings=embedding_weights(self),
             hidden=self.hidden_matrices(),
             tables=self.row_tables,
             max_steps=self.trainer.max_steps,

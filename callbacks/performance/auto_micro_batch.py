@@ -22,6 +22,7 @@ from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import configure_model
 from engine.module import LockstepModule, run_module
 from engine.optim.optimizers import OPTIMIZERS, state_size
+from engine.optim.parameter_groups import embedding_weights
 from engine.optim.row_updates import state_shapes
 from engine.system.oom import is_oom_error
 
@@ -154,7 +155,7 @@ def _optimizer_state(pl_module: LockstepModule, trained: Sequence[nn.Parameter])
     if pl_module.optimizer_settings.offload:
         return []
     spec = OPTIMIZERS[pl_module.optimizer_name]
-    embeddings = {part.weight for part in pl_module.modules() if isinstance(part, nn.Embedding)}
+    embeddings = embedding_weights(pl_module)
     # An optimizer keeps its state in the type of the weight, unless it quantizes the state.
     sizes = (
         state_size(weight.numel(), spec.state_bytes, spec.in_blocks, weight in embeddings)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -19,6 +19,11 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]
         {"params": [p for p in trained if logical_ndim(p) < 2], "weight_decay": 0.0, "name": "vectors"},
     ]
     return [group for group in groups if group["params"]]
+
+
+def embedding_weights(module: nn.Module) -> set[Tensor]:
+    """Return the weights of a module's embeddings, for which some optimizers keep another state."""
+    return {part.weight for part in module.modules() if isinstance(part, nn.Embedding)}
 
 
 def parameters_of(optimizer: Optimizer) -> list[nn.Parameter]:

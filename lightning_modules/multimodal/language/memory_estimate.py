@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from engine.lightning_internals.tensors import simulated_ranks, without_values
 from engine.optim.optimizers import state_size
+from engine.optim.parameter_groups import embedding_weights
 from engine.strategies.fsdp import gathered_formats, shard_layers
 from engine.system.allocation_counter import AllocationCounter
 from lightning_modules.multimodal.language.language_model import LanguageModel
@@ -157,7 +158,7 @@ def _trace(config: Any, settings: LanguageModelSettings, precision: Precision, w
         shards = [parameter.to_local() if isinstance(parameter, DTensor) else parameter for parameter in trained]
         gradients = sum(shard.nbytes for shard in shards)
         _run_step(model, trained, torch.empty((work.rows, work.tokens), dtype=torch.long), precision, counter)
-    embeddings = {part.weight for part in model.modules() if isinstance(part, nn.Embedding)}
+    embeddings = embedding_weights(model)
     state = sum(
         state_size(shard.numel(), work.state_bytes, work.in_blocks, parameter in embeddings)
         for parameter, shard in zip(trained, shards, strict=True)
