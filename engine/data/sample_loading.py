@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.data.errors import BadSampleError
-from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, or_padding
 from engine.data.worker_process import report_position
 
 Item = TypeVar("Item")
@@ -112,8 +112,8 @@ def load_batch_skipping_bad(
             if not bad:
                 raise
             skipped += bad
-            good_indices = request.indices[~np.isin(request.indices, [skip.sample for skip in bad])]
-            request = request._replace(indices=good_indices if len(good_indices) else np.array([PADDING_INDEX]))
+            is_bad = np.isin(request.indices, [skip.sample for skip in bad])
+            request = request._replace(indices=or_padding(request.indices[~is_bad]))
 
 
 def _find_bad(
