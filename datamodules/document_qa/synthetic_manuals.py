@@ -19,7 +19,7 @@ from datamodules.multimodal.recorded_settings import recorded_fields, recorded_t
 from datamodules.multimodal.synthetic_split import Split
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
-from engine.number_check import check_number
+from engine.number_check import check_number, check_numbers
 
 log = logging.getLogger("lockstep")
 
@@ -82,9 +82,7 @@ class SyntheticManuals(DocumentDataModule):
             "num_samples": num_samples, "validation_size": validation_size, "test_size": test_size,
             "questions_per_manual": questions_per_manual, "written_manuals": written_manuals,
         }  # fmt: skip
-        for name, number in numbers.items():
-            if number < 1:
-                raise ValueError(f"data.init_args.{name} must be at least 1, got {number}")
+        check_numbers("data.init_args.", numbers, at_least=1)
         check_number("data.init_args.caption_epochs", caption_epochs, at_least=0)
 
     @override
