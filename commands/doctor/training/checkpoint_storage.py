@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands.doctor.check import Finding
+from engine.system.byte_size import format_bytes
 from engine.system.installation import PROGRAM
 
 _MEASURED = 32 * 2**20
@@ -53,22 +54,28 @@ def checkpoint_findings(
         yield _not_writable(directory, error)
         return
     if not measure:
-        yield Finding(_CHECK, "ok", f"{directory} can be written to; {_human(free)} free")
+        yield Finding(_CHECK, "ok", f"{directory} can be written to; {format_bytes(free)} free")
         return
     speed = written / seconds
     if size is None:
-        found = f"{directory} takes {_human(speed)}/s with fsync; {_human(free)} free; a checkpoint's size is not known"
+        found = (
+            f"{directory} takes {format_bytes(speed)}/s with fsync; {format_bytes(free)} free; a checkpoint's size is "
+            "not known"
+        )
         why = f"whether {num_checkpoints} checkpoints fit is known once the micro batch has been computed"
         yield Finding(_CHECK, "warn", found, why, f"fix what prevents the micro batch, then run {PROGRAM} doctor again")
         return
-    needed = f"{num_checkpoints} checkpoints of {_human(size)} need {_human(num_checkpoints * size)}"
+    needed = f"{num_checkpoints} checkpoints of {format_bytes(size)} need {format_bytes(num_checkpoints * size)}"
     if free < num_checkpoints * size:
         why = "a checkpoint that does not fit is not saved, and the second failure in a row ends the training"
         remedy = "free space, or keep fewer: --last_checkpoint.keep 1 --best_checkpoint.keep 1"
-        yield Finding(_CHECK, "fail", f"{directory} has {_human(free)} free; {needed}", why, remedy)
+        yield Finding(_CHECK, "fail", f"{directory} has {format_bytes(free)} free; {needed}", why, remedy)
         return
     takes = size / speed
-    found = f"{directory}: {_human(free)} free, {needed}; one takes {takes:.1f} s ({_human(speed)}/s with fsync)"
+    found = (
+        f"{directory}: {format_bytes(free)} free, {needed}; one takes {takes:.1f} s ({format_bytes(speed)}/s with "
+        "fsync)"
+    )
     yield _save_time(found, takes, step, steps_between)
 
 
@@ -109,11 +116,3 @@ def _write(directory: Path, size: int) -> float:
         file.flush()
         os.fsync(file.fileno())
         return max(time.perf_counter() - began, 1e-9)
-
-
-def _human(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

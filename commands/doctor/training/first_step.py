@@ -133,7 +133,7 @@ def _report_measurement(probe: ProbeResult, batch: BatchPlan, ranks_per_node: in
     each = f" for each of {ranks_per_node} processes" * (ranks_per_node > 1 and not on_gpu)
     found = (
         f"{batch.micro_batch_size} samples on {probe.device}: loss {probe.loss:.4g}, {probe.seconds * 1e3:.0f} ms, "
-        f"peak {format_gib(probe.peak)}{each} of {total / 2**30:.1f} GiB; {probe.gradients / 2**20:.1f} MiB of "
+        f"peak {format_gib(probe.peak)}{each} of {format_gib(total)}; {probe.gradients / 2**20:.1f} MiB of "
         "gradients"
     )
     if batch.micro_batch_size < requested:
