@@ -12,7 +12,7 @@ from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
-from lightning_modules.vision_language.pretrained.image_inputs import blinded
+from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
 from lightning_modules.vision_language.pretrained.loading import load_config, load_image_text_model
 from lightning_modules.vision_language.pretrained.network import ImageTextNetwork
 from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
@@ -63,7 +63,7 @@ def test_packed_chats_are_apart_and_black_images_are_black(name, tmp_path):
     assert [name for name, weight in weights.items() if weight.grad is None] == []  # DDP would wait for them
 
     black = collate_images([images for _, images in encoded(model, ("black", "black", None, "black"))])
-    for key, expected in blinded(images, model.black).items():
+    for key, expected in BlackImages(model.black).blinded(images).items():
         torch.testing.assert_close(expected, black[key], atol=1e-6, rtol=0)
 
 
