@@ -22,8 +22,6 @@ from engine.io.name_list import join_names
 from engine.system.installation import checkout_commit
 
 _CAUSES = "a firewall between the nodes, or a MASTER_ADDR that is not the first node's"
-
-
 _WHY_LOST = "it was killed or stopped, or the link to it was cut during the checks"
 _LOST_REMEDY = "read its last output and, on its node: dmesg | grep -i 'killed process'"
 
@@ -116,8 +114,9 @@ class MultiProcessDoctor:
             nodes = sorted({rank // launched.per_node for rank in missing})
             yield Finding(
                 "rendezvous", "fail",
-                f"{_ranks(missing)} of {rendezvous.processes} did not connect to {store.address} within "
-                f"{self.timeout:.0f} s ({_nodes(nodes)}, counted from 0); {_ranks(sorted(arrived))} did",
+                f"{_numbered('rank', missing)} of {rendezvous.processes} did not connect to {store.address} within "
+                f"{self.timeout:.0f} s ({_numbered('node', nodes)}, counted from 0); "
+                f"{_numbered('rank', sorted(arrived))} did",
                 "a training starts once all ranks have connected",
                 f"read the output of the missing ranks; perhaps {_CAUSES}: "
                 f"nc -zv {rendezvous.address} {rendezvous.port}",
@@ -206,9 +205,5 @@ def _not_run(why: str) -> Finding:
     return Finding("all-reduce", "warn", f"not run: {why}", "a collective may fail", "fix each FAIL and run it again")
 
 
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-
-
-def _nodes(nodes: list[int]) -> str:
-    return f"node{'s' * (len(nodes) > 1)} {', '.join(map(str, nodes))}"
+def _numbered(noun: str, numbers: list[int]) -> str:
+    return f"{noun}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
