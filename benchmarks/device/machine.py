@@ -3,7 +3,6 @@
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from benchmarks import environment as general
 from benchmarks.device.part import Setting
+from engine.system.installation import package_version
 
 _PACKAGES = ("lightning", "transformers", "peft", "triton")
 
@@ -24,7 +24,7 @@ def describe_environment(setting: Setting) -> dict[str, Any]:
         "memory_gb": memory,
         "driver": _driver() if setting.cuda else None,
         "cuda": torch.version.cuda,
-        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "packages": {name: found for name in _PACKAGES if (found := package_version(name))},
     }
 
 
@@ -55,10 +55,3 @@ def _driver() -> str:
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()[0]
     return "unknown"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -6,7 +6,6 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from callbacks.trackers.tensorboard import TensorBoard
 from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import write_atomically
 from engine.lightning_internals.training_loop import unlogged_metrics
-from engine.system.installation import checkout_commit
+from engine.system.installation import checkout_commit, package_version
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.json_formatter import JsonFormatter
 from engine.telemetry.startup_log_buffer import StartupLogBuffer, replay_startup_log
@@ -225,16 +224,9 @@ def describe_environment(trainer: Trainer) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: package_version(name) for name in _PACKAGES},
         "commit": _commit(),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _commit() -> str | None:

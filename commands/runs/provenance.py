@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from commands.runs.run_directory import newest_config
 from engine.io.json_records import parse_json
 from engine.io.yaml_file import YamlFileError, read_yaml
 from engine.number_check import is_number
+from engine.system.installation import package_version
 
 log = logging.getLogger("lockstep")
 
@@ -49,7 +49,13 @@ def training_of(checkpoint: Path, content: Mapping[str, Any]) -> TrainingProvena
     if config_path is None:
         log.warning("there is no run beside %s: the model card has no config and no metrics", checkpoint)
         return TrainingProvenance(
-            step=step, epoch=epoch, metrics={}, excluded={}, config={}, environment={}, lockstep=_own_version()
+            step=step,
+            epoch=epoch,
+            metrics={},
+            excluded={},
+            config={},
+            environment={},
+            lockstep=package_version("lockstep"),
         )
     directory, config = config_path.parent, read_yaml(config_path)
     for name, section in (
@@ -69,7 +75,7 @@ def training_of(checkpoint: Path, content: Mapping[str, Any]) -> TrainingProvena
         excluded=excluded,
         config=config or {},
         environment=environment,
-        lockstep=_own_version(),
+        lockstep=package_version("lockstep"),
     )
 
 
@@ -118,10 +124,3 @@ def _metrics(path: Path, step: int) -> tuple[dict[str, float], dict[str, str]]:
         log.warning("%s: %d lines are not records of metrics and are ignored", path, skipped)
     excluded = {stage: keys for stage, keys in changed.items() if stage not in metrics}
     return metrics.get("val", {}) | metrics.get("test", {}), excluded
-
-
-def _own_version() -> str | None:
-    try:
-        return version("lockstep")
-    except PackageNotFoundError:
-        return None

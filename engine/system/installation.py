@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -20,6 +21,14 @@ PROGRAM = "lockstep" if _IS_LOCKSTEP_COMMAND else "python train.py"
 
 SCRIPT = "--no-python lockstep" if _IS_LOCKSTEP_COMMAND else "train.py"
 """The same as an argument of torchrun."""
+
+
+def package_version(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def checkout_commit(project: Path = PROJECT) -> str:

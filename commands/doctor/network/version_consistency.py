@@ -3,12 +3,11 @@
 import hashlib
 import platform
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from commands.doctor.check import Finding
 from engine.io.name_list import join_names
-from engine.system.installation import PROJECT, SOURCES
+from engine.system.installation import PROJECT, SOURCES, package_version
 
 _PACKAGES = (
     "torch", "lightning", "torchmetrics", "numpy", "jsonargparse", "transformers", "tokenizers", "peft", "safetensors",
@@ -40,13 +39,8 @@ def combined_hash(files: Mapping[str, str]) -> str:
 
 def packages() -> dict[str, str]:
     """Return {package: version} of Python and the installed packages that affect a training."""
-    versions = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    installed = {name: version for name in _PACKAGES if (version := package_version(name))}
+    return {"python": platform.python_version(), **installed}
 
 
 def code_finding(
