@@ -40,6 +40,21 @@ def read_objects(path: Path, fields: Set[str]) -> Iterator[tuple[str, dict[str, 
         raise ValueError(f"{path}: found no line, expected a question on each")
 
 
+def questions_path(file: str | None, content: str) -> Path:
+    """Return the path of the setting `questions`.
+
+    Args:
+        file: value of the setting.
+        content: what the file has, for the message.
+
+    Raises:
+        ValueError: the setting is null.
+    """
+    if file is None:
+        raise ValueError(f"predict needs data.init_args.questions, {content}")
+    return Path(file)
+
+
 def require_file(path: Path) -> None:
     """Raise ValueError if there is no file of questions."""
     if not path.is_file():

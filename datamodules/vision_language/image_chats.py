@@ -15,6 +15,7 @@ from datamodules.multimodal.batch import Questions, Tiling
 from datamodules.multimodal.chat_dataset import ChatQuestions
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.tiling import ResizeMode
+from datamodules.multimodal.predict_questions import questions_path
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, ChatTrainDataset, ImageProcessor
 from datamodules.vision_language.datamodule import VisionLanguageDataModule
@@ -150,9 +151,8 @@ class ImageChats(VisionLanguageDataModule):
                 raise ValueError("test needs data.init_args.test, a list of files")
             self.test_set = self._evaluation_set(Mixture(self.test_sources, self.root), self.test_size)
         if stage == "predict":
-            if self.questions_file is None:
-                raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
-            questions = PredictDataset(Path(self.questions_file), self._processor, self.system)
+            path = questions_path(self.questions_file, "a JSONL file with a question on each line")
+            questions = PredictDataset(path, self._processor, self.system)
             self.predict_set = self.questions(questions, in_order=True)
 
     @cached_property

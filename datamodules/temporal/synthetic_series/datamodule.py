@@ -4,12 +4,12 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from typing_extensions import override
 
+from datamodules.multimodal.predict_questions import questions_path
 from datamodules.multimodal.recorded_settings import recorded_fields
 from datamodules.multimodal.synthetic_split import Split, generated_dataset_card
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
@@ -167,9 +167,8 @@ class SyntheticSeries(SeriesDataModule):
         if stage == "test":
             self.test_set = self.questions(self.chats(self._generate(Split.TEST)))
         if stage == "predict":
-            if self.questions_file is None:
-                raise ValueError("predict needs data.init_args.questions, a file of series and questions")
-            questions = read_questions(Path(self.questions_file), SeriesLimits(), answers=False)
+            path = questions_path(self.questions_file, "a file of series and questions")
+            questions = read_questions(path, SeriesLimits(), answers=False)
             self.predict_set = self.questions(self.chats(QuestionList(questions)), in_order=True)
 
     @override

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.datamodule import ChatOptions
+from datamodules.multimodal.predict_questions import questions_path
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.prompt import PLACEHOLDER
@@ -128,10 +129,8 @@ class ResourceTimelines(TimelineEvaluation):
         if stage == "test":
             self.test_set = self.questions(self._dataset(self._evaluation_timelines, Split.TEST))
         if stage == "predict":
-            if self.questions_file is None:
-                raise ValueError("predict needs data.init_args.questions, a JSONL file with a question on each line")
-            position = self.synthesis.series_position
-            questions = TimelinePredictDataset(Path(self.questions_file), self.layout, position)
+            path = questions_path(self.questions_file, "a JSONL file with a question on each line")
+            questions = TimelinePredictDataset(path, self.layout, self.synthesis.series_position)
             self.predict_set = self.questions(questions, in_order=True)
 
     def _dataset(self, timelines: Timelines, split: Split, fresh: bool = False) -> TimelineQuestions:

@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from datamodules.multimodal.predict_questions import questions_path
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions, kinds_of
 from datamodules.temporal.series.dataset import SeriesChats
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
@@ -115,9 +116,8 @@ class SeriesQuestions(SeriesDataModule):
             self.test_set = self.questions(self._split("test"))
             self._count_kinds("test")
         if stage == "predict":
-            if self.questions_file is None:
-                raise ValueError("predict needs data.init_args.questions, a file of series and questions")
-            questions = read_questions(Path(self.questions_file), self.limits, answers=False)
+            path = questions_path(self.questions_file, "a file of series and questions")
+            questions = read_questions(path, self.limits, answers=False)
             self.predict_set = self.questions(self.chats(QuestionList(questions)), in_order=True)
             self.kind_names = kinds_of(questions)
 
