@@ -29,7 +29,7 @@ _FAMILIES = {
     "PretrainedVisionLanguageModel": Family("pretrained_vision_language", "PretrainedDemo", "validate"),
     "SequentialRecommender": Family("recommender", "RecommenderDemo", "predict"),
     # `predict` needs a file of questions.
-    "SeriesLanguageModel": Family("temporal", "choose_demo", "validate"),
+    "SeriesLanguageModel": Family("timelines", "choose_demo", "validate"),
     "VisionLanguageModel": Family("vision_language", "VisionLanguageDemo", "validate"),
 }
 """{class of a module: its family}"""
