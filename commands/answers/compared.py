@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class ComparedRun(NamedTuple):
-    """A compared run: its name, its demo, and the context in which its model computes."""
+    """A compared run: its name, its answer service, and the context in which its model computes."""
 
     name: str
-    demo: AnswerService
+    service: AnswerService
     context: Callable[[], AbstractContextManager[None]]
 
 
-class ComparedDemo(AnswerService):
+class ComparedAnswers(AnswerService):
     """Asks the same question of several runs. What a run answers does not depend on the others.
 
     Args:
@@ -45,36 +45,36 @@ class ComparedDemo(AnswerService):
         for other in others:
             _check_comparable(first, other)
         self._runs = runs
-        self._fields = [{field.name: field for field in run.demo.fields} for run in runs]
-        self.task = first.demo.task
-        self.is_conversation = first.demo.is_conversation
+        self._fields = [{field.name: field for field in run.service.fields} for run in runs]
+        self.task = first.service.task
+        self.is_conversation = first.service.is_conversation
         self.runs = [run.name for run in runs]
         self.fields = _join_fields(self._fields)
-        equal = [fact for fact in first.demo.about if all(fact in run.demo.about for run in others)]
+        equal = [fact for fact in first.service.about if all(fact in run.service.about for run in others)]
         own_fields = [
             (f"{run.name}: {name}", value)
             for run in runs
-            for name, value in run.demo.about
+            for name, value in run.service.about
             if (name, value) not in equal
         ]
         self.about = [*own_fields, *equal]
 
     @override
     def examples(self) -> Sequence[Example]:
-        return self._runs[0].demo.examples()
+        return self._runs[0].service.examples()
 
     @override
     def search(self, field: Field, text: str) -> Sequence[Choice]:
         number = next(index for index, fields in enumerate(self._fields) if field.name in fields)
         with self._runs[number].context():
-            return self._runs[number].demo.search(self._fields[number][field.name], text)
+            return self._runs[number].service.search(self._fields[number][field.name], text)
 
     @override
     def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
         shown = False
         for run, fields in zip(self._runs, self._fields, strict=True):
             if field.name in fields:
-                for block in _steps(run.demo.accept(fields[field.name], file), run.context):
+                for block in _steps(run.service.accept(fields[field.name], file), run.context):
                     if not shown or isinstance(block, Note):  # the preview of the first run stands for all
                         yield block
                 shown = True
@@ -85,7 +85,7 @@ class ComparedDemo(AnswerService):
         has_slider = False
         for number, run in enumerate(self._runs):
             try:
-                for block in _steps(run.demo.answer(self._question_of(number, question)), run.context):
+                for block in _steps(run.service.answer(self._question_of(number, question)), run.context):
                     if not isinstance(block, Slider):
                         yield RunBlock(number, block)
                     elif not has_slider:  # it is of the question, which the runs share
@@ -128,12 +128,12 @@ def fingerprint(values: Iterable[object]) -> str:
 
 
 def _check_comparable(first: ComparedRun, other: ComparedRun) -> None:
-    if first.demo.task != other.demo.task:
+    if first.service.task != other.service.task:
         raise ValueError(
-            f"--compare {other.name}: it has another task ({other.demo.task}) than {first.name} "
-            f"({first.demo.task}); expected two runs of one family"
+            f"--compare {other.name}: it has another task ({other.service.task}) than {first.name} "
+            f"({first.service.task}); expected two runs of one family"
         )
-    found, expected = other.demo.data_identity(), first.demo.data_identity()
+    found, expected = other.service.data_identity(), first.service.data_identity()
     for name, value in expected.items():
         if found.get(name) != value:
             raise ValueError(

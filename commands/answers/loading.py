@@ -1,4 +1,4 @@
-"""Loads the checkpoint of a run for a demo, with the hooks in the order of Lightning's `predict`."""
+"""Loads the checkpoint of a run to answer questions, with the hooks in the order of Lightning's `predict`."""
 
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from engine.io.checksum_file import verify_checksums
 from engine.module import LockstepModule
 
 
-def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModule, checkpoint: str) -> AnswerService:
-    """Load a checkpoint and return the demo of its model.
+def load_answer_service(
+    trainer: RunTrainer, model: LockstepModule, data: LockstepDataModule, checkpoint: str
+) -> AnswerService:
+    """Load a checkpoint and return the answer service of its model.
 
     Args:
         trainer: trainer of one process.
@@ -52,11 +54,11 @@ def load_demo(trainer: RunTrainer, model: LockstepModule, data: LockstepDataModu
     trainer.precision_plugin.convert_module(model)
     model.to(trainer.strategy.root_device).eval()
     with torch.inference_mode():
-        demo = family.create(model, data)
+        service = family.create(model, data)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    demo.about = [
+    service.about = [
         loaded,
         ("model", f"{type(model).__name__}, {parameters:,} parameters"),
-        *demo.about,
+        *service.about,
     ]
-    return demo
+    return service

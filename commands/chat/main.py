@@ -16,19 +16,19 @@ from commands.chat.terminal import print_blocks
 _MAX_LINE_LENGTH = 4000
 
 
-def chat(demo: AnswerService, folder: Path, stdin: TextIO = sys.stdin, console: Console | None = None) -> None:
+def chat(service: AnswerService, folder: Path, stdin: TextIO = sys.stdin, console: Console | None = None) -> None:
     """Answer the lines of a user until the input ends, `/quit` or Ctrl-C.
 
     Args:
-        demo: demo of the model.
+        service: answer service of the model.
         folder: run directory, in which the history of the terminal's lines is kept.
         stdin: where the lines come from. If it is not a terminal, they are read without editing and repeated.
         console: where answers are printed.
     """
     console = console or Console(highlight=False, soft_wrap=True)
-    session = ChatSession(demo)
+    session = ChatSession(service)
     console.print(
-        f"[bold]{escape(folder.name)}[/] " + escape(", ".join(f"{name} {value}" for name, value in demo.about))
+        f"[bold]{escape(folder.name)}[/] " + escape(", ".join(f"{name} {value}" for name, value in service.about))
     )
     console.print("/help lists the commands", style="dim")
     lines = _edited_lines(folder) if stdin.isatty() else _plain_lines(stdin, console)

@@ -39,18 +39,18 @@ class ChatSession:
     """Input and conversation of a chat.
 
     Args:
-        demo: demo of the model.
+        service: answer service of the model.
     """
 
-    def __init__(self, demo: AnswerService) -> None:
-        self._demo = demo
-        self._fields = {field.name: field for field in demo.fields}
+    def __init__(self, service: AnswerService) -> None:
+        self._service = service
+        self._fields = {field.name: field for field in service.fields}
         self._texts: dict[str, str] = {}
         self._files: dict[str, list[UploadedFile]] = {}
         self._picked: dict[str, list[Picked]] = {}
         self._turns: list[Turn] = []
         self._answers: list[Mapping[str, Any]] = []
-        self._asked = next((field for field in demo.fields if field.kind == "text"), None)
+        self._asked = next((field for field in service.fields if field.kind == "text"), None)
 
     @property
     def has_text(self) -> bool:
@@ -60,7 +60,7 @@ class ChatSession:
     @property
     def first(self) -> str:
         """Name of the first field."""
-        return self._demo.fields[0].name
+        return self._service.fields[0].name
 
     def help(self) -> list[tuple[str, str]]:
         """Return each command and what it does."""
@@ -73,7 +73,7 @@ class ChatSession:
             if field is not self._asked:
                 lines.append((f"/{field.name}{_value(field)}", f"{field.label}. {field.help}".strip()))
         if self._asked is None:
-            first = self._demo.fields[0]
+            first = self._service.fields[0]
             lines.append((f"{_value(first).strip()}", f"the same as /{first.name}, and asks"))
             lines.append(("/ask", "ask with what is set"))
         return [
@@ -124,11 +124,11 @@ class ChatSession:
             texts[self._asked.name] = text
         question = UserQuestion(texts, self._files, self._picked, self._turns[-_MAX_TURNS:])
         blocks: dict[str, AnswerBlock] = {}
-        for block in self._demo.answer(question):
+        for block in self._service.answer(question):
             blocks[block.key] = block
             yield block
         answer = next((part.text for part in blocks.values() if isinstance(part, Text) and part.is_answer), None)
-        if self._demo.is_conversation and answer is not None:
+        if self._service.is_conversation and answer is not None:
             self._turns.append(Turn(text, answer))
         files = {name: [file.name for file in files] for name, files in self._files.items()}
         shown = [_without_pictures(as_json(block)) for block in blocks.values()]
@@ -158,7 +158,7 @@ class ChatSession:
         found = []
         for path in _paths(paths):
             file = _file(path, field)
-            yield from self._demo.accept(field, file)
+            yield from self._service.accept(field, file)
             found.append(file)
         if not found:
             raise UserInputError(f"/{field.name}: expected the path of a file")
@@ -176,7 +176,7 @@ class ChatSession:
 
     def _find_item(self, field: Field, part: str) -> tuple[Picked, str]:
         text, at, time = part.rpartition(_TIME) if field.times and _TIME in part else (part, "", "")
-        choices = self._demo.search(field, text)
+        choices = self._service.search(field, text)
         exact = [choice for choice in choices if text in (choice.value, choice.label)]
         # An exact title comes first, whatever the order of the search.
         matches: list[Choice] = [*exact, *choices][:1]

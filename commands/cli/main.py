@@ -24,7 +24,7 @@ from callbacks.health.watchdog import report_unhandled
 from callbacks.trackers.base import create_loggers
 from callbacks.trackers.registry import TRACKERS
 from commands.answers.compared import ComparedRun
-from commands.answers.loading import load_demo
+from commands.answers.loading import load_answer_service
 from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
 from commands.cli.arguments import LockstepParser, add_run_config
 from commands.cli.configs.compared_run import arguments_of_compared
@@ -178,8 +178,8 @@ class LockstepCLI(SubcommandCLI):
 
     def _load_for_page(self, config: Namespace) -> None:
         """Load the run, which answers on the page of another run."""
-        answers = load_demo(self.trainer, self.model, self.datamodule, config.ckpt_path)
-        self.loaded = ComparedRun(config.run_name, answers, self.trainer.precision_plugin.forward_context)
+        service = load_answer_service(self.trainer, self.model, self.datamodule, config.ckpt_path)
+        self.loaded = ComparedRun(config.run_name, service, self.trainer.precision_plugin.forward_context)
 
     def _open_page(self, config: Namespace) -> None:
         """Open the page of the run, on which the run of `--compare` answers as well."""

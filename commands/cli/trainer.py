@@ -12,8 +12,8 @@ import torch
 from lightning.pytorch import Trainer
 
 from commands.answers.answer_service import AnswerService
-from commands.answers.compared import ComparedDemo, ComparedRun
-from commands.answers.loading import load_demo
+from commands.answers.compared import ComparedAnswers, ComparedRun
+from commands.answers.loading import load_answer_service
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of
 from engine.datamodule import LockstepDataModule
@@ -170,7 +170,7 @@ class LockstepTrainer(RunTrainer):
         title, context = Path(self.default_root_dir).name, self.precision_plugin.forward_context
 
         def create() -> AnswerService:
-            return load_demo(self, model, datamodule, checkpoint)
+            return load_answer_service(self, model, datamodule, checkpoint)
 
         if load_compared is None:
             serve(create, context, title, host, port, login)
@@ -178,7 +178,7 @@ class LockstepTrainer(RunTrainer):
         load = load_compared
 
         def create_both() -> AnswerService:
-            return ComparedDemo([ComparedRun(title, create(), context), load()])
+            return ComparedAnswers([ComparedRun(title, create(), context), load()])
 
         # Each run enters its own context.
         serve(create_both, nullcontext, f"{title} and {compare}", host, port, login)
@@ -193,9 +193,9 @@ class LockstepTrainer(RunTrainer):
         """
         from commands.chat.main import chat
 
-        demo = load_demo(self, model, datamodule, _checkpoint_of(ckpt_path, "chat"))
+        service = load_answer_service(self, model, datamodule, _checkpoint_of(ckpt_path, "chat"))
         with torch.inference_mode(), self.precision_plugin.forward_context():
-            chat(demo, Path(self.default_root_dir))
+            chat(service, Path(self.default_root_dir))
 
 
 def _checkpoint_of(ckpt_path: str | None, command: str) -> str:

@@ -57,11 +57,15 @@ def serve(
 
 
 def create_application(
-    demo: AnswerService, context: Callable[[], AbstractContextManager[None]], title: str, host: str, login: Login | None
+    service: AnswerService,
+    context: Callable[[], AbstractContextManager[None]],
+    title: str,
+    host: str,
+    login: Login | None,
 ) -> tuple[Starlette, ModelQueue]:
     """Return the ASGI application of a page, and the queue of its model."""
     queue = ModelQueue(context)
-    return DemoServer(demo, queue, title).application(guard_middleware(host, login)), queue
+    return DemoServer(service, queue, title).application(guard_middleware(host, login)), queue
 
 
 def uvicorn_server(application: Starlette) -> uvicorn.Server:

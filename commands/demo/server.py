@@ -44,16 +44,16 @@ class DemoServer:
     """Serves one model.
 
     Args:
-        demo: demo of the model.
+        service: answer service of the model.
         queue: lets visitors use the model one after another.
         title: name of the run.
     """
 
-    def __init__(self, demo: AnswerService, queue: ModelQueue, title: str) -> None:
-        self._demo, self._queue, self._title = demo, queue, title
-        self._fields = {field.name: field for field in demo.fields}
+    def __init__(self, service: AnswerService, queue: ModelQueue, title: str) -> None:
+        self._service, self._queue, self._title = service, queue, title
+        self._fields = {field.name: field for field in service.fields}
         self._files = FileStore()
-        self._examples = [self._example(example) for example in demo.examples()]
+        self._examples = [self._example(example) for example in service.examples()]
 
     def application(self, middleware: list[Middleware]) -> Starlette:
         """Return the ASGI application."""
@@ -79,11 +79,11 @@ class DemoServer:
     async def _page(self, request: Request) -> Response:
         content = {
             "title": self._title,
-            "about": self._demo.about,
-            "task": self._demo.task,
-            "runs": list(self._demo.runs),
-            "is_conversation": self._demo.is_conversation,
-            "fields": plain(list(self._demo.fields)),
+            "about": self._service.about,
+            "task": self._service.task,
+            "runs": list(self._service.runs),
+            "is_conversation": self._service.is_conversation,
+            "fields": plain(list(self._service.fields)),
             "examples": self._examples,
         }
         # Without "<", no text of a run can end the script element that holds the data.
@@ -104,7 +104,7 @@ class DemoServer:
         if field is None:
             return JSONResponse({"error": "there is no such field"}, 400, _HEADERS)
         text = request.query_params.get("text", "")[:_MAX_SEARCH_LENGTH]
-        choices = await self._queue.call(lambda: list(self._demo.search(field, text)))
+        choices = await self._queue.call(lambda: list(self._service.search(field, text)))
         return JSONResponse([choice._asdict() for choice in choices], headers=_HEADERS)
 
     async def _upload(self, request: Request) -> Response:
@@ -124,7 +124,7 @@ class DemoServer:
         return _stream_lines(self._accepted(field, file))
 
     async def _accepted(self, field: Field, file: UploadedFile) -> AsyncIterator[Mapping[str, Any]]:
-        async for line in self._guarded(lambda: self._demo.accept(field, file)):
+        async for line in self._guarded(lambda: self._service.accept(field, file)):
             yield line
             if "error" in line:
                 return
@@ -139,7 +139,7 @@ class DemoServer:
             question = parse_question(body, self._fields, self._files.get)
         except UserInputError as error:
             return _stream_lines(_refused(str(error)))
-        return _stream_lines(self._guarded(lambda: self._demo.answer(question)))
+        return _stream_lines(self._guarded(lambda: self._service.answer(question)))
 
     async def _guarded(self, start: Callable[[], Iterator[AnswerBlock]]) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the blocks of an answer; of an error its message."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from commands.answers.answer_service import AnswerService
-from commands.answers.compared import ComparedDemo
+from commands.answers.compared import ComparedAnswers
 from commands.report.main import main as write_report
 from tests.conftest import REPOSITORY
 from tests.screenshots.pages import PAGES, SEARCHED, SWEEP, ShownPage
@@ -90,7 +90,7 @@ def _take_demo(shown: ShownPage, run: str, shot: Callable[[Browser], None]) -> N
     demo: AnswerService = served.loaded(run)
     title = run
     if shown.beside is not None:
-        demo, title = ComparedDemo([served.run_of(shown.beside), served.run_of(run)]), f"{shown.beside} and {run}"
+        demo, title = ComparedAnswers([served.run_of(shown.beside), served.run_of(run)]), f"{shown.beside} and {run}"
     with tempfile.TemporaryDirectory() as folder, served.served(demo, title) as address, Browser(Path(folder)) as page:
         page.open(address)
         for step in shown.steps:

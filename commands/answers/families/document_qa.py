@@ -59,7 +59,7 @@ class _Answered(NamedTuple):
         return is_abstention(self.text)
 
 
-class DocumentDemo(AnswerService):
+class DocumentAnswers(AnswerService):
     """Answers questions about documents of the visitor.
 
     Args:

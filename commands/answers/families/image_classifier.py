@@ -30,7 +30,7 @@ _ALIKE, _EXAMPLES, _SHOWN_CLASSES = 6, 8, 10
 _SHOWN_PIXELS = 96
 
 
-class ClassifierDemo(AnswerService):
+class ClassifierAnswers(AnswerService):
     """Classifies a picture that is dropped, drawn or taken by a camera.
 
     Args:

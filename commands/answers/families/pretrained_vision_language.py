@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from commands.answers.families.vision_language import VisionLanguageDemo
+from commands.answers.families.vision_language import VisionLanguageAnswers
 from datamodules.multimodal.batch import Questions
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.text.chat_encoder import Message
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-def create(model: PretrainedVisionLanguageModel, data: VisionLanguageDataModule) -> "PretrainedDemo":
+def create(model: PretrainedVisionLanguageModel, data: VisionLanguageDataModule) -> "PretrainedAnswers":
     """Return the answers of a fine-tuned image-text model."""
-    return PretrainedDemo(model, data)  # type: ignore[arg-type]  # what it lacks is used by overridden methods alone
+    return PretrainedAnswers(model, data)  # type: ignore[arg-type]  # what it lacks is used by overridden methods alone
 
 
-class PretrainedDemo(VisionLanguageDemo):
-    """Answers questions about a picture, over several turns; an answer comes at once. See VisionLanguageDemo."""
+class PretrainedAnswers(VisionLanguageAnswers):
+    """Answers questions about a picture, over several turns; an answer comes at once. See VisionLanguageAnswers."""
 
     shows_parts = False
 

@@ -44,7 +44,7 @@ class _Event(NamedTuple):
     row: int = -1  # of the event in the data; -1 for an event that the visitor picked, which has no features
 
 
-class RecommenderDemo(AnswerService):
+class RecommenderAnswers(AnswerService):
     """Recommends for a user of the data, for a history that the visitor enters, or for both joined.
 
     Args:

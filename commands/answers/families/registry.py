@@ -13,24 +13,24 @@ class Family(NamedTuple):
     """Where the answer service of a family is defined, and the split that its data are set up for."""
 
     module: str  # of this package
-    demo: str  # class or function that takes the model and the data module and returns an AnswerService
+    service: str  # class or function that takes the model and the data module and returns an AnswerService
     stage: Literal["predict", "validate"] | None  # that the data are set up for; None: answers need no split of them
 
     def create(self, model: LockstepModule, data: LockstepDataModule) -> AnswerService:
         """Return the AnswerService of a model. The family's packages are imported only now."""
         module = import_module(f"commands.answers.families.{self.module}")
-        create: Callable[[Any, Any], AnswerService] = getattr(module, self.demo)
+        create: Callable[[Any, Any], AnswerService] = getattr(module, self.service)
         return create(model, data)
 
 
 _FAMILIES = {
-    "DocumentReader": Family("document_qa", "DocumentDemo", None),
-    "ImageClassifier": Family("image_classifier", "ClassifierDemo", "predict"),
-    "PretrainedVisionLanguageModel": Family("pretrained_vision_language", "PretrainedDemo", "validate"),
-    "SequentialRecommender": Family("recommender", "RecommenderDemo", "predict"),
+    "DocumentReader": Family("document_qa", "DocumentAnswers", None),
+    "ImageClassifier": Family("image_classifier", "ClassifierAnswers", "predict"),
+    "PretrainedVisionLanguageModel": Family("pretrained_vision_language", "PretrainedAnswers", "validate"),
+    "SequentialRecommender": Family("recommender", "RecommenderAnswers", "predict"),
     # `predict` needs a file of questions.
-    "SeriesLanguageModel": Family("timelines", "choose_demo", "validate"),
-    "VisionLanguageModel": Family("vision_language", "VisionLanguageDemo", "validate"),
+    "SeriesLanguageModel": Family("timelines", "choose_answers", "validate"),
+    "VisionLanguageModel": Family("vision_language", "VisionLanguageAnswers", "validate"),
 }
 """{class of a module: its family}"""
 
@@ -43,5 +43,5 @@ def family_of(model: LockstepModule) -> Family:
     """
     family = next((_FAMILIES[kind.__name__] for kind in type(model).__mro__ if kind.__name__ in _FAMILIES), None)
     if family is None:
-        raise ValueError(f"{type(model).__name__} has no demo; these have: {', '.join(_FAMILIES)}")
+        raise ValueError(f"{type(model).__name__} has no answers for demo and chat; these have: {', '.join(_FAMILIES)}")
     return family

@@ -43,7 +43,7 @@ _MAX_FILES, _EXAMPLES, _SEARCHED, _SHOWN_POINTS, _SHOWN_SERIES = 4, 6, 60, 600, 
 _MIN_SKETCHED, _MAX_SKETCHED = 24, 120
 
 
-class SeriesDemo(AnswerService):
+class SeriesAnswers(AnswerService):
     """Answers questions about series in CSV files.
 
     Args:
@@ -151,7 +151,7 @@ class SeriesDemo(AnswerService):
             return
         cache = PrefixCache(self._model.language_model, self._model.embed(batch.prompts, features), batch.prompts.mask)
         tokens = [self._data.option_tokens(option) for option in options]
-        # A demo has a single rank, so the ranks agree on every number.
+        # `demo` and `chat` have a single rank, so the ranks agree on every number.
         (scores,) = option_log_likelihoods(cache, [tokens], self._model.device, lambda number: number)
         yield Text("answer", "", options[scores.index(max(scores))], is_answer=True)
         chances = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()

@@ -24,7 +24,7 @@ from commands.answers.answer_service import (
     UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
-from commands.answers.families.series import SeriesDemo
+from commands.answers.families.series import SeriesAnswers
 from datamodules.multimodal.batch import Questions
 from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.series.datamodule import SeriesDataModule
@@ -41,12 +41,14 @@ _EXAMPLES, _SEARCHED, _SHOWN_STEPS = 6, 60, 600
 _MAX_SKETCHED = 240
 
 
-def choose_demo(model: SeriesLanguageModel, data: ResourceTimelines | SeriesDataModule) -> "TemporalDemo | SeriesDemo":
-    """Return the demo for timelines of machines, or for a user's series."""
-    return TemporalDemo(model, data) if isinstance(data, ResourceTimelines) else SeriesDemo(model, data)
+def choose_answers(
+    model: SeriesLanguageModel, data: ResourceTimelines | SeriesDataModule
+) -> "TimelineAnswers | SeriesAnswers":
+    """Return the answer service for timelines of machines, or for a user's series."""
+    return TimelineAnswers(model, data) if isinstance(data, ResourceTimelines) else SeriesAnswers(model, data)
 
 
-class TemporalDemo(AnswerService):
+class TimelineAnswers(AnswerService):
     """Answers questions about a timeline in a CSV file.
 
     Args:

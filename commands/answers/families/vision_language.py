@@ -43,7 +43,7 @@ _EXAMPLES, _SHOWN_EDGE = 6, 480
 _NO, _YES = Choice("no", "no"), Choice("yes", "yes")
 
 
-class VisionLanguageDemo(AnswerService):
+class VisionLanguageAnswers(AnswerService):
     """Answers questions about a picture, over several turns.
 
     Args:
@@ -55,7 +55,7 @@ class VisionLanguageDemo(AnswerService):
     is_conversation = True
 
     shows_parts: ClassVar[bool] = True
-    """Whether the demo can show which parts of a picture an answer depends on."""
+    """Whether it can show which parts of a picture an answer depends on."""
 
     def __init__(self, model: VisionLanguageModel, data: VisionLanguageDataModule) -> None:
         self._model, self._data = model, data

@@ -16,7 +16,7 @@ from commands.answers.answer_service import (
     UserQuestion,
 )
 from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
-from commands.answers.compared import ComparedDemo, ComparedRun, fingerprint
+from commands.answers.compared import ComparedAnswers, ComparedRun, fingerprint
 from commands.cli.configs.compared_run import arguments_of_compared
 from commands.cli.trainer import LockstepTrainer
 from tests.support.demo import page_driver, served
@@ -55,7 +55,7 @@ class Echo(AnswerService):
 
 
 def compared(*demos):
-    return ComparedDemo([ComparedRun(demo.name, demo, nullcontext) for demo in demos])
+    return ComparedAnswers([ComparedRun(demo.name, demo, nullcontext) for demo in demos])
 
 
 def test_each_run_gets_the_question_of_its_own_page():
@@ -111,7 +111,7 @@ def test_every_step_of_a_run_is_in_its_own_context():
                 entered.append(f"{self.name}{number}")
                 yield Text("answer", "", "")
 
-    demo = ComparedDemo([ComparedRun(name, Two(name), lambda name=name: context(name)) for name in "ab"])
+    demo = ComparedAnswers([ComparedRun(name, Two(name), lambda name=name: context(name)) for name in "ab"])
     for _ in demo.answer(UserQuestion()):
         assert entered[-1].startswith("-"), "between two steps another visitor's question may be answered"
     assert [name for name in entered if name[0] not in "+-"] == ["a0", "a1", "b0", "b1"]
@@ -174,7 +174,7 @@ def test_a_visitor_compares_two_runs(tmp_path):
         assert "new: hello" in cards[0]
         assert "old: new" in cards[2]
         assert "new: not this" in cards[2]
-        last = demo._runs[0].demo.given[-1], demo._runs[1].demo.given[-1]
+        last = demo._runs[0].service.given[-1], demo._runs[1].service.given[-1]
         assert [[turn.answer for turn in answer.turns] for answer in last] == [
             ["old: hello", "old: again", "old: new"],
             ["new: hello", "new: again", ""],
@@ -190,7 +190,7 @@ def test_a_visitor_compares_two_runs(tmp_path):
 
 def test_without_a_loader_of_the_second_run_the_page_is_of_the_first_alone(monkeypatch):
     pages = []
-    monkeypatch.setattr("commands.cli.trainer.load_demo", lambda *_: "the run")
+    monkeypatch.setattr("commands.cli.trainer.load_answer_service", lambda *_: "the run")
     monkeypatch.setattr(
         "commands.demo.main.serve", lambda create, context, title, *_: pages.append((create(), context, title))
     )

@@ -24,7 +24,7 @@ from engine.system.runs_folder import runs_folder
 
 def loaded(name: str, *options: str) -> AnswerService:
     """Return the answers of a run."""
-    return run_of(name, *options).demo
+    return run_of(name, *options).service
 
 
 @contextmanager

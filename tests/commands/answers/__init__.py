@@ -1,0 +1,1 @@
+"""Tests of the answers for `demo` and `chat`."""
