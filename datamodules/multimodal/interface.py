@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-class ComposedData(LockstepData, Protocol):
+class ChatData(LockstepData, Protocol):
     """Data of a MultimodalModule: chats as tokens. Implemented by MultimodalDataModule."""
 
     @property
@@ -29,7 +29,7 @@ class ComposedData(LockstepData, Protocol):
         """Return the index of a sample of the evaluated set with the file and row that it comes from."""
 
 
-class ImageData(ComposedData, Protocol):
+class ImageData(ChatData, Protocol):
     """Data of ImageFeatures: how images become views. Implemented by the two families with images."""
 
     @property
@@ -64,7 +64,7 @@ class ImageChatData(ImageData, Protocol):
         """Return images as the vision tower reads them."""
 
 
-class GradedData(ComposedData, Protocol):
+class GradedData(ChatData, Protocol):
     """Data of a GenerativeEvaluation: answers are graded one by one. Implemented by MultimodalDataModule.
 
     A `sample` is an index of the set that is being evaluated.
@@ -116,6 +116,6 @@ class GradedData(ComposedData, Protocol):
         """
 
 
-ComposedDataT = TypeVar("ComposedDataT", bound=ComposedData, covariant=True)
+ChatDataT = TypeVar("ChatDataT", bound=ChatData, covariant=True)
 ImageDataT = TypeVar("ImageDataT", bound=ImageData, covariant=True)
 ImageChatDataT = TypeVar("ImageChatDataT", bound=ImageChatData, covariant=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, Prompts, TokenRows
-from datamodules.multimodal.interface import ComposedDataT
+from datamodules.multimodal.interface import ChatDataT
 from engine.base_options import TrainingOptions, Unpack
 from engine.hook_arguments import run_trainer
 from engine.io.json_records import describe_names
@@ -44,7 +44,7 @@ class LanguageModuleOptions(TrainingOptions, total=False):
     init_from: str | None
 
 
-class LanguageModule(LockstepModule[ComposedDataT]):
+class LanguageModule(LockstepModule[ChatDataT]):
     """A language model that learns what the assistant answers in chats, and that an Evaluator evaluates.
 
     A subclass builds its networks and defines how it reads a chat.

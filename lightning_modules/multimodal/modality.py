@@ -7,13 +7,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from torch import nn
 
 from datamodules.multimodal.batch import Examples
-from datamodules.multimodal.interface import ComposedData
+from datamodules.multimodal.interface import ChatData
 from lightning_modules.multimodal.checkpoints.stage_init import Origin
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import Projector
 from lightning_modules.multimodal.language.precision import Precision
 
-DataT = TypeVar("DataT", bound=ComposedData)
+DataT = TypeVar("DataT", bound=ChatData)
 
 
 class FeatureNetworks(NamedTuple):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, Prompts, TokenRows
-from datamodules.multimodal.interface import ComposedDataT
+from datamodules.multimodal.interface import ChatDataT
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
 from engine.strategies.fsdp import has_sharded_weights
@@ -40,7 +40,7 @@ from lightning_modules.multimodal.language_module import LanguageModule, Languag
 from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures
 
 
-class MultimodalModule(LanguageModule[ComposedDataT]):
+class MultimodalModule(LanguageModule[ChatDataT]):
     """A language model that reads features of another modality, and learns what the assistant answers in chats.
 
     Args:

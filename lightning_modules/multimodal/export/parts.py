@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
-from datamodules.multimodal.interface import ComposedData
+from datamodules.multimodal.interface import ChatData
 from engine.export.artifacts import ExportedModel
 from engine.io.atomic_file import remove
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
@@ -44,7 +44,7 @@ class ModuleInParts(Protocol):
     base_was_trained: bool
 
     @property
-    def data(self) -> ComposedData:
+    def data(self) -> ChatData:
         """The run's data."""
 
     @property
