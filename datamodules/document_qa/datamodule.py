@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.augmentation.augmenter import Augmenter
 from datamodules.document_qa.augmentation.settings import AugmentationSettings
-from datamodules.document_qa.evaluation import AnswerEvaluation, ReaderSettings, SplitName
+from datamodules.document_qa.evaluation import AnswerEvaluation, ReaderSettings
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
@@ -21,7 +21,7 @@ from datamodules.document_qa.samples.option_dataset import OptionDataset
 from datamodules.document_qa.samples.sample_builder import SampleBuilder
 from datamodules.document_qa.samples.train_chats import DocumentChats
 from datamodules.document_qa.task_options import Task, check_task_options
-from datamodules.document_qa.types.question import QuestionSet
+from datamodules.document_qa.types.question import QuestionSet, SplitName
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.chat_dataset import ChatExamples
 from datamodules.multimodal.image_datamodule import TileOptions

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from typing_extensions import override
 
@@ -15,12 +15,10 @@ from datamodules.document_qa.grading.summary import summary
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
 from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
-from datamodules.document_qa.types.question import Question, QuestionSet
+from datamodules.document_qa.types.question import Question, QuestionSet, SplitName
 from datamodules.document_qa.views.ablation import Ablation
 from datamodules.multimodal.image_datamodule import ImageDataModule
 from engine.telemetry.sample_previews import SamplePreview
-
-SplitName = Literal["train", "validation", "test", "predict"]
 
 
 @runtime_checkable

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from datamodules.document_qa.evaluation import SplitName
 from datamodules.document_qa.prompt.prompt import AnswerWith
+from datamodules.document_qa.types.question import SplitName
 from datamodules.document_qa.views.ablation import Ablation
 
 Task = Literal["answer", "retrieve"]

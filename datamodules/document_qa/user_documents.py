@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
-from datamodules.document_qa.evaluation import SplitName
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
 from datamodules.document_qa.questions.question_source import LoadedQuestions, QuestionSource, shared_documents_message
@@ -20,7 +19,7 @@ from datamodules.document_qa.questions.splits import (
     group_documents,
     split_documents,
 )
-from datamodules.document_qa.types.question import QuestionSet
+from datamodules.document_qa.types.question import QuestionSet, SplitName
 from datamodules.multimodal.images.tiling import ResizeMode
 from engine.base_options import Unpack
 from engine.determinism.stateless_rng import global_seed
@@ -100,8 +99,8 @@ class DocumentQuestions(DocumentDataModule):
 
     @override
     def prepare_data(self) -> None:
-        for part in self._required_splits:
-            source = self.sources[part]
+        for split in self._required_splits:
+            source = self.sources[split]
             if source is not None:
                 source.ingest(self.root, self.ingestion)
 
@@ -110,10 +109,10 @@ class DocumentQuestions(DocumentDataModule):
         """Ingest all documents into `root` and log the size of the splits."""
         super().prepare()
         self._check_shared_documents()
-        for part, source in self.sources.items():
-            if part == "train" or source is not None or part in _SHARES and getattr(self.split, part):
-                loaded = self.part(part)
-                log.info("%s: %s questions about %s documents", part, len(loaded.questions), len(loaded.contents))
+        for split, source in self.sources.items():
+            if split == "train" or source is not None or split in _SHARES and getattr(self.split, split):
+                loaded = self.loaded_split(split)
+                log.info("%s: %s questions about %s documents", split, len(loaded.questions), len(loaded.contents))
 
     @override
     def setup(self, stage: str) -> None:
@@ -136,44 +135,44 @@ class DocumentQuestions(DocumentDataModule):
         command = None if self.trainer is None else self.trainer.state.fn
         # Documents that files share are found only if all files are read.
         if command is None or command != "predict" and self.shared_documents == "stop":
-            return [part for part in self.sources if command is None or part != "predict"]
+            return [split for split in self.sources if command is None or split != "predict"]
         needed: list[SplitName] = ["test" if command == "test" else "predict" if command == "predict" else "validation"]
         if command == "predict" and self.task == "retrieve":
             needed = self.rank
         if command != "predict" or self.tokenizer_source is None or None in map(self.sources.get, needed):
             needed = ["train", *needed]
-        return [part for part in self.sources if part in needed]
+        return [split for split in self.sources if split in needed]
 
-    def part(self, part: SplitName) -> LoadedQuestions:
+    def loaded_split(self, split: SplitName) -> LoadedQuestions:
         """Return the questions of a split with their ingested documents; cached.
 
         Raises:
             ValueError: the split does not exist, or a file is invalid.
         """
-        if part not in self._read:
-            self._read[part] = self._part(part)
-        return self._read[part]
+        if split not in self._read:
+            self._read[split] = self._load_split(split)
+        return self._read[split]
 
-    def _part(self, part: SplitName) -> LoadedQuestions:
-        source = self.sources[part]
-        if part == "train" or source is None and part != "predict":
-            return self._train_file_share(part)
+    def _load_split(self, split: SplitName) -> LoadedQuestions:
+        source = self.sources[split]
+        if split == "train" or source is None and split != "predict":
+            return self._train_file_share(split)
         if source is None:
             raise ValueError(
                 "predict needs data.init_args.predict_questions, a file of questions, and "
                 "data.init_args.predict_documents, the folder of their documents"
             )
         # Predictions have one line per question, so questions about broken documents are kept.
-        return source.read(self.root, self.ingestion, keep_all=part == "predict" and self.task == "answer")
+        return source.read(self.root, self.ingestion, keep_all=split == "predict" and self.task == "answer")
 
-    def _train_file_share(self, part: SplitName) -> LoadedQuestions:
+    def _train_file_share(self, split: SplitName) -> LoadedQuestions:
         """Return a split's share of the training file."""
-        if part != "train" and not getattr(self.split, part):
+        if split != "train" and not getattr(self.split, split):
             raise ValueError(
-                f"found neither data.init_args.{part}, a file of questions with its documents, nor a share of the "
-                f"training documents: data.init_args.split.{part} is 0"
+                f"found neither data.init_args.{split}, a file of questions with its documents, nor a share of the "
+                f"training documents: data.init_args.split.{split} is 0"
             )
-        return self._training_file.about([name for name, its in self._splits.items() if its == part])
+        return self._training_file.about([name for name, its in self._splits.items() if its == split])
 
     @cached_property
     def _training_file(self) -> LoadedQuestions:
@@ -190,22 +189,22 @@ class DocumentQuestions(DocumentDataModule):
         """Check that a file shares no document with the training file or another file; splits of one file never do."""
         if self.shared_documents == "allow":
             return
-        configured = [part for part in _SHARES if self.sources[part] is not None]
-        for number, part in enumerate(configured):
+        configured = [split for split in _SHARES if self.sources[split] is not None]
+        for number, split in enumerate(configured):
             for other, earlier in [
                 ("train", self._training_file),
-                *((name, self.part(name)) for name in configured[:number]),
+                *((name, self.loaded_split(name)) for name in configured[:number]),
             ]:
-                current = self.part(part)
+                current = self.loaded_split(split)
                 shared = find_shared_documents(current.contents, earlier.contents)
                 if shared:
-                    raise ValueError(shared_documents_message(current, part, earlier, other, shared))
+                    raise ValueError(shared_documents_message(current, split, earlier, other, shared))
 
     # -- questions and texts -----------------------------------------------------------------------------------------
 
     @override
     def question_set(self, split: SplitName) -> QuestionSet:
-        loaded = self.part(split)
+        loaded = self.loaded_split(split)
         per_chat = self.questions_per_chat if split == "train" else 1
         title = f"{loaded.path} ({split})"
         return FileQuestionSet(
@@ -220,7 +219,7 @@ class DocumentQuestions(DocumentDataModule):
 
     @override
     def texts(self) -> Iterator[str]:
-        loaded = self.part("train")
+        loaded = self.loaded_split("train")
         for question in loaded.questions[:_TEXTS]:
             yield "\n".join([question.question, *question.options, question.answer or ""])
         pages = 0
@@ -233,13 +232,13 @@ class DocumentQuestions(DocumentDataModule):
 
     @override
     def describe(self, row: int) -> dict[str, Any]:
-        return {**super().describe(row), "id": self.part("predict").ids[row]}
+        return {**super().describe(row), "id": self.loaded_split("predict").ids[row]}
 
     @override
     def prediction_fields(self, record: AnswerRecord) -> dict[str, Any]:
         # Ids keep the type that they have in the question file.
-        return {**super().prediction_fields(record), "id": self.part("predict").ids[record.sample]}
+        return {**super().prediction_fields(record), "id": self.loaded_split("predict").ids[record.sample]}
 
     def _order_identity(self) -> dict[str, Any]:
         # A run that is resumed within an epoch must find the same samples in the same order.
-        return {**super()._order_identity(), "questions": self.part("train").identity}
+        return {**super()._order_identity(), "questions": self.loaded_split("train").identity}

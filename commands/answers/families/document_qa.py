@@ -213,7 +213,7 @@ def _examples_of_files(data: DocumentQuestions) -> list[Example]:
     source = data.sources["validation"] or data.sources["train"]
     assert source is not None, "a run has training data"
     try:
-        questions = data.part("validation").questions
+        questions = data.loaded_split("validation").questions
     except ValueError:  # there is none, or its documents are not on this machine
         return []
     examples = []

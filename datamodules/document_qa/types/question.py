@@ -11,6 +11,9 @@ kinds; `none`: nowhere, the question is unanswerable."""
 
 SOURCES: tuple[Source, ...] = get_args(Source)
 
+SplitName = Literal["train", "validation", "test", "predict"]
+"""Name of a split of the questions."""
+
 AnswerType = Literal["choice", "string", "number", "relation", "unanswerable"]
 """How an answer is graded, see grading; numbers may have a unit."""
 

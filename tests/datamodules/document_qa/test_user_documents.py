@@ -90,9 +90,9 @@ def test_a_chat_asks_about_one_document(prepared):
         assert all(len({question.document for question in chat}) == 1 for chat in chats)
         assert all(chat[0].document == questions.document(epoch, index).name for index, chat in enumerate(chats))
         assert {len(chat) for chat in chats} == {3, 1}
-        assert len(chats) == 2 * len(data.part("train").documents)
+        assert len(chats) == 2 * len(data.loaded_split("train").documents)
         seen.append([question.id for chat in chats for question in chat])
-        assert sorted(seen[-1]) == sorted(question.id for question in data.part("train").questions)
+        assert sorted(seen[-1]) == sorted(question.id for question in data.loaded_split("train").questions)
     assert seen[0] != seen[1]
     assert {len(data.question_set("test").questions(0, index)) for index in range(4)} == {1}
 
@@ -226,7 +226,7 @@ def test_the_pages_of_mp_docvqa(tmp_path, messages):
     train = {"questions": str(tmp_path / "train.json"), "documents": str(folder)}
     data = module(tmp_path, train, split=SplitSettings(0, 0.4))
     data.prepare()
-    together = next(split for split in ("train", "test") if len(data.part(split).questions) == 2)
+    together = next(split for split in ("train", "test") if len(data.loaded_split(split).questions) == 2)
     questions = data.question_set(together)  # two ranges of pages of one document
     assert [question.id for question in asked(data, together)] == ["1", "2"]
     assert [len(questions.document(0, index).pages) for index in range(2)] == [10, 10]
@@ -271,10 +271,10 @@ def test_the_built_in_tokenizer_knows_the_users_words(prepared):
 
 def test_a_resumed_run_reports_other_questions(prepared):
     folder, train = prepared
-    identity = module(folder, train).part("train").identity
-    assert module(folder, train).part("train").identity == identity
+    identity = module(folder, train).loaded_split("train").identity
+    assert module(folder, train).loaded_split("train").identity == identity
     records = [json.loads(line) for line in Path(train["questions"]).read_text().splitlines()]
-    held = module(folder, train).part("train").questions[0].id
+    held = module(folder, train).loaded_split("train").questions[0].id
     changed = [{**record, "question": "else ?"} if str(record["id"]) == held else record for record in records]
     other = write_questions(folder / "other.jsonl", changed)
-    assert module(folder, {**train, "questions": str(other)}).part("train").identity != identity
+    assert module(folder, {**train, "questions": str(other)}).loaded_split("train").identity != identity

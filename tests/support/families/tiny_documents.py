@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from datamodules.document_qa.datamodule import DocumentDataModule, SplitName
+from datamodules.document_qa.datamodule import DocumentDataModule
 from datamodules.document_qa.types.document import Chunk, Page
-from datamodules.document_qa.types.question import UNANSWERABLE, Question
+from datamodules.document_qa.types.question import UNANSWERABLE, Question, SplitName
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.text.tokenizer import ChatTokenizer, load_tokenizer
 from tests.support.families.colored_squares import COLORS, write_run
