@@ -10,7 +10,7 @@ import pytest
 from commands.report.study import StudySummary
 from commands.sweep.command import Command
 from commands.sweep.session import checkpoint_remark, open_study, report_stop
-from commands.sweep.settings import read_sweep
+from commands.sweep.settings_reader import read_sweep
 from commands.sweep.worker import SweepStopped
 from engine.io.yaml_file import YamlFileError
 from tests.commands.report.recorded import Recorded

@@ -8,7 +8,8 @@ from jsonargparse import ArgumentParser
 
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases
 from commands.sweep.main import main
-from commands.sweep.settings import Parameter, Pruner, Sampler, read_sweep
+from commands.sweep.settings import Parameter, Pruner, Sampler
+from commands.sweep.settings_reader import read_sweep
 from commands.sweep.trial_process import option_argument
 from tests.conftest import REPOSITORY
 
@@ -133,7 +134,7 @@ def test_ctrl_c_is_a_line(tmp_path, capsys, monkeypatch):
     def interrupted(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("commands.sweep.settings.read_sweep", interrupted)
+    monkeypatch.setattr("commands.sweep.settings_reader.read_sweep", interrupted)
     with pytest.raises(SystemExit) as end:
         main(["--config", "x.yaml", "--sweep", str(tmp_path / "s.yaml")])
     assert end.value.code == 130
