@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.engine.interleaving import Gate
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.datamodule import InteractionSequences
-from engine.data.samplers import global_batches
+from engine.data.epoch_order import global_batches
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 

@@ -104,7 +104,7 @@ def _read(path: Path, root: str, order: str) -> dict[str, float]:
 
 
 def _indices(mix: Any, order: str) -> Iterator[int]:
-    from engine.data.samplers import global_batches
+    from engine.data.epoch_order import global_batches
 
     blocks = mix.blocks(0) if order == "blocks" else None
     batches = global_batches(len(mix), _BATCH, 0, 0, blocks)

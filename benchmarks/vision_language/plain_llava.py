@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from benchmarks.vision_language.models import Sizes
 from datamodules.multimodal.batch import IGNORE
 from datamodules.multimodal.chat_dataset import ChatExamples
-from engine.data.samplers import global_batches
+from engine.data.epoch_order import global_batches
 
 
 class PlainLlava(nn.Module):

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from engine.data.batched_dataset import sample_costs, shuffle_blocks
 from engine.data.dataloader import SkipBadSamples
-from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, global_batches
+from engine.data.epoch_order import global_batches
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed

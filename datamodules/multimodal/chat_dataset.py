@@ -11,9 +11,10 @@ from torch.utils.data import Dataset
 from datamodules.multimodal.batch import Chat, Examples, Questions
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message, Placeholders
 from datamodules.multimodal.text.packing import one_per_row, pack, pad_rows, prompts
+from engine.data.epoch_order import ShuffleBlocks
 from engine.data.errors import BadSampleError
 from engine.data.sample_loading import SkippedSample, load_samples
-from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, ShuffleBlocks
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 
 TooLong = Literal["stop", "drop"]
 """Policy for a chat that is longer than `max_length`. A chat is never truncated, which could split an image."""

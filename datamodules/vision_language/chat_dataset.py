@@ -11,7 +11,7 @@ from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.images.image_processing import count_image_tokens, prepare_images
 from datamodules.multimodal.images.tiling import ResizeMode, Views, collate_views
 from datamodules.vision_language.chat_file import ImageChat
-from engine.data.samplers import ShuffleBlocks
+from engine.data.epoch_order import ShuffleBlocks
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from datamodules.multimodal.images.tiling import MARKER
 from datamodules.multimodal.text.chat_encoder import Message
-from engine.data.samplers import ShuffleBlocks
+from engine.data.epoch_order import ShuffleBlocks
 
 __all__ = ["MARKER", "ChatFile", "ImageChat", "Reference", "last_answer"]
 

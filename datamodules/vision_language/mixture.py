@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.source_config import SourceSettings
-from engine.data.samplers import ShuffleBlocks
+from engine.data.epoch_order import ShuffleBlocks
 from engine.determinism.stateless_rng import hash_permutation
 
 _ORDER = 0x2047D  # hash key of the order of blocks

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
-from engine.data.samplers import MicroBatchRequest, ShuffleBlocks
+from engine.data.epoch_order import ShuffleBlocks
+from engine.data.samplers import MicroBatchRequest
 
 BatchT = TypeVar("BatchT", covariant=True, default=Any)
 

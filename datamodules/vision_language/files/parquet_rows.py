@@ -27,8 +27,8 @@ from datamodules.vision_language.files.parquet_row_groups import (
     read_footer,
     read_outline,
 )
+from engine.data.epoch_order import ShuffleBlocks
 from engine.data.errors import BadSampleError
-from engine.data.samplers import ShuffleBlocks
 from engine.io.folder_walk import require_no_linked_folder, walk_visible, without_folders
 from engine.io.json_records import describe_names
 

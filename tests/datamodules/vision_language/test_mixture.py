@@ -14,7 +14,8 @@ from datamodules.vision_language import mixture
 from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.row_subset import RowSubset
 from datamodules.vision_language.source_config import SourceSettings, check_sources
-from engine.data.samplers import ShuffleBlocks, TrainSampler, global_batches
+from engine.data.epoch_order import ShuffleBlocks, global_batches
+from engine.data.samplers import TrainSampler
 from tests.support.data_files.vision_language_files import (
     Sample,
     colored,

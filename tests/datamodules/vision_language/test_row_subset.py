@@ -5,7 +5,7 @@ import pytest
 
 from datamodules.vision_language.row_subset import RowSubset, validation_mask
 from datamodules.vision_language.source_config import SourceSettings
-from engine.data.samplers import ShuffleBlocks
+from engine.data.epoch_order import ShuffleBlocks
 from tests.support.families.image_chat_files import module, numbers_of
 
 

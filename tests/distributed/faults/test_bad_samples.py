@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from engine.data.samplers import global_batches
+from engine.data.epoch_order import global_batches
 from tests.support.families.tiny import TINY_FAMILY
 
 SAMPLE = 21

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from engine.data.samplers import global_batches
+from engine.data.epoch_order import global_batches
 from engine.determinism.stateless_rng import hash_permutation
 from tests.support.families.tiny import TINY_FAMILY
 from tests.tiers import slow

@@ -11,7 +11,7 @@ import re
 import pytest
 import torch
 
-from engine.data.samplers import global_batches
+from engine.data.epoch_order import global_batches
 from tests.conftest import TINY
 from tests.support.families.tiny_frozen import READER
 from tests.support.faults.step_faults import fault

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from engine.data.samplers import global_batches
+from engine.data.epoch_order import global_batches
 from tests.support.data_files.vision_language_files import Sample, colored, png, write_llava
 from tests.support.families.colored_squares import write_config
 from tests.tiers import slow
