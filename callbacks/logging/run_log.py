@@ -16,7 +16,8 @@ from typing_extensions import override
 from callbacks.logging.file_handlers import JsonLogFile, LogFile
 from callbacks.logging.jsonl_logger import JsonlLogger
 from callbacks.logging.progress_bar import RunProgressBar, TimeLeft
-from callbacks.trackers.base import ExperimentTracker, begin_trackers
+from callbacks.trackers.base import ExperimentTracker
+from callbacks.trackers.loggers import begin_trackers
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import write_atomically

@@ -21,7 +21,7 @@ from jsonargparse import Namespace
 from typing_extensions import override
 
 from callbacks.health.watchdog import report_unhandled
-from callbacks.trackers.base import create_loggers
+from callbacks.trackers.loggers import create_loggers
 from callbacks.trackers.registry import TRACKERS
 from commands.answers.compared import ComparedRun
 from commands.answers.loading import load_answer_service
