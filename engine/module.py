@@ -23,7 +23,6 @@ from engine.distributed.data_rank import data_rank
 from engine.distributed.logical_shape import logical_numel
 from engine.distributed.step_counters import StepCounters
 from engine.family_hooks import FamilyHooks
-from engine.hook_arguments import run_trainer
 from engine.interface import DataT
 from engine.lightning_internals.training_loop import is_attached, is_last_micro_batch
 from engine.optim.global_loss_mean import GlobalLossMean
@@ -34,6 +33,7 @@ from engine.optim.optimizers import OptimizerName
 from engine.optim.parameter_groups import parameters_of
 from engine.optim.row_table import is_trained
 from engine.optimized_module import OptimizedModule
+from engine.run_trainer import run_trainer
 from engine.telemetry.sample_previews import PreviewReservoir
 from engine.trainer_settings import check_trainer_settings
 

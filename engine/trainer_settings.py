@@ -3,7 +3,7 @@
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
 
-from engine.hook_arguments import run_trainer
+from engine.run_trainer import run_trainer
 
 _CALLBACKS = {
     GradientAccumulationScheduler: (

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-from engine.hook_arguments import run_trainer
+from engine.run_trainer import run_trainer
 
 PREFIX = "rate: "
 

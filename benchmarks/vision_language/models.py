@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 
 from benchmarks.vision_language.mixture import Mixture
-from engine.hook_arguments import run_trainer
+from engine.run_trainer import run_trainer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings

@@ -15,9 +15,9 @@ from typing_extensions import override
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import CHECKPOINTS
-from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import remove, remove_leftovers
 from engine.number_check import check_number
+from engine.run_trainer import run_trainer
 
 log = logging.getLogger("lockstep")
 

@@ -15,8 +15,8 @@ from engine.checkpointing.rotation import reorder
 from engine.checkpointing.structure import METRIC, TEXT, fields, optional
 from engine.checkpointing.verification import load_lazily, verify
 from engine.distributed.errors import CollectiveInputError
-from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import remove
+from engine.run_trainer import run_trainer
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")

@@ -11,7 +11,7 @@ from typing_extensions import override
 from engine.checkpointing.content_rules import declare_callback
 from engine.checkpointing.structure import COUNT, SCALAR, fields
 from engine.distributed.errors import CollectiveInputError
-from engine.hook_arguments import run_trainer
+from engine.run_trainer import run_trainer
 
 log = logging.getLogger("lockstep")
 

@@ -8,9 +8,9 @@ from typing_extensions import override
 
 from callbacks.checkpointing.base import RotatingCheckpoint
 from engine.checkpointing.discovery import list_checkpoints, saved_at
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import is_last_micro_batch, stops_early, validation_follows
 from engine.number_check import check_numbers
+from engine.run_trainer import run_trainer
 
 
 class LastCheckpoint(RotatingCheckpoint):

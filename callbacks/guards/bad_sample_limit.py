@@ -15,8 +15,8 @@ from engine.data.sample_loading import SkippedSample
 from engine.data.skip_counters import EvaluationSkipCounter, SkipCounter, SkipLogger, check_skip_limit, skipped_in
 from engine.distributed.collectives import all_gather_objects
 from engine.distributed.data_rank import data_rank
-from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule, run_module
+from engine.run_trainer import run_trainer
 from engine.telemetry.append_file import AppendOnlyFile
 from engine.telemetry.events import rank_keys
 

@@ -7,10 +7,10 @@ from lightning.pytorch import Trainer
 
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.data_rank import data_rank
-from engine.hook_arguments import run_trainer
 from engine.io.name_list import join_names
 from engine.lightning_internals.training_loop import micro_batch_index
 from engine.module import LockstepModule
+from engine.run_trainer import run_trainer
 
 log = logging.getLogger("lockstep")
 

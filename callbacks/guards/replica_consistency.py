@@ -9,9 +9,9 @@ from typing_extensions import override
 from engine.determinism.tensor_hash import hash_tensor
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.errors import CollectiveError
-from engine.hook_arguments import leave_training
 from engine.number_check import check_number
 from engine.optim.row_table import is_trained
+from engine.run_trainer import leave_training
 
 
 class ReplicaConsistencyCheck(Callback):

@@ -7,9 +7,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from engine.distributed.errors import CollectiveError
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import is_last_micro_batch
 from engine.module import run_module
+from engine.run_trainer import run_trainer
 
 GONE = "run_folder_gone"
 """Step counter: 1 once rank 0 has found that the folder is gone."""

@@ -19,9 +19,9 @@ from callbacks.health.oom_advice import (
     oom_message,
 )
 from engine.distributed.collectives import all_gather_tensor
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import is_last_micro_batch
 from engine.module import run_module
+from engine.run_trainer import run_trainer
 from engine.system import host_memory
 from engine.system.byte_size import GIB
 from engine.system.oom import is_oom_error

@@ -9,9 +9,9 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
 from engine.distributed.data_rank import strategy_tensor_parallel_size
-from engine.hook_arguments import run_trainer
 from engine.io.name_list import join_names
 from engine.module import LockstepModule
+from engine.run_trainer import run_trainer
 from engine.system import host_memory
 from engine.system.byte_size import GIB, format_gib
 

@@ -14,7 +14,6 @@ from callbacks.health.slurm_requeue import requeue_job
 from engine.distributed.step_counters import PollSchedule
 from engine.health.exit_codes import ExitCode
 from engine.health.signals import RunStopped, stop_signals
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals.processes import disable_signal_handlers
 from engine.lightning_internals.training_loop import (
     clear_pending_validation,
@@ -24,6 +23,7 @@ from engine.lightning_internals.training_loop import (
 )
 from engine.module import run_module
 from engine.number_check import check_number
+from engine.run_trainer import run_trainer
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")

@@ -19,7 +19,6 @@ from engine.data.dataloader import BadBatchError
 from engine.distributed.errors import CollectiveError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.health.monitor import GRACE, ProcessMonitor
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals.processes import (
     after_setup_environment,
     copies_this_process,
@@ -28,6 +27,7 @@ from engine.lightning_internals.processes import (
     set_strategy_timeout,
 )
 from engine.number_check import check_number
+from engine.run_trainer import run_trainer
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")

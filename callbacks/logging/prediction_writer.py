@@ -14,9 +14,9 @@ from lightning.pytorch.callbacks import BasePredictionWriter
 from typing_extensions import override
 
 from engine.distributed.data_rank import data_rank
-from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import replace_file
 from engine.module import run_module
+from engine.run_trainer import run_trainer
 
 log = logging.getLogger("lockstep")
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 from engine.checkpointing.content_rules import declare_callback
 from engine.checkpointing.discovery import CHECKPOINTS
 from engine.checkpointing.structure import METRIC, each, fields
-from engine.hook_arguments import run_trainer
+from engine.run_trainer import run_trainer
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 from engine.telemetry.events import HIDDEN_ON_CONSOLE

@@ -19,9 +19,9 @@ from callbacks.logging.progress_bar import RunProgressBar, TimeLeft
 from callbacks.trackers.base import ExperimentTracker
 from callbacks.trackers.loggers import begin_trackers
 from callbacks.trackers.tensorboard import TensorBoard
-from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import write_atomically
 from engine.lightning_internals.training_loop import unlogged_metrics
+from engine.run_trainer import run_trainer
 from engine.system.installation import checkout_commit, package_version
 from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.json_formatter import JsonFormatter

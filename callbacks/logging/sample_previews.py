@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from callbacks.logging.preview_rendering import markdown_table, picture_grid
 from callbacks.trackers.base import ExperimentTracker
-from engine.hook_arguments import run_trainer
 from engine.io.atomic_file import remove, remove_leftovers, write_atomically
 from engine.module import LockstepModule
+from engine.run_trainer import run_trainer
 from engine.telemetry.events import event
 from engine.telemetry.sample_previews import MAX_PREVIEWS, SamplePreview
 

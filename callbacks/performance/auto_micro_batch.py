@@ -18,12 +18,12 @@ from engine.data.batch_plan import BatchPlan
 from engine.datamodule import LockstepDataModule
 from engine.distributed.collectives import all_reduce_min
 from engine.distributed.errors import CollectiveError
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import configure_model
 from engine.module import LockstepModule, run_module
 from engine.optim.optimizers import OPTIMIZERS, state_size
 from engine.optim.parameter_groups import embedding_weights
 from engine.optim.row_updates import state_shapes
+from engine.run_trainer import run_trainer
 from engine.system.oom import is_oom_error
 
 log = logging.getLogger("lockstep")

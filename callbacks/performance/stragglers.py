@@ -9,8 +9,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
 from engine.distributed.collectives import all_gather_tensor
-from engine.hook_arguments import leave_training, run_trainer
 from engine.number_check import check_number
+from engine.run_trainer import leave_training, run_trainer
 from engine.telemetry.events import event
 
 log = logging.getLogger("lockstep")

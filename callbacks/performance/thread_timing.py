@@ -14,8 +14,8 @@ from callbacks.performance.trial_pass import trial_pass
 from callbacks.performance.trial_samples import first_samples
 from engine.datamodule import LockstepDataModule
 from engine.distributed.collectives import all_reduce_max
-from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule
+from engine.run_trainer import run_trainer
 
 log = logging.getLogger("lockstep")
 

@@ -18,7 +18,7 @@ from typing_extensions import override
 from callbacks.logging.metric_sink import MetricSink
 from callbacks.logging.progress_bar import TimeLeft
 from engine.health.monitor import ProcessMonitor
-from engine.hook_arguments import run_trainer
+from engine.run_trainer import run_trainer
 from engine.system import host_memory
 from engine.telemetry.events import EVENTS, event_of
 

@@ -9,9 +9,9 @@ from commands.answers.answer_service import AnswerService
 from commands.answers.families.registry import family_of
 from commands.export.model_card import MODEL_CARD
 from engine.datamodule import LockstepDataModule
-from engine.hook_arguments import RunTrainer
 from engine.io.checksum_file import verify_checksums
 from engine.module import LockstepModule
+from engine.run_trainer import RunTrainer
 
 
 def load_answer_service(

@@ -24,8 +24,8 @@ from callbacks.performance.energy import EnergyMonitor
 from callbacks.performance.threads import KnownThreads, Threads
 from callbacks.prometheus.exporter import PrometheusExporter
 from commands.cli.console_logging import LogSettings
-from engine.hook_arguments import run_trainer
 from engine.lightning_internals.training_loop import skip_empty_hooks
+from engine.run_trainer import run_trainer
 
 
 def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:

@@ -17,11 +17,11 @@ from commands.answers.loading import load_answer_service
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of
 from engine.datamodule import LockstepDataModule
-from engine.hook_arguments import RunTrainer
 from engine.io.atomic_file import atomic_directory
 from engine.io.checksum_file import write_checksums
 from engine.module import LockstepModule
 from engine.number_check import check_number
+from engine.run_trainer import RunTrainer
 
 log = logging.getLogger("lockstep")
 

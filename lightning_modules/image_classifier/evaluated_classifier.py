@@ -15,8 +15,8 @@ from typing_extensions import override
 from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.interface import ImageClassifierData
 from engine.distributed.collectives import all_gather_objects
-from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule
+from engine.run_trainer import run_trainer
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.image_classifier.confusion_matrix_plot import plot_confusion_matrix

@@ -14,11 +14,11 @@ from typing_extensions import override
 from datamodules.multimodal.batch import Examples, Prompts, TokenRows
 from datamodules.multimodal.interface import ChatDataT
 from engine.base_options import TrainingOptions, Unpack
-from engine.hook_arguments import run_trainer
 from engine.io.json_records import describe_names
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
+from engine.run_trainer import run_trainer
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity

@@ -14,8 +14,8 @@ from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.interface import RecommenderData
 from engine.distributed.collectives import all_gather_objects
 from engine.export.artifacts import ExportedModel
-from engine.hook_arguments import run_trainer
 from engine.module import LockstepModule
+from engine.run_trainer import run_trainer
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.recommender.baselines import Popularity
 from lightning_modules.recommender.compatibility import ModelIdentity
