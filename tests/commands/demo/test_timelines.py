@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from commands.answers.families.temporal import _chart
 
 from commands.answers.answer_service import UploadedFile, UserInputError, UserQuestion
+from commands.answers.families.timelines import _chart
 from tests.support.demo import page_driver, served
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 from tests.support.outputs import browser
