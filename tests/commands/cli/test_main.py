@@ -97,10 +97,11 @@ def test_settings_that_are_a_lone_value(capsys, tmp_path):
     assert f"{tmp_path / 'lone.yaml'}:1: trainer: expected settings, KEY: VALUE; found 5" in output
 
 
-def test_a_run_that_is_not_there(lockstep, done, messages, monkeypatch):
+@pytest.mark.parametrize("command", [["test"], ["fit", "--ckpt_path", "last"]])
+def test_a_run_that_is_not_there(lockstep, done, messages, monkeypatch, command):
     monkeypatch.delenv("LOCKSTEP_DEBUG")
     with pytest.raises(SystemExit) as end:
-        main(["test", "--run_name", "absent"])
+        main([*command, "--run_name", "absent"])
     assert end.value.code == 2
     assert messages[-2] == f"error: runs/absent is not a run with a config.yaml; existing runs: {done.folder.name}"
 
