@@ -178,7 +178,9 @@ def locate_value(
         return f"{file}: column {column!r}: found type {kind}, expected {expected.get(column, 'integers or text')}"
     fault_of = {layout.time: time_fault, layout.rating: _rating_fault}.get(column, _text_id_fault)
     for row, value in enumerate(values, start=before + 1):
-        if fault := fault_of("" if value is None else str(value)):
+        # Integer times and ratings are read as floats; the message has them as they are in the file.
+        is_cast = isinstance(value, float) and kind.is_integer()
+        if fault := fault_of("" if value is None else str(int(value) if is_cast else value)):
             return f"{file}: row {row}: column {column!r}: {fault}"
     return None
 

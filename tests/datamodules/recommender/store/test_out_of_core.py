@@ -181,7 +181,7 @@ def test_an_invalid_value_is_located_by_its_row_in_the_file(tmp_path: Path) -> N
     part = source / "part-2.parquet"
     times = [1, 2, 3, 4, 5, 6, 7, -8, 9, 10, 11, 12]
     pl.read_parquet(part).with_columns(timestamp=pl.Series(times)).write_parquet(part, row_group_size=3)
-    expected = r"part-2.parquet: row 8: column 'timestamp': found '-8.0', a negative time"
+    expected = r"part-2.parquet: row 8: column 'timestamp': found '-8', a negative time"
     with pytest.raises(InteractionError, match=expected):
         on_disk(source, tmp_path / "disk")
 
