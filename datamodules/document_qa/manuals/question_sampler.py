@@ -11,6 +11,7 @@ from datamodules.document_qa.manuals.devices import Chapter, choose, choose_one
 from datamodules.document_qa.manuals.question_types import (
     DRAWING,
     KINDS,
+    NAMED_KINDS,
     OPTIONS,
     UNANSWERABLE_BASES,
     UNANSWERABLE_KIND,
@@ -54,7 +55,7 @@ class QuestionSampler:
         self.manuals.check()
         self.questions.check()
         named = {name: share for name, share in self.questions.task_mix.items() if share}
-        known = (*KINDS, UNANSWERABLE_KIND, DRAWING.name)
+        known = (*KINDS, UNANSWERABLE_KIND, *NAMED_KINDS)
         if set(named) - set(known) or min(named.values(), default=1.0) < 0 or (self.questions.task_mix and not named):
             raise ValueError(
                 f"data.init_args.questions.task_mix: found {self.questions.task_mix}, expected weights of at least 0 "
@@ -177,7 +178,7 @@ class QuestionSampler:
 
     @staticmethod
     def _kind(name: str) -> ManualQuestionType:
-        return DRAWING if name == DRAWING.name else KINDS[name]
+        return NAMED_KINDS[name] if name in NAMED_KINDS else KINDS[name]
 
     @staticmethod
     def _drawn(random: np.random.Generator, shares: dict[str, float]) -> str:

@@ -108,6 +108,13 @@ def _material_of_name(random: np.random.Generator, chapter: Chapter, settings: M
     return QuestionContent("material_of_name", slots, part.material, materials, part.number)
 
 
+def _number_of_name(random: np.random.Generator, chapter: Chapter, settings: ManualSettings) -> QuestionContent:
+    part, *others = choose(random, chapter.parts, OPTIONS)
+    slots = {"name": part.name, "title": chapter.title}
+    numbers = tuple(str(other.number) for other in others)
+    return QuestionContent("number_of_name", slots, str(part.number), numbers, part.number)
+
+
 def state_part(content: QuestionContent) -> QuestionContent:
     """Return the question with an answer that states the part, and without options."""
     attribute = content.slots.get("column", "material")
@@ -171,3 +178,10 @@ KINDS: dict[str, ManualQuestionType] = {
 
 DRAWING = ManualQuestionType("drawing", "figure", ("figure",), "string", _drawing)
 """Asks to describe a drawing, for a separate training stage of the vision tower. It has no options."""
+
+NAMED_KINDS: dict[str, ManualQuestionType] = {
+    kind.name: kind
+    for kind in (DRAWING, ManualQuestionType("number_of_name", "table", ("table",), "number", _number_of_name))
+}
+"""Kinds that are asked only if `task_mix` names them. The built-in tokenizer is trained on texts of all KINDS, so an
+older checkpoint would not fit if there were more of them."""

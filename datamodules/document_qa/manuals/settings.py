@@ -71,7 +71,7 @@ class ManualQuestionSettings:
 
     Args:
         task_mix: weight of each kind of question, see question_types.py; kinds that are not listed do not occur.
-            Empty: all kinds that the pages can answer, with equal weights.
+            Empty: all of KINDS that the pages can answer, with equal weights.
         choice_share: fraction of questions with four options; the others are open questions.
         answer_letter_weights: weights of the four letters as right answer. In CCKS 2025: [14.3, 41.7, 33.7, 10.3].
         page_mentions: fraction of questions that mention the page of the answer.

@@ -65,6 +65,10 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "In the {title}, what is the material of the {name}?",
         "In the {title}, which material has the {name}?",
     ),
+    "number_of_name": (
+        "In the {title}, what is the number of the {name}?",
+        "In the {title}, which number has the {name}?",
+    ),
     "drawing": ("Describe the drawing of the {title}.",),
 }
 """Wordings, by kind of question."""
@@ -82,6 +86,7 @@ UNSEEN_WORDINGS: dict[str, str] = {
     "value_at": "In the {title}, which is the {column} of the part at the {place}?",
     "material_at": "In the {title}, which is the material of the part at the {place}?",
     "material_of_name": "In the {title}, which is the material of the {name}?",
+    "number_of_name": "In the {title}, which is the number of the {name}?",
     "drawing": "Describe the drawing of the {title}.",
 }
 

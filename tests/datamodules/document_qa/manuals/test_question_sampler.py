@@ -151,6 +151,14 @@ def test_answers_are_the_chapters():
     assert seen == {*KINDS, UNANSWERABLE_KIND}
 
 
+def test_a_named_kind_asks_for_the_number_of_a_part():
+    for _, chapter, question in asked(200, choice_share=1.0, task_mix={"number_of_name": 1}, test=True):
+        (part,) = [part for part in chapter.parts if question.question.endswith(f"the {part.name}?")]
+        assert question.answer == str(part.number)
+        assert sorted(question.options) == sorted(str(part.number) for part in chapter.parts)
+        assert (question.source, question.pages) == ("table", (chapter.pages["table"],))
+
+
 def test_stated_parts_precede_answers_of_two_lookups_only():
     seen = set()
     for _, chapter, question in asked(500, choice_share=1.0, page_mentions=0.0, stated_parts=True):
