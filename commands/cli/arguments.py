@@ -190,8 +190,8 @@ def add_run_config(arguments: list[str], runs: Path) -> list[str]:
     run_config = newest_config(runs / names[-1]) if names else None
     # A command line that gives the model itself, or asks for help, needs no run.
     complete = configs or any(argument.startswith(("--model", "--help", "-h")) for argument in arguments)
-    is_of_a_run = arguments[0] in OF_A_RUN or values_of(arguments, "--ckpt_path")[-1:] == ["last"]
-    if run_config is None and names and not complete and is_of_a_run:
+    continues = values_of(arguments, "--ckpt_path")[-1:] == ["last"]
+    if run_config is None and names and not complete and (continues or arguments[0] in OF_A_RUN):
         raise no_config_error(names[-1], runs)
     if run_config is None or not all(changes_a_config(Path(config)) for config in configs):
         return arguments

@@ -54,6 +54,7 @@ class Turns:
         return json.loads(line)
 
     def _say(self, message: dict[str, Any]) -> None:
+        sys.stdout.flush()  # the measuring process kills the driver, which would lose what the package printed
         print(json.dumps(message), file=self._answers, flush=True)
 
 
