@@ -8,7 +8,8 @@ _RANKS = (
     "JSM_NAMESPACE_RANK", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT",
 )  # fmt: skip
 _SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_NTASKS", "SLURM_NNODES")
-_MINIMA = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 1}
+# Port 0 is a free port of torch's launcher: `torchrun --master_port 0`.
+_MINIMA = {**dict.fromkeys(_RANKS, 0), **dict.fromkeys(_SIZES, 1), "MASTER_PORT": 0}
 _MAXIMA = {"MASTER_PORT": 65535}
 
 
