@@ -35,7 +35,7 @@ def main() -> None:
 
     install_signal_handlers()  # the imports take seconds, in which a signal would kill
 
-    from commands.launch.frozen_imports import freeze_imports
+    from commands.launch.gc_freeze import freeze_imports
 
     # Searching ever more imported objects for garbage takes an eighth of the start. They stay until the process ends.
     gc.disable()

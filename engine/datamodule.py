@@ -9,8 +9,8 @@ from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from engine.checkpointing.content_rules import declare_part
-from engine.checkpointing.structure import COUNT, POSITIVE, fields
+from engine.checkpointing.checkpoint_schema import declare_part
+from engine.checkpointing.schema import COUNT, POSITIVE, fields
 from engine.data.batch_plan import BatchPlan
 from engine.data.batched_dataset import BatchedDataset, sample_costs, shuffle_blocks
 from engine.data.dataloader import LoadingError, TimedDataLoader
@@ -23,7 +23,7 @@ from engine.data.step_limits import batches_to_evaluate
 from engine.data.stream import StreamDataset, require_trained_batches
 from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
-from engine.distributed.data_rank import DataRank, data_rank, tensor_parallel_size
+from engine.distributed.data_parallel_rank import DataRank, data_rank, tensor_parallel_size
 from engine.family_hooks import FamilyDataHooks
 from engine.lightning_internals.training_loop import micro_batch_index, micro_batches_started
 from engine.number_check import check_numbers

@@ -19,7 +19,7 @@ from engine.data.step_limits import convert_limits_to_micro_batches
 from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed, seed_torch
-from engine.distributed.data_rank import data_rank
+from engine.distributed.data_parallel_rank import data_rank
 from engine.distributed.logical_shape import logical_numel
 from engine.distributed.step_counters import StepCounters
 from engine.family_hooks import FamilyHooks
@@ -32,7 +32,7 @@ from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
 from engine.optim.parameter_groups import parameters_of
 from engine.optim.row_table import is_trained
-from engine.optimized_module import OptimizedModule
+from engine.optimizer_module import OptimizedModule
 from engine.run_trainer import run_trainer
 from engine.telemetry.sample_previews import PreviewReservoir
 from engine.trainer_settings import check_trainer_settings

@@ -10,10 +10,10 @@ from datamodules.recommender.events import EventArrays
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.item_scores import DotProductScores, best_items
-from lightning_modules.recommender.metrics import ranks
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.ranking_metrics import ranks
 
 ITEMS = (30_000, 300_000, 1_000_000, 10_000_000)
 _USERS, _EVENTS, _BEST = 32, 50, 10

@@ -15,10 +15,10 @@ from benchmarks.recommender.measure import Done, Maker, Work
 from benchmarks.recommender.training_steps import HIDDEN_SIZE, ModuleAlone, optimizer_step
 from datamodules.recommender.datamodule import InteractionSequences
 from engine.data.samplers import EvaluationSampler, TrainSampler
-from lightning_modules.recommender.metrics import ranks
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.ranking_metrics import ranks
 
 USERS = (6_000, 60_000, 1_000_000)
 _EVENTS, _ITEMS, _BATCH_SIZE = 20, 3416, 128

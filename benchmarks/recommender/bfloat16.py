@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, optimizer_step, train_sequences
-from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.length_groups import LengthGroups
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder

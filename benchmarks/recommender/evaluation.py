@@ -15,9 +15,9 @@ from datamodules.recommender.events import EventArrays
 from datamodules.recommender.sampled_candidates import sampled_candidates
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import EvaluationSampler
-from lightning_modules.recommender.metrics import candidate_ranks, ranks
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.ranking_metrics import candidate_ranks, ranks
 
 Protocol = Literal["full", "sampled_100"]
 

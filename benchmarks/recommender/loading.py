@@ -8,7 +8,7 @@ from benchmarks.recommender.per_row_sampler import PerRowSampler, User
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, TIME_SPAN, train_sequences
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import Events
-from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from engine.data.samplers import TrainSampler
 from lightning_modules.recommender.networks.attention import time_intervals

@@ -19,7 +19,7 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeOptions
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.dataloader import PendingSampler, TimedDataLoader

@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.variant_process import one_thread
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.datamodule import ResourceTimelines
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from engine.data.samplers import MicroBatchRequest
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -9,15 +9,15 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningModule, Trainer
 from typing_extensions import override
 
-from callbacks.checkpointing.base import RotatingCheckpoint
-from engine.checkpointing.content_rules import declare_callback, require_checkpoint
+from callbacks.checkpointing.rotating_checkpoint import RotatingCheckpoint
+from engine.checkpointing.checkpoint_schema import declare_callback, require_checkpoint
 from engine.checkpointing.rotation import reorder
-from engine.checkpointing.structure import METRIC, TEXT, fields, optional
+from engine.checkpointing.schema import METRIC, TEXT, fields, optional
 from engine.checkpointing.verification import load_lazily, verify
 from engine.distributed.errors import CollectiveInputError
 from engine.io.atomic_file import remove
 from engine.run_trainer import run_trainer
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

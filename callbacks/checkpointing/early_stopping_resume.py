@@ -8,8 +8,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from typing_extensions import override
 
-from engine.checkpointing.content_rules import declare_callback
-from engine.checkpointing.structure import COUNT, SCALAR, fields
+from engine.checkpointing.checkpoint_schema import declare_callback
+from engine.checkpointing.schema import COUNT, SCALAR, fields
 from engine.distributed.errors import CollectiveInputError
 from engine.run_trainer import run_trainer
 

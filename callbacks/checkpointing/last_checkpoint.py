@@ -6,7 +6,7 @@ from typing import Any
 from lightning.pytorch import LightningModule, Trainer
 from typing_extensions import override
 
-from callbacks.checkpointing.base import RotatingCheckpoint
+from callbacks.checkpointing.rotating_checkpoint import RotatingCheckpoint
 from engine.checkpointing.discovery import list_checkpoints, saved_at
 from engine.lightning_internals.training_loop import is_last_micro_batch, stops_early, validation_follows
 from engine.number_check import check_numbers

@@ -8,17 +8,17 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-from engine.checkpointing.content_rules import declare_part
-from engine.checkpointing.structure import COUNT, TEXT, fields, list_of
+from engine.checkpointing.checkpoint_schema import declare_part
+from engine.checkpointing.schema import COUNT, TEXT, fields, list_of
 from engine.data.dataloader import TimedDataLoader
 from engine.data.sample_loading import SkippedSample
 from engine.data.skip_counters import EvaluationSkipCounter, SkipCounter, SkipLogger, check_skip_limit, skipped_in
 from engine.distributed.collectives import all_gather_objects
-from engine.distributed.data_rank import data_rank
+from engine.distributed.data_parallel_rank import data_rank
 from engine.module import LockstepModule, run_module
 from engine.run_trainer import run_trainer
 from engine.telemetry.append_file import AppendOnlyFile
-from engine.telemetry.events import rank_keys
+from engine.telemetry.log_events import rank_keys
 
 _MAX_REASON = 2_000  # characters of the reason, which may quote the sample
 

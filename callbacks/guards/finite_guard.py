@@ -11,15 +11,15 @@ from typing_extensions import override
 
 from callbacks.guards.non_finite_report import describe_non_finite
 from callbacks.health.watchdog import extended_timeout
-from engine.checkpointing.content_rules import declare_callback
+from engine.checkpointing.checkpoint_schema import declare_callback
 from engine.checkpointing.rollback import roll_back
-from engine.checkpointing.structure import COUNT, fields
+from engine.checkpointing.schema import COUNT, fields
 from engine.distributed.errors import CollectiveError
 from engine.lightning_internals.tensors import copy_all
 from engine.module import LockstepModule, run_module
 from engine.number_check import check_numbers
 from engine.strategies.fsdp import has_sharded_weights
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
 

@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch import Trainer
 
 from engine.distributed.collectives import all_gather_tensor
-from engine.distributed.data_rank import data_rank
+from engine.distributed.data_parallel_rank import data_rank
 from engine.io.name_list import join_names
 from engine.lightning_internals.training_loop import micro_batch_index
 from engine.module import LockstepModule

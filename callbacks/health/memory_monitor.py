@@ -25,7 +25,7 @@ from engine.run_trainer import run_trainer
 from engine.system import host_memory
 from engine.system.byte_size import GIB
 from engine.system.oom import is_oom_error
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

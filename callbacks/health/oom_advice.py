@@ -8,7 +8,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 
-from engine.distributed.data_rank import strategy_tensor_parallel_size
+from engine.distributed.data_parallel_rank import strategy_tensor_parallel_size
 from engine.io.name_list import join_names
 from engine.module import LockstepModule
 from engine.run_trainer import run_trainer

@@ -24,7 +24,7 @@ from engine.lightning_internals.training_loop import (
 from engine.module import run_module
 from engine.number_check import check_number
 from engine.run_trainer import run_trainer
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

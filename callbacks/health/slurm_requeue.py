@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.checkpointing.discovery import CHECKPOINTS
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

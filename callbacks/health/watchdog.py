@@ -28,7 +28,7 @@ from engine.lightning_internals.processes import (
 )
 from engine.number_check import check_number
 from engine.run_trainer import run_trainer
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from engine.telemetry.append_file import AppendOnlyFile
-from engine.telemetry.events import RANK_LOCAL_EVENTS, event, event_of
+from engine.telemetry.log_events import RANK_LOCAL_EVENTS, event, event_of
 
 log = logging.getLogger("lockstep")
 

@@ -14,8 +14,8 @@ from callbacks.logging.metric_sink import MetricSink
 from callbacks.logging.progress_bar import stage_of, summary
 from engine.io.atomic_file import write_atomically
 from engine.telemetry.append_file import AppendOnlyFile
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event, rank_keys
 from engine.telemetry.json_formatter import to_json_safe
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event, rank_keys
 
 log = logging.getLogger("lockstep")
 

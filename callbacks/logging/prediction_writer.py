@@ -13,7 +13,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 from typing_extensions import override
 
-from engine.distributed.data_rank import data_rank
+from engine.distributed.data_parallel_rank import data_rank
 from engine.io.atomic_file import replace_file
 from engine.module import run_module
 from engine.run_trainer import run_trainer

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-from engine.checkpointing.content_rules import declare_callback
+from engine.checkpointing.checkpoint_schema import declare_callback
 from engine.checkpointing.discovery import CHECKPOINTS
-from engine.checkpointing.structure import METRIC, each, fields
+from engine.checkpointing.schema import METRIC, each, fields
 from engine.run_trainer import run_trainer
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
-from engine.telemetry.events import HIDDEN_ON_CONSOLE
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE
 
 log = logging.getLogger("lockstep")
 

@@ -16,15 +16,15 @@ from typing_extensions import override
 from callbacks.logging.file_handlers import JsonLogFile, LogFile
 from callbacks.logging.jsonl_logger import JsonlLogger
 from callbacks.logging.progress_bar import RunProgressBar, TimeLeft
-from callbacks.trackers.base import ExperimentTracker
+from callbacks.trackers.experiment_tracker import ExperimentTracker
 from callbacks.trackers.loggers import begin_trackers
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.io.atomic_file import write_atomically
 from engine.lightning_internals.training_loop import unlogged_metrics
 from engine.run_trainer import run_trainer
 from engine.system.installation import checkout_commit, package_version
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.json_formatter import JsonFormatter
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.startup_log_buffer import StartupLogBuffer, replay_startup_log
 
 log = logging.getLogger("lockstep")

@@ -13,11 +13,11 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from typing_extensions import override
 
 from callbacks.logging.preview_rendering import markdown_table, picture_grid
-from callbacks.trackers.base import ExperimentTracker
+from callbacks.trackers.experiment_tracker import ExperimentTracker
 from engine.io.atomic_file import remove, remove_leftovers, write_atomically
 from engine.module import LockstepModule
 from engine.run_trainer import run_trainer
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 from engine.telemetry.sample_previews import MAX_PREVIEWS, SamplePreview
 
 log = logging.getLogger("lockstep")

@@ -12,7 +12,7 @@ from engine.distributed.collectives import all_gather_tensor
 from engine.lightning_internals.training_loop import is_last_micro_batch
 from engine.module import run_module
 from engine.run_trainer import leave_training
-from engine.system.energy import EnergyMeter, cpu_counters, gpu_counters
+from engine.system.energy_counters import EnergyMeter, cpu_counters, gpu_counters
 from engine.telemetry.energy_file import JOULES_PER_KWH, Joules, read_energy, write_energy
 
 _SECONDS = 30.0

@@ -11,7 +11,7 @@ from typing_extensions import override
 from engine.distributed.collectives import all_gather_tensor
 from engine.number_check import check_number
 from engine.run_trainer import leave_training, run_trainer
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

@@ -8,11 +8,11 @@ from typing_extensions import override
 
 from callbacks.performance.peak_flops import peak_flops
 from engine.datamodule import LockstepDataModule
-from engine.distributed.data_rank import data_rank
+from engine.distributed.data_parallel_rank import data_rank
 from engine.module import LockstepModule, run_module
 from engine.number_check import check_number
 from engine.run_trainer import run_trainer
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

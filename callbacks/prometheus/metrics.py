@@ -20,7 +20,7 @@ from callbacks.logging.progress_bar import TimeLeft
 from engine.health.monitor import ProcessMonitor
 from engine.run_trainer import run_trainer
 from engine.system import host_memory
-from engine.telemetry.events import EVENTS, event_of
+from engine.telemetry.log_events import EVENTS, event_of
 
 PREFIX = "lockstep_"
 
@@ -51,7 +51,7 @@ COUNTERS: dict[str, str] = {
     "steps_total": "optimizer steps finished by this process since it started",
     "data_wait_seconds_total": "time that training has waited for this process's loader",
     "cpu_seconds_total": "CPU time of this process without its loader workers",
-    "events_total": "events that this process has logged, by name; see engine/telemetry/events.py",
+    "events_total": "events that this process has logged, by name; see engine/telemetry/log_events.py",
 }
 """Names of counters, without the prefix, and their help texts."""
 

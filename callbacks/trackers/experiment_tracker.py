@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from engine.io.atomic_file import write_atomically
 from engine.io.error_line import first_line
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

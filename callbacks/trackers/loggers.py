@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers.logger import Logger
 
-from callbacks.trackers.base import ExperimentTracker
+from callbacks.trackers.experiment_tracker import ExperimentTracker
 from callbacks.trackers.tensorboard import TensorBoard
 
 log = logging.getLogger("lockstep")

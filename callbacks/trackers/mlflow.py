@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from callbacks.trackers.background_sender import BackgroundSender
-from callbacks.trackers.base import FINISH_TIMEOUT, ExperimentTracker
+from callbacks.trackers.experiment_tracker import FINISH_TIMEOUT, ExperimentTracker
 from callbacks.trackers.mlflow_run import fail_fast, open_run
-from engine.io.sqlite_address import sqlite_address
+from engine.io.sqlite_url import sqlite_address
 from engine.lightning_internals.loggers import NullExperiment, flatten_config
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from engine.io.sqlite_address import sqlite_file
+from engine.io.sqlite_url import sqlite_file
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from engine.lightning_internals.loggers import NullExperiment, replace_event_file
 from engine.telemetry.append_file import AppendOnlyFile
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from callbacks.trackers.base import ExperimentTracker
+from callbacks.trackers.experiment_tracker import ExperimentTracker
 from callbacks.trackers.mlflow import MLflow, MLflowSettings
 from callbacks.trackers.wandb import WandbSettings, WeightsAndBiases
 

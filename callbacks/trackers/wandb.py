@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import WandbLogger
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from callbacks.trackers.base import FINISH_TIMEOUT, ExperimentTracker
+from callbacks.trackers.experiment_tracker import FINISH_TIMEOUT, ExperimentTracker
 from engine.lightning_internals.loggers import NullExperiment, wandb_arguments
 
 log = logging.getLogger("lockstep")

@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch.trainer.states import RunningStage, TrainerFn
 
 from commands.answers.answer_service import AnswerService
-from commands.answers.families.registry import family_of
+from commands.answers.families.answer_service_registry import family_of
 from commands.export.model_card import MODEL_CARD
 from engine.datamodule import LockstepDataModule
 from engine.io.checksum_file import verify_checksums

@@ -22,14 +22,14 @@ from callbacks.performance.ddp_options import DDPOptions
 from callbacks.performance.stragglers import Stragglers
 from callbacks.performance.throughput import Throughput
 from callbacks.prometheus.exporter import PrometheusExporter
-from callbacks.trackers.registry import TRACKERS
-from commands.cli.configs.files import ConfigFile, check_config, locate
+from callbacks.trackers.tracker_registry import TRACKERS
+from commands.cli.configs.config_files import ConfigFile, check_config, locate
 from commands.cli.configs.misread_numbers import ambiguous_options, ambiguous_texts, find_misread
 from commands.cli.configs.parser_message import nearest, parse_error, shorten
 from commands.cli.console_logging import LogSettings
 from commands.cli.shipped_configs import closest_configs
-from commands.cli.threads import HELP as THREADS_HELP
-from commands.cli.threads import THREADS_TYPE
+from commands.cli.threads_option import HELP as THREADS_HELP
+from commands.cli.threads_option import THREADS_TYPE
 from commands.launch.command_line import CONFIG_OPTIONS, values_of
 from commands.runs.current_names import current_key
 from commands.runs.run_directory import newest_config

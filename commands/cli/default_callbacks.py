@@ -9,10 +9,10 @@ from lightning.pytorch.callbacks import ProgressBar
 from callbacks.checkpointing.early_stopping_resume import EarlyStoppingFromConfig
 from callbacks.checkpointing.epoch_end_resume import ResumeAtEpochEnd
 from callbacks.checkpointing.final_validation import FinalValidation
-from callbacks.checkpointing.log_step import ResumeLogStep
+from callbacks.checkpointing.log_step_resume import ResumeLogStep
 from callbacks.checkpointing.pending_validation import ResumePendingValidation
 from callbacks.guards.bad_sample_limit import BadSampleLimit
-from callbacks.guards.run_folder import RunFolderGuard
+from callbacks.guards.run_directory_guard import RunFolderGuard
 from callbacks.health.memory_monitor import MemoryMonitor
 from callbacks.health.watchdog import Watchdog
 from callbacks.logging.prediction_writer import PredictionWriter
@@ -20,8 +20,8 @@ from callbacks.logging.progress_bar import RunProgressBar
 from callbacks.logging.results_table import ResultsPrinter, ResultsTable
 from callbacks.logging.run_log import RunLog
 from callbacks.performance.auto_micro_batch import AutoMicroBatch
-from callbacks.performance.energy import EnergyMonitor
-from callbacks.performance.threads import KnownThreads, Threads
+from callbacks.performance.cpu_threads import KnownThreads, Threads
+from callbacks.performance.energy_monitor import EnergyMonitor
 from callbacks.prometheus.exporter import PrometheusExporter
 from commands.cli.console_logging import LogSettings
 from engine.lightning_internals.training_loop import skip_empty_hooks

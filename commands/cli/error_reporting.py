@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from torch.distributed import DistNetworkError, DistStoreError
 
-from commands.cli.configs.files import locate_error
+from commands.cli.configs.config_files import locate_error
 from engine.distributed.errors import CollectiveError, CollectiveInputError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.io.error_line import first_line
@@ -16,7 +16,7 @@ from engine.system.byte_size import format_gib
 from engine.system.extras import MissingPackages, explain_import_error
 from engine.system.host_memory import memory_limit, peak_resident_memory
 from engine.system.oom import is_oom_error
-from engine.telemetry.events import ALREADY_SHOWN
+from engine.telemetry.log_events import ALREADY_SHOWN
 
 log = logging.getLogger("lockstep")
 

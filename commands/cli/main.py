@@ -22,24 +22,24 @@ from typing_extensions import override
 
 from callbacks.health.watchdog import report_unhandled
 from callbacks.trackers.loggers import create_loggers
-from callbacks.trackers.registry import TRACKERS
-from commands.answers.compared import ComparedRun
-from commands.answers.loading import load_answer_service
-from commands.cli import registry  # noqa: F401  (a class has a short name once it is imported)
+from callbacks.trackers.tracker_registry import TRACKERS
+from commands.answers.answer_service_loading import load_answer_service
+from commands.answers.compared_runs import ComparedRun
+from commands.cli import class_registry  # noqa: F401  (a class has a short name once it is imported)
 from commands.cli.arguments import LockstepParser, add_run_config
-from commands.cli.configs.compared_run import arguments_of_compared
-from commands.cli.configs.dump import register_dumper, reusable_text
-from commands.cli.configs.files import check_arguments
+from commands.cli.configs.compare_option import arguments_of_compared
+from commands.cli.configs.config_dump import register_dumper, reusable_text
+from commands.cli.configs.config_files import check_arguments
 from commands.cli.configs.parser_message import raised_by_class
 from commands.cli.console_logging import LogSettings, filter_lightning_noise, log_to_console
 from commands.cli.ddp_settings import adapt_to_launch
+from commands.cli.default_callbacks import add_own_callbacks, with_progress_bar
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report_error
-from commands.cli.own_callbacks import add_own_callbacks, with_progress_bar
 from commands.cli.profiler import create_profiler
 from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.cli.subcommands import SubcommandCLI
-from commands.cli.threads import select_threads, state_threads
+from commands.cli.threads_option import select_threads, state_threads
 from commands.cli.trainer import LockstepTrainer, require_batches
 from commands.launch.early_signal_handlers import handling_early_signals
 from commands.launch.env_variables_cluster import EnvVariablesEnvironment
@@ -48,8 +48,8 @@ from commands.launch.local_rank import without_local_rank
 from commands.launch.restart_detection import connect_with_prefix, restart_prefix
 from commands.runs.evaluation_settings import changed_evaluation_keys
 from commands.runs.run_directory import write_config
+from commands.runs.run_start import RunStart
 from commands.runs.runs_option import runs_of
-from commands.runs.start import RunStart
 from engine.datamodule import LockstepDataModule
 from engine.distributed.errors import CollectiveError, is_user_error
 from engine.health.signals import RunStopped

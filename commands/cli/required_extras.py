@@ -6,7 +6,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from callbacks.trackers.registry import TRACKERS
+from callbacks.trackers.tracker_registry import TRACKERS
 from engine.optim.optimizers import OPTIMIZERS
 
 _OPTIONS = {f"{tracker.KEY}.{tracker.ENABLED_BY}": tracker.KEY for tracker in TRACKERS} | {

@@ -9,7 +9,7 @@ from typing_extensions import override
 from commands.cli.arguments import add_command_options, add_own_options, refuse_lone_values
 from commands.cli.console_logging import LogSettings, log_to_console
 from commands.cli.help import usage
-from commands.cli.needed_extras import needed_extras
+from commands.cli.required_extras import needed_extras
 from engine.lightning_internals.cli import OpenCLI
 from engine.number_check import check_number
 from engine.system.extras import require_extras

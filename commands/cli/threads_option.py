@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from jsonargparse.typing import PositiveInt
 
-from callbacks.performance.threads import RECORD, KnownThreads
+from callbacks.performance.cpu_threads import RECORD, KnownThreads
 from commands.launch.rank_zero_decision import decide_on_rank_zero
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily
 from engine.system.cpu_count import check_for_cores

@@ -12,8 +12,8 @@ import torch
 from lightning.pytorch import Trainer
 
 from commands.answers.answer_service import AnswerService
-from commands.answers.compared import ComparedAnswers, ComparedRun
-from commands.answers.loading import load_answer_service
+from commands.answers.answer_service_loading import load_answer_service
+from commands.answers.compared_runs import ComparedAnswers, ComparedRun
 from commands.export.model_card import write_card
 from commands.runs.provenance import training_of
 from engine.datamodule import LockstepDataModule

@@ -133,7 +133,7 @@ class _Training:
         if self.config is None:
             return
         from commands.doctor.training.load_config import to_dict
-        from commands.doctor.training.pretrained import pretrained_findings
+        from commands.doctor.training.pretrained_weights import pretrained_findings
 
         model, data = self.config.model.get("init_args") or {}, self.config.data.get("init_args") or {}
         findings = list(pretrained_findings(to_dict(model), to_dict(data)))
@@ -186,8 +186,8 @@ class _Training:
     def compute(self) -> Iterator[Finding]:
         if self.config is None or self.batch is None:
             return
-        from commands.doctor.training.first_step import first_step, not_probed
         from commands.doctor.training.load_config import is_sharded
+        from commands.doctor.training.micro_batch_probe import first_step, not_probed
 
         if self.blocked:
             yield not_probed(" and ".join(self.blocked), "; ".join(filter(None, self.blocked.values())))
@@ -232,7 +232,7 @@ class _Training:
 
 def _find_missing_extras(config: "Namespace") -> Iterator[Finding]:
     """Report packages that the config needs and that are not installed."""
-    from commands.cli.needed_extras import needed_extras
+    from commands.cli.required_extras import needed_extras
 
     try:
         require_extras(needed_extras(config, "fit"))

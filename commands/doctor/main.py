@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.doctor.check import Check, Finding, is_any_hanging, run_checks
 from commands.doctor.config_checks import config_checks
+from commands.doctor.findings_output import EXIT_CODES, as_json, print_table, worst
 from commands.doctor.launch_plan import plan_launch
 from commands.doctor.machine_checks import machine_checks
 from commands.doctor.model_plan.cluster import Cluster, parse_cluster
-from commands.doctor.model_plan.command import run_plan
-from commands.doctor.output import EXIT_CODES, as_json, print_table, worst
+from commands.doctor.model_plan.plan_command import run_plan
 from commands.launch.local_rank import without_local_rank
 from commands.runs.runs_option import runs_of
 from engine.system.installation import PROGRAM, SCRIPT

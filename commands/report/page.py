@@ -7,7 +7,7 @@ from pathlib import Path
 from commands.report.comparison.significance import NOT_COMPARED, Comparison
 from commands.report.group_table import GroupTable
 from commands.report.page_data import page_content
-from commands.report.study import StudySummary
+from commands.report.study_summary import StudySummary
 from engine.io.atomic_file import write_atomically
 from engine.io.html_page import dump_data, html_page
 from engine.system.installation import PROGRAM

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from commands.report.event_log import RunEvents, read_events
 from commands.report.metric_series import MetricHistory, read_metrics
-from commands.report.sample_history import read_examples
+from commands.report.preview_history import read_examples
 from commands.report.settings_diff import Settings, describe_kind, differences, group_name, read_settings, seed_groups
 from engine.io.json_records import parse_json
 from engine.telemetry.energy_file import read_energy

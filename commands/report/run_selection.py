@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.report.study import SUMMARY, StudySummary, read_study
+from commands.report.study_summary import SUMMARY, StudySummary, read_study
 from engine.io.json_records import describe_names
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from callbacks.trackers.keys import TRACKER_KEYS
+from callbacks.trackers.tracker_keys import TRACKER_KEYS
 from commands.runs.current_names import current_key, current_value, rename_groups
 from commands.runs.run_configs import numbered_configs
 from engine.io.yaml_file import YamlFileError, read_yaml

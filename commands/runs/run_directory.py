@@ -5,7 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
-from callbacks.trackers.keys import TRACKER_KEYS
+from callbacks.trackers.tracker_keys import TRACKER_KEYS
 from commands.runs.run_configs import config_number, numbered_configs
 from commands.runs.run_lock import RUNNING
 from commands.runs.run_names import TIME_OR_JOB

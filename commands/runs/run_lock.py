@@ -7,7 +7,7 @@ from pathlib import Path
 from filelock import BaseFileLock, FileLock, Timeout
 
 from engine.system.host_memory import oom_counter_id, oom_kill_message, oom_kills
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

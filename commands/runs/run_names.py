@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from commands.runs.runs_option import OPTION
-from engine.io.ignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_ignored_folder
 from engine.io.yaml_file import parse_yaml
 
 TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"

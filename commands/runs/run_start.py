@@ -27,7 +27,7 @@ from commands.runs.run_names import (
     make_runs_folder,
 )
 from engine.checkpointing.discovery import CHECKPOINTS
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _sweep(arguments: Sequence[str]) -> int:
     """Run the worker; return the exit code. The imports are here, where Ctrl-C is a line."""
-    from commands.sweep.command import parse
     from commands.sweep.settings_reader import read_sweep
+    from commands.sweep.sweep_arguments import parse
     from engine.system.extras import require_extras
 
     command = parse(arguments)

@@ -17,12 +17,12 @@ from commands.launch.command_line import CONFIG_OPTIONS, option_values, split_ar
 from commands.report.page import write_page
 from commands.report.run_selection import is_run, missing_trials
 from commands.report.settings_diff import read_settings
-from commands.report.study import StudySummary
+from commands.report.study_summary import StudySummary
 from commands.runs.run_names import make_runs_folder
-from commands.sweep.command import Command
 from commands.sweep.settings import Parameter, SweepSettings
 from commands.sweep.study import DATABASE, Claim, OtherStudyError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
+from commands.sweep.sweep_arguments import Command
 from commands.sweep.trial_process import fit_command
 from commands.sweep.value_check import check_values
 from commands.sweep.worker import MissingMetricError, SweepStopped, Worker

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from commands.cli.configs.files import without_init_args
+from commands.cli.configs.config_files import without_init_args
 
 Value = str | int | float | bool | None
 

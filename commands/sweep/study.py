@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from commands.sweep.settings import Parameter, Sampler, SweepSettings, Value
-from engine.io.sqlite_address import sqlite_address
+from engine.io.sqlite_url import sqlite_address
 
 DATABASE, LOCK = "study.db", "study.lock"
 MESSAGE, STEP = "message", "step"

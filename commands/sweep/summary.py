@@ -7,7 +7,7 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
 
-from commands.report.study import SUMMARY, StudySummary, TrialSummary
+from commands.report.study_summary import SUMMARY, StudySummary, TrialSummary
 from commands.sweep.settings import SweepSettings
 from commands.sweep.study import MESSAGE, STEP, SweepStudy, trial_name
 from commands.sweep.trial_process import option_argument

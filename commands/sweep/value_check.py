@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from commands.runs.current_names import current_option
-from commands.sweep.command import Command
 from commands.sweep.settings import Parameter, SweepSettings, Value
+from commands.sweep.sweep_arguments import Command
 from commands.sweep.trial_process import option_argument
 from engine.health.exit_codes import ExitCode
 from engine.io.yaml_file import YamlFileError
@@ -84,9 +84,9 @@ def main() -> None:
 
 def problem_of(arguments: list[str]) -> str:
     """Return why `fit` refuses arguments before it trains; empty if it does not."""
-    from commands.cli.configs.files import check_arguments
+    from commands.cli.configs.config_files import check_arguments
     from commands.cli.configs.parser_message import raised_by_class
-    from commands.cli.needed_extras import needed_extras
+    from commands.cli.required_extras import needed_extras
     from commands.doctor.training.load_config import fit_parser, instantiate_part, parse_fit
     from engine.system.extras import require_extras
 

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.grading.baselines import MostFrequentAnswers, first_questions, most_frequent_answers
+from datamodules.document_qa.grading.evaluation_metrics import summary
 from datamodules.document_qa.grading.grade import answer_text, grade
-from datamodules.document_qa.grading.summary import summary
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
 from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset

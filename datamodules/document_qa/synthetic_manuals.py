@@ -11,9 +11,9 @@ from typing_extensions import override
 from datamodules.document_qa.datamodule import DocumentDataModule, DocumentOptions
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.manual import GENERATOR_VERSION
+from datamodules.document_qa.manuals.manual_writer import write_manuals
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
-from datamodules.document_qa.manuals.write_to_disk import write_manuals
 from datamodules.document_qa.types.question import SplitName
 from datamodules.multimodal.recorded_settings import recorded_fields, recorded_text
 from datamodules.multimodal.synthetic_split import Split

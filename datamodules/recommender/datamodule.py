@@ -12,14 +12,14 @@ from datamodules.recommender.evaluation_size import weak_evaluations
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.interaction_data import InteractionData
-from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.negatives.mixture import NegativeKind, NegativeOptions, check_negative_options
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.sampled_candidates import prepare_candidates, stored_candidates
 from datamodules.recommender.sources.dataset_card import dataset_card
 from datamodules.recommender.sources.interaction_source import Dataset, InteractionSource
-from datamodules.recommender.sources.synthetic import Marketplace
+from datamodules.recommender.sources.synthetic_marketplace import Marketplace
 from datamodules.recommender.split_settings import InteractionSplitSettings, SplitName
 from datamodules.recommender.store.prepare import Conversion
 from datamodules.recommender.user_histories import personal_time_scale

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from datamodules.recommender.batch import EventCoding, RankingBatch, SampledItems, TrainBatch
 from datamodules.recommender.events import Events, Integers
-from datamodules.recommender.features.event_coding import CodedEvents
+from datamodules.recommender.features.event_encoding import CodedEvents
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions

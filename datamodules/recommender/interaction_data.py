@@ -19,7 +19,7 @@ from datamodules.recommender.batch import (
 )
 from datamodules.recommender.dataset import RankingDataset, Windows
 from datamodules.recommender.events import Events, Integers
-from datamodules.recommender.features.event_coding import coding_identity, event_coding
+from datamodules.recommender.features.event_encoding import coding_identity, event_coding
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_features import FeaturesOfItems, load_item_features, with_cold_items

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from datamodules.recommender.batch import History
 from datamodules.recommender.events import Events, Integers, user_chunks
-from datamodules.recommender.features.event_coding import CodedEvents
+from datamodules.recommender.features.event_encoding import CodedEvents
 from engine.data.samplers import MicroBatchRequest
 
 

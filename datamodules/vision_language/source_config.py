@@ -18,9 +18,9 @@ from datamodules.vision_language.files.question_tables import (
     QuestionText,
     question_columns,
 )
-from datamodules.vision_language.shards.index import ShardIndex
 from datamodules.vision_language.shards.random_access import TarChats
 from datamodules.vision_language.shards.shard import Shard
+from datamodules.vision_language.shards.shard_index import ShardIndex
 from datamodules.vision_language.shards.url_expansion import is_remote, shard_names
 from engine.number_check import check_number
 

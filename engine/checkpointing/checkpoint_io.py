@@ -17,15 +17,15 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch.strategies import Strategy
 
+from engine.checkpointing.checkpoint_schema import require_checkpoint
 from engine.checkpointing.compatibility import check_weights_only_loadable
-from engine.checkpointing.content_rules import require_checkpoint
 from engine.checkpointing.cpu_snapshot import Snapshot
 from engine.checkpointing.rotation import keep_copy, rotate_in
 from engine.checkpointing.save_outcomes import SaveOutcomes
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify
 from engine.io.atomic_file import remove, write_temp
 from engine.optim.eight_bit_state import as_bitsandbytes
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
 

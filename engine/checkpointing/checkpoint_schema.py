@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.checkpointing.compatibility import require_lightning
 from engine.checkpointing.frozen_weights import KEY
-from engine.checkpointing.structure import (
+from engine.checkpointing.schema import (
     COUNT,
     FLAG,
     INTEGER,

@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from engine.checkpointing.content_rules import require_checkpoint
+from engine.checkpointing.checkpoint_schema import require_checkpoint
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily, verify
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from engine.checkpointing.structure import Rule, fields, kind
+from engine.checkpointing.schema import Rule, fields, kind
 from engine.number_check import is_number
 from engine.optim.eight_bit_state import QUANTIZED
 from engine.optim.optimizers import OPTIMIZERS, state_owners

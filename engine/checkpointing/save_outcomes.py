@@ -12,7 +12,7 @@ from lightning.pytorch.strategies import Strategy
 
 from engine.checkpointing.verification import CorruptCheckpointError
 from engine.distributed.errors import CollectiveError
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
 

@@ -15,7 +15,7 @@ import torch
 from typing_extensions import override
 
 from engine.checkpointing.pickle_limits import find_excess
-from engine.checkpointing.sharded.shard_index import CorruptIndexError, read_index
+from engine.checkpointing.sharded.dcp_metadata import CorruptIndexError, read_index
 from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corruption
 from engine.io.error_line import first_line
 

@@ -11,7 +11,7 @@ from engine.data.sample_loading import SkippedSample
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.errors import CollectiveInputError
 from engine.distributed.step_counters import StepCounters
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 REASONS = ("bad", "too_long")
 """Counted reasons of a SkippedSample. Samples that the user accepted before the run are not counted."""

@@ -1,6 +1,6 @@
 """Defines the exit codes of a run. docs/reliability.md lists them for users.
 
-`python train.py doctor` has codes of its own (commands/doctor/output.py).
+`python train.py doctor` has codes of its own (commands/doctor/findings_output.py).
 """
 
 from enum import IntEnum

@@ -27,7 +27,7 @@ from engine.health.stack_dump import dump_all_stacks, main_thread_location, open
 from engine.health.store_client import HeartbeatClient
 from engine.io.error_line import first_line_with_type
 from engine.system.host_memory import oom_kill_message, oom_kills
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

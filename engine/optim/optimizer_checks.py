@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, Strategy
 
-from engine.distributed.data_rank import strategy_tensor_parallel_size
+from engine.distributed.data_parallel_rank import strategy_tensor_parallel_size
 from engine.optim.optimizers import OPTIMIZERS, OptimizerName, state_owners
 
 

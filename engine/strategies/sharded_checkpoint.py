@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 from typing_extensions import override
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
+from engine.checkpointing.checkpoint_schema import require_checkpoint
 from engine.checkpointing.compatibility import check_weights_only_loadable
-from engine.checkpointing.content_rules import require_checkpoint
 from engine.checkpointing.frozen_weights import KEY, require_frozen
 from engine.checkpointing.optimizer_state import check_optimizer_state
 from engine.checkpointing.sharded.shard_manifest import write_manifest
@@ -28,7 +28,7 @@ from engine.io.atomic_file import flush_folder, remove, temp_path
 from engine.lightning_internals.strategies import ModelSetupStrategy
 from engine.optim.eight_bit_state import as_bitsandbytes, from_bitsandbytes
 from engine.optim.optimizer_checks import check_state
-from engine.optimized_module import OptimizedModule
+from engine.optimizer_module import OptimizedModule
 
 log = logging.getLogger("lockstep")
 

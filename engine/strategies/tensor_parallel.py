@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from typing_extensions import override
 
-from engine.distributed.data_rank import DataRank
+from engine.distributed.data_parallel_rank import DataRank
 from engine.family_hooks import FamilyHooks
 from engine.number_check import check_number
 from engine.strategies.fsdp import VerifiedFSDPStrategy, repeated_layers

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from pathlib import Path
 
-from engine.telemetry.events import event
+from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
 

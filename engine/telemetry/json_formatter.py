@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from engine.telemetry.events import event_of, rank_keys
+from engine.telemetry.log_events import event_of, rank_keys
 
 MAX_TEXT_LENGTH = 16_000
 """Characters of a text before it is cut. Log collectors refuse long lines; Loki refuses more than 256 KiB."""

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from datamodules.image_classifier.batch import ClassifierImages
 from engine.base_options import TrainingOptions, Unpack
-from engine.checkpointing.content_rules import declare_part, require_structure
-from engine.checkpointing.structure import TEXT, list_of
+from engine.checkpointing.checkpoint_schema import declare_part, require_structure
+from engine.checkpointing.schema import TEXT, list_of
 from engine.checkpointing.verification import load_lazily
 from engine.data.samplers import MicroBatchRequest
 from engine.export.artifacts import ExportedModel
@@ -22,10 +22,10 @@ from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.image_classifier.evaluated_classifier import EvaluatedClassifier
-from lightning_modules.image_classifier.export.export import Classifier, export
 from lightning_modules.image_classifier.export.model_card import model_card
+from lightning_modules.image_classifier.export.onnx_export import Classifier, export
 from lightning_modules.image_classifier.export.runtime import load_classifier
-from lightning_modules.image_classifier.networks.factory import Architecture, Kind
+from lightning_modules.image_classifier.networks.architecture import Architecture, Kind
 from lightning_modules.image_classifier.networks.normalization import Norm
 from lightning_modules.image_classifier.networks.resnet import ResNet18
 from lightning_modules.image_classifier.networks.vit import VisionTransformer

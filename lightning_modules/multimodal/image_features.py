@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from datamodules.multimodal.batch import Examples, ImageLayout, Images
 from datamodules.multimodal.interface import ImageData
-from lightning_modules.multimodal.checkpoints.base_model_id import (
+from lightning_modules.multimodal.checkpoints.base_model_identity import (
     describe_differences,
     tower_identity,
     weights_identity,

@@ -21,11 +21,11 @@ from engine.optim.global_loss_mean import LossSum
 from engine.run_trainer import run_trainer
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.sample_previews import SamplePreview
-from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base, weights_identity
+from lightning_modules.multimodal.checkpoints.base_model_identity import base_identity, check_base, weights_identity
 from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
 from lightning_modules.multimodal.evaluation.context_check import check_context, context_length
 from lightning_modules.multimodal.evaluation.evaluator import Blinding, Evaluator, PredictionLine
-from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
+from lightning_modules.multimodal.language.kernels.kernel_checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings

@@ -19,7 +19,7 @@ from datamodules.multimodal.interface import ChatDataT
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
 from engine.strategies.fsdp import has_sharded_weights
-from lightning_modules.multimodal.checkpoints.base_model_id import folder_of
+from lightning_modules.multimodal.checkpoints.base_model_identity import folder_of
 from lightning_modules.multimodal.checkpoints.stage_init import Origin
 from lightning_modules.multimodal.connector.merge_embeddings import Features, merge_features_into_embeddings
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings

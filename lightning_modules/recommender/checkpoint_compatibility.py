@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import Self
 
 from datamodules.recommender.batch import FeaturesIdentity
-from engine.checkpointing.content_rules import declare_part
-from engine.checkpointing.structure import COUNT, MAPPING, TEXT, fields, optional
+from engine.checkpointing.checkpoint_schema import declare_part
+from engine.checkpointing.schema import COUNT, MAPPING, TEXT, fields, optional
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 
 declare_part("items", optional(fields({"count": COUNT, "sha256": TEXT})))

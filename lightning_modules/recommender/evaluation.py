@@ -11,11 +11,11 @@ from datamodules.recommender.batch import History, RankingBatch, Scorer
 from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
 from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
-from lightning_modules.recommender.item_ranks.collected_ranks import CollectedRanks
+from lightning_modules.recommender.item_ranks.rank_collector import CollectedRanks
 from lightning_modules.recommender.item_ranks.rank_metrics import RANK_METRICS
 from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
-from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
+from lightning_modules.recommender.ranking_metrics import RankingMetrics, candidate_ranks, ranks
 
 log = logging.getLogger("lockstep")
 

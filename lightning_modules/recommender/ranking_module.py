@@ -18,16 +18,16 @@ from engine.module import LockstepModule
 from engine.run_trainer import run_trainer
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.recommender.baselines import Popularity
-from lightning_modules.recommender.compatibility import ModelIdentity
+from lightning_modules.recommender.checkpoint_compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import RankingEvaluation
-from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.export_files import export_files
+from lightning_modules.recommender.export.onnx_export import Recommender
 from lightning_modules.recommender.export.runtime import load_recommender
 from lightning_modules.recommender.features.event_inputs import event_feature_sizes
 from lightning_modules.recommender.features.exported_encoder import encoder_to_export
 from lightning_modules.recommender.features.feature_encoder import FeatureEncoder
 from lightning_modules.recommender.features.next_item_scores import NextItemScores
-from lightning_modules.recommender.item_ranks.collected_ranks import write_ranks
+from lightning_modules.recommender.item_ranks.rank_collector import write_ranks
 from lightning_modules.recommender.item_scores import Scores
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder

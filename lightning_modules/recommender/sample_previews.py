@@ -8,7 +8,7 @@ import torch
 from datamodules.recommender.batch import RankingBatch
 from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.recommender.item_scores import Scores, as_blocks, best_items
-from lightning_modules.recommender.metrics import ranks
+from lightning_modules.recommender.ranking_metrics import ranks
 
 LAST, BEST = 10, 10
 """Number of items of the history and of recommendations in a preview."""

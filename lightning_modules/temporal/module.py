@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from datamodules.temporal.interface import TemporalData
 from engine.base_options import Unpack
-from engine.checkpointing.content_rules import declare_part
-from engine.checkpointing.structure import COUNT, optional
+from engine.checkpointing.checkpoint_schema import declare_part
+from engine.checkpointing.schema import COUNT, optional
 from engine.number_check import check_number, check_numbers
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
@@ -16,7 +16,7 @@ from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions
 from lightning_modules.multimodal.multimodal_module import MultimodalModule
-from lightning_modules.temporal.encoder import Pooling
+from lightning_modules.temporal.series_encoder import Pooling
 from lightning_modules.temporal.series_evaluation import SeriesEvaluation
 from lightning_modules.temporal.series_features import SeriesFeatures
 

@@ -12,7 +12,7 @@ from datamodules.temporal.interface import TemporalData
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.modality import FeatureNetworks, ModalityFeatures
-from lightning_modules.temporal.encoder import SeriesEncoder
+from lightning_modules.temporal.series_encoder import SeriesEncoder
 
 
 class SeriesFeatures(ModalityFeatures[TemporalData]):

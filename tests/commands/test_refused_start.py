@@ -40,7 +40,7 @@ def test_a_refused_run_leaves_no_folder(lockstep, tmp_path, refused, name):
 
 def test_a_setting_that_the_timing_of_threads_finds_wrong_is_refused(lockstep, tmp_path, monkeypatch):
     """The timing belongs to the start: its ValueError is no failure of the run."""
-    monkeypatch.setattr("callbacks.performance.threads.available_cpus", lambda: 4.0)
+    monkeypatch.setattr("callbacks.performance.cpu_threads.available_cpus", lambda: 4.0)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with pytest.raises(ValueError, match="give exactly one of data.init_args.batch_size") as error:
         main(["fit", *TINY_FAMILY, "--data.init_args.batch_size", "null", "--run_name", "a"])

@@ -14,7 +14,7 @@ from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
 from callbacks.health.watchdog import Watchdog
 from callbacks.prometheus.exporter import PrometheusExporter
-from callbacks.trackers.base import FINISH_TIMEOUT
+from callbacks.trackers.experiment_tracker import FINISH_TIMEOUT
 from commands.cli.main import LockstepCLI
 from tests.conftest import REPOSITORY
 from tests.deploy.manifests import FOLDER, Pods, all_pods, documents

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from callbacks.prometheus.metrics import COUNTERS, GAUGES, PREFIX
-from engine.telemetry.events import EVENTS, RANK_LOCAL_EVENTS
+from engine.telemetry.log_events import EVENTS, RANK_LOCAL_EVENTS
 from tests.conftest import REPOSITORY
 from tests.deploy.manifests import all_pods
 from tests.support.outputs.prometheus_server import MONITORING, alerts, dashboard, metrics_in, missing, panel_queries

@@ -10,7 +10,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch.distributed.run import get_args_parser
 from torch.nn.parallel import DistributedDataParallel
 
-from commands.cli import registry
+from commands.cli import class_registry
 from commands.cli.main import LockstepCLI
 from engine.module import LockstepModule
 from engine.strategies.fsdp import VerifiedFSDPStrategy
@@ -87,7 +87,7 @@ def setting_keys(parser: LightningArgumentParser, family: str | None = None) -> 
     found |= {"model.class_path", "data.class_path"}
     for strategy in (DDPStrategy, DistributedDataParallel, VerifiedFSDPStrategy, TensorParallelStrategy):
         found |= {f"trainer.strategy.{key}" for key in _keys(strategy)}
-    for kind in (getattr(registry, name) for name in registry.__all__):
+    for kind in (getattr(class_registry, name) for name in class_registry.__all__):
         if family is None or kind.__module__.split(".")[1] == family:
             section = "model" if issubclass(kind, LockstepModule) else "data"
             found |= {f"{section}.{key}" for key in _keys(kind)}

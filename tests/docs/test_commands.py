@@ -4,10 +4,10 @@ import pytest
 from accelerate.commands.launch import launch_command_parser
 from torch.distributed.run import get_args_parser
 
-from commands.cli import registry
+from commands.cli import class_registry
 from commands.doctor.main import _parse
 from commands.report.main import build_parser as report_parser
-from commands.sweep.command import build_parser as sweep_parser
+from commands.sweep.sweep_arguments import build_parser as sweep_parser
 from tests.conftest import REPOSITORY
 from tests.docs.pages import PAGES, arguments, commands
 from tests.docs.references import HISTORY
@@ -45,7 +45,7 @@ def split(page: str, words: list[str]) -> tuple[str, list[str]]:
             elif word not in ("...", "configs/FAMILY/X.yaml"):
                 experiments.append(word)
         elif word == "--model.help":
-            assert next(following) in registry.__all__
+            assert next(following) in class_registry.__all__
         elif word == GONE:
             next(following)
         elif word not in ("...", *ENDING):

@@ -134,7 +134,7 @@ LOSSES_AND_METRICS = (
         "lightning_modules/recommender/item_scores.py",
         "ahead = ~(block.scores < target_scores)",
         "ahead = block.scores > target_scores",
-        ("tests/lightning_modules/recommender/test_metrics.py",),
+        ("tests/lightning_modules/recommender/test_ranking_metrics.py",),
     ),
     Bug(
         "fillers-count-in-the-loss",
@@ -156,7 +156,10 @@ DATA = (
         "datamodules/recommender/splits.py",
         "train_end = np.where(evaluated, stops - 2, stops)",
         "train_end = np.where(evaluated, stops - 1, stops)",
-        ("tests/datamodules/recommender/test_splits.py", "tests/datamodules/recommender/sources/test_synthetic.py"),
+        (
+            "tests/datamodules/recommender/test_splits.py",
+            "tests/datamodules/recommender/sources/test_synthetic_marketplace.py",
+        ),
     ),
     Bug(
         "step-of-the-first-gap",

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from commands.answers.answer_service import AnswerService
-from commands.answers.compared import ComparedAnswers
+from commands.answers.compared_runs import ComparedAnswers
 from commands.report.main import main as write_report
 from tests.conftest import REPOSITORY
 from tests.screenshots.pages import PAGES, SEARCHED, SWEEP, ShownPage

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from commands.answers.answer_service import AnswerService, Example, Field, UploadedFile, UserInputError, UserQuestion
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, data_url
-from commands.answers.compared import fingerprint
+from commands.answers.compared_runs import fingerprint
 from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.datamodule import LabelledImages
 from datamodules.image_classifier.dataset import ImageDataset

@@ -21,7 +21,7 @@ from commands.answers.answer_service import (
     UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Table
-from commands.answers.compared import fingerprint
+from commands.answers.compared_runs import fingerprint
 from commands.answers.families.request_times import request_times
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.datamodule import InteractionSequences

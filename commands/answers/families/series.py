@@ -26,11 +26,11 @@ from commands.answers.answer_service import (
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
 from commands.answers.families.option_field import OPTIONS, read_options
 from datamodules.multimodal.batch import Questions
-from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.series.dataset import SeriesChats
 from datamodules.temporal.series.normalization import normalize
 from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.user_series.datamodule import QuestionList
 from datamodules.temporal.user_series.record_parser import RecordParser
 from engine.data.samplers import MicroBatchRequest

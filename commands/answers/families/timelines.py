@@ -26,8 +26,8 @@ from commands.answers.answer_service import (
 from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
 from commands.answers.families.series import SeriesAnswers
 from datamodules.multimodal.batch import Questions
-from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.series.datamodule import SeriesDataModule
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Format
 from datamodules.temporal.timelines.datamodule import ResourceTimelines
 from datamodules.temporal.timelines.dataset import TimelineQuestions

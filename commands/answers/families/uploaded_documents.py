@@ -14,8 +14,8 @@ from tempfile import mkdtemp
 
 from commands.answers.answer_service import UploadedFile, UserInputError
 from commands.answers.blocks import Note
-from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import ConversionResult
+from datamodules.document_qa.ingestion.document_cache import Cache
 from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
 from datamodules.document_qa.ingestion.settings import IngestionSettings

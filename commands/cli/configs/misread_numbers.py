@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from jsonargparse import Namespace
 
-from commands.cli.configs.files import without_init_args
+from commands.cli.configs.config_files import without_init_args
 from commands.launch.command_line import option_values
 from engine.io.yaml_file import is_ambiguous
 

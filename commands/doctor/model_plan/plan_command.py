@@ -25,7 +25,7 @@ def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
     # Imported here, so that --help and wrong options do not wait for torch.
     from rich.console import Console
 
-    from commands.doctor.model_plan import output
+    from commands.doctor.model_plan import plan_output
     from commands.doctor.model_plan.plan import plan_rows, shipped_candidates
     from commands.doctor.training.memory_prediction import DEFAULT_TOKENS
 
@@ -34,9 +34,9 @@ def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
         plans = {candidate.name: plan_rows(candidate, cluster) for candidate in candidates}
     tokens = candidates[0].tokens if settings else DEFAULT_TOKENS
     if as_json:
-        print(output.as_json(cluster, tokens, plans))
+        print(plan_output.as_json(cluster, tokens, plans))
     else:
-        output.print_plan(cluster, tokens, plans)
+        plan_output.print_plan(cluster, tokens, plans)
 
 
 def _candidate(arguments: list[str]) -> Any:

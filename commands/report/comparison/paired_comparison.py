@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from commands.report.comparison.comparable import answer_problem, rank_problem
+from commands.report.comparison.comparability import answer_problem, rank_problem
 from commands.report.comparison.saved_answers import SavedAnswers, read_answers
 from commands.report.comparison.saved_ranks import STAGES, SavedRanks, read_ranks
 from commands.report.comparison.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.cache import BROKEN, Cache, SourceRecord
+from datamodules.document_qa.ingestion.document_cache import BROKEN, Cache, SourceRecord
 from datamodules.document_qa.ingestion.ingested_document import CHECKSUM, CHUNKS, DOCUMENT
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.settings import IngestionSettings

@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.cache import FAILED, GIVEN_UP, Cache, SourceRecord
 from datamodules.document_qa.ingestion.convert import ConversionResult, files_of
+from datamodules.document_qa.ingestion.document_cache import FAILED, GIVEN_UP, Cache, SourceRecord
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
 from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray, require_ray
@@ -18,7 +18,7 @@ from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import document_kind
 from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, convert_documents
 from engine.data.errors import UnreadableDocumentError
-from engine.io.ignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_ignored_folder
 from engine.system.installation import PROGRAM
 
 _KEPT = 10.0  # seconds between saves of source records and between progress messages

@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from datamodules.document_qa.ingestion.document_cache import Cache
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.worker_pool import Conversion, WorkerFailure, attempt, default_workers
 from engine.system.extras import require_extras

@@ -13,8 +13,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from datamodules.document_qa.ingestion.document_cache import Cache
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from engine.system.cpu_count import available_cpus
 

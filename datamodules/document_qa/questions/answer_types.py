@@ -4,7 +4,7 @@ import re
 
 from datamodules.document_qa.grading.abstention import says_unanswerable
 from datamodules.document_qa.grading.quantities import is_limit, is_quantity, quantities
-from datamodules.document_qa.grading.relations import parse_relation
+from datamodules.document_qa.grading.spatial_relations import parse_relation
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType
 
 _OF_SOMETHING = re.compile(r"\b(?:of|from|than|to)\b|[^\x00-\u02ff]")

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from datamodules.document_qa.grading.abstention import is_abstention
 from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
-from datamodules.document_qa.questions.options import option_index, strip_letters
+from datamodules.document_qa.questions.choice_options import option_index, strip_letters
 from datamodules.document_qa.types.question import ANSWER_TYPES, SOURCES, UNANSWERABLE, AnswerType, Question, Source
 from engine.io.json_records import describe_names
 from engine.number_check import is_integer, is_number

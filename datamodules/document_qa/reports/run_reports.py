@@ -8,8 +8,8 @@ from pathlib import Path
 
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.grading.baselines import MostFrequentAnswers
+from datamodules.document_qa.grading.evaluation_metrics import compute_metrics, unique_by_sample
 from datamodules.document_qa.grading.grade import answer_text, grade
-from datamodules.document_qa.grading.summary import compute_metrics, unique_by_sample
 from datamodules.document_qa.reports.ablation_report import write_ablation_report
 from datamodules.document_qa.reports.ablation_result import FOLDER, WHOLE, hash_questions, select_result, write_result
 from datamodules.document_qa.reports.answers_report import write_answers_report

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding, FeaturesIdentity
 from datamodules.recommender.events import EventColumns, Events, Integers
-from datamodules.recommender.features.encoding import SMALLEST_DEVIATION
 from datamodules.recommender.features.event_feature_settings import EventFeatures
+from datamodules.recommender.features.item_encoding import SMALLEST_DEVIATION
 from datamodules.recommender.splits import SplitExamples
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.batch import Catalog, FeaturesIdentity, ItemFeatureArrays
-from datamodules.recommender.features.encoding import encode_items
+from datamodules.recommender.features.item_encoding import encode_items
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_reader import read_item_table
 from datamodules.recommender.features.item_table import KEY, ItemTable

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.reading.content_type import BOM, foreign_content
 from datamodules.recommender.reading.errors import InteractionError, preview
-from engine.io.last_line import warn_if_unterminated
+from engine.io.unterminated_line import warn_if_unterminated
 
 _MAX_NAMED = 10
 """Unknown ids that a message names."""

@@ -9,13 +9,13 @@ from typing import Literal
 from datamodules.recommender.batch import Scorer
 from datamodules.recommender.features.event_feature_settings import KEY
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
-from datamodules.recommender.sources.synthetic import Marketplace
+from datamodules.recommender.sources.synthetic_marketplace import Marketplace
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
 from datamodules.recommender.store.prepare import Conversion, is_prepared, prepare_store
-from datamodules.recommender.store.verification import open_verified
-from datamodules.recommender.store.writer import write_store
+from datamodules.recommender.store.store_verification import open_verified
+from datamodules.recommender.store.store_writer import write_store
 from engine.io.atomic_file import write_atomically
-from engine.io.ignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_ignored_folder
 from engine.number_check import check_number
 from engine.system.installation import PROGRAM
 

@@ -19,7 +19,7 @@ from datamodules.recommender.reading.filters import Filters, nothing_left, repor
 from datamodules.recommender.store.interaction_store import DTYPES, InteractionStore
 from datamodules.recommender.store.row_copy import copy_rows
 from datamodules.recommender.store.row_database import BLOCK, RowDatabase
-from datamodules.recommender.store.writer import StoreDraft, write_texts
+from datamodules.recommender.store.store_writer import StoreDraft, write_texts
 from engine.io.atomic_file import remove
 from engine.io.error_line import first_line
 

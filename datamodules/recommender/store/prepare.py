@@ -18,14 +18,14 @@ from datamodules.recommender.reading.file_formats import Layout, detect, with_ra
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import read_interactions
 from datamodules.recommender.reading.parquet_table import count_parquet_rows
+from datamodules.recommender.reading.sequence_conversion import to_sequences
 from datamodules.recommender.reading.titles import read_titles
-from datamodules.recommender.reading.to_sequences import to_sequences
 from datamodules.recommender.store.interaction_store import VERSION, InteractionStore
 from datamodules.recommender.store.out_of_core import BYTES_OF_A_ROW, convert_out_of_core
-from datamodules.recommender.store.verification import open_verified, replacement_lock
-from datamodules.recommender.store.writer import write_store
+from datamodules.recommender.store.store_verification import open_verified, replacement_lock
+from datamodules.recommender.store.store_writer import write_store
 from engine.io.content_hash import ContentHashes, path_for_key
-from engine.io.ignored_folder import ignore_in_git
+from engine.io.gitignored_folder import ignore_in_git
 from engine.system.extras import require_extras
 
 log = logging.getLogger("lockstep")

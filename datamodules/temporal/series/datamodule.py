@@ -13,12 +13,12 @@ from datamodules.multimodal.datamodule import ChatOptions, MultimodalDataModule
 from datamodules.multimodal.reports.html_report import metric_rows
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import SeriesLayout
-from datamodules.temporal.prompt import PLACEHOLDER, SeriesPosition
-from datamodules.temporal.series.answers import METRICS, RIGHT, form_of, grade, points_of
 from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, SeriesChats, SeriesQuestionSource
+from datamodules.temporal.series.grading import METRICS, RIGHT, form_of, grade, points_of
 from datamodules.temporal.series.plot import draw
 from datamodules.temporal.series.question import SeriesQuestion
 from datamodules.temporal.series.report import answer_view, shown_question, write_test_report
+from datamodules.temporal.series_marker import PLACEHOLDER, SeriesPosition
 from engine.base_options import Unpack
 from engine.number_check import check_number, check_numbers
 from engine.telemetry.image_grid import encode_png_grid

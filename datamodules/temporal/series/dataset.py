@@ -12,10 +12,10 @@ from typing_extensions import override
 from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import Series, SeriesLayout
-from datamodules.temporal.prompt import SeriesPosition
 from datamodules.temporal.series.normalization import NormalizedSeries, normalize
 from datamodules.temporal.series.prompt import user_text
 from datamodules.temporal.series.question import SeriesQuestion
+from datamodules.temporal.series_marker import SeriesPosition
 
 LAYOUT_CHANNELS = 1
 """Channels of a series for the encoder: each channel is a series of its own, of any length and rate."""

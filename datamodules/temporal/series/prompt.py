@@ -3,9 +3,9 @@
 Before each series stands what its shares cannot show: name, unit, number of steps, length of a step, offset and scale.
 """
 
-from datamodules.temporal.prompt import PLACEHOLDER, SeriesPosition
 from datamodules.temporal.series.normalization import NormalizedSeries
 from datamodules.temporal.series.question import InputSeries, SeriesQuestion
+from datamodules.temporal.series_marker import PLACEHOLDER, SeriesPosition
 
 
 def header(series: InputSeries, normalized: NormalizedSeries) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.channels import CHANNELS, Scale
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.timelines.synthetic.samples import GENERATOR_VERSION, SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import GENERATOR_VERSION, SyntheticTimelines
 from datamodules.temporal.timelines.text.facts import Facts
 from datamodules.temporal.timelines.text.number_format import Notation
 from engine.io.file_hash import hash_file

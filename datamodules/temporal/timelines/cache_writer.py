@@ -17,9 +17,9 @@ from datamodules.temporal.timelines.cache import (
     read_manifest,
 )
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from engine.io.atomic_file import flush_folder, write_temp
-from engine.io.ignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_ignored_folder
 from engine.io.json_checksum import with_checksum
 
 SHARD = 10_000

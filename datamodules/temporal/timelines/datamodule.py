@@ -15,7 +15,7 @@ from datamodules.multimodal.datamodule import ChatOptions
 from datamodules.multimodal.predict_questions import questions_path
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
-from datamodules.temporal.prompt import PLACEHOLDER
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.cache import MANIFEST, CachedTimelines, ShardRange, verify_cache
 from datamodules.temporal.timelines.cache_writer import write_cache
 from datamodules.temporal.timelines.channels import CHANNELS
@@ -25,7 +25,7 @@ from datamodules.temporal.timelines.recorded.dataset import RecordedTimelines
 from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 from datamodules.temporal.timelines.reports.timeline_reports import report_training_data
 from datamodules.temporal.timelines.synthetic.curriculum import Curriculum
-from datamodules.temporal.timelines.synthetic.samples import GENERATOR_VERSION, SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import GENERATOR_VERSION, SyntheticTimelines
 from engine.base_options import Unpack
 from engine.export.artifacts import GENERATED, DatasetCard
 from engine.number_check import check_numbers

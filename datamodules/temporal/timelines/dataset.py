@@ -15,7 +15,7 @@ from datamodules.temporal.timelines.cache import CachedTimelines
 from datamodules.temporal.timelines.recorded.dataset import RecordedTimelines
 from datamodules.temporal.timelines.synthetic.curriculum import Curriculum
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 
 Timelines = SyntheticTimelines | Curriculum | CachedTimelines | RecordedTimelines
 """Sources of samples."""

@@ -8,12 +8,12 @@ from typing import Any
 from typing_extensions import override
 
 from datamodules.multimodal.datamodule import MultimodalDataModule
-from datamodules.temporal.prompt import PLACEHOLDER
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.dataset import TimelineQuestions
 from datamodules.temporal.timelines.grading import OUTCOMES, grade
 from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 from datamodules.temporal.timelines.reports.timeline_reports import preview, report_test
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from datamodules.temporal.timelines.text.facts import Task
 from engine.telemetry.sample_previews import SamplePreview
 

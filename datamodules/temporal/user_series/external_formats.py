@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from datamodules.temporal.prompt import PLACEHOLDER
+from datamodules.temporal.series_marker import PLACEHOLDER
 from engine.io.json_records import describe_value
 from engine.number_check import is_number
 

@@ -17,7 +17,7 @@ from engine.io.json_records import (
     iterate_lines,
     parse_located_json,
 )
-from engine.io.last_line import warn_if_unterminated
+from engine.io.unterminated_line import warn_if_unterminated
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 """File formats, by suffix."""

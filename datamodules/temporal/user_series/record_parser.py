@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from datamodules.temporal.prompt import PLACEHOLDER
-from datamodules.temporal.series.answers import chosen_option
+from datamodules.temporal.series.grading import chosen_option
 from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
 from datamodules.temporal.series.resampling import LATEST, resample
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.user_series.external_formats import convert
 from datamodules.temporal.user_series.record_fields import (
     check_keys,

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.temporal.prompt import PLACEHOLDER
 from datamodules.temporal.series.question import InputSeries, SeriesLimits
 from datamodules.temporal.series.resampling import resample
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.user_series.record_fields import MOST_SECONDS, measurements, stamps
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import describe_names, describe_undecodable, iterate_lines
-from engine.io.last_line import warn_if_unterminated
+from engine.io.unterminated_line import warn_if_unterminated
 
 TIMES = {"time": 1.0, "timestamp": 1.0, "date": None, "datetime": None, "time_s": 1.0, "time_ms": 0.001}
 """Names of a column of stamps, and the seconds of a unit of its numbers; None: a number is not a date (20240501)."""

@@ -22,7 +22,7 @@ from datamodules.vision_language.files.parquet_row_groups import (
 )
 from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
 from engine.io.content_hash import ContentHashes, path_for_key
-from engine.io.ignored_folder import ignore_in_git
+from engine.io.gitignored_folder import ignore_in_git
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:

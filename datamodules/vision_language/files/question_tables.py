@@ -25,7 +25,7 @@ from datamodules.vision_language.files.question_fields import (
 from engine.data.errors import BadSampleError
 from engine.io.csv_error import describe_csv_error, field_limit
 from engine.io.json_records import check_regular_file, check_text_file, describe_names, describe_undecodable, parse_json
-from engine.io.last_line import warn_if_unterminated
+from engine.io.unterminated_line import warn_if_unterminated
 
 LONGEST = 64 * 2**20
 """Maximum length of a row in bytes, with its images in base64."""

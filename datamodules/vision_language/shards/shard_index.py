@@ -17,7 +17,7 @@ from datamodules.vision_language.shards.shard import Shard, ShardInfo, open_shar
 from datamodules.vision_language.shards.url_expansion import is_remote
 from datamodules.vision_language.shards.webdataset_samples import iter_samples
 from engine.io.atomic_file import write_atomically
-from engine.io.ignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_ignored_folder
 from engine.io.json_checksum import has_wrong_checksum, with_checksum
 
 _NAME = "index.json"

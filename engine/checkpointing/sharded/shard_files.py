@@ -11,7 +11,7 @@ from torch.distributed.checkpoint import FileSystemReader, Metadata, TensorStora
 from torch.distributed.checkpoint.metadata import StorageMeta
 from typing_extensions import override
 
-from engine.checkpointing.sharded.shard_index import read_index
+from engine.checkpointing.sharded.dcp_metadata import read_index
 
 _WEIGHTS = ("state_dict", "model")
 """Prefixes of the weights: of this program, and of FSDPStrategy of Lightning, which earlier versions used."""

@@ -1,7 +1,7 @@
 """Writes the model card of an exported image classifier."""
 
 from engine.export.artifacts import ExportedModel
-from lightning_modules.image_classifier.export.export import Classifier
+from lightning_modules.image_classifier.export.onnx_export import Classifier
 
 _SOURCES = {
     "resnet18": 'a ResNet-18 for small images (He et al., "Deep Residual Learning for Image Recognition", CVPR 2016)',

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from engine.export.onnx import check_close, export_onnx, run_onnx
-from lightning_modules.image_classifier.networks.factory import Architecture
+from lightning_modules.image_classifier.networks.architecture import Architecture
 from lightning_modules.image_classifier.shift_averaging import average_over_shifts
 
 FORMAT = 1

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.image_classifier.export.export import FORMAT, ClassifyingGraph
-from lightning_modules.image_classifier.networks.factory import Architecture
+from lightning_modules.image_classifier.export.onnx_export import FORMAT, ClassifyingGraph
+from lightning_modules.image_classifier.networks.architecture import Architecture
 
 
 class ExportedClassifier:

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from engine.checkpointing.content_rules import declare_part
-from engine.checkpointing.structure import MAPPING, optional
+from engine.checkpointing.checkpoint_schema import declare_part
+from engine.checkpointing.schema import MAPPING, optional
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 

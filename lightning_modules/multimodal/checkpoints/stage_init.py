@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.checkpoint_schema import require_structure
 from engine.checkpointing.frozen_weights import KEY
 from engine.checkpointing.verification import load_lazily
 from engine.determinism.tensor_hash import hash_tensor
 from engine.system.installation import PROGRAM
-from lightning_modules.multimodal.checkpoints.base_model_id import describe_differences
+from lightning_modules.multimodal.checkpoints.base_model_identity import describe_differences
 from lightning_modules.multimodal.language.quantization import QuantizedWeight
 from lightning_modules.multimodal.language.quantized_linear import QuantizedLinear, quantized_layers
 

@@ -14,7 +14,7 @@ from datamodules.multimodal.interface import GradedData
 from engine.number_check import check_number
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import SamplePreview
-from lightning_modules.multimodal.evaluation.answer_evaluation import BLIND, MODEL, Answer, AnswerMetrics
+from lightning_modules.multimodal.evaluation.answer_metrics import BLIND, MODEL, Answer, AnswerMetrics
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator, PredictionLine
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 from datamodules.multimodal.batch import ImageLayout
 from engine.export.artifacts import ExportedModel
 from engine.io.yaml_file import YamlFileError, parse_yaml
-from lightning_modules.multimodal.checkpoints.base_model_id import folder_of
+from lightning_modules.multimodal.checkpoints.base_model_identity import folder_of
 from lightning_modules.multimodal.export.target import ExportTarget
 
 _LONGEST_FRONT_MATTER = 1 << 16  # characters of a README that are searched

@@ -13,10 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from datamodules.multimodal.batch import IGNORE
 from lightning_modules.multimodal.language.adapters import freeze_and_add_adapters, whole_model
 from lightning_modules.multimodal.language.compile import compile_layers, uncompiled
-from lightning_modules.multimodal.language.kernels.checks import require_plain_output
 from lightning_modules.multimodal.language.kernels.flex_attention import cached_attention, evaluates_with_sdpa
+from lightning_modules.multimodal.language.kernels.kernel_checks import require_plain_output
 from lightning_modules.multimodal.language.kernels.liger import liger_cross_entropy
-from lightning_modules.multimodal.language.loading import load_language_model
+from lightning_modules.multimodal.language.language_model_loading import load_language_model
 from lightning_modules.multimodal.language.logit_processing import process_logits
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache, cache_argument

@@ -18,7 +18,7 @@ from engine.optim.parameter_groups import embedding_weights
 from engine.strategies.fsdp import gathered_formats, shard_layers
 from engine.system.allocation_counter import AllocationCounter
 from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.language.loading import model_config
+from lightning_modules.multimodal.language.language_model_loading import model_config
 from lightning_modules.multimodal.language.precision import Precision
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
 from lightning_modules.multimodal.language.settings import LanguageModelSettings

@@ -13,9 +13,9 @@ from lightning_modules.multimodal.language.activation_checkpointing import recom
 from lightning_modules.multimodal.language.compile import compile_layers
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
 from lightning_modules.multimodal.vision.architectures import KINDS, TowerShape, num_prefix_tokens, shape_of
-from lightning_modules.multimodal.vision.loading import load_tower, tower_config
 from lightning_modules.multimodal.vision.pixel_normalization import pixel_normalization
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
+from lightning_modules.multimodal.vision.vision_tower_loading import load_tower, tower_config
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from datamodules.recommender.interface import RecommenderData
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export import faiss_index, vectors
-from lightning_modules.recommender.export.export import Recommender, export, graph_inputs
 from lightning_modules.recommender.export.model_card import model_card
+from lightning_modules.recommender.export.onnx_export import Recommender, export, graph_inputs
 
 if TYPE_CHECKING:
     import faiss

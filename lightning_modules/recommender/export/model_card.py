@@ -2,7 +2,7 @@
 
 from datamodules.recommender.batch import EventCoding
 from engine.export.artifacts import ExportedModel
-from lightning_modules.recommender.export.export import Recommender
+from lightning_modules.recommender.export.onnx_export import Recommender
 
 _NAMES = {"standard": "SASRec", "time_interval": "TiSASRec", "hstu": "HSTU", "fuxi": "FuXi-alpha", "gru": "GRU4Rec"}
 _SOURCES = {

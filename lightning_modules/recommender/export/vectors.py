@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datamodules.recommender.batch import RankingBatch
-from lightning_modules.recommender.export.export import Recommender
+from lightning_modules.recommender.export.onnx_export import Recommender
 from lightning_modules.recommender.networks.last_position import encode_last_position
 
 _ALLOWED = 1e-4

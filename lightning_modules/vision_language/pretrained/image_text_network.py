@@ -13,7 +13,12 @@ from datamodules.multimodal.batch import IGNORE, Prompts, TokenRows
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
-from lightning_modules.vision_language.pretrained.classes import ImageTextClass, class_of, part_weights, unused_weights
+from lightning_modules.vision_language.pretrained.image_text_classes import (
+    ImageTextClass,
+    class_of,
+    part_weights,
+    unused_weights,
+)
 from lightning_modules.vision_language.pretrained.positions import spatial_positions
 from lightning_modules.vision_language.pretrained.settings import PartSettings
 

@@ -21,11 +21,15 @@ from lightning_modules.multimodal.export.load_export import has_adapters, load_a
 from lightning_modules.multimodal.flops import chat_amounts
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
-from lightning_modules.vision_language.pretrained.classes import class_of
 from lightning_modules.vision_language.pretrained.export import export_image_text
 from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
-from lightning_modules.vision_language.pretrained.loading import download, load_config, load_image_text_model
-from lightning_modules.vision_language.pretrained.network import ImageInputs, ImageTextNetwork
+from lightning_modules.vision_language.pretrained.image_text_classes import class_of
+from lightning_modules.vision_language.pretrained.image_text_model_loading import (
+    download,
+    load_config,
+    load_image_text_model,
+)
+from lightning_modules.vision_language.pretrained.image_text_network import ImageInputs, ImageTextNetwork
 from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
 
 if TYPE_CHECKING:

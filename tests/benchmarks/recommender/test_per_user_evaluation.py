@@ -10,10 +10,10 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_user_evaluation import evaluate_each
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from engine.data.samplers import MicroBatchRequest
-from lightning_modules.recommender.metrics import candidate_ranks
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.last_position import encode_last_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.ranking_metrics import candidate_ranks
 
 NUM_USERS, NUM_ITEMS, LENGTH = 12, 2300, 30
 

@@ -5,7 +5,7 @@ Plain Lightning trains on: the logs are written into files without a name, and a
 
 import pytest
 
-from callbacks.guards.run_folder import is_gone
+from callbacks.guards.run_directory_guard import is_gone
 from engine.distributed.errors import CollectiveError
 from tests.conftest import TINY
 from tests.support.faults.disk_faults import folder_gone

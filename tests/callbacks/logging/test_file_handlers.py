@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 from callbacks.logging.file_handlers import JsonLogFile, LogFile
-from engine.telemetry.events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.json_formatter import JsonFormatter
+from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
 from engine.telemetry.startup_log_buffer import StartupLogBuffer
 from tests.support.outputs.log_lines import events, fields_of, log_lines
 

@@ -8,7 +8,7 @@ import pytest
 from lightning.pytorch.callbacks import Timer, TQDMProgressBar
 
 from callbacks.logging.progress_bar import RunProgressBar, TimeLeft, format_metrics, summary
-from commands.cli.own_callbacks import with_progress_bar
+from commands.cli.default_callbacks import with_progress_bar
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
 

@@ -10,9 +10,9 @@ import torch
 from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDeviceStrategy
 
-from callbacks.performance import thread_timing, threads
+from callbacks.performance import cpu_threads, thread_timing
+from callbacks.performance.cpu_threads import KnownThreads, Threads
 from callbacks.performance.thread_timing import Rates, reason_not_timed, time_threads
-from callbacks.performance.threads import KnownThreads, Threads
 from engine.optim.global_loss_mean import LossSum
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
@@ -32,7 +32,7 @@ def same_threads_afterwards():
 @pytest.fixture
 def cores(monkeypatch):
     """Set the number of cores of the machine: ``cores(4)``."""
-    return lambda number: monkeypatch.setattr(threads, "available_cpus", lambda: float(number))
+    return lambda number: monkeypatch.setattr(cpu_threads, "available_cpus", lambda: float(number))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def measured(monkeypatch):
             timed.append(number)
             return rates
 
-        monkeypatch.setattr(threads, "time_threads", time_threads)
+        monkeypatch.setattr(cpu_threads, "time_threads", time_threads)
         return timed
 
     return returns
@@ -83,7 +83,7 @@ def number_for(known, stage="fit", **trainer):
     ],
 )
 def test_the_faster_number_is_chosen(cores, measured, monkeypatch, messages, rates, number, line):
-    monkeypatch.setattr(threads, "configure_model", lambda trainer: None)
+    monkeypatch.setattr(cpu_threads, "configure_model", lambda trainer: None)
     cores(4)
     timed = measured(rates)
     assert number_for(KnownThreads()) == number
@@ -130,7 +130,7 @@ def test_a_resumed_run_uses_its_recorded_number_also_on_fewer_cores(cores, measu
 
 def test_with_another_world_size_the_number_is_timed_again(cores, measured, monkeypatch):
     """Sums over another number of ranks are not bit-identical anyway, and the shares differ."""
-    monkeypatch.setattr(threads, "configure_model", lambda trainer: None)
+    monkeypatch.setattr(cpu_threads, "configure_model", lambda trainer: None)
     cores(4)
     timed = measured(Rates(10, 1))
     assert number_for(KnownThreads("", 4, 1), processes=2, strategy=DDPOnCPU()) == 1
@@ -238,13 +238,13 @@ def test_an_error_is_left_to_training(tiny, failing):
 def test_a_run_records_its_number_and_resumes_with_it_bit_for_bit(lockstep, cores, monkeypatch, messages):
     """The timing is real, but one thread is forced, because two are slow while other tests run."""
     monkeypatch.setattr(thread_timing, "_MIN_SECONDS", 0.05)
-    monkeypatch.setattr(threads, "_MIN_SPEEDUP", math.inf)
+    monkeypatch.setattr(cpu_threads, "_MIN_SPEEDUP", math.inf)
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     cores(2)
     run = lockstep("fit", *TINY, "--trainer.max_steps", "2", name="a")
     assert json.loads((run.folder / "environment.json").read_text())["threads"] == 1
     assert any(line.startswith("threads: 1 of 2 (") for line in messages)
-    monkeypatch.setattr(threads, "time_threads", lambda *_: pytest.fail("timed again"))
+    monkeypatch.setattr(cpu_threads, "time_threads", lambda *_: pytest.fail("timed again"))
     torch.set_num_threads(2)
     lockstep("fit", *TINY, "--trainer.max_steps", "4", "--ckpt_path", "last", name="a")
     torch.set_num_threads(2)

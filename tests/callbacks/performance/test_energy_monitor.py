@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from callbacks.performance import energy
+from callbacks.performance import energy_monitor
 from commands.report.page_data import page_content
 from engine.telemetry.energy_file import FILE, Joules, read_energy
 from tests.conftest import TINY
@@ -14,8 +14,8 @@ from tests.support.faults.planted_energy import CPU, GPU, Rising
 @pytest.fixture
 def counters(monkeypatch):
     cpu, gpu = Rising(CPU), Rising(GPU)
-    monkeypatch.setattr(energy, "cpu_counters", lambda: [cpu])
-    monkeypatch.setattr(energy, "gpu_counters", lambda device: [gpu])
+    monkeypatch.setattr(energy_monitor, "cpu_counters", lambda: [cpu])
+    monkeypatch.setattr(energy_monitor, "gpu_counters", lambda device: [gpu])
     return cpu, gpu
 
 
@@ -47,8 +47,10 @@ def test_power_by_interval_and_energy_in_total_over_restarts(lockstep, counters)
 
 
 def test_nothing_is_logged_where_there_is_no_counter(lockstep, monkeypatch):
-    monkeypatch.setattr(energy, "cpu_counters", list)
-    monkeypatch.setattr(energy.EnergyMonitor, "on_train_batch_end", lambda *_: pytest.fail("it has left the training"))
+    monkeypatch.setattr(energy_monitor, "cpu_counters", list)
+    monkeypatch.setattr(
+        energy_monitor.EnergyMonitor, "on_train_batch_end", lambda *_: pytest.fail("it has left the training")
+    )
     run = lockstep("fit", *TINY, "--trainer.max_steps", "2", "--trainer.limit_val_batches", "0", name="a")
     assert "train/loss" in (text := (run.folder / "metrics.jsonl").read_text())
     assert "energy" not in text
@@ -59,7 +61,7 @@ def test_nothing_is_logged_where_there_is_no_counter(lockstep, monkeypatch):
 
 
 def test_long_intervals_are_read_before_a_counter_returns_to_zero(lockstep, counters, monkeypatch):
-    monkeypatch.setattr(energy, "_SECONDS", -1.0)
+    monkeypatch.setattr(energy_monitor, "_SECONDS", -1.0)
     options = ["--trainer.log_every_n_steps", "4", "--trainer.max_steps", "4", "--trainer.limit_val_batches", "3"]
     run = lockstep("fit", *TINY, *options, "--trainer.val_check_interval", "4", name="a")
     readings = counters[0].readings

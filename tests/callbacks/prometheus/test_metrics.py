@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from callbacks.prometheus.metrics import COUNTERS, GAUGES, PREFIX, metric_name
-from engine.telemetry.events import EVENTS, event
+from engine.telemetry.log_events import EVENTS, event
 from tests.support.outputs.metrics_endpoint import a_run, get, parsed
 
 log = logging.getLogger("lockstep")

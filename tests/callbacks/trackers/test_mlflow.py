@@ -231,7 +231,7 @@ def test_a_full_disk_at_the_start_does_not_stop_the_run(logger, logged_warnings,
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("callbacks.trackers.base.write_atomically", full)
+    monkeypatch.setattr("callbacks.trackers.experiment_tracker.write_atomically", full)
     tracker = logger()
     tracker.begin()
     tracker.log_metrics({"train/loss": 1.0}, 1)

@@ -1,7 +1,7 @@
 """Tests that the keys of the experiment trackers are known where the trackers are not imported."""
 
-from callbacks.trackers.keys import TRACKER_KEYS
-from callbacks.trackers.registry import TRACKERS
+from callbacks.trackers.tracker_keys import TRACKER_KEYS
+from callbacks.trackers.tracker_registry import TRACKERS
 from commands.report.settings_diff import seed_groups
 from commands.runs.run_directory import remove_untrained_run
 

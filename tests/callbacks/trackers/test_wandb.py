@@ -6,7 +6,7 @@ import psutil
 import pytest
 import yaml
 
-from callbacks.trackers import base
+from callbacks.trackers import experiment_tracker
 from callbacks.trackers.wandb import WandbSettings, WeightsAndBiases
 from tests.conftest import REPOSITORY, TINY
 from tests.support.outputs.wandb_record import records_of
@@ -120,4 +120,4 @@ def test_a_name_without_a_project_logs_a_warning(lockstep, messages):
 def test_finish_waits_for_the_network_up_to_the_timeout(logger):
     tracker = logger()
     tracker.begin()
-    assert tracker._experiment.settings.finish_timeout == base.FINISH_TIMEOUT
+    assert tracker._experiment.settings.finish_timeout == experiment_tracker.FINISH_TIMEOUT

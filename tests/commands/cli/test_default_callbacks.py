@@ -4,7 +4,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from callbacks.checkpointing.final_validation import FinalValidation
-from commands.cli.own_callbacks import is_own
+from commands.cli.default_callbacks import is_own
 
 
 class OfAUser(FinalValidation):

@@ -5,7 +5,7 @@ import os
 import pytest
 from torch.distributed import DistNetworkError
 
-from commands.cli.configs.files import locate_error
+from commands.cli.configs.config_files import locate_error
 from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report_error
 from commands.cli.main import main
 from tests.conftest import TINY

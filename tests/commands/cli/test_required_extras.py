@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from commands.cli import registry
+from commands.cli import class_registry
 from commands.cli.main import main
 from engine.system.extras import MODULES
 from tests.conftest import REPOSITORY, TINY
@@ -128,7 +128,7 @@ def test_every_family_names_its_extra(path):
     family = path.relative_to(REPOSITORY / "configs").parts[0]
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     named = [config[part]["class_path"] for part in ("model", "data") if "class_path" in config.get(part, {})]
-    assert {getattr(registry, name).extra for name in named} <= {EXTRAS.get(family)}
+    assert {getattr(class_registry, name).extra for name in named} <= {EXTRAS.get(family)}
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from callbacks.performance.threads import KnownThreads
-from commands.cli.threads import as_text, from_text, known_threads, state_threads
+from callbacks.performance.cpu_threads import KnownThreads
+from commands.cli.threads_option import as_text, from_text, known_threads, state_threads
 from commands.launch.openmp_spin import WAITS, limit_thread_spin
 from tests.conftest import REPOSITORY
 

@@ -16,8 +16,8 @@ from commands.answers.answer_service import (
     UserQuestion,
 )
 from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
-from commands.answers.compared import ComparedAnswers, ComparedRun, fingerprint
-from commands.cli.configs.compared_run import arguments_of_compared
+from commands.answers.compared_runs import ComparedAnswers, ComparedRun, fingerprint
+from commands.cli.configs.compare_option import arguments_of_compared
 from commands.cli.trainer import LockstepTrainer
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from commands.doctor.check import Finding
-from commands.doctor.output import as_json, print_table, worst
+from commands.doctor.findings_output import as_json, print_table, worst
 
 OK = Finding("python", "ok", "3.11.7")
 WARN = Finding("threads", "warn", "OMP_NUM_THREADS=8 with [4] processes", "they take " + "turns " * 40, "export A=1")

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from commands.launch.frozen_imports import freeze_imports
+from commands.launch.gc_freeze import freeze_imports
 
 
 @pytest.mark.parametrize("triton", [False, True])

@@ -9,7 +9,7 @@ import pytest
 
 from commands.report.main import main
 from commands.report.page_data import page_content
-from commands.report.study import StudySummary, TrialSummary
+from commands.report.study_summary import StudySummary, TrialSummary
 from commands.sweep.summary import write_summary
 from tests.commands.report.recorded import Recorded, killed_and_resumed
 from tests.conftest import REPOSITORY

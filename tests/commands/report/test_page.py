@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from commands.report.main import main
-from commands.report.study import StudySummary, TrialSummary
+from commands.report.study_summary import StudySummary, TrialSummary
 from commands.sweep.summary import write_summary
 from engine.telemetry.energy_file import Joules, write_energy
-from engine.telemetry.events import EVENTS
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
+from engine.telemetry.log_events import EVENTS
 from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded, killed_and_resumed
 from tests.support.outputs import browser

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from commands.report.sample_history import STEPS, read_examples
+from commands.report.preview_history import STEPS, read_examples
 from tests.commands.report.recorded import PIXEL, Recorded
 
 

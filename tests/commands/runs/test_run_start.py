@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.runs.start import RunStart
+from commands.runs.run_start import RunStart
 
 
 @pytest.mark.parametrize("path", [Path("runs"), Path("runs/a"), Path("runs/a/checkpoints")])

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from commands.report.study import read_study
+from commands.report.study_summary import read_study
 from tests.conftest import REPOSITORY
 from tests.support.small_sweep import SMALL, SWEEP
 from tests.support.waiting import wait_until

@@ -6,7 +6,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from commands.report.study import read_study
+from commands.report.study_summary import read_study
 from tests.conftest import REPOSITORY
 from tests.support.slurm.cluster import Cluster, missing
 from tests.support.small_sweep import SMALL, SWEEP

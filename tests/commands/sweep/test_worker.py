@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from commands.report.study import read_study
+from commands.report.study_summary import read_study
 from commands.runs.run_lock import BUSY
 from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings
 from commands.sweep.study import OtherStudyError, SweepStudy

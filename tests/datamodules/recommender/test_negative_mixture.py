@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.length_buckets import LengthGroups
+from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.mixture import NegativeOptions, check_negative_options
 from datamodules.recommender.negatives.popularity import PopularItems, target_counts

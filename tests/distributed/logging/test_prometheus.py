@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from callbacks.prometheus.metrics import GAUGES, PREFIX
-from engine.telemetry.events import EVENTS
+from engine.telemetry.log_events import EVENTS
 from tests.conftest import TINY
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 from tests.support.faults.step_faults import fault

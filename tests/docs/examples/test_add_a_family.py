@@ -22,7 +22,7 @@ GUIDE = (REPOSITORY / "docs/add-a-family.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL))
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
-REGISTRY = "commands/cli/registry.py"
+REGISTRY = "commands/cli/class_registry.py"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def register(registry: Path, lines: list[str]) -> None:
     imports = [line for line in lines if line.startswith("from ")]
     names = [line for line in lines if line not in imports]
     before, opening, after = registry.read_text(encoding="utf-8").partition("\n__all__ = [\n")
-    assert opening, "commands/cli/registry.py has no list of names"
+    assert opening, "commands/cli/class_registry.py has no list of names"
     docstring, its = before.split("\n\n", 1)
     imports = sorted([*its.splitlines(keepends=True), *imports])  # as ruff wants them
     registry.write_text(f"{docstring}\n\n{''.join(imports)}{opening}{''.join(names)}{after}", encoding="utf-8")

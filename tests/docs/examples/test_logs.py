@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import yaml
 
-from engine.telemetry.events import EVENTS
+from engine.telemetry.log_events import EVENTS
 from tests.conftest import REPOSITORY
 from tests.docs.pages import read
 from tests.support.outputs.log_lines import SCHEMA, events, fields_of, log_lines

@@ -23,7 +23,7 @@ from callbacks.logging.results_table import ResultsTable
 from callbacks.logging.run_log import RunLog
 from commands.cli.trainer import LockstepTrainer
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
-from engine.checkpointing.content_rules import require_structure
+from engine.checkpointing.checkpoint_schema import require_structure
 from engine.checkpointing.discovery import newest_verified
 from engine.checkpointing.verification import CorruptCheckpointError
 from engine.distributed.errors import CollectiveError

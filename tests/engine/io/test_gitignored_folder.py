@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.io.ignored_folder import ignore_in_git, make_ignored_folder
+from engine.io.gitignored_folder import ignore_in_git, make_ignored_folder
 
 
 def test_git_takes_nothing_of_the_folder(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.io.sqlite_address import sqlite_address, sqlite_file
+from engine.io.sqlite_url import sqlite_address, sqlite_file
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 

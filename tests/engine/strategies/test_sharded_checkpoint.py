@@ -12,9 +12,9 @@ from torch import nn
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
+from engine.checkpointing.sharded.dcp_metadata import CorruptIndexError
 from engine.checkpointing.sharded.optimizer_names import named_optimizer_state, number_parameters
 from engine.checkpointing.sharded.shard_files import load_tensors
-from engine.checkpointing.sharded.shard_index import CorruptIndexError
 from engine.checkpointing.sharded.sharded_state import GROUPS, read_shards
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveError

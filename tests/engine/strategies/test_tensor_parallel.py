@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.datamodule import LockstepDataModule
-from engine.distributed.data_rank import DataRank, data_rank
+from engine.distributed.data_parallel_rank import DataRank, data_rank
 from engine.family_hooks import FamilyHooks
 from engine.optim.optimizer_checks import check_strategy
 from engine.strategies.fsdp import has_sharded_weights

@@ -7,8 +7,8 @@ import pynvml
 import pytest
 import torch
 
-from engine.system import energy
-from engine.system.energy import CounterError, EnergyMeter, NvmlCounter, RaplZone, cpu_counters, gpu_counters
+from engine.system import energy_counters
+from engine.system.energy_counters import CounterError, EnergyMeter, NvmlCounter, RaplZone, cpu_counters, gpu_counters
 
 RANGE = 262143328850  # uJ, of a Xeon
 
@@ -52,14 +52,14 @@ def test_a_counter_that_has_returned_to_zero(tmp_path):
 
 def test_a_counter_that_only_root_may_read_is_left_out(tmp_path, monkeypatch):
     denied, readable = (plant(tmp_path, f"intel-rapl:{zone}", f"package-{zone}", 0) for zone in (0, 1))
-    read = energy.Path.read_text
+    read = energy_counters.Path.read_text
 
     def as_user(path, **options):
         if path == denied / "energy_uj":
             raise PermissionError(13, "Permission denied", str(path))
         return read(path, **options)
 
-    monkeypatch.setattr(energy.Path, "read_text", as_user)  # the tests may run as root
+    monkeypatch.setattr(energy_counters.Path, "read_text", as_user)  # the tests may run as root
     meter = EnergyMeter(cpu_counters(tmp_path), [])
     assert meter.has_counters
     for folder in (denied, readable):

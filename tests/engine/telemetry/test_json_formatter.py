@@ -9,8 +9,8 @@ import pytest
 import torch
 from jsonschema import Draft202012Validator
 
-from engine.telemetry.events import EVENTS, event
 from engine.telemetry.json_formatter import MAX_TEXT_LENGTH, JsonFormatter
+from engine.telemetry.log_events import EVENTS, event
 from engine.telemetry.startup_log_buffer import StartupLogBuffer, replay_startup_log
 from tests.support.outputs.log_lines import SCHEMA, log_lines
 

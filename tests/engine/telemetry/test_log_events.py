@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from engine.telemetry.events import EVENTS, event, event_of
+from engine.telemetry.log_events import EVENTS, event, event_of
 
 
 def test_a_record_names_an_event_with_its_fields(caplog):

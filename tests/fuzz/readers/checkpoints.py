@@ -52,7 +52,7 @@ class Checkpoints(Reader):
         return file.getvalue()
 
     def read(self, path: Path) -> Any:
-        from engine.checkpointing.content_rules import require_checkpoint
+        from engine.checkpointing.checkpoint_schema import require_checkpoint
         from engine.checkpointing.discovery import saved_at
         from engine.checkpointing.verification import load_lazily, verify
 

@@ -47,8 +47,8 @@ class Documents(Reader):
             (folder / "page" / f"{number}.png").write_bytes(_png(number))
 
     def read(self, path: Path) -> Any:
-        from datamodules.document_qa.ingestion.cache import Cache
         from datamodules.document_qa.ingestion.convert import convert
+        from datamodules.document_qa.ingestion.document_cache import Cache
         from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
         from datamodules.document_qa.ingestion.settings import IngestionSettings
 

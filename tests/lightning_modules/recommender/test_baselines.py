@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightning_modules.recommender import baselines
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
-from lightning_modules.recommender.metrics import RankingMetrics, ranks
+from lightning_modules.recommender.ranking_metrics import RankingMetrics, ranks
 from tests.support.recommender.histories import NUM_ITEMS, history_of, interactions
 
 ML_1M = Path(__file__).resolve().parents[3] / "../shared/data/ml-1m/canonical_sasrec_order.txt"

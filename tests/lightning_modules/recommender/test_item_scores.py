@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightning_modules.recommender import item_scores
 from lightning_modules.recommender.item_scores import DotProductScores, PrecomputedScores, best_items
-from lightning_modules.recommender.metrics import candidate_ranks, ranks
+from lightning_modules.recommender.ranking_metrics import candidate_ranks, ranks
 
 
 def plain_best(scores, number, excluded):

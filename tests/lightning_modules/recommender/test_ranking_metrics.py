@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.metrics import RankingMetrics, candidate_ranks, ranks
+from lightning_modules.recommender.ranking_metrics import RankingMetrics, candidate_ranks, ranks
 
 CUTOFFS = (1, 5, 10, 20)
 

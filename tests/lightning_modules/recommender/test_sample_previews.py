@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import History, RankingBatch
-from lightning_modules.recommender.metrics import ranks
+from lightning_modules.recommender.ranking_metrics import ranks
 from lightning_modules.recommender.sample_previews import BEST, LAST, render_preview, user_preview
 
 B, V, L = 6, 40, 14

@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from engine.distributed.row_shards import shard_rows
 from lightning_modules.recommender import sharded_scores
 from lightning_modules.recommender.item_scores import DotProductScores, best_items
-from lightning_modules.recommender.metrics import candidate_ranks, ranks
+from lightning_modules.recommender.ranking_metrics import candidate_ranks, ranks
 from lightning_modules.recommender.sharded_scores import ShardedDotProductScores
 from tests.distributed.conftest import forge, team  # noqa: F401  (fixtures)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.temporal.batch import Series, SeriesLayout
-from lightning_modules.temporal.encoder import (
+from lightning_modules.temporal.series_encoder import (
     STEP_WAVES,
     SUMMARY_FEATURES,
     VALUE_WAVES,

@@ -15,7 +15,7 @@ from datamodules.temporal.series.dataset import collate
 from datamodules.temporal.series.normalization import normalize
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.modality import FeatureNetworks
-from lightning_modules.temporal.encoder import SeriesEncoder
+from lightning_modules.temporal.series_encoder import SeriesEncoder
 from lightning_modules.temporal.series_evaluation import SeriesEvaluation
 from lightning_modules.temporal.series_features import SeriesFeatures
 from tests.support.families.tiny_series import write_series_folder

@@ -14,8 +14,8 @@ from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, Table, TableStyle
 
-from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from datamodules.document_qa.ingestion.document_cache import Cache
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 
 WORDS = [

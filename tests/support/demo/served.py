@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from commands.answers.answer_service import AnswerService, Example, Picked, UserQuestion
 from commands.answers.blocks import AnswerBlock
-from commands.answers.compared import ComparedRun
+from commands.answers.compared_runs import ComparedRun
 from commands.cli.arguments import add_run_config
 from commands.cli.main import LockstepCLI, main
 from commands.demo.access import Login, listen

@@ -3,7 +3,7 @@
 from lightning.pytorch import Callback
 from typing_extensions import override
 
-from callbacks.performance import energy
+from callbacks.performance import energy_monitor
 
 CPU, GPU = 70.0, 15.0
 """Joules of each reading."""
@@ -26,5 +26,5 @@ class PlantedEnergy(Callback):
 
     @override
     def setup(self, *_: object, **__: object) -> None:
-        energy.cpu_counters = lambda: [Rising(CPU)]
-        energy.gpu_counters = lambda device: [Rising(GPU)]
+        energy_monitor.cpu_counters = lambda: [Rising(CPU)]
+        energy_monitor.gpu_counters = lambda device: [Rising(GPU)]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from callbacks.performance import thread_timing, threads
+from callbacks.performance import cpu_threads, thread_timing
 from engine.optim.global_loss_mean import LossSum
 
 
@@ -18,7 +18,7 @@ class UnevenThreads(Callback):
     """
 
     def __init__(self) -> None:
-        threads.available_cpus, thread_timing._MIN_SECONDS = lambda: 4.0, 0.02
+        cpu_threads.available_cpus, thread_timing._MIN_SECONDS = lambda: 4.0, 0.02
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         compute, slow = pl_module.training_loss, {(0, 1): 0.2, (1, 2): 0.6}

@@ -5,7 +5,7 @@ from typing import get_args
 import torch
 
 from datamodules.temporal.batch import Series, SeriesLayout, SeriesTokens
-from lightning_modules.temporal.encoder import SeriesEncoder
+from lightning_modules.temporal.series_encoder import SeriesEncoder
 
 CHANNELS = 3
 KINDS = get_args(SeriesTokens)

@@ -19,7 +19,7 @@ from datamodules.temporal.timelines.recorded.recording import (
 )
 from engine.io.csv_error import describe_csv_error
 from engine.io.json_records import describe_line, describe_names, describe_undecodable, iterate_lines
-from engine.io.last_line import warn_if_unterminated
+from engine.io.unterminated_line import warn_if_unterminated
 
 _TIME = "time_ms"
 _EXPECTED = f"a CSV file in UTF-8 with the columns {_TIME} and channels"

@@ -14,7 +14,7 @@ from datamodules.temporal.timelines.recorded.reader import read
 from datamodules.temporal.timelines.recorded.recording import Recording
 from datamodules.temporal.timelines.synthetic.question_sampler import QuestionSpec, draw_spec, matches
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample, build_sample
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from datamodules.temporal.timelines.text.number_format import Notation
 from engine.determinism.scalar_draws import integer
 from engine.determinism.stateless_rng import hash_bits

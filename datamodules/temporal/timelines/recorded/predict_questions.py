@@ -12,7 +12,7 @@ from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.predict_questions import read_questions
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import Series, SeriesLayout
-from datamodules.temporal.prompt import PLACEHOLDER, SeriesPosition, insert_series_marker
+from datamodules.temporal.series_marker import PLACEHOLDER, SeriesPosition, insert_series_marker
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS
 from datamodules.temporal.timelines.dataset import Curves, collate
 from datamodules.temporal.timelines.recorded.csv_file import read_csv

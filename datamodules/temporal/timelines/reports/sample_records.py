@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from datamodules.multimodal.reports.html_report import MetricRow, metric_rows, outcome_title
-from datamodules.temporal.prompt import PLACEHOLDER
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Format
 from datamodules.temporal.timelines.grading import MEASURES, OUTCOMES, errors, grade
 from datamodules.temporal.timelines.reports.sample_view import Mark, MarkKind, SampleView

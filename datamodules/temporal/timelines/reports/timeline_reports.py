@@ -8,7 +8,7 @@ from datamodules.temporal.timelines.dataset import TimelineQuestions
 from datamodules.temporal.timelines.reports.html_report import write_data_report, write_test_report
 from datamodules.temporal.timelines.reports.plot import draw
 from datamodules.temporal.timelines.reports.sample_records import answer_metrics, answer_record, question_record
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from engine.telemetry.image_grid import encode_png_grid
 from engine.telemetry.sample_previews import SamplePreview
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.synthetic.curves import MIN_STEPS
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from datamodules.temporal.timelines.text.number_format import Notation
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.temporal.prompt import SeriesPosition, insert_series_marker
+from datamodules.temporal.series_marker import SeriesPosition, insert_series_marker
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Scale
 from datamodules.temporal.timelines.synthetic.question_sampler import QuestionSpec, compute_facts
 from datamodules.temporal.timelines.text.facts import Facts, Present

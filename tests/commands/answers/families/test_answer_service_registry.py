@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from commands.answers.families.registry import family_of
+from commands.answers.families.answer_service_registry import family_of
 
 
 def test_a_model_without_answers_is_refused():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commands.cli.arguments import refuse_lone_values
-from commands.cli.configs.files import check_arguments
+from commands.cli.configs.config_files import check_arguments
 from commands.cli.configs.parser_message import raised_by_class
 from commands.cli.error_reporting import report_error
 from commands.cli.main import main

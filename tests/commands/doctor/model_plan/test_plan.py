@@ -6,7 +6,7 @@ import json
 import pytest
 
 from commands.doctor.main import main
-from commands.doctor.model_plan import output, plan
+from commands.doctor.model_plan import plan, plan_output
 from commands.doctor.model_plan.cluster import Cluster
 from commands.doctor.model_plan.plan import Candidate, plan_rows, shipped_candidates
 from commands.doctor.model_plan.recipes import RECIPES
@@ -73,7 +73,7 @@ def test_the_tables_and_the_json_object(ten_billion):
     cluster = Cluster(1, 8, 80)
     plans = {"tiny": plan_rows(CANDIDATE, cluster)}
     file = io.StringIO()
-    output.print_plan(cluster, 2048, plans, file)
+    plan_output.print_plan(cluster, 2048, plans, file)
     text = file.getvalue()
     assert "1 node with 8 GPUs of 80 GB" in text
     assert "(205.0)" in text
@@ -81,7 +81,7 @@ def test_the_tables_and_the_json_object(ten_billion):
     assert "FSDP2, all weights: --config configs/overlays/fsdp.yaml" in text
     assert "and, behind each: --trainer.precision bf16-mixed" in text
     assert "--trainer.num_nodes 1 --trainer.devices 8" in text
-    report = json.loads(output.as_json(cluster, 2048, plans))
+    report = json.loads(plan_output.as_json(cluster, 2048, plans))
     assert report["cluster"] == {"nodes": 1, "gpus": 8, "gb": 80}
     assert len(report["rows"]) == len(RECIPES)
     assert [row["training"] for row in report["rows"] if row["recommended"]] == ["FSDP2, all weights"]

@@ -12,7 +12,7 @@ import pytest
 
 from commands.doctor.config_checks import config_checks
 from commands.doctor.launch_plan import plan_launch
-from commands.doctor.training import first_step
+from commands.doctor.training import micro_batch_probe
 from tests.commands.doctor import broken_models
 from tests.conftest import REPOSITORY
 from tests.support.families.tiny import TINY_FAMILY
@@ -51,7 +51,7 @@ def test_on_a_cpu_the_doctor_refuses_auto_micro_batch_as_fit_does(doctor):
 @pytest.mark.slow
 def test_where_fit_would_find_a_smaller_micro_batch_so_does_the_doctor(doctor, monkeypatch):
     """The broken models raise the errors that a GPU's allocator would."""
-    monkeypatch.setattr(first_step, "reports_oom", lambda device: True)
+    monkeypatch.setattr(micro_batch_probe, "reports_oom", lambda device: True)
     (fits,) = doctor(*TINY, *broken("Hungry"), *AUTO)["micro batch"]
     assert fits.status == "ok"
     assert fits.found.startswith("2 samples on cpu: loss")

@@ -14,8 +14,8 @@ from datamodules.document_qa.grading.baselines import (
     most_frequent_answers,
     random_score,
 )
+from datamodules.document_qa.grading.evaluation_metrics import compute_metrics, summary
 from datamodules.document_qa.grading.grade import grade
-from datamodules.document_qa.grading.summary import compute_metrics, summary
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 from tests.support.families.tiny_documents import TinyQuestions
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.document_qa.grading.relations import parse_relation, same_relation
+from datamodules.document_qa.grading.spatial_relations import parse_relation, same_relation
 
 QUESTION = "On page 3, figure 1, where is part 17 relative to part 18?"
 

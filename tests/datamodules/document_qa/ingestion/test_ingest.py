@@ -14,7 +14,7 @@ import pytest
 
 from datamodules.document_qa.ingestion import ingest as module
 from datamodules.document_qa.ingestion import ingested_document, worker_pool
-from datamodules.document_qa.ingestion.cache import FAILED, Cache
+from datamodules.document_qa.ingestion.document_cache import FAILED, Cache
 from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from tests.support.data_files import pdf_files

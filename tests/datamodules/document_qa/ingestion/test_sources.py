@@ -7,8 +7,8 @@ import time
 import pytest
 from PIL import Image
 
-from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import convert
+from datamodules.document_qa.ingestion.document_cache import Cache
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.readers.markdown import blocks

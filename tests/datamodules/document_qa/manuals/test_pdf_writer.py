@@ -11,9 +11,9 @@ from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.manual import Manual
+from datamodules.document_qa.manuals.manual_writer import write_manuals
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
-from datamodules.document_qa.manuals.write_to_disk import write_manuals
 from datamodules.document_qa.questions.question_file import read_question_file
 from datamodules.multimodal.synthetic_split import Split
 

@@ -11,7 +11,7 @@ import pytest
 from datamodules.recommender.batch import CodedNumber
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays, EventColumns
-from datamodules.recommender.features.event_coding import CodedEvents, coding_identity, event_coding
+from datamodules.recommender.features.event_encoding import CodedEvents, coding_identity, event_coding
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.history_features import HistoryFeatures
 from datamodules.recommender.prediction_input import PredictionInput

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from datamodules.recommender.batch import Catalog
-from datamodules.recommender.features.encoding import LIMIT, encode_items
+from datamodules.recommender.features.item_encoding import LIMIT, encode_items
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_features import load_item_features, with_cold_items
 from datamodules.recommender.features.item_table import ItemTable

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from datamodules.recommender.dataset import RankingDataset
-from datamodules.recommender.sources.synthetic import Marketplace
+from datamodules.recommender.sources.synthetic_marketplace import Marketplace
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import MicroBatchRequest
-from lightning_modules.recommender.metrics import RankingMetrics, ranks
+from lightning_modules.recommender.ranking_metrics import RankingMetrics, ranks
 
 SMALL = Marketplace(num_users=2_000, num_items=60, min_length=5, max_length=20, seed=3)
 

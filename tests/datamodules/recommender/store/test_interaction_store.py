@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import Interactions
-from datamodules.recommender.reading.to_sequences import to_sequences
+from datamodules.recommender.reading.sequence_conversion import to_sequences
 from datamodules.recommender.store.interaction_store import InteractionStore, StoreError
 from datamodules.recommender.store.prepare import prepare_store
-from datamodules.recommender.store.writer import write_store
+from datamodules.recommender.store.store_writer import write_store
 
 REAL_DATA = Path(__file__).resolve().parents[4] / "../shared/data"
 

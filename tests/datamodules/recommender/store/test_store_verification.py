@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.sampled_candidates import sampled_candidates, stored_candidates
-from datamodules.recommender.sources.synthetic import Marketplace
+from datamodules.recommender.sources.synthetic_marketplace import Marketplace
 from datamodules.recommender.store.interaction_store import InteractionStore, StoreError
 from datamodules.recommender.store.prepare import prepare_store
-from datamodules.recommender.store.writer import write_store
+from datamodules.recommender.store.store_writer import write_store
 
 FILES = ("items.npy", "offsets.npy", "times.npy", "user_ids.json", "item_ids.json", "titles.json")
 CONTENT = {

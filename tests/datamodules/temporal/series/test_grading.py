@@ -2,7 +2,7 @@
 
 import pytest
 
-from datamodules.temporal.series.answers import (
+from datamodules.temporal.series.grading import (
     AnswerForm,
     chosen_option,
     find_number,

@@ -19,7 +19,7 @@ from datamodules.temporal.timelines.cache import (  # noqa: E402
 )
 from datamodules.temporal.timelines.cache_writer import write_cache  # noqa: E402
 from datamodules.temporal.timelines.datamodule import ResourceTimelines  # noqa: E402
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines  # noqa: E402
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines  # noqa: E402
 
 EXTENTS = {Split.TRAIN: ShardRange(25, 2), Split.TEST: ShardRange(7)}
 FULL = SyntheticTimelines(format="full", missing_probability=0.5)

@@ -7,7 +7,7 @@ import pytest
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.channels import Format
 from datamodules.temporal.timelines.grading import OUTCOMES, errors, grade
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from datamodules.temporal.timelines.text.facts import Direction, Facts, StartTime, Task
 from datamodules.temporal.timelines.text.number_format import Notation
 from datamodules.temporal.timelines.text.question_text import answer

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from datamodules.vision_language.shards import index as module
 from datamodules.vision_language.shards import shard as shard_module
-from datamodules.vision_language.shards.index import ShardIndex
+from datamodules.vision_language.shards import shard_index as module
 from datamodules.vision_language.shards.shard import Shard, ShardInfo
+from datamodules.vision_language.shards.shard_index import ShardIndex
 from datamodules.vision_language.shards.webdataset_samples import iter_samples
 
 

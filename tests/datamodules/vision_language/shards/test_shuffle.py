@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.vision_language.shards.index import ShardIndex
 from datamodules.vision_language.shards.shard import SampleLocation, Shard, ShardInfo
+from datamodules.vision_language.shards.shard_index import ShardIndex
 from datamodules.vision_language.shards.shuffle import ShardOrder
 
 

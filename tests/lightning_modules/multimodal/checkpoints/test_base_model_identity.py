@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
+from lightning_modules.multimodal.checkpoints.base_model_identity import base_identity, check_base
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 
 

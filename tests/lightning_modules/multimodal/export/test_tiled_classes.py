@@ -7,9 +7,9 @@ from datamodules.multimodal.images.idefics3 import idefics3_grid
 from datamodules.multimodal.images.llava_next import llava_next_grid, llava_next_order
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.export.compatibility import incompatibilities
 from lightning_modules.multimodal.export.idefics3_target import _arrange_positions
 from lightning_modules.multimodal.export.image_text import choose_target
+from lightning_modules.multimodal.export.transformers_compatibility import incompatibilities
 from tests.support.families.image_text_exports import PROJECTORS, Computed, chat_item, export, noise, tiny_parts
 
 PICTURES = [(20, 9), (57, 91), (32, 32), (97, 33), (30, 150), (3, 400)]

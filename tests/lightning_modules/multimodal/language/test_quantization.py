@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from engine.determinism.tensor_hash import hash_tensor
 from engine.distributed.logical_shape import logical_numel
-from lightning_modules.multimodal.checkpoints.base_model_id import base_identity, check_base
+from lightning_modules.multimodal.checkpoints.base_model_identity import base_identity, check_base
 from lightning_modules.multimodal.language.quantization import dequantize, quantize
 from lightning_modules.multimodal.language.quantized_linear import (
     QuantizedLinear,

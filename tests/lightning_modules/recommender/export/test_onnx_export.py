@@ -12,7 +12,7 @@ import torch
 from datamodules.recommender.batch import Catalog, History
 from engine.export.onnx import export_onnx, run_onnx
 from lightning_modules.recommender.export import onnx_graph
-from lightning_modules.recommender.export.export import (
+from lightning_modules.recommender.export.onnx_export import (
     Recommender,
     add_long_pauses,
     compare_best_items,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import Catalog
-from lightning_modules.recommender.export.export import Recommender
 from lightning_modules.recommender.export.faiss_index import empty_index, recall_at, write_index
+from lightning_modules.recommender.export.onnx_export import Recommender
 from lightning_modules.recommender.export.vectors import SampledUsers, write_vectors
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from tests.support.recommender.encoders import LOG, LONGEST, VARIANTS, V, make_encoder, make_history

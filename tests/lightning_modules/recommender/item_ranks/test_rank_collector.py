@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.recommender.item_ranks.collected_ranks import distinct_items
+from lightning_modules.recommender.item_ranks.rank_collector import distinct_items
 from lightning_modules.recommender.item_ranks.rank_file import read_ranks
 from lightning_modules.recommender.item_ranks.rank_metrics import gains, rank_classes
 
@@ -81,7 +81,7 @@ def test_a_full_disk_costs_the_file_alone(done, lockstep, messages, monkeypatch)
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lightning_modules.recommender.item_ranks.collected_ranks.write_atomically", refuse)
+    monkeypatch.setattr("lightning_modules.recommender.item_ranks.rank_collector.write_atomically", refuse)
     lockstep("test", name=done.folder.name)
     assert [line for line in messages if "ranks-test.npz cannot be written: [Errno 28] No space left" in line]
     assert metrics_of(done, "test")

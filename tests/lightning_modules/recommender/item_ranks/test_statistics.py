@@ -13,7 +13,7 @@ from engine.statistics import bootstrap
 from engine.statistics import paired_test as test_module
 from engine.statistics.paired_test import Difference, compare_classes, holm, mcnemar
 from lightning_modules.recommender.item_ranks.rank_metrics import gains, metric_intervals, rank_classes
-from lightning_modules.recommender.metrics import RankingMetrics
+from lightning_modules.recommender.ranking_metrics import RankingMetrics
 
 TABLE = gains((1, 5, 10))
 MANY = 10_000

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import History
-from lightning_modules.recommender.metrics import ranks
 from lightning_modules.recommender.networks import last_position as grouping
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
 from lightning_modules.recommender.networks.last_position import encode_last_position, last_attention, select_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
+from lightning_modules.recommender.ranking_metrics import ranks
 
 V, LONGEST = 50, 24
 VARIANTS = [

@@ -13,8 +13,8 @@ from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampl
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
-from lightning_modules.vision_language.pretrained.loading import load_config, load_image_text_model
-from lightning_modules.vision_language.pretrained.network import ImageTextNetwork
+from lightning_modules.vision_language.pretrained.image_text_model_loading import load_config, load_image_text_model
+from lightning_modules.vision_language.pretrained.image_text_network import ImageTextNetwork
 from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
 from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
 

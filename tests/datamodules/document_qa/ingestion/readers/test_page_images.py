@@ -7,8 +7,8 @@ import os
 import pytest
 from PIL import Image, features
 
-from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import convert
+from datamodules.document_qa.ingestion.document_cache import Cache
 from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from datamodules.document_qa.ingestion.readers import page_images
 from datamodules.document_qa.ingestion.settings import IngestionSettings

@@ -10,8 +10,8 @@ from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 
-from datamodules.document_qa.ingestion.cache import Cache
 from datamodules.document_qa.ingestion.convert import convert
+from datamodules.document_qa.ingestion.document_cache import Cache
 from datamodules.document_qa.ingestion.readers.pdf_text import join_lines
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.types.document import Document

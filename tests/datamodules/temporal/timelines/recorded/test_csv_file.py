@@ -172,7 +172,7 @@ def test_irregular_times_are_resampled_on_request(tmp_path):
 
 def test_a_last_line_without_an_end_is_read_with_a_warning(tmp_path, monkeypatch, caplog):
     """A value that was cut off is often another valid value."""
-    monkeypatch.setattr("engine.io.last_line._warned", set())
+    monkeypatch.setattr("engine.io.unterminated_line._warned", set())
     path = tmp_path / "machine.csv"
     path.write_bytes(GOOD)
     recording = read_csv(path).shares

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from datamodules.multimodal.synthetic_split import Split
-from datamodules.temporal.prompt import PLACEHOLDER
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.channels import KEYS
 from datamodules.temporal.timelines.grading import grade
 from datamodules.temporal.timelines.recorded.dataset import RecordedTimelines
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from datamodules.temporal.timelines.text.facts import Task
 
 REAL = Path(__file__).resolve().parents[6] / "shared" / "data" / "timelines" / "gentd26_timelines.npz"

@@ -11,7 +11,7 @@ from datamodules.temporal.timelines.channels import Format
 from datamodules.temporal.timelines.reports.html_report import write_data_report, write_test_report
 from datamodules.temporal.timelines.reports.sample_records import question_record
 from datamodules.temporal.timelines.reports.sample_view import Mark, MarkKind, SampleView
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from tests.support.outputs.browser import with_browser
 from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
 from tests.support.temporal.report_records import shown

@@ -6,7 +6,7 @@ from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.reports.leak_check import check_leaks
 from datamodules.temporal.timelines.reports.sample_records import question_record
 from datamodules.temporal.timelines.reports.sample_view import SampleView
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from tests.support.temporal.report_records import shown
 
 

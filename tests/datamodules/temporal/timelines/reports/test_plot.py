@@ -7,7 +7,7 @@ from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.reports.plot import COLORS, FAINT, GAP, INK, LEFT, PANEL, WIDTH, draw
 from datamodules.temporal.timelines.reports.sample_records import answer_record
 from datamodules.temporal.timelines.reports.sample_view import Mark, MarkKind
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from tests.support.temporal.report_records import shown
 
 TOPS = (GAP, 2 * GAP + PANEL)

@@ -8,7 +8,7 @@ from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.channels import KEYS, Format
 from datamodules.temporal.timelines.reports.sample_records import answer_metrics, answer_record, question_record
 from datamodules.temporal.timelines.reports.sample_view import MarkKind
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from tests.support.temporal.report_records import shown
 
 

@@ -7,7 +7,7 @@ from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.channels import KEYS
 from datamodules.temporal.timelines.datamodule import ResourceTimelines
 from datamodules.temporal.timelines.synthetic.curriculum import Curriculum
-from datamodules.temporal.timelines.synthetic.samples import SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 
 
 def test_from_easy_to_hard():

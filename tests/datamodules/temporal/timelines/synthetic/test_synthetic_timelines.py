@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from datamodules.multimodal.synthetic_split import Split
-from datamodules.temporal.prompt import PLACEHOLDER
+from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Scale
-from datamodules.temporal.timelines.synthetic.samples import GENERATOR_VERSION, SyntheticTimelines
+from datamodules.temporal.timelines.synthetic.synthetic_timelines import GENERATOR_VERSION, SyntheticTimelines
 from datamodules.temporal.timelines.text.facts import Direction, StartTime, Task
 
 FULL = {"format": "full", "min_steps": 20, "max_steps": 100}

@@ -7,7 +7,7 @@ import torch
 
 from lightning_modules.document_qa.reader_module import DocumentReader
 from lightning_modules.document_qa.retriever_module import PageRetriever
-from lightning_modules.multimodal.language.kernels.checks import require_gpu_kernels
+from lightning_modules.multimodal.language.kernels.kernel_checks import require_gpu_kernels
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
