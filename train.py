@@ -35,7 +35,7 @@ def main() -> None:
 
     install_signal_handlers()  # the imports take seconds, in which a signal would kill
 
-    from commands.launch.gc_freeze import freeze_imports
+    from commands.launch.gc_freeze import exempt_imports_from_gc
 
     # Searching ever more imported objects for garbage takes an eighth of the start. They stay until the process ends.
     gc.disable()
@@ -48,7 +48,7 @@ def main() -> None:
         from commands.sweep.main import main as run
     else:
         from commands.cli.main import main as run
-    freeze_imports()
+    exempt_imports_from_gc()
 
     if sys.argv[1:2] in (["doctor"], ["report"], ["sweep"]):  # what they print is their result
         run()

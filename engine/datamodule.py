@@ -23,7 +23,7 @@ from engine.data.step_limits import batches_to_evaluate
 from engine.data.stream import StreamDataset, require_trained_batches
 from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
-from engine.distributed.data_parallel_rank import DataRank, data_rank, tensor_parallel_size
+from engine.distributed.data_parallel_rank import DataParallelRank, data_parallel_rank, tensor_parallel_size
 from engine.family_hooks import FamilyDataHooks
 from engine.lightning_internals.training_loop import micro_batch_index, micro_batches_started
 from engine.number_check import check_numbers
@@ -113,7 +113,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     def plan(self) -> BatchPlan:
         """Split of the global batch over the ranks of this run."""
         return BatchPlan.derive(
-            world_size=self._data_rank.size,
+            world_size=self._data_parallel_rank.size,
             batch_size=self.batch_size,
             batch_size_per_device=self.batch_size_per_device,
             micro_batch_size=self.micro_batch_size,
@@ -143,7 +143,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
             None if isinstance(data, StreamDataset) else len(data),
             plan.batch_size,
             seed=global_seed(),
-            rank=self._data_rank.rank,
+            rank=self._data_parallel_rank.rank,
             world_size=plan.world_size,
             accumulation=plan.accumulation,
             resume=resume_point(self._resume_state, self._order_identity, self.steps_in_epoch),
@@ -183,8 +183,8 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     @property
     def _loader_factory(self) -> LoaderFactory:
         return LoaderFactory(
-            rank=self._data_rank.rank,
-            world_size=self._data_rank.size,
+            rank=self._data_parallel_rank.rank,
+            world_size=self._data_parallel_rank.size,
             local_world_size=self._local_world_size,
             num_workers=self.workers,
             worker_start=self.worker_start,
@@ -228,11 +228,11 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         # PyTorch raises the death of a worker at any line of the training process, also in the middle of a step.
         if not isinstance(exception, LoadingError):
             for batches in filter(None, (loader.lost_batches() for loader in self._loaders)):
-                log.error("a loader worker of rank %d died while loading %s", self._data_rank.rank, batches)
+                log.error("a loader worker of rank %d died while loading %s", self._data_parallel_rank.rank, batches)
 
     @property
-    def _data_rank(self) -> DataRank:
-        return data_rank(self.trainer)
+    def _data_parallel_rank(self) -> DataParallelRank:
+        return data_parallel_rank(self.trainer)
 
     def samples_of_step(self, rank: int) -> list[NDArray[np.int64]]:
         """Return the samples of each micro-batch of a rank in the current optimizer step."""

@@ -19,7 +19,7 @@ from engine.data.step_limits import convert_limits_to_micro_batches
 from engine.data.stream import StreamDataset
 from engine.datamodule import LockstepDataModule
 from engine.determinism.stateless_rng import global_seed, seed_torch
-from engine.distributed.data_parallel_rank import data_rank
+from engine.distributed.data_parallel_rank import data_parallel_rank
 from engine.distributed.logical_shape import logical_numel
 from engine.distributed.step_counters import StepCounters
 from engine.family_hooks import FamilyHooks
@@ -32,15 +32,15 @@ from engine.optim.optimizer_settings import OptimizerSettings
 from engine.optim.optimizers import OptimizerName
 from engine.optim.parameter_groups import parameters_of
 from engine.optim.row_table import is_trained
-from engine.optimizer_module import OptimizedModule
-from engine.run_trainer import run_trainer
+from engine.optimizer_module import OptimizerModule
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.sample_previews import PreviewReservoir
 from engine.trainer_settings import check_trainer_settings
 
 log = logging.getLogger("lockstep")
 
 
-class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
+class LockstepModule(FamilyHooks, OptimizerModule, Generic[DataT]):
     """LightningModule whose training does not depend on the world size.
 
     A family implements `training_loss` of FamilyHooks and the evaluation steps.
@@ -72,7 +72,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
             and not for a resumed run that began without it.
     """
 
-    fast_attributes = OptimizedModule.fast_attributes | {"mean_loss"}
+    fast_attributes = OptimizerModule.fast_attributes | {"mean_loss"}
 
     mean_loss: Tensor
     """Mean loss term of the last step over all ranks: a scalar, equal on every rank. Set by `backward`."""
@@ -124,7 +124,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         Raises:
             TypeError: it is not a LockstepDataModule.
         """
-        datamodule = run_trainer(self.trainer).datamodule
+        datamodule = as_run_trainer(self.trainer).datamodule
         if not isinstance(datamodule, LockstepDataModule):
             raise TypeError(f"data must be a LockstepDataModule, got {type(datamodule).__name__}")
         # The config pairs module and data. Checking each attribute of the Protocol would cost time in every step.
@@ -151,7 +151,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         check_trainer_settings(self.trainer)
         settings = self.optimizer_settings
         check_strategy(settings.optimizer, self.trainer.strategy, settings.offload, settings.fused)
-        trainer = run_trainer(self.trainer)
+        trainer = as_run_trainer(self.trainer)
         if trainer.overfit_batches:
             # Lightning has applied its limits already; later it would replace the sampler, which draws whole batches.
             trainer.overfit_batches = 0
@@ -184,7 +184,7 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         if micro == 0:
             for table in self.row_tables:
                 table.forget()
-        seed_torch(global_seed(), self.trainer.global_step, micro, data_rank(self.trainer).rank)
+        seed_torch(global_seed(), self.trainer.global_step, micro, data_parallel_rank(self.trainer).rank)
 
     @override
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -259,6 +259,6 @@ class LockstepModule(FamilyHooks, OptimizedModule, Generic[DataT]):
         convert_progress(checkpoint, saved, self.data.plan.accumulation)
 
 
-def run_module(pl_module: LightningModule) -> LockstepModule:
+def as_lockstep_module(pl_module: LightningModule) -> LockstepModule:
     """Return the module of a callback's hook with its type. Nothing is checked: `train.py` accepts no other module."""
     return cast(LockstepModule, pl_module)

@@ -28,7 +28,7 @@ from engine.optim.parameter_groups import (
 from engine.optim.row_table import RowTable
 
 
-class OptimizedModule(FastAttributes, LightningModule):
+class OptimizerModule(FastAttributes, LightningModule):
     """LightningModule that builds its optimizer, logs and clips its gradients, and resumes with the config's rates.
 
     Args:

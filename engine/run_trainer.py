@@ -1,4 +1,4 @@
-"""Declares the type of the trainer that Lightning passes to hooks; `engine.module.run_module` is that of the module.
+"""Declares the type of the trainer in the hooks of Lightning; `engine.module.as_lockstep_module` is that of the module.
 
 Lightning's connectors set attributes of a trainer that its class does not declare. `train.py` accepts only a
 LockstepDataModule.
@@ -42,7 +42,7 @@ class RunTrainer(Trainer):
         def predict_dataloaders(self) -> TimedDataLoader: ...
 
 
-def run_trainer(trainer: Trainer) -> RunTrainer:
+def as_run_trainer(trainer: Trainer) -> RunTrainer:
     """Return the trainer of a hook with all attributes declared. Nothing is checked: tests pass substitutes."""
     return cast(RunTrainer, trainer)
 
@@ -52,6 +52,6 @@ def leave_training(callback: Callback, trainer: Trainer) -> None:
 
     Lightning calls the hooks of every other callback in each step.
     """
-    run = run_trainer(trainer)
+    run = as_run_trainer(trainer)
     # A new list, because Lightning is iterating over the current list.
     run.callbacks = [other for other in run.callbacks if other is not callback]

@@ -3,7 +3,7 @@
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
 
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 _CALLBACKS = {
     GradientAccumulationScheduler: (
@@ -24,12 +24,12 @@ def check_trainer_settings(trainer: Trainer) -> None:
             f"trainer.accumulate_grad_batches is {trainer.accumulate_grad_batches}: accumulation follows from the "
             "batch size; set data.init_args.micro_batch_size to what fits one device instead"
         )
-    if run_trainer(trainer).reload_dataloaders_every_n_epochs:
+    if as_run_trainer(trainer).reload_dataloaders_every_n_epochs:
         raise ValueError(
             "trainer.reload_dataloaders_every_n_epochs would restart the order of the samples; remove the key: the "
             "order differs in every epoch without it"
         )
-    for callback in run_trainer(trainer).callbacks:
+    for callback in as_run_trainer(trainer).callbacks:
         for refused, reason in _CALLBACKS.items():
             if isinstance(callback, refused):
                 raise ValueError(f"trainer.callbacks has {refused.__name__}: {reason}. Remove the callback")

@@ -22,7 +22,7 @@ from benchmarks.engine.interleaving import Body, Measurement, take_turns
 from benchmarks.vision_language.models import LARGE, TINY, Layout, Sizes, amounts_of_turns, built
 from benchmarks.vision_language.plain_llava import PlainLlava
 from benchmarks.vision_language.trainings import compile_parts, ours, plain
-from datamodules.multimodal.batch import Examples
+from datamodules.multimodal.batch import ChatTrainBatch
 from lightning_modules.vision_language.module import VisionLanguageModel
 
 _STEPS, _WARM_UP, _WORKERS = 40, 5, 4
@@ -110,14 +110,14 @@ def _compared(device: str, compiled: bool) -> tuple[list[Check], dict[str, str]]
     return compared(variants, reference)
 
 
-def _of_plain(model: PlainLlava, examples: Examples, format: Format, device: str) -> Outcome:
+def _of_plain(model: PlainLlava, examples: ChatTrainBatch, format: Format, device: str) -> Outcome:
     tokens, labels, positions = examples.rows[:3]
     with autocast(format, device):
         loss = model(tokens, labels, examples.encoder_input.pixels, positions)["loss"]
     return _differentiated(loss, model.language_model, model.projector)
 
 
-def _of_ours(module: VisionLanguageModel, examples: Examples, format: Format, device: str) -> Outcome:
+def _of_ours(module: VisionLanguageModel, examples: ChatTrainBatch, format: Format, device: str) -> Outcome:
     with autocast(format, device):
         found = module.training_loss((examples,))
         loss = found.total / found.terms

@@ -13,7 +13,7 @@ from rich.table import Table
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import find_documents
-from datamodules.document_qa.retrieval.bm25 import BM25
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.types.document import KINDS, Page
 from engine.determinism.stateless_rng import hash_permutation, hash_uniform
 
@@ -102,7 +102,7 @@ def pseudo_queries(pages: Sequence[Page]) -> Iterator[tuple[int, str]]:
 
 def _ranks(pages: tuple[Page, ...]) -> tuple[list[int], float]:
     """Return the rank of each query's page among all pages, and the seconds without building the index."""
-    document, bm25, ranks = _AllPages(pages), BM25(), []
+    document, bm25, ranks = _AllPages(pages), BM25Retriever(), []
     # Builds the index, which is not part of a query.
     bm25.scores(document, "")  # type: ignore[arg-type]
     start = time.perf_counter()

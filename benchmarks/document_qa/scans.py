@@ -19,7 +19,7 @@ from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.pdf_writer import render_page
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
-from datamodules.document_qa.retrieval.bm25 import BM25
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import Question
 from datamodules.multimodal.synthetic_split import Split
@@ -42,7 +42,7 @@ def share_found(
     questions: list[Question], documents: Mapping[str, Document], sources: tuple[str, ...]
 ) -> tuple[int, int]:
     """Return (questions whose first page by bm25 is an evidence page, questions) of some evidence sources."""
-    retriever = BM25()
+    retriever = BM25Retriever()
     asked = [question for question in questions if question.evidence_pages and question.source in sources]
     found = [retriever.rank(documents[question.document], question)[0] in question.evidence_pages for question in asked]
     return sum(found), len(asked)

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 PREFIX = "rate: "
 
@@ -33,7 +33,7 @@ class Rate(Callback):
         if steps <= 0:
             self._begin = now
         elif now - self._begin >= self.seconds:
-            samples = steps * run_trainer(trainer).datamodule.plan.batch_size
+            samples = steps * as_run_trainer(trainer).datamodule.plan.batch_size
             measured = {"samples_per_second": samples / (now - self._begin), "threads": torch.get_num_threads()}
             print(PREFIX + json.dumps(measured), flush=True)
             sys.stderr.flush()

@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 
 from benchmarks.vision_language.mixture import Mixture
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
@@ -154,7 +154,7 @@ def built(
     )
     # What a fit does before it builds the model, in the same order.
     module.trainer = trainer
-    run_trainer(trainer).datamodule = data
+    as_run_trainer(trainer).datamodule = data
     data.image_layout = module.image_layout
     with torch.device("meta" if meta else "cpu"):
         module.configure_model()

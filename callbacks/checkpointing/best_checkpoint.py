@@ -16,7 +16,7 @@ from engine.checkpointing.schema import METRIC, TEXT, fields, optional
 from engine.checkpointing.verification import load_lazily, verify
 from engine.distributed.errors import CollectiveInputError
 from engine.io.atomic_file import remove
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
@@ -117,7 +117,7 @@ class BestCheckpoint(RotatingCheckpoint):
     @override
     def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # Refuse a wrong name now, hours before the first evaluation. A model may log nothing in the sanity check.
-        if not run_trainer(trainer).fast_dev_run and _validation_metrics(trainer):
+        if not as_run_trainer(trainer).fast_dev_run and _validation_metrics(trainer):
             self._require_monitor(trainer, MisconfigurationException)
 
     def _require_monitor(self, trainer: Trainer, error_type: type[Exception]) -> None:

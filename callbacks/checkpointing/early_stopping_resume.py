@@ -11,7 +11,7 @@ from typing_extensions import override
 from engine.checkpointing.checkpoint_schema import declare_callback
 from engine.checkpointing.schema import COUNT, SCALAR, fields
 from engine.distributed.errors import CollectiveInputError
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 log = logging.getLogger("lockstep")
 
@@ -30,7 +30,7 @@ class EarlyStoppingFromConfig(Callback):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuse a metric of a validation that is switched off; Lightning would end the run after its first epoch."""
-        if stage != "fit" or run_trainer(trainer).limit_val_batches:
+        if stage != "fit" or as_run_trainer(trainer).limit_val_batches:
             return
         for callback in trainer.early_stopping_callbacks:
             if isinstance(callback, EarlyStopping) and callback.strict and callback.monitor.startswith("val/"):

@@ -10,7 +10,7 @@ from callbacks.checkpointing.rotating_checkpoint import RotatingCheckpoint
 from engine.checkpointing.discovery import list_checkpoints, saved_at
 from engine.lightning_internals.training_loop import is_last_micro_batch, stops_early, validation_follows
 from engine.number_check import check_numbers
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 
 class LastCheckpoint(RotatingCheckpoint):
@@ -130,5 +130,5 @@ def save_last(trainer: Trainer) -> None:
         CollectiveError: the checkpoint could not be written. Raised on all ranks.
     """
     for callback in trainer.checkpoint_callbacks:
-        if isinstance(callback, LastCheckpoint) and not run_trainer(trainer).fast_dev_run:
+        if isinstance(callback, LastCheckpoint) and not as_run_trainer(trainer).fast_dev_run:
             callback.save_and_wait(trainer)

@@ -17,7 +17,7 @@ from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import CHECKPOINTS
 from engine.io.atomic_file import remove, remove_leftovers
 from engine.number_check import check_number
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 log = logging.getLogger("lockstep")
 
@@ -56,7 +56,7 @@ class RotatingCheckpoint(Checkpoint):
 
     def is_disabled(self, trainer: Trainer) -> bool:
         """Return whether nothing is saved now: in a fast_dev_run, a sanity check or an evaluation."""
-        return bool(run_trainer(trainer).fast_dev_run) or trainer.state.fn != "fit" or trainer.sanity_checking
+        return bool(as_run_trainer(trainer).fast_dev_run) or trainer.state.fn != "fit" or trainer.sanity_checking
 
     def _save(self, trainer: Trainer, index: int = 0) -> None:
         # `weights_only` False: the optimizer's state and the position in the data belong to a resume.

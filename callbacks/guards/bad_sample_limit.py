@@ -14,9 +14,9 @@ from engine.data.dataloader import TimedDataLoader
 from engine.data.sample_loading import SkippedSample
 from engine.data.skip_counters import EvaluationSkipCounter, SkipCounter, SkipLogger, check_skip_limit, skipped_in
 from engine.distributed.collectives import all_gather_objects
-from engine.distributed.data_parallel_rank import data_rank
-from engine.module import LockstepModule, run_module
-from engine.run_trainer import run_trainer
+from engine.distributed.data_parallel_rank import data_parallel_rank
+from engine.module import LockstepModule, as_lockstep_module
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.append_file import AppendOnlyFile
 from engine.telemetry.log_events import rank_keys
 
@@ -45,19 +45,19 @@ class BadSampleLimit(Callback):
 
     @override
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._training = SkipCounter(run_module(pl_module).counters)
+        self._training = SkipCounter(as_lockstep_module(pl_module).counters)
         self._training.load_state_dict(self._resumed)
         self._training.register()
         self._num_listed = self._resumed.get("unusable", 0)
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
-        self._training.add(self._collect_skipped(trainer, run_trainer(trainer).train_dataloader, batch))
+        self._training.add(self._collect_skipped(trainer, as_run_trainer(trainer).train_dataloader, batch))
 
     @override
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
         # The backward pass has summed the counters of this step over all ranks.
-        module = run_module(pl_module)
+        module = as_lockstep_module(pl_module)
         if module.is_log_step:
             data = module.data
             is_logged = {"bad": data.skips_bad_samples, "too_long": data.too_long == "drop"}
@@ -68,7 +68,7 @@ class BadSampleLimit(Callback):
 
     @override
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check_training(trainer, run_module(pl_module))
+        self._check_training(trainer, as_lockstep_module(pl_module))
 
     def _check_training(self, trainer: Trainer, pl_module: LockstepModule) -> dict[str, int]:
         totals, data = self._training.totals, pl_module.data
@@ -92,31 +92,31 @@ class BadSampleLimit(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._evaluation.add(self._collect_skipped(trainer, run_trainer(trainer).val_dataloaders, batch))
+        self._evaluation.add(self._collect_skipped(trainer, as_run_trainer(trainer).val_dataloaders, batch))
 
     @override
     def on_test_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._evaluation.add(self._collect_skipped(trainer, run_trainer(trainer).test_dataloaders, batch))
+        self._evaluation.add(self._collect_skipped(trainer, as_run_trainer(trainer).test_dataloaders, batch))
 
     @override
     def on_predict_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._evaluation.add(self._collect_skipped(trainer, run_trainer(trainer).predict_dataloaders, batch))
+        self._evaluation.add(self._collect_skipped(trainer, as_run_trainer(trainer).predict_dataloaders, batch))
 
     @override
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check_evaluation(trainer, run_module(pl_module), "val", "the evaluation")
+        self._check_evaluation(trainer, as_lockstep_module(pl_module), "val", "the evaluation")
 
     @override
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check_evaluation(trainer, run_module(pl_module), "test", "the evaluation")
+        self._check_evaluation(trainer, as_lockstep_module(pl_module), "test", "the evaluation")
 
     @override
     def on_predict_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check_evaluation(trainer, run_module(pl_module), "predict", "the prediction")
+        self._check_evaluation(trainer, as_lockstep_module(pl_module), "predict", "the prediction")
 
     def _check_evaluation(self, trainer: Trainer, pl_module: LockstepModule, stage: str, where: str) -> None:
         data = pl_module.data
@@ -137,7 +137,7 @@ class BadSampleLimit(Callback):
     def _collect_skipped(self, trainer: Trainer, loader: TimedDataLoader, batch: object) -> list[SkippedSample]:
         """Return and log the samples that a batch lacks, skipped by its loader or by its collation."""
         skipped = [*loader.next_skipped(), *skipped_in(batch)]
-        if not data_rank(trainer).is_group_leader:  # another rank reads the same samples
+        if not data_parallel_rank(trainer).is_group_leader:  # another rank reads the same samples
             return []
         self._skip_logger.log(skipped)
         self._unlisted += [skip for skip in skipped if skip.reason == "bad"]

@@ -16,7 +16,7 @@ from engine.checkpointing.rollback import roll_back
 from engine.checkpointing.schema import COUNT, fields
 from engine.distributed.errors import CollectiveError
 from engine.lightning_internals.tensors import copy_all
-from engine.module import LockstepModule, run_module
+from engine.module import LockstepModule, as_lockstep_module
 from engine.number_check import check_numbers
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
@@ -82,7 +82,7 @@ class FiniteGuard(Callback):
 
     @override
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        module = run_module(pl_module)
+        module = as_lockstep_module(pl_module)
         norm = module.gradient_norm().item()  # equal on all ranks, so all take the same branch below
         if math.isfinite(norm):
             self.consecutive_skips = 0

@@ -6,11 +6,11 @@ import torch
 from lightning.pytorch import Trainer
 
 from engine.distributed.collectives import all_gather_tensor
-from engine.distributed.data_parallel_rank import data_rank
+from engine.distributed.data_parallel_rank import data_parallel_rank
 from engine.io.name_list import join_names
 from engine.lightning_internals.training_loop import micro_batch_index
 from engine.module import LockstepModule
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 log = logging.getLogger("lockstep")
 
@@ -28,7 +28,7 @@ def describe_non_finite(trainer: Trainer, pl_module: LockstepModule, norm: float
     step, epoch = trainer.global_step + 1, trainer.current_epoch
     batch = micro_batch_index(trainer) // trainer.accumulate_grad_batches
     lines = [f"step {step} (epoch {epoch}, global batch {batch} of it): the gradient is not finite, its norm is {norm}"]
-    width = trainer.world_size // data_rank(trainer).size  # ranks that read the same samples
+    width = trainer.world_size // data_parallel_rank(trainer).size  # ranks that read the same samples
     # [micro-batches] on this rank; gathered: [world size, micro-batches]
     is_broken = torch.stack([~loss.isfinite() for loss in pl_module.losses_of_step])
     for rank, micro_batches in enumerate(all_gather_tensor(is_broken.int()).tolist()):
@@ -47,7 +47,7 @@ def describe_non_finite(trainer: Trainer, pl_module: LockstepModule, norm: float
 
 def _samples(trainer: Trainer, rank: int) -> list[list[int]]:
     """Return the sample indices of each micro-batch of the step on a rank."""
-    micro_batches = run_trainer(trainer).datamodule.samples_of_step(rank)
+    micro_batches = as_run_trainer(trainer).datamodule.samples_of_step(rank)
     return [[int(index) for index in indices] for indices in micro_batches]
 
 

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from engine.distributed.errors import CollectiveError
 from engine.lightning_internals.training_loop import is_last_micro_batch
-from engine.module import run_module
-from engine.run_trainer import run_trainer
+from engine.module import as_lockstep_module
+from engine.run_trainer import as_run_trainer
 
 GONE = "run_folder_gone"
 """Step counter: 1 once rank 0 has found that the folder is gone."""
@@ -18,7 +18,7 @@ _KEPT = ("config.yaml", "metrics.jsonl", "train.log")
 """Files that exist since training began. A folder without any of them is not the run's, even if it has its name."""
 
 
-class RunFolderGuard(Callback):
+class RunDirectoryGuard(Callback):
     """Ends all ranks of a training whose folder is no longer at its path.
 
     Files that are open follow a folder that is renamed, and vanish with a folder that is deleted, both without an
@@ -29,16 +29,16 @@ class RunFolderGuard(Callback):
     @override
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._is_training = False
-        run_module(pl_module).counters.register(GONE)
+        as_lockstep_module(pl_module).counters.register(GONE)
 
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._is_training = not run_trainer(trainer).fast_dev_run
+        self._is_training = not as_run_trainer(trainer).fast_dev_run
 
     @override
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         # At the end of the backward pass the counters are summed, so rank 0 checks before it.
-        module = run_module(pl_module)
+        module = as_lockstep_module(pl_module)
         if module.is_log_step and is_last_micro_batch(trainer) and trainer.is_global_zero and self._is_gone(trainer):
             module.counters.add(GONE)
 
@@ -46,7 +46,7 @@ class RunFolderGuard(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        module = run_module(pl_module)
+        module = as_lockstep_module(pl_module)
         if module.is_log_step and is_last_micro_batch(trainer) and module.counters.total(GONE):
             self._end(trainer)
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from engine.distributed.collectives import all_gather_tensor
 from engine.distributed.ddp_reducer import reduce_local_gradients
 from engine.distributed.errors import CollectiveError
-from engine.module import run_module
+from engine.module import as_lockstep_module
 from engine.strategies.fsdp import has_sharded_weights
 
 log = logging.getLogger("lockstep")
@@ -52,7 +52,7 @@ class UnusedParameterCheck(Callback):
             if self._pending
         ]
         if self._pending:
-            run_module(pl_module).call_before_normalization(lambda: self._check(trainer, pl_module))
+            as_lockstep_module(pl_module).call_before_normalization(lambda: self._check(trainer, pl_module))
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:

@@ -20,8 +20,8 @@ from callbacks.health.oom_advice import (
 )
 from engine.distributed.collectives import all_gather_tensor
 from engine.lightning_internals.training_loop import is_last_micro_batch
-from engine.module import run_module
-from engine.run_trainer import run_trainer
+from engine.module import as_lockstep_module
+from engine.run_trainer import as_run_trainer
 from engine.system import host_memory
 from engine.system.byte_size import GIB
 from engine.system.oom import is_oom_error
@@ -101,7 +101,7 @@ class MemoryMonitor(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         self._phase, self._batch = LOADING, None
-        if run_module(pl_module).is_log_step and is_last_micro_batch(trainer):
+        if as_lockstep_module(pl_module).is_log_step and is_last_micro_batch(trainer):
             self._log(trainer, pl_module)
 
     @override
@@ -162,10 +162,10 @@ class MemoryMonitor(Callback):
         """Return the message for an out-of-memory error, None for any other error."""
         if not is_oom_error(error):
             return None
-        return oom_message(trainer, run_module(trainer.lightning_module), self._phase, self._batch)
+        return oom_message(trainer, as_lockstep_module(trainer.lightning_module), self._phase, self._batch)
 
 
 def memory_advice(trainer: Trainer, error: BaseException) -> str | None:
     """Return `MemoryMonitor.advice` of the run's MemoryMonitor, or None if the run has none."""
-    monitors = [callback for callback in run_trainer(trainer).callbacks if isinstance(callback, MemoryMonitor)]
+    monitors = [callback for callback in as_run_trainer(trainer).callbacks if isinstance(callback, MemoryMonitor)]
     return monitors[0].advice(trainer, error) if monitors else None

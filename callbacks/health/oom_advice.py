@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.distributed.data_parallel_rank import strategy_tensor_parallel_size
 from engine.io.name_list import join_names
 from engine.module import LockstepModule
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.system import host_memory
 from engine.system.byte_size import GIB, format_gib
 
@@ -76,7 +76,7 @@ def describe_tensors(batch: object) -> str:
 
 
 def _batch_lines(trainer: Trainer, phase: str, batch: object) -> list[str]:
-    datamodule = run_trainer(trainer).datamodule
+    datamodule = as_run_trainer(trainer).datamodule
     if phase in _EVALUATION_PHASES:
         size = f"batch: at most {datamodule.evaluation_batch_size} samples on each rank"
     else:
@@ -88,7 +88,7 @@ def _settings(
     trainer: Trainer, pl_module: LockstepModule, phase: str, device: torch.device
 ) -> Iterator[tuple[str, str]]:
     """Yield pairs of a setting with its value, and its effect; the cheapest first."""
-    datamodule, on_gpu = run_trainer(trainer).datamodule, device.type == "cuda"
+    datamodule, on_gpu = as_run_trainer(trainer).datamodule, device.type == "cuda"
     if phase in _EVALUATION_PHASES:
         size = datamodule.evaluation_batch_size
         if size > 1:

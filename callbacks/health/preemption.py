@@ -21,9 +21,9 @@ from engine.lightning_internals.training_loop import (
     mark_validation_pending,
     validation_follows,
 )
-from engine.module import run_module
+from engine.module import as_lockstep_module
 from engine.number_check import check_number
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
@@ -55,7 +55,7 @@ class Preemption(Callback):
         stop_signals.install_handlers()
         disable_signal_handlers(trainer)
         self._is_counted = self._must_stop = self._saved = False
-        counters = run_module(pl_module).counters
+        counters = as_lockstep_module(pl_module).counters
         counters.register(STOP)
         counters.register(SECONDS)
         on_cpu = trainer.strategy.root_device.type == "cpu"  # polling costs nothing there
@@ -83,7 +83,7 @@ class Preemption(Callback):
     @override
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: torch.Tensor) -> None:
         # The module sends the counters at the end of its backward pass.
-        counters = run_module(pl_module).counters
+        counters = as_lockstep_module(pl_module).counters
         # Each rank counts once: STOP is the number of ranks with a signal.
         if stop_signals.received and not self._is_counted:
             self._is_counted = True
@@ -100,7 +100,7 @@ class Preemption(Callback):
         if not is_last_micro_batch(trainer):
             return
         if not self._must_stop and self._poll.due(trainer.global_step):
-            counters = run_module(pl_module).counters
+            counters = as_lockstep_module(pl_module).counters
             # Equal on all ranks, so all of them stop after the same step.
             self._must_stop = counters.total(STOP) > 0
             if self._poll.is_adaptive:
@@ -166,7 +166,7 @@ class Preemption(Callback):
         extra = event("run_preempted", signal=signal.Signals(number).name, saved=self._saved)
         if trainer.state.fn != "fit":
             log.warning("%s before the end; there is nothing to save", stopped, extra=extra)
-        elif run_trainer(trainer).fast_dev_run:
+        elif as_run_trainer(trainer).fast_dev_run:
             log.warning("%s after step %d; a fast_dev_run saves nothing", stopped, trainer.global_step, extra=extra)
         else:
             saved = "saved" if self._saved else "nothing new to save"

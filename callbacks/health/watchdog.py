@@ -27,7 +27,7 @@ from engine.lightning_internals.processes import (
     set_strategy_timeout,
 )
 from engine.number_check import check_number
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
 
 log = logging.getLogger("lockstep")
@@ -240,14 +240,14 @@ def report_unhandled(trainer: Trainer, exception: BaseException) -> None:
 
     A second dead DataLoader worker may raise while Lightning calls the hooks for the first worker.
     """
-    for callback in run_trainer(trainer).callbacks:
+    for callback in as_run_trainer(trainer).callbacks:
         if isinstance(callback, Watchdog):
             callback.on_exception(trainer, trainer.lightning_module, exception)
 
 
 def extended_timeout(trainer: Trainer, phase: str) -> AbstractContextManager[None]:
     """Return `Watchdog.extended_timeout` of the run's watchdog, or a null context if the run has no watchdog."""
-    watchdogs = [callback for callback in run_trainer(trainer).callbacks if isinstance(callback, Watchdog)]
+    watchdogs = [callback for callback in as_run_trainer(trainer).callbacks if isinstance(callback, Watchdog)]
     return watchdogs[0].extended_timeout(phase) if watchdogs else nullcontext()
 
 

@@ -13,10 +13,10 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 from typing_extensions import override
 
-from engine.distributed.data_parallel_rank import data_rank
+from engine.distributed.data_parallel_rank import data_parallel_rank
 from engine.io.atomic_file import replace_file
-from engine.module import run_module
-from engine.run_trainer import run_trainer
+from engine.module import as_lockstep_module
+from engine.run_trainer import as_run_trainer
 
 log = logging.getLogger("lockstep")
 
@@ -36,16 +36,16 @@ class PredictionWriter(BasePredictionWriter):
 
     @override
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._enabled = not run_module(pl_module).predicts_at_the_end
+        self._enabled = not as_lockstep_module(pl_module).predicts_at_the_end
         if not self._enabled:
             return
-        source = run_trainer(trainer).datamodule.predict_input
+        source = as_run_trainer(trainer).datamodule.predict_input
         self.filename = f"predictions-{Path(source).stem}.jsonl" if source else "predictions.jsonl"
         target = Path(trainer.default_root_dir) / self.filename
         if target.is_dir():  # before hours of prediction
             raise IsADirectoryError(f"{target} is a directory, expected a file to replace or none: move it away")
         # File names with bytes that are not UTF-8 become escapes, which JSON has.
-        rank = data_rank(trainer)
+        rank = data_parallel_rank(trainer)
         # Ranks of a tensor-parallel group predict the same rows, so one of them writes.
         part = self._part_path(trainer, rank.rank) if rank.is_group_leader else Path(os.devnull)
         self._part = part.open("w", encoding="utf-8", errors="backslashreplace")
@@ -81,7 +81,7 @@ class PredictionWriter(BasePredictionWriter):
             part.close()
 
     def _merge(self, trainer: Trainer) -> None:
-        parts = [self._part_path(trainer, rank) for rank in range(data_rank(trainer).size)]
+        parts = [self._part_path(trainer, rank) for rank in range(data_parallel_rank(trainer).size)]
         target = Path(trainer.default_root_dir) / self.filename
         if target.exists():
             when = datetime.fromtimestamp(target.stat().st_mtime).astimezone().isoformat(" ", "seconds")
@@ -111,7 +111,7 @@ class PredictionWriter(BasePredictionWriter):
 
 def _skipped_rows(trainer: Trainer) -> list[tuple[int, dict[str, Any]]]:
     """Return a row without an answer for each skipped sample, so that lines can be matched to the input."""
-    run = run_trainer(trainer)
+    run = as_run_trainer(trainer)
     return [
         (skipped.sample, {**run.datamodule.describe(skipped.sample), "answer": None, "why": skipped.what})
         for skipped in run.predict_dataloaders.skipped

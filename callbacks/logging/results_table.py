@@ -12,7 +12,7 @@ from typing_extensions import override
 from engine.checkpointing.checkpoint_schema import declare_callback
 from engine.checkpointing.discovery import CHECKPOINTS
 from engine.checkpointing.schema import METRIC, each, fields
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 from engine.telemetry.log_events import HIDDEN_ON_CONSOLE
@@ -78,7 +78,7 @@ class ResultsTable(Callback):
     @override
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
-            title = "validation" if run_trainer(trainer).fast_dev_run else "validation, best checkpoint"
+            title = "validation" if as_run_trainer(trainer).fast_dev_run else "validation, best checkpoint"
             self._set(trainer, "val", {**self.best, **self.baselines}, title)
 
     @override
@@ -114,7 +114,7 @@ class ResultsTable(Callback):
         if page.rows:
             _print_table(page)
         folder = Path(trainer.default_root_dir)
-        if run_trainer(trainer).fast_dev_run:
+        if as_run_trainer(trainer).fast_dev_run:
             log.info("fast_dev_run: nothing was saved")
             return
         log.info("files of this run: %s", folder)

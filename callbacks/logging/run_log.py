@@ -21,7 +21,7 @@ from callbacks.trackers.loggers import begin_trackers
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.io.atomic_file import write_atomically
 from engine.lightning_internals.training_loop import unlogged_metrics
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.system.installation import checkout_commit, package_version
 from engine.telemetry.json_formatter import JsonFormatter
 from engine.telemetry.log_events import HIDDEN_ON_CONSOLE, event
@@ -121,7 +121,7 @@ class RunLog(Callback):
         self._start = time.monotonic()
         planned = trainer.estimated_stepping_batches
         self._time_left.begin(trainer.global_step, planned)
-        interval = run_trainer(trainer).log_every_n_steps
+        interval = as_run_trainer(trainer).log_every_n_steps
         # Lightning returns -1 for a stream without `max_steps`, whose end it does not know.
         if 0 < planned < interval:
             log.warning(

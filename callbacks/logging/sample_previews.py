@@ -16,7 +16,7 @@ from callbacks.logging.preview_rendering import markdown_table, picture_grid
 from callbacks.trackers.experiment_tracker import ExperimentTracker
 from engine.io.atomic_file import remove, remove_leftovers, write_atomically
 from engine.module import LockstepModule
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.log_events import event
 from engine.telemetry.sample_previews import MAX_PREVIEWS, SamplePreview
 
@@ -51,7 +51,7 @@ class SamplePreviewLogger(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if isinstance(pl_module, LockstepModule):
             # A module keeps the content of no preview if the number is 0.
-            enabled = stage == "fit" and not run_trainer(trainer).fast_dev_run
+            enabled = stage == "fit" and not as_run_trainer(trainer).fast_dev_run
             pl_module.preview_reservoir.number = self.number if enabled else 0
 
     @override

@@ -19,11 +19,11 @@ from engine.datamodule import LockstepDataModule
 from engine.distributed.collectives import all_reduce_min
 from engine.distributed.errors import CollectiveError
 from engine.lightning_internals.training_loop import configure_model
-from engine.module import LockstepModule, run_module
+from engine.module import LockstepModule, as_lockstep_module
 from engine.optim.optimizers import OPTIMIZERS, state_size
 from engine.optim.parameter_groups import embedding_weights
 from engine.optim.row_updates import state_shapes
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.system.oom import is_oom_error
 
 log = logging.getLogger("lockstep")
@@ -54,7 +54,7 @@ class AutoMicroBatch(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        module = run_module(pl_module)
+        module = as_lockstep_module(pl_module)
         reason = _reason_not_possible(trainer, module)
         if reason and not self.if_possible:
             raise ValueError(f"trainer.auto_micro_batch is not possible: {reason}")
@@ -62,7 +62,7 @@ class AutoMicroBatch(Callback):
             if trainer.is_global_zero:
                 log.warning("trainer.auto_micro_batch has no effect: %s", reason)
             return
-        data = run_trainer(trainer).datamodule
+        data = as_run_trainer(trainer).datamodule
         configure_model(trainer)  # Lightning repeats the call after setup; configure_model is idempotent
         plan: BatchPlan | None = data.plan
         while plan is not None:

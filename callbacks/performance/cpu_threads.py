@@ -15,7 +15,7 @@ from callbacks.health.watchdog import extended_timeout
 from callbacks.performance.thread_timing import Rates, reason_not_timed, time_threads
 from engine.distributed.collectives import all_reduce_min
 from engine.lightning_internals.training_loop import configure_model
-from engine.module import LockstepModule, run_module
+from engine.module import LockstepModule, as_lockstep_module
 from engine.system.cpu_count import available_cpus
 
 log = logging.getLogger("lockstep")
@@ -48,7 +48,7 @@ class ThreadChoice(NamedTuple):
     """End of the log line, with the separator before it."""
 
 
-class Threads(Callback):
+class CpuThreads(Callback):
     """Sets the number of intra-op threads of ranks that compute on a CPU.
 
     - A number that is set by an option or a variable is kept; nothing is timed.
@@ -71,7 +71,11 @@ class Threads(Callback):
         if self.known.stated_by:
             self._report_stated(trainer, stage)
             return
-        choice = self._for_training(trainer, run_module(pl_module)) if stage == "fit" else self._for_evaluation(trainer)
+        choice = (
+            self._for_training(trainer, as_lockstep_module(pl_module))
+            if stage == "fit"
+            else self._for_evaluation(trainer)
+        )
         torch.set_num_threads(choice.number)
         log.info("threads: %d%s", choice.number, choice.reason)
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from engine.distributed.collectives import all_gather_tensor
 from engine.lightning_internals.training_loop import is_last_micro_batch
-from engine.module import run_module
+from engine.module import as_lockstep_module
 from engine.run_trainer import leave_training
 from engine.system.energy_counters import EnergyMeter, cpu_counters, gpu_counters
 from engine.telemetry.energy_file import JOULES_PER_KWH, Joules, read_energy, write_energy
@@ -49,7 +49,7 @@ class EnergyMonitor(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        if run_module(pl_module).is_log_step and is_last_micro_batch(trainer):
+        if as_lockstep_module(pl_module).is_log_step and is_last_micro_batch(trainer):
             since = self._added_at
             used = self._add_of_all_ranks(trainer)
             watts = used.kwh * JOULES_PER_KWH / (self._added_at - since)

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from engine.distributed.collectives import all_gather_tensor
 from engine.number_check import check_number
-from engine.run_trainer import leave_training, run_trainer
+from engine.run_trainer import as_run_trainer, leave_training
 from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
@@ -55,7 +55,7 @@ class Stragglers(Callback):
         steps = trainer.global_step - self._steps
         if steps < self.every_n_steps:
             return
-        waited = (run_trainer(trainer).train_dataloader.waited - self._waited) / steps
+        waited = (as_run_trainer(trainer).train_dataloader.waited - self._waited) / steps
         # Time in the backward pass is excluded: there a fast rank waits for a slow one.
         rank_seconds = torch.tensor([waited + self._computed / steps, waited], device=trainer.strategy.root_device)
         # [world size, 2], transposed
@@ -85,7 +85,7 @@ class Stragglers(Callback):
     def _reset(self, trainer: Trainer) -> None:
         # Both times are measured from here to the next comparison.
         self._steps, self._computed = trainer.global_step, 0.0
-        self._waited = run_trainer(trainer).train_dataloader.waited
+        self._waited = as_run_trainer(trainer).train_dataloader.waited
 
 
 def find_slowest(seconds: list[float]) -> tuple[int, float]:

@@ -15,7 +15,7 @@ from callbacks.performance.trial_samples import first_samples
 from engine.datamodule import LockstepDataModule
 from engine.distributed.collectives import all_reduce_max
 from engine.module import LockstepModule
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 log = logging.getLogger("lockstep")
 
@@ -60,7 +60,7 @@ def time_threads(trainer: Trainer, pl_module: LockstepModule, threads: int) -> R
         left to training, which reports it with the step and the samples.
     """
     threads_before = torch.get_num_threads()
-    data = run_trainer(trainer).datamodule
+    data = as_run_trainer(trainer).datamodule
     size = data.plan.micro_batch_size
     try:
         # At most two rounds: the whole micro-batch, and if that takes too long, the part that fits the time.

@@ -8,10 +8,10 @@ from typing_extensions import override
 
 from callbacks.performance.peak_flops import peak_flops
 from engine.datamodule import LockstepDataModule
-from engine.distributed.data_parallel_rank import data_rank
-from engine.module import LockstepModule, run_module
+from engine.distributed.data_parallel_rank import data_parallel_rank
+from engine.module import LockstepModule, as_lockstep_module
 from engine.number_check import check_number
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.log_events import event
 
 log = logging.getLogger("lockstep")
@@ -77,12 +77,12 @@ class Throughput(Callback):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._names, self._waits = [], DataWaitDetector()
-        counters = run_module(pl_module).counters
+        counters = as_lockstep_module(pl_module).counters
         counters.register(WAITED)
-        self._counted_wait = run_trainer(trainer).train_dataloader.waited
+        self._counted_wait = as_run_trainer(trainer).train_dataloader.waited
         self._totals = {WAITED: counters.total(WAITED)}
         self._start, self._steps, self._samples = time.perf_counter(), trainer.global_step, 0
-        datamodule = run_trainer(trainer).datamodule
+        datamodule = as_run_trainer(trainer).datamodule
         if (batch := datamodule.plan.batch_size) > (
             samples := datamodule.samples_in_step(0)
         ) and trainer.is_global_zero:
@@ -99,7 +99,7 @@ class Throughput(Callback):
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
-        module, waited = run_module(pl_module), run_trainer(trainer).train_dataloader.waited
+        module, waited = as_lockstep_module(pl_module), as_run_trainer(trainer).train_dataloader.waited
         # Added before the backward pass, whose all-reduce sums the counters.
         module.counters.add(WAITED, waited - self._counted_wait)
         self._counted_wait = waited
@@ -107,7 +107,7 @@ class Throughput(Callback):
         if not self._names and counts:
             self._open_counters(trainer, module, list(counts))
         # The ranks of a tensor-parallel group read the same batch, so only its leader counts it.
-        if data_rank(trainer).is_group_leader:
+        if data_parallel_rank(trainer).is_group_leader:
             for name, amount in counts.items():
                 module.counters.add(_counter(name), amount)
 
@@ -115,14 +115,14 @@ class Throughput(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
-        datamodule = run_trainer(trainer).datamodule
+        datamodule = as_run_trainer(trainer).datamodule
         if (batch_idx + 1) % (accumulation := trainer.accumulate_grad_batches) == 0:
             self._samples += datamodule.samples_in_step(batch_idx // accumulation)
-        interval = run_trainer(trainer).log_every_n_steps
+        interval = as_run_trainer(trainer).log_every_n_steps
         if not interval or trainer.global_step - self._steps < interval:
             return  # Lightning logs no step for an interval of 0
         # Reading the counters waits for the device, whose steps are part of the time.
-        since = self._since_last_log(run_module(pl_module))
+        since = self._since_last_log(as_lockstep_module(pl_module))
         assert self._start is not None, "training has started"
         now = time.perf_counter()
         elapsed = now - self._start

@@ -18,7 +18,7 @@ from typing_extensions import override
 from callbacks.logging.metric_sink import MetricSink
 from callbacks.logging.progress_bar import TimeLeft
 from engine.health.monitor import ProcessMonitor
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.system import host_memory
 from engine.telemetry.log_events import EVENTS, event_of
 
@@ -213,7 +213,7 @@ class RunMetrics:
         return gauges
 
     def _counters(self) -> dict[str, float]:
-        loader = run_trainer(self.trainer).train_dataloader  # None in an evaluation
+        loader = as_run_trainer(self.trainer).train_dataloader  # None in an evaluation
         steps = self.trainer.global_step - self.first_step if self.training_began is not None else 0
         return {
             "steps_total": max(0, steps),

@@ -18,7 +18,7 @@ from typing_extensions import override
 from callbacks.trackers.background_sender import BackgroundSender
 from callbacks.trackers.experiment_tracker import FINISH_TIMEOUT, ExperimentTracker
 from callbacks.trackers.mlflow_run import fail_fast, open_run
-from engine.io.sqlite_url import sqlite_address
+from engine.io.sqlite_url import sqlite_url
 from engine.lightning_internals.loggers import NullExperiment, flatten_config
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class MLflow(ExperimentTracker):
         self._experiment = settings.experiment
         self.settings, self.folder, self.run_config = settings, folder, config
         self._configured_uri = settings.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        self.uri = self._configured_uri or sqlite_address(folder.parent.resolve() / "mlflow.db")
+        self.uri = self._configured_uri or sqlite_url(folder.parent.resolve() / "mlflow.db")
         if urlsplit(self.uri).password:
             option = "mlflow.tracking_uri contains a password, which config.yaml would store"
             variable = "MLFLOW_TRACKING_URI contains a password, which the log would show"

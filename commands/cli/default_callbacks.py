@@ -12,7 +12,7 @@ from callbacks.checkpointing.final_validation import FinalValidation
 from callbacks.checkpointing.log_step_resume import ResumeLogStep
 from callbacks.checkpointing.pending_validation import ResumePendingValidation
 from callbacks.guards.bad_sample_limit import BadSampleLimit
-from callbacks.guards.run_directory_guard import RunFolderGuard
+from callbacks.guards.run_directory_guard import RunDirectoryGuard
 from callbacks.health.memory_monitor import MemoryMonitor
 from callbacks.health.watchdog import Watchdog
 from callbacks.logging.prediction_writer import PredictionWriter
@@ -20,12 +20,12 @@ from callbacks.logging.progress_bar import RunProgressBar
 from callbacks.logging.results_table import ResultsPrinter, ResultsTable
 from callbacks.logging.run_log import RunLog
 from callbacks.performance.auto_micro_batch import AutoMicroBatch
-from callbacks.performance.cpu_threads import KnownThreads, Threads
+from callbacks.performance.cpu_threads import CpuThreads, KnownThreads
 from callbacks.performance.energy_monitor import EnergyMonitor
 from callbacks.prometheus.exporter import PrometheusExporter
 from commands.cli.console_logging import LogSettings
 from engine.lightning_internals.training_loop import skip_empty_hooks
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 
 
 def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
@@ -38,7 +38,7 @@ def with_progress_bar(settings: Mapping[str, Any]) -> list[Callback]:
     return [*callbacks, RunProgressBar()]
 
 
-def add_own_callbacks(
+def add_default_callbacks(
     trainer: Trainer, keep_config: Callable[[], object], log: LogSettings, altered: str, threads: KnownThreads
 ) -> None:
     """Add the callbacks of every run around the callbacks of the command line.
@@ -51,12 +51,12 @@ def add_own_callbacks(
         threads: known number of threads.
     """
     run_log, table = RunLog(keep_config, log.level == "debug", altered), ResultsTable()
-    callbacks = run_trainer(trainer).callbacks
+    callbacks = as_run_trainer(trainer).callbacks
     if auto := getattr(trainer, "auto_micro_batch", False):
         callbacks.append(AutoMicroBatch(if_possible=auto == "if_possible"))
-    callbacks.append(Threads(threads))  # after AutoMicroBatch, whose micro-batch it times
+    callbacks.append(CpuThreads(threads))  # after AutoMicroBatch, whose micro-batch it times
     callbacks[:0] = [
-        ResumeLogStep(), run_log, RunFolderGuard(), MemoryMonitor(), EnergyMonitor(), BadSampleLimit(),
+        ResumeLogStep(), run_log, RunDirectoryGuard(), MemoryMonitor(), EnergyMonitor(), BadSampleLimit(),
         PredictionWriter(), EarlyStoppingFromConfig(), FinalValidation(), ResumeAtEpochEnd(),
         ResumePendingValidation(), table,
     ]  # fmt: skip
@@ -68,9 +68,9 @@ def add_own_callbacks(
         endpoint.attach(trainer, watchdog)
     if log.console == "text":
         callbacks.append(ResultsPrinter(table))  # torn down last
-    skip_empty_hooks(callback for callback in callbacks if is_own(callback))
+    skip_empty_hooks(callback for callback in callbacks if is_default_callback(callback))
 
 
-def is_own(callback: Callback) -> bool:
+def is_default_callback(callback: Callback) -> bool:
     """Return whether a callback is Lockstep's own, not Lightning's or a user's."""
     return type(callback).__module__.partition(".")[0] == "callbacks"

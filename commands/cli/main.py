@@ -33,7 +33,7 @@ from commands.cli.configs.config_files import check_arguments
 from commands.cli.configs.parser_message import raised_by_class
 from commands.cli.console_logging import LogSettings, filter_lightning_noise, log_to_console
 from commands.cli.ddp_settings import adapt_to_launch
-from commands.cli.default_callbacks import add_own_callbacks, with_progress_bar
+from commands.cli.default_callbacks import add_default_callbacks, with_progress_bar
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases, replace_aliases
 from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report_error
 from commands.cli.profiler import create_profiler
@@ -215,7 +215,7 @@ class LockstepCLI(SubcommandCLI):
         trainer.strategy.checkpoint_io = self.instantiated("checkpoints")
         altered = changed_evaluation_keys(command, self._config_text, folder, trainer.checkpoint_to_load)
         keep_config = partial(write_config, self._config_text, folder)
-        add_own_callbacks(trainer, keep_config, log_settings, altered, self._threads)
+        add_default_callbacks(trainer, keep_config, log_settings, altered, self._threads)
         if self._store_prefix is not None and trainer.world_size > 1:
             # This precedes Lightning's own call, which finds a process group and creates no other.
             connect_with_prefix(trainer.strategy, self._store_prefix, os.environ)

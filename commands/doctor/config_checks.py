@@ -187,7 +187,7 @@ class _Training:
         if self.config is None or self.batch is None:
             return
         from commands.doctor.training.load_config import is_sharded
-        from commands.doctor.training.micro_batch_probe import first_step, not_probed
+        from commands.doctor.training.micro_batch_probe import not_probed, probe_micro_batch
 
         if self.blocked:
             yield not_probed(" and ".join(self.blocked), "; ".join(filter(None, self.blocked.values())))
@@ -201,7 +201,7 @@ class _Training:
         prepare = f"{PROGRAM} prepare {self._named}"
         with tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True) as directory:
             self._directory = Path(directory)
-            outcome = first_step(self.config, self.batch, self.per_node, prepare, self._directory)
+            outcome = probe_micro_batch(self.config, self.batch, self.per_node, prepare, self._directory)
         self.probe, self.batch = outcome.probe, outcome.batch
         yield from outcome.findings
 

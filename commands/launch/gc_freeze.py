@@ -5,7 +5,7 @@ import gc
 import sys
 
 
-def freeze_imports() -> None:
+def exempt_imports_from_gc() -> None:
     """Exempt all present objects from garbage collection, also at the end of the process, and start collecting others.
 
     If Triton is imported, the objects are collected at the end after all: otherwise Triton 3.9, of torch 2.15 for GPUs,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from commands.report.event_log import RunEvents, read_events
 from commands.report.metric_series import MetricHistory, read_metrics
-from commands.report.preview_history import read_examples
+from commands.report.preview_history import read_previews
 from commands.report.settings_diff import Settings, describe_kind, differences, group_name, read_settings, seed_groups
 from engine.io.json_records import parse_json
 from engine.telemetry.energy_file import read_energy
@@ -53,7 +53,7 @@ def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dic
     mode: Literal["min", "max"] = "min" if settings.get("best_checkpoint.mode") == "min" else "max"
     metrics = read_metrics(folder / "metrics.jsonl", monitor, mode, points)
     events = read_events(folder)
-    examples = read_examples(folder / "examples", pictures)
+    examples = read_previews(folder / "examples", pictures)
     began = min((time for time in _times(metrics, events)), default=0.0)
     return {
         "name": name,

@@ -20,7 +20,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _MAX_LENGTH = 4000
 
 
-def read_examples(folder: Path, largest: int = _LARGEST) -> dict[str, Any]:
+def read_previews(folder: Path, largest: int = _LARGEST) -> dict[str, Any]:
     """Return the previews of a run.
 
     `{steps: [{step, answers: {name: {answer, right, picture}}}], samples: {name: {question, expected}}, ...}`

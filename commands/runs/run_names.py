@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from commands.runs.runs_option import OPTION
-from engine.io.gitignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_gitignored_folder
 from engine.io.yaml_file import parse_yaml
 
 TIME_OR_JOB = r"(-\d{8}-\d{6}(-\d+)?|-job\d+(-step\d+)?)"
@@ -69,7 +69,7 @@ def make_runs_folder(runs: Path) -> None:
                 f"with {OPTION} DIR"
             )
         try:
-            make_ignored_folder(runs)
+            make_gitignored_folder(runs)
         except OSError as error:
             raise PermissionError(
                 f"{runs} cannot be created ({error.strerror}): name another directory with {OPTION} DIR"

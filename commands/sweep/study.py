@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from commands.sweep.settings import Parameter, Sampler, SweepSettings, Value
-from engine.io.sqlite_url import sqlite_address
+from engine.io.sqlite_url import sqlite_url
 
 DATABASE, LOCK = "study.db", "study.lock"
 MESSAGE, STEP = "message", "step"
@@ -86,7 +86,7 @@ class SweepStudy:
             _check_database(folder / DATABASE)
             try:
                 self._storage = optuna.storages.RDBStorage(
-                    sqlite_address(folder / DATABASE), engine_kwargs={"connect_args": {"timeout": _WAIT}}
+                    sqlite_url(folder / DATABASE), engine_kwargs={"connect_args": {"timeout": _WAIT}}
                 )
             except RuntimeError as error:  # its tables are those of another version of Optuna
                 raise _no_study(folder / DATABASE, str(error)) from error

@@ -1,4 +1,4 @@
-"""Defines batches and records of the document-QA family. Training chats are `Examples`, see multimodal.batch."""
+"""Defines batches and records of the document-QA family. Training chats are `ChatTrainBatch`, see multimodal.batch."""
 
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ class EvaluationBatch(NamedTuple):
     contexts: tuple[RetrievedContext, ...] = ()  # one for each of the B questions
 
 
-class OptionExamples(NamedTuple):
+class OptionTrainBatch(NamedTuple):
     """Questions for contrastive training: the options of a choice question are compared with each other.
 
     A choice question has one chat per option, with that option as the answer. An open question has one chat.

@@ -13,7 +13,7 @@ from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettin
 from datamodules.document_qa.prompt.prompt import AnswerWith, Language, PromptBuilder
 from datamodules.document_qa.retrieval.encoder_inputs import EncoderInputBuilder
 from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
-from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.retrievers import build_retriever
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.train_pairs import RetrievalPairDataset
 from datamodules.document_qa.samples.evaluation_dataset import DocumentEvaluationDataset
@@ -170,7 +170,7 @@ class DocumentDataModule(AnswerEvaluation):
     def _sample_builder(self, questions: QuestionSet, training: bool = False) -> SampleBuilder:
         augmenter = Augmenter(self.augmentation, global_seed()) if training and self.augmentation.enabled else None
         return SampleBuilder(
-            questions, make_retriever(self.retriever), self.context_builder, self.prompter, self.ablate, augmenter,
+            questions, build_retriever(self.retriever), self.context_builder, self.prompter, self.ablate, augmenter,
             evidence_first=training and self.context.evidence_in_training,
         )  # fmt: skip
 

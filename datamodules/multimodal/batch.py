@@ -63,7 +63,7 @@ class Prompts(NamedTuple):
     placeholders: Tensor  # [B] int64
 
 
-class Examples(NamedTuple):
+class ChatTrainBatch(NamedTuple):
     """Chats for training."""
 
     rows: TokenRows
@@ -71,7 +71,7 @@ class Examples(NamedTuple):
     skipped: tuple[SkippedSample, ...] = ()
 
 
-class Questions(NamedTuple):
+class ChatEvaluationBatch(NamedTuple):
     """The same chats in two forms, in the same order: complete, to be scored, and as prompts, to be answered."""
 
     rows: TokenRows  # one chat per row; no token is supervised if the answer is unknown

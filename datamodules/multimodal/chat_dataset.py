@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from datamodules.multimodal.batch import Chat, Examples, Questions
+from datamodules.multimodal.batch import Chat, ChatEvaluationBatch, ChatTrainBatch
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message, Placeholders
 from datamodules.multimodal.text.packing import one_per_row, pack, pad_rows, prompts
 from engine.data.epoch_order import ShuffleBlocks
@@ -91,7 +91,7 @@ def _sample_encoder(encoder: ChatEncoder | SampleEncoder) -> SampleEncoder:
     return _TextEncoder(encoder) if isinstance(encoder, ChatEncoder) else encoder
 
 
-class ChatExamples(Dataset[tuple[Examples, ...]]):
+class ChatExamples(Dataset[tuple[ChatTrainBatch, ...]]):
     """Micro-batches of chats for training.
 
     Args:
@@ -127,7 +127,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         blocks = getattr(self.source, "blocks", None)
         return None if blocks is None else blocks(epoch)
 
-    def __getitem__(self, request: MicroBatchRequest) -> tuple[Examples, ...]:
+    def __getitem__(self, request: MicroBatchRequest) -> tuple[ChatTrainBatch, ...]:
         indices = sample_indices(request)
         loaded, indices, skipped = load_samples(indices, lambda index: self._load(request.epoch, index), self.skip_bad)
         chats, pad = [chat for chat, _ in loaded], self.encoder.pad
@@ -136,7 +136,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         else:
             parts = pad_rows(chats, indices, self.length_groups, pad)
         inputs = (self.source.collate([loaded[row][1] for row in order]) for _, order in parts)
-        examples = [Examples(rows, of_rows) for (rows, _), of_rows in zip(parts, inputs, strict=True)]
+        examples = [ChatTrainBatch(rows, of_rows) for (rows, _), of_rows in zip(parts, inputs, strict=True)]
         # Skipped samples are reported once for a micro-batch, with its first part.
         return (examples[0]._replace(skipped=skipped), *examples[1:])
 
@@ -155,7 +155,7 @@ class ChatExamples(Dataset[tuple[Examples, ...]]):
         raise ValueError(f"{problem}; raise it, or skip such samples: data.init_args.too_long drop")
 
 
-class ChatQuestions(Dataset[Questions]):
+class ChatQuestions(Dataset[ChatEvaluationBatch]):
     """Batches of chats for evaluation, sorted by the length of the prompts to reduce padding.
 
     Args:
@@ -193,12 +193,14 @@ class ChatQuestions(Dataset[Questions]):
     def __len__(self) -> int:
         return self.number
 
-    def __getitem__(self, request: MicroBatchRequest) -> Questions:
+    def __getitem__(self, request: MicroBatchRequest) -> ChatEvaluationBatch:
         loaded, indices, skipped = load_samples(self._order[sample_indices(request)], self._load, self.skip_bad)
         pad = self.encoder.pad
         chats, prompt_chats = [chat for chat, *_ in loaded], [prompt for _, prompt, _ in loaded]
         encoder_input = self.source.collate([sample_input for *_, sample_input in loaded])
-        return Questions(one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), encoder_input, skipped)
+        return ChatEvaluationBatch(
+            one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), encoder_input, skipped
+        )
 
     def _load(self, index: int) -> tuple[Chat, Chat, Any]:
         """Return a sample's chat (the prompt if the answer is unknown), its prompt, and the input of the encoder."""

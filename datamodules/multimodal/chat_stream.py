@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples
+from datamodules.multimodal.batch import ChatTrainBatch
 from datamodules.multimodal.chat_dataset import ChatExamples, ChatItem, ChatSource
 from engine.data.samplers import MicroBatchRequest
 from engine.data.stream import StreamDataset
@@ -62,7 +62,7 @@ class ChatStream(StreamDataset[Record]):
         return self.source.records_from(epoch, start)
 
     @override
-    def batch(self, epoch: int, positions: NDArray[np.int64], records: list[Record]) -> tuple[Examples, ...]:
+    def batch(self, epoch: int, positions: NDArray[np.int64], records: list[Record]) -> tuple[ChatTrainBatch, ...]:
         # A padding position comes with the record of another sample, which ChatExamples ignores.
         by_position = dict(zip(positions.tolist(), records, strict=True))
         return self.examples(_MicroBatchSource(self.source, by_position))[MicroBatchRequest(epoch, positions)]

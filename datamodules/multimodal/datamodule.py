@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.multimodal.chat_dataset import ChatExamples, ChatQuestions, ChatSource, SampleEncoder, TooLong
 from datamodules.multimodal.chat_stream import ChatRecords, ChatStream
 from datamodules.multimodal.text.chat_encoder import ChatEncoder
@@ -107,7 +107,7 @@ class MultimodalDataModule(LockstepDataModule):
     def describe(self, row: int) -> dict[str, Any]:
         """Return the fields that `predict` writes besides the answer to a row."""
 
-    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> ChatEvaluationBatch | None:
         """Return the next questions of the conversations of `predict_set`; None if all are answered.
 
         Args:

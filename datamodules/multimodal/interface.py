@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from datamodules.multimodal.batch import ImageLayout, Images, Questions, Tiling
+from datamodules.multimodal.batch import ChatEvaluationBatch, ImageLayout, Images, Tiling
 from datamodules.multimodal.images.tiling import ResizeMode
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from engine.interface import LockstepData
@@ -100,7 +100,7 @@ class GradedData(ChatData, Protocol):
     def describe(self, row: int) -> Mapping[str, Any]:
         """Return the fields that `predict` writes besides the answer, for a row of `predict_set`."""
 
-    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> ChatEvaluationBatch | None:
         """Return the next questions of the conversations of `predict_set`; None if all are answered.
 
         Args:

@@ -96,18 +96,18 @@ LARGEST_NUMBER = 5.0
 """Limit of a standardised number of an event; the numbers of items have the same limit."""
 
 
-class CodedNumber(NamedTuple):
+class NumberStatistics(NamedTuple):
     """How a number of events is standardised: (x - mean) / deviation, limited to `LARGEST_NUMBER`."""
 
     mean: float
     deviation: float  # above 0
 
 
-class EventCoding(NamedTuple):
+class EventEncoding(NamedTuple):
     """Features of events: vocabularies and statistics of the training events, by the names of the columns."""
 
     categories: Mapping[str, Sequence[str]]  # the category with code c is at c - 1; code 0 is unknown
-    numbers: Mapping[str, CodedNumber]
+    numbers: Mapping[str, NumberStatistics]
 
 
 class TrainingEvents(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import override
 
 from datamodules.recommender.dataset import RankingDataset, TrainDataset, Windows
-from datamodules.recommender.evaluation_size import weak_evaluations
+from datamodules.recommender.evaluation_size import evaluation_warnings
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.interaction_data import InteractionData
@@ -207,7 +207,7 @@ class InteractionSequences(InteractionData):
         if not hasattr(self, "train_set"):
             self._setup_splits()
             if stage in ("fit", "validate", "test"):
-                for text in weak_evaluations(self.events, self.splits, self._features is not None):
+                for text in evaluation_warnings(self.events, self.splits, self._features is not None):
                     log.warning("%s. %s", text, self.split.way_to_more(self.min_user_interactions))
         if stage == "predict":
             histories = self.prediction_input.read(

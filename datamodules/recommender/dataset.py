@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from datamodules.recommender.batch import EventCoding, RankingBatch, SampledItems, TrainBatch
+from datamodules.recommender.batch import EventEncoding, RankingBatch, SampledItems, TrainBatch
 from datamodules.recommender.events import Events, Integers
-from datamodules.recommender.features.event_encoding import CodedEvents
+from datamodules.recommender.features.event_encoding import EncodedEvents
 from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.negatives.absent_items import InteractedItems
 from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
@@ -46,7 +46,7 @@ class TrainDataset(Dataset[TrainBatch]):
             sample, position in the user's history, k). The negatives of a global batch are a function of (seed, epoch,
             number of the batch).
         negatives_among: the only items that are drawn, a superset of the items of all rows; None: all items.
-        features: coding of the features of events, which inputs have and targets have not; None: no features.
+        features: encoding of the features of events, which inputs have and targets have not; None: no features.
 
     Raises:
         ValueError: a row has fewer than two events.
@@ -63,13 +63,13 @@ class TrainDataset(Dataset[TrainBatch]):
         windows: Windows = "last",
         negatives: NegativeOptions = UNIFORM,
         negatives_among: TrainedItems | None = None,
-        features: EventCoding | None = None,
+        features: EventEncoding | None = None,
     ) -> None:
         self.events, (self.users, self.ends) = events, examples
         self.max_length, self.time_scale, self.seed = max_length, time_scale, seed
         self.windows = windows
         self.negatives_among = negatives_among
-        self.features = None if features is None else CodedEvents(features, events)
+        self.features = None if features is None else EncodedEvents(features, events)
         short = np.flatnonzero(self.ends - events.offsets[self.users] < 2)
         if len(short):
             raise ValueError(
@@ -174,7 +174,7 @@ class RankingDataset(Dataset[RankingBatch]):
         held_out: False for prediction: a history ends where the user's events end, and there is no target.
         request_times: int64 [U], time of the request of each user without a target, or None if it is unknown. With a
             target it is the target's time.
-        features: coding of the features of events, which a history has and its target has not; None: no features.
+        features: encoding of the features of events, which a history has and its target has not; None: no features.
 
     Raises:
         ValueError: an example has no target, or the candidates belong to another data set.
@@ -190,12 +190,12 @@ class RankingDataset(Dataset[RankingBatch]):
         candidates: Integers | None = None,
         held_out: bool = True,
         request_times: Integers | None = None,
-        features: EventCoding | None = None,
+        features: EventEncoding | None = None,
     ) -> None:
         self.events, (self.users, self.ends) = events, examples
         self.max_length, self.time_scale = max_length, time_scale
         self.candidates, self.held_out, self.request_times = candidates, held_out, request_times
-        self.features = None if features is None else CodedEvents(features, events)
+        self.features = None if features is None else EncodedEvents(features, events)
         if held_out:
             beyond = np.flatnonzero(self.ends >= events.offsets[self.users + 1])
             if len(beyond):

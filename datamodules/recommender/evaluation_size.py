@@ -35,7 +35,7 @@ class EvaluationSize(NamedTuple):
         return " and ".join(problems)
 
 
-def weak_evaluations(events: Events, splits: Splits, with_features: bool = False) -> Iterator[str]:
+def evaluation_warnings(events: Events, splits: Splits, with_features: bool = False) -> Iterator[str]:
     """Yield a sentence for each evaluation with few users or with many targets that are never trained.
 
     With features of the items, a model ranks the latter, too, so only few users are reported.

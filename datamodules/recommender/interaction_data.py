@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from datamodules.recommender.batch import (
     Catalog,
     EvaluatedUsers,
-    EventCoding,
+    EventEncoding,
     FeaturesIdentity,
     ItemFeatureArrays,
     RankingBatch,
@@ -19,10 +19,10 @@ from datamodules.recommender.batch import (
 )
 from datamodules.recommender.dataset import RankingDataset, Windows
 from datamodules.recommender.events import Events, Integers
-from datamodules.recommender.features.event_encoding import coding_identity, event_coding
+from datamodules.recommender.features.event_encoding import encoding_identity, fit_event_encoding
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
-from datamodules.recommender.features.item_features import FeaturesOfItems, load_item_features, with_cold_items
+from datamodules.recommender.features.item_features import LoadedItemFeatures, load_item_features, with_cold_items
 from datamodules.recommender.features.trained_items import items_of_examples
 from datamodules.recommender.negatives.mixture import NegativeOptions
 from datamodules.recommender.prediction_input import PredictionInput
@@ -82,20 +82,20 @@ class InteractionData(LockstepDataModule):
         return None if self._features is None else self._features.identity
 
     @cached_property
-    def event_features(self) -> EventCoding | None:
+    def event_features(self) -> EventEncoding | None:
         """Vocabularies and statistics of the features of events; None without the option `event_features`."""
         settings = self.event_feature_settings
         # With random windows, every event of a row is an input in some epoch.
         trained = self.max_length if self.windows == "last" else None
-        return None if settings is None else event_coding(settings, self.events, self.splits.train, trained)
+        return None if settings is None else fit_event_encoding(settings, self.events, self.splits.train, trained)
 
     @property
     def event_features_identity(self) -> FeaturesIdentity | None:
         """What a network with these features depends on; None without them."""
-        return None if self.event_features is None else coding_identity(self.event_features)
+        return None if self.event_features is None else encoding_identity(self.event_features)
 
     @cached_property
-    def _features(self) -> FeaturesOfItems | None:
+    def _features(self) -> LoadedItemFeatures | None:
         settings = self.item_feature_settings
         if settings is None:
             return None

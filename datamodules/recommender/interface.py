@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from datamodules.recommender.batch import (
     Catalog,
     EvaluatedUsers,
-    EventCoding,
+    EventEncoding,
     FeaturesIdentity,
     ItemFeatureArrays,
     RankingBatch,
@@ -39,7 +39,7 @@ class RecommenderData(LockstepData, Protocol):
         """What a network with these features depends on; None without them."""
 
     @property
-    def event_features(self) -> EventCoding | None:
+    def event_features(self) -> EventEncoding | None:
         """Vocabularies and statistics of the features of events; None without `data.init_args.event_features`."""
 
     @property

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from lightning.pytorch import Trainer
 
-from datamodules.recommender.splits import Splits, everything, leave_one_out, temporal
+from datamodules.recommender.splits import Splits, leave_one_out, no_holdout, temporal_split
 from datamodules.recommender.store.interaction_store import InteractionStore
 
 log = logging.getLogger("lockstep")
@@ -27,8 +27,8 @@ class InteractionSplitSettings(NamedTuple):
             ValueError: a part would be empty.
         """
         if self.name == "temporal":
-            return temporal(events, self.validation_from, self.test_from)
-        return everything(events) if self.name == "none" else leave_one_out(events)
+            return temporal_split(events, self.validation_from, self.test_from)
+        return no_holdout(events) if self.name == "none" else leave_one_out(events)
 
     def disable_evaluation(self, stage: str, trainer: Trainer | None) -> None:
         """With `none`, let a fit run without validations, and refuse what needs held-out events.

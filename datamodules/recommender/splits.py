@@ -56,7 +56,7 @@ def leave_one_out(store: InteractionStore) -> Splits:
     return Splits(_training(starts, train_end), validation, test, train_end, {"validation": 0, "test": 0})
 
 
-def temporal(store: InteractionStore, validation_from: float, test_from: float) -> Splits:
+def temporal_split(store: InteractionStore, validation_from: float, test_from: float) -> Splits:
     """Cut the data set at two points in time, as a deployed model encounters it.
 
     The target is the user's *first* event in the period `[validation_from, test_from)` or `[test_from, end]`. The
@@ -98,7 +98,7 @@ def temporal(store: InteractionStore, validation_from: float, test_from: float) 
     return Splits(train, validation, test, train_end, {"validation": cold_validation, "test": cold_test})
 
 
-def everything(store: InteractionStore) -> Splits:
+def no_holdout(store: InteractionStore) -> Splits:
     """Train on all events, for a final model after its settings have been chosen. Nothing is held out.
 
     Raises:

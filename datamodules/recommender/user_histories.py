@@ -9,7 +9,7 @@ from torch import Tensor
 
 from datamodules.recommender.batch import History
 from datamodules.recommender.events import Events, Integers, user_chunks
-from datamodules.recommender.features.event_encoding import CodedEvents
+from datamodules.recommender.features.event_encoding import EncodedEvents
 from engine.data.samplers import MicroBatchRequest
 
 
@@ -92,7 +92,7 @@ def find_spans(events: Events, users: Integers, ends: Integers, request: MicroBa
 
 
 def gather_history(
-    events: Events, spans: HistorySpans, counts: Integers, time_scale: Integers, features: CodedEvents | None = None
+    events: Events, spans: HistorySpans, counts: Integers, time_scale: Integers, features: EncodedEvents | None = None
 ) -> History:
     """Gather the last `counts[b]` events of each row, padded to the longest row (at least 1: no empty axes).
 

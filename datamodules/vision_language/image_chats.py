@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from datamodules.images.decoding import MAX_PIXELS
-from datamodules.multimodal.batch import Questions, Tiling
+from datamodules.multimodal.batch import ChatEvaluationBatch, Tiling
 from datamodules.multimodal.chat_dataset import ChatQuestions
 from datamodules.multimodal.image_datamodule import TileOptions
 from datamodules.multimodal.images.tiling import ResizeMode
@@ -238,7 +238,7 @@ class ImageChats(VisionLanguageDataModule):
         return source.rows[row].record
 
     @override
-    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> Questions | None:
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> ChatEvaluationBatch | None:
         source = self._evaluation_source
         assert isinstance(source, PredictDataset)  # only predict continues a conversation
         rows = [row for row, row_answers in sorted(answers.items()) if source.turns(row) > len(row_answers)]

@@ -15,7 +15,7 @@ import torch
 from typing_extensions import override
 
 from engine.checkpointing.pickle_limits import find_excess
-from engine.checkpointing.sharded.dcp_metadata import CorruptIndexError, read_index
+from engine.checkpointing.sharded.dcp_metadata import CorruptMetadataError, read_dcp_metadata
 from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corruption
 from engine.io.error_line import first_line
 
@@ -73,8 +73,8 @@ def verify_sizes(folder: Path) -> None:
         raise CorruptCheckpointError(f"{folder} is incomplete: .metadata, which is written last, is missing")
     verify(folder / PROGRESS)
     try:
-        entries = read_index(folder).storage_data.values()
-    except CorruptIndexError as error:
+        entries = read_dcp_metadata(folder).storage_data.values()
+    except CorruptMetadataError as error:
         raise CorruptCheckpointError(str(error)) from error
     # {file: end of its last entry}; a shard must be at least as long.
     sizes: dict[str, int] = {}

@@ -15,7 +15,7 @@ BatchT = TypeVar("BatchT", covariant=True, default=Any)
 class BatchedDataset(Protocol[BatchT]):
     """A data set that assembles a whole micro-batch at once. Rows with PADDING_INDEX have weight zero.
 
-    Optional members are those of `CostedDataset`, `BlockedDataset` and `LimitedDataset`.
+    Optional members are those of `HasSampleCosts`, `HasShuffleBlocks` and `HasLimitedSubset`.
 
     A data set raises `BadSampleError` (engine.data.errors) for a sample that cannot be used. If it loads its samples
     one by one, it calls `report_position` (engine.data.worker_process) before each, so that the message about a dead
@@ -28,7 +28,7 @@ class BatchedDataset(Protocol[BatchT]):
 
 
 @runtime_checkable
-class CostedDataset(Protocol):
+class HasSampleCosts(Protocol):
     """A data set of samples that take different time. Ranks get shares of equal cost, see TrainSampler."""
 
     @property
@@ -37,7 +37,7 @@ class CostedDataset(Protocol):
 
 
 @runtime_checkable
-class BlockedDataset(Protocol):
+class HasShuffleBlocks(Protocol):
     """A data set that reads some samples together at less cost. The order keeps to a window of blocks at a time."""
 
     def blocks(self, epoch: int) -> ShuffleBlocks | None:
@@ -45,7 +45,7 @@ class BlockedDataset(Protocol):
 
 
 @runtime_checkable
-class LimitedDataset(Protocol):
+class HasLimitedSubset(Protocol):
     """A data set that chooses the samples of a limited evaluation, because its own order is not random."""
 
     def first(self, number: int) -> BatchedDataset:
@@ -54,9 +54,9 @@ class LimitedDataset(Protocol):
 
 def sample_costs(data: object) -> NDArray[np.integer] | None:
     """Return the cost of each sample, or None for samples of equal cost."""
-    return data.sample_costs if isinstance(data, CostedDataset) else None
+    return data.sample_costs if isinstance(data, HasSampleCosts) else None
 
 
 def shuffle_blocks(data: object, epoch: int) -> ShuffleBlocks | None:
     """Return the blocks of an epoch, or None for samples that are independent."""
-    return data.blocks(epoch) if isinstance(data, BlockedDataset) else None
+    return data.blocks(epoch) if isinstance(data, HasShuffleBlocks) else None

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import Sampler
 
-from engine.data.batched_dataset import BatchedDataset, LimitedDataset
+from engine.data.batched_dataset import BatchedDataset, HasLimitedSubset
 from engine.data.dataloader import PendingSampler, SkipBadSamples, TimedDataLoader
 from engine.data.samplers import EvaluationSampler, MicroBatchRequest, TrainSampler
 from engine.data.stream import EpochEndCheck, StreamBatches, StreamDataset
@@ -70,7 +70,7 @@ class LoaderFactory:
         if not isinstance(data, StreamDataset):
             evaluated_data: BatchedDataset = data
             samples = len(data) if max_samples is None else min(len(data), max_samples)
-            if samples < len(data) and isinstance(data, LimitedDataset):
+            if samples < len(data) and isinstance(data, HasLimitedSubset):
                 evaluated_data = data.first(samples)
             sampler = EvaluationSampler(samples, batch_size, rank=self.rank, world_size=self.world_size)
             return self._build(evaluated_data, sampler, "evaluation batch")

@@ -7,14 +7,14 @@ from lightning.pytorch.strategies import Strategy
 
 
 @runtime_checkable
-class DividesLayers(Protocol):
+class HasTensorParallelSize(Protocol):
     """A strategy whose ranks divide the layers of a model, as TensorParallelStrategy does."""
 
     tensor_parallel: int
     """Number of ranks of a group; they read the same samples."""
 
 
-class DataRank(NamedTuple):
+class DataParallelRank(NamedTuple):
     """Data-parallel rank of a process, among the ranks that read different samples."""
 
     rank: int
@@ -23,16 +23,16 @@ class DataRank(NamedTuple):
     """Whether this rank counts and writes the results of its samples. One rank of each tensor-parallel group does."""
 
     @classmethod
-    def of(cls, rank: int, world_size: int, tensor_parallel: int) -> "DataRank":
+    def of(cls, rank: int, world_size: int, tensor_parallel: int) -> "DataParallelRank":
         """Return the data-parallel rank of a global rank. Neighbors form groups: 0 and 1, 2 and 3, ... for size 2."""
         return cls(rank // tensor_parallel, world_size // tensor_parallel, rank % tensor_parallel == 0)
 
 
-def data_rank(trainer: Trainer | None) -> DataRank:
+def data_parallel_rank(trainer: Trainer | None) -> DataParallelRank:
     """Return the data-parallel rank of this process. Without tensor parallelism it is the global rank."""
     if trainer is None:
-        return DataRank(0, 1, True)
-    return DataRank.of(trainer.global_rank, trainer.world_size, tensor_parallel_size(trainer))
+        return DataParallelRank(0, 1, True)
+    return DataParallelRank.of(trainer.global_rank, trainer.world_size, tensor_parallel_size(trainer))
 
 
 def tensor_parallel_size(trainer: Trainer | None) -> int:
@@ -42,4 +42,4 @@ def tensor_parallel_size(trainer: Trainer | None) -> int:
 
 def strategy_tensor_parallel_size(strategy: Strategy) -> int:
     """Return the number of ranks that read the same samples under a strategy."""
-    return strategy.tensor_parallel if isinstance(strategy, DividesLayers) else 1
+    return strategy.tensor_parallel if isinstance(strategy, HasTensorParallelSize) else 1

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def ignore_in_git(folder: Path) -> None:
+def add_gitignore(folder: Path) -> None:
     """Write a `.gitignore` that ignores everything in a folder. An existing `.gitignore` is left unchanged.
 
     Raises:
@@ -16,7 +16,7 @@ def ignore_in_git(folder: Path) -> None:
         pass  # written by the user or by another process
 
 
-def make_ignored_folder(folder: Path) -> None:
+def make_gitignored_folder(folder: Path) -> None:
     """Create a folder, with its parents, that git ignores. An existing folder is left unchanged.
 
     Raises:
@@ -24,4 +24,4 @@ def make_ignored_folder(folder: Path) -> None:
     """
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
-        ignore_in_git(folder)
+        add_gitignore(folder)

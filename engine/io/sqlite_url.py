@@ -7,7 +7,7 @@ _MISREAD = "?{}"
 """SQLAlchemy takes what follows `?` for options, and Optuna replaces what is in braces."""
 
 
-def sqlite_address(file: Path) -> str:
+def sqlite_url(file: Path) -> str:
     """Return the address of a file: `sqlite:////home/me/study.db`.
 
     A path that would be misread is written as a URI, in which its characters are quoted.

@@ -28,7 +28,7 @@ from engine.io.atomic_file import flush_folder, remove, temp_path
 from engine.lightning_internals.strategies import ModelSetupStrategy
 from engine.optim.eight_bit_state import as_bitsandbytes, from_bitsandbytes
 from engine.optim.optimizer_checks import check_state
-from engine.optimizer_module import OptimizedModule
+from engine.optimizer_module import OptimizerModule
 
 log = logging.getLogger("lockstep")
 
@@ -152,7 +152,7 @@ class ShardedCheckpointStrategy(ModelSetupStrategy):
         from engine.checkpointing.sharded.sharded_state import saved_state_keys
 
         module = self.lightning_module
-        if not isinstance(module, OptimizedModule):
+        if not isinstance(module, OptimizerModule):
             return  # it builds an optimizer of its own, of which `read_shards` compares names and sizes
         for number, param_groups in enumerate(groups or [] if self.optimizers else []):
             saved = {"state": saved_state_keys(path, number), "param_groups": param_groups}

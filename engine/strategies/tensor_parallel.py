@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from typing_extensions import override
 
-from engine.distributed.data_parallel_rank import DataRank
+from engine.distributed.data_parallel_rank import DataParallelRank
 from engine.family_hooks import FamilyHooks
 from engine.number_check import check_number
 from engine.strategies.fsdp import VerifiedFSDPStrategy, repeated_layers
@@ -47,7 +47,7 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
     @property
     @override
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
-        groups = DataRank.of(self.global_rank, self.world_size, self.tensor_parallel)
+        groups = DataParallelRank.of(self.global_rank, self.world_size, self.tensor_parallel)
         return {"num_replicas": groups.size, "rank": groups.rank}
 
     @override

@@ -7,9 +7,9 @@ from pathlib import Path
 from torch import Tensor
 from typing_extensions import override
 
-from datamodules.document_qa.batch import OptionExamples
+from datamodules.document_qa.batch import OptionTrainBatch
 from datamodules.document_qa.interface import DocumentData
-from datamodules.multimodal.batch import IGNORE, Examples
+from datamodules.multimodal.batch import IGNORE, ChatTrainBatch
 from engine.base_options import Unpack
 from engine.number_check import check_number
 from lightning_modules.document_qa import losses
@@ -88,9 +88,9 @@ class DocumentReader(ImageTextModule[DocumentData]):
     # -- training ----------------------------------------------------------------------------------------------------
 
     @override
-    def part_loss(self, part: Examples | OptionExamples) -> tuple[Tensor, Tensor]:
+    def part_loss(self, part: ChatTrainBatch | OptionTrainBatch) -> tuple[Tensor, Tensor]:
         states, labels = self.states(part.rows, self.features(part.encoder_input)), part.rows.labels
-        if not isinstance(part, OptionExamples):
+        if not isinstance(part, OptionTrainBatch):
             return self.language_model.loss(states, labels, self.criterion)
         # The data make OptionExamples if the loss is contrastive_options.
         terms = self.language_model.terms(states, labels)

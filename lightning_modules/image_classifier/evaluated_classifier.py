@@ -16,7 +16,7 @@ from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.interface import ImageClassifierData
 from engine.distributed.collectives import all_gather_objects
 from engine.module import LockstepModule
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.image_classifier.confusion_matrix_plot import plot_confusion_matrix
@@ -103,7 +103,7 @@ class EvaluatedClassifier(LockstepModule[ImageClassifierData]):
             for rank_results in all_gather_objects(self._tested)
             for sample, result in rank_results.items()
         }
-        if self.trainer.is_global_zero and not run_trainer(self.trainer).fast_dev_run:
+        if self.trainer.is_global_zero and not as_run_trainer(self.trainer).fast_dev_run:
             write_graded_answers(Path(self.trainer.default_root_dir), "test/accuracy", self._graded_answers(tested))
 
     def _graded_answers(self, tested: Mapping[int, tuple[int, int]]) -> Iterator[GradedAnswer]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import nn
 
-from datamodules.multimodal.batch import Examples, TokenRows
+from datamodules.multimodal.batch import ChatTrainBatch, TokenRows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,7 +27,7 @@ _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 
 
 def chat_amounts(
-    batch: Sequence[Examples], token_metric: str, flops: Callable[[Examples], int | None]
+    batch: Sequence[ChatTrainBatch], token_metric: str, flops: Callable[[ChatTrainBatch], int | None]
 ) -> dict[str, float]:
     """Return the counts of a micro-batch, see LockstepModule.throughput_counts.
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples, ImageLayout, Images
+from datamodules.multimodal.batch import ChatTrainBatch, ImageLayout, Images
 from datamodules.multimodal.interface import ImageData
 from lightning_modules.multimodal.checkpoints.base_model_identity import (
     describe_differences,
     tower_identity,
     weights_identity,
 )
-from lightning_modules.multimodal.checkpoints.stage_init import Origin
+from lightning_modules.multimodal.checkpoints.stage_init import WeightOrigin
 from lightning_modules.multimodal.connector.feature_order import order_features
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
@@ -113,7 +113,7 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         return inputs._replace(pixels=torch.zeros_like(inputs.pixels))
 
     @override
-    def flops(self, networks: FeatureNetworks, examples: Examples) -> int:
+    def flops(self, networks: FeatureNetworks, examples: ChatTrainBatch) -> int:
         return len(examples.encoder_input.pixels) * self.flops_of_view(networks)
 
     def flops_of_view(self, networks: FeatureNetworks) -> int:
@@ -143,9 +143,9 @@ class ImageFeatures(ModalityFeatures[ImageData]):
         return tower_identity(self.settings)  # hashes the files of a pretrained tower
 
     @override
-    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
+    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, WeightOrigin]:
         weights = partial(weights_identity, self.settings.path)
-        return {"encoder": Origin(checkpoint.get("vision_tower") or {}, self._tower, ("architecture",), weights)}
+        return {"encoder": WeightOrigin(checkpoint.get("vision_tower") or {}, self._tower, ("architecture",), weights)}
 
     @override
     def identity(self) -> dict[str, Any]:

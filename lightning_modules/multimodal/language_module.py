@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples, Prompts, TokenRows
+from datamodules.multimodal.batch import ChatTrainBatch, Prompts, TokenRows
 from datamodules.multimodal.interface import ChatDataT
 from engine.base_options import TrainingOptions, Unpack
 from engine.io.json_records import describe_names
 from engine.module import LockstepModule
 from engine.number_check import check_numbers
 from engine.optim.global_loss_mean import LossSum
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.strategies.fsdp import has_sharded_weights
 from engine.telemetry.sample_previews import SamplePreview
 from lightning_modules.multimodal.checkpoints.base_model_identity import base_identity, check_base, weights_identity
-from lightning_modules.multimodal.checkpoints.stage_init import Origin, base_was_trained, load_stage, read_stage
+from lightning_modules.multimodal.checkpoints.stage_init import WeightOrigin, base_was_trained, load_stage, read_stage
 from lightning_modules.multimodal.evaluation.context_check import check_context, context_length
 from lightning_modules.multimodal.evaluation.evaluator import Blinding, Evaluator, PredictionLine
 from lightning_modules.multimodal.language.kernels.kernel_checks import require_gpu_kernels
@@ -115,12 +115,12 @@ class LanguageModule(LockstepModule[ChatDataT]):
         self.frozen_weights.record(self)  # weights that an earlier stage trained must be saved, even if frozen here
         load_stage(self, path, checkpoint, self.origins(checkpoint), self.optional_weights)
 
-    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
+    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, WeightOrigin]:
         """Return the sources of this model's and a checkpoint's parts, by the prefix of their weights' names."""
         saved = checkpoint.get("base") or {}
         lora = ("lora",) if saved.get("lora") and self.base["lora"] else ()
         weights = partial(weights_identity, self.language_model_settings.path)
-        return {"language_model": Origin(saved, self.base, ("architecture", "tokenizer", *lora), weights)}
+        return {"language_model": WeightOrigin(saved, self.base, ("architecture", "tokenizer", *lora), weights)}
 
     @property
     def model_precision(self) -> Precision:
@@ -188,7 +188,7 @@ class LanguageModule(LockstepModule[ChatDataT]):
         total, count = (torch.stack(values).sum() for values in zip(*losses, strict=True))
         return LossSum(total, count)
 
-    def part_loss(self, part: Examples) -> tuple[Tensor, Tensor]:
+    def part_loss(self, part: ChatTrainBatch) -> tuple[Tensor, Tensor]:
         """Return the sum of the loss terms of a part of a micro-batch, and their number."""
         states = self.states(part.rows, self.features(part.encoder_input))
         return self.language_model.loss(states, part.rows.labels)
@@ -221,7 +221,7 @@ class LanguageModule(LockstepModule[ChatDataT]):
     @override
     def on_test_epoch_end(self) -> None:
         self._log_metrics("test")
-        if not run_trainer(self.trainer).fast_dev_run:  # a trial keeps the reports of the test before it
+        if not as_run_trainer(self.trainer).fast_dev_run:  # a trial keeps the reports of the test before it
             self.evaluation.report(self)
 
     def _log_metrics(self, stage: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import nn
 
-from datamodules.multimodal.batch import Examples
+from datamodules.multimodal.batch import ChatTrainBatch
 from datamodules.multimodal.interface import ChatData
-from lightning_modules.multimodal.checkpoints.stage_init import Origin
+from lightning_modules.multimodal.checkpoints.stage_init import WeightOrigin
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import Projector
 from lightning_modules.multimodal.language.precision import Precision
@@ -66,7 +66,7 @@ class ModalityFeatures(ABC, Generic[DataT]):
     def blinded(self, inputs: Any) -> Any:
         """Return the samples without content but with the same number of features."""
 
-    def flops(self, networks: FeatureNetworks, examples: Examples) -> int | None:
+    def flops(self, networks: FeatureNetworks, examples: ChatTrainBatch) -> int | None:
         """Return the FLOPs of encoder and projector, forward and backward (see flops.py). None: not known."""
         return None
 
@@ -81,7 +81,7 @@ class ModalityFeatures(ABC, Generic[DataT]):
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
-    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
+    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, WeightOrigin]:
         """Return the sources of this encoder and of a checkpoint's encoder, by the prefix of their weights' names."""
         return {}
 

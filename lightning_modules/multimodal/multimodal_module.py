@@ -14,13 +14,13 @@ from typing import Any
 from torch import Tensor, nn
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples, Prompts, TokenRows
+from datamodules.multimodal.batch import ChatTrainBatch, Prompts, TokenRows
 from datamodules.multimodal.interface import ChatDataT
 from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.multimodal.checkpoints.base_model_identity import folder_of
-from lightning_modules.multimodal.checkpoints.stage_init import Origin
+from lightning_modules.multimodal.checkpoints.stage_init import WeightOrigin
 from lightning_modules.multimodal.connector.merge_embeddings import Features, merge_features_into_embeddings
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator
@@ -99,7 +99,7 @@ class MultimodalModule(LanguageModule[ChatDataT]):
         self.places = self.modality.build_view_embeddings(self.data, self.language_model.hidden_size)
 
     @override
-    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, Origin]:
+    def origins(self, checkpoint: Mapping[str, Any]) -> dict[str, WeightOrigin]:
         return {**super().origins(checkpoint), **self.modality.origins(checkpoint)}
 
     @property
@@ -155,7 +155,7 @@ class MultimodalModule(LanguageModule[ChatDataT]):
             self.language_model.causal_lm, behind_trained=any(map(has_trainable_weights, before))
         )
 
-    def _flops(self, examples: Examples) -> int | None:
+    def _flops(self, examples: ChatTrainBatch) -> int | None:
         features = self.modality.flops(self.feature_networks, examples)
         if features is None or self._language_model_flops is None:
             return None

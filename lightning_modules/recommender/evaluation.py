@@ -11,7 +11,7 @@ from datamodules.recommender.batch import History, RankingBatch, Scorer
 from datamodules.recommender.interface import RecommenderData
 from lightning_modules.recommender.baselines import LastItemTransition, Popularity
 from lightning_modules.recommender.beyond_accuracy import BeyondAccuracyMetrics
-from lightning_modules.recommender.item_ranks.rank_collector import CollectedRanks
+from lightning_modules.recommender.item_ranks.rank_collector import RankCollector
 from lightning_modules.recommender.item_ranks.rank_metrics import RANK_METRICS
 from lightning_modules.recommender.item_scores import BLOCK_BYTES, Scores
 from lightning_modules.recommender.item_to_item import EASE, ItemBaselines, ItemKNN
@@ -59,7 +59,7 @@ class RankingEvaluation:
         self._recommended: BeyondAccuracyMetrics | None = None
         self._training_counts: Tensor | None = None
         self._num_items = 1
-        self.collected: CollectedRanks | None = None
+        self.collected: RankCollector | None = None
         """Rank of each user in the current evaluation; None unless `begin` is asked for it."""
 
     @property
@@ -82,7 +82,7 @@ class RankingEvaluation:
         # New metrics for each evaluation: nothing of the previous evaluation is counted.
         self._metrics, self._scorers = {}, {}
         self._num_items = data.catalog.num_items
-        self.collected = CollectedRanks(data.catalog.num_items, self.remove_seen, device) if collect else None
+        self.collected = RankCollector(data.catalog.num_items, self.remove_seen, device) if collect else None
         self._recommended = self._recommended_items(data).to(device) if self._beyond_accuracy else None
         # Baselines do not change while the model trains, so they are evaluated once per run.
         if self.baselines and not sanity_checking and stage not in self._baselines_done:

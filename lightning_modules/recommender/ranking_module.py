@@ -15,7 +15,7 @@ from datamodules.recommender.interface import RecommenderData
 from engine.distributed.collectives import all_gather_objects
 from engine.export.artifacts import ExportedModel
 from engine.module import LockstepModule
-from engine.run_trainer import run_trainer
+from engine.run_trainer import as_run_trainer
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.recommender.baselines import Popularity
 from lightning_modules.recommender.checkpoint_compatibility import ModelIdentity
@@ -66,7 +66,7 @@ class RankingModule(LockstepModule[RecommenderData]):
     def on_validation_epoch_start(self) -> None:
         self.encoder.collect_diagnostics = False  # on_train_batch_start sets it for each step
         self.next_item_scores.forget()
-        trainer = run_trainer(self.trainer)
+        trainer = as_run_trainer(self.trainer)
         # A validation inside a training keeps no ranks, and fast_dev_run writes nothing.
         collect = self.save_ranks and trainer.state.fn in ("validate", "test") and not trainer.fast_dev_run
         self.evaluation.begin(self.evaluation_stage, self.data, self.device, trainer.sanity_checking, collect)

@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.temporal.interface import TemporalData
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.evaluation.evaluator import PredictionLine
@@ -30,7 +30,7 @@ class SeriesEvaluation(GenerativeEvaluation["SeriesModule"]):
     """
 
     @override
-    def update(self, module: "SeriesModule", batch: Questions) -> None:
+    def update(self, module: "SeriesModule", batch: ChatEvaluationBatch) -> None:
         super().update(module, batch)
         if CHANCE in module.data.baselines:
             for sample in batch.prompts.samples.tolist():
@@ -38,11 +38,11 @@ class SeriesEvaluation(GenerativeEvaluation["SeriesModule"]):
                     self.metrics.add_outcomes(CHANCE, module.data.chance(sample))
 
     @override
-    def answer(self, module: "SeriesModule", batch: Questions, features: Features) -> list[str]:
+    def answer(self, module: "SeriesModule", batch: ChatEvaluationBatch, features: Features) -> list[str]:
         return self._answer(module, batch, features)[0]
 
     @override
-    def predict(self, module: "SeriesModule", batch: Questions) -> list[PredictionLine]:
+    def predict(self, module: "SeriesModule", batch: ChatEvaluationBatch) -> list[PredictionLine]:
         texts, likelihoods = self._answer(module, batch, module.features(batch.encoder_input))
         lines = self.lines(module, batch, texts)
         # In a prediction, samples are rows of the predicted set.
@@ -50,7 +50,7 @@ class SeriesEvaluation(GenerativeEvaluation["SeriesModule"]):
         return [(row, fields | ({"log_likelihoods": by_row[row]} if by_row.get(row) else {})) for row, fields in lines]
 
     def _answer(
-        self, module: "SeriesModule", batch: Questions, features: Features
+        self, module: "SeriesModule", batch: ChatEvaluationBatch, features: Features
     ) -> tuple[list[str], list[list[float]]]:
         """Return the answers to a batch, and the log-likelihoods of the options of each question."""
         data, agree = module.data, maximum_over_ranks(module.sharded, module.device)

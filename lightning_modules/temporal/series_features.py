@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import pad
 from typing_extensions import override
 
-from datamodules.multimodal.batch import Examples
+from datamodules.multimodal.batch import ChatTrainBatch
 from datamodules.temporal.batch import Series
 from datamodules.temporal.interface import TemporalData
 from lightning_modules.multimodal.connector.merge_embeddings import Features
@@ -51,7 +51,7 @@ class SeriesFeatures(ModalityFeatures[TemporalData]):
         return inputs._replace(values=inputs.values * 0, present=inputs.present & False)
 
     @override
-    def flops(self, networks: FeatureNetworks, examples: Examples) -> int:
+    def flops(self, networks: FeatureNetworks, examples: ChatTrainBatch) -> int:
         projected = examples.rows.counts.features * networks.projector.flops(1, behind_trained=True)
         return networks.encoder.flops(examples.encoder_input) + projected
 

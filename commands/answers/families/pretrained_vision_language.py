@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from commands.answers.families.vision_language import VisionLanguageAnswers
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages
@@ -37,7 +37,7 @@ class PretrainedAnswers(VisionLanguageAnswers):
         return ChatItem(messages, (), list(images))
 
     @override
-    def _texts(self, batch: Questions) -> Iterator[str]:
+    def _texts(self, batch: ChatEvaluationBatch) -> Iterator[str]:
         yield from self._model.generate(
             batch.prompts, self._model.features(batch.encoder_input), self._model.max_new_tokens
         )

@@ -25,7 +25,7 @@ from commands.answers.answer_service import (
 )
 from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
 from commands.answers.families.option_field import OPTIONS, read_options
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.series.dataset import SeriesChats
 from datamodules.temporal.series.normalization import normalize
@@ -132,7 +132,7 @@ class SeriesAnswers(AnswerService):
         if batch.skipped:
             raise UserInputError(f"the question cannot be used: {batch.skipped[0].what}")
         batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
-        assert isinstance(batch, Questions), "a batch keeps its type"
+        assert isinstance(batch, ChatEvaluationBatch), "a batch keeps its type"
         yield from self._answers(batch, self._model.features(batch.encoder_input), parsed.options)
         yield from _charts("series", parsed.series)
         if question.texts.get("blind", "yes") == "yes":
@@ -140,7 +140,7 @@ class SeriesAnswers(AnswerService):
             *_, last = (block for block in self._answers(batch, blind, parsed.options) if isinstance(block, Text))
             yield Text("blind", "Without the series", last.text or "(nothing)", faint=True)
 
-    def _answers(self, batch: Questions, features: Features, options: Sequence[str]) -> Iterator[Text | Bars]:
+    def _answers(self, batch: ChatEvaluationBatch, features: Features, options: Sequence[str]) -> Iterator[Text | Bars]:
         """Yield the answer: the likeliest option, or text token by token."""
         if not options:
             text = ""

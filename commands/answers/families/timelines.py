@@ -25,7 +25,7 @@ from commands.answers.answer_service import (
 )
 from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
 from commands.answers.families.series import SeriesAnswers
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Format
@@ -115,7 +115,7 @@ class TimelineAnswers(AnswerService):
         if batch.skipped:
             raise UserInputError("the question cannot be used: it contains a special token of the model")
         batch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
-        assert isinstance(batch, Questions), "a batch keeps its type"
+        assert isinstance(batch, ChatEvaluationBatch), "a batch keeps its type"
         text = ""
         features, max_tokens = self._model.features(batch.encoder_input), self._model.max_new_tokens
         for text in self._model.stream(batch.prompts, features, max_tokens):

@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 from commands.answers.answer_service import UploadedFile, UserInputError
 from commands.answers.blocks import Note
 from datamodules.document_qa.ingestion.convert import ConversionResult
-from datamodules.document_qa.ingestion.document_cache import Cache
+from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
 from datamodules.document_qa.ingestion.settings import IngestionSettings
@@ -58,7 +58,7 @@ class UploadedDocuments:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)  # also at the end of the program
         max_pages = min(settings.max_pages, MAX_PAGES)
         self._settings = replace(settings, max_pages=max_pages, workers=1, on_broken="skip")
-        self._cache = Cache(self._folder, self._settings)
+        self._cache = DocumentCache(self._folder, self._settings)
         self._seconds, self._memory = seconds, memory
         self._known: OrderedDict[str, IngestedDocument] = OrderedDict()
 

@@ -21,7 +21,7 @@ from commands.answers.answer_service import (
 from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from datamodules.images.decoding import MAX_PIXELS
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.images.image_processing import prepare_images
 from datamodules.multimodal.text.chat_encoder import Message
@@ -114,7 +114,7 @@ class VisionLanguageAnswers(AnswerService):
             yield Note("lean", "covering parts of the picture")
             yield self._leaning(images[0], messages, text)
 
-    def _texts(self, batch: Questions) -> Iterator[str]:
+    def _texts(self, batch: ChatEvaluationBatch) -> Iterator[str]:
         """Yield the answer to a batch with one question, longer with every token."""
         features = self._model.features(batch.encoder_input)
         yield from self._model.stream(batch.prompts, features, self._model.max_new_tokens)
@@ -136,7 +136,7 @@ class VisionLanguageAnswers(AnswerService):
             messages = [*messages[:index], Message(role="user", content=text), *messages[index + 1 :]]
         return insert_image_markers("the question", messages, images)
 
-    def _batch(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message]) -> Questions:
+    def _batch(self, pictures: Sequence[Sequence["Image"]], messages: Sequence[Message]) -> ChatEvaluationBatch:
         """Return a batch of the same chat about different pictures, on the device of the model."""
         marked = self._insert_markers(messages, len(pictures[0]))
         items = [self._item(marked, images) for images in pictures]
@@ -144,7 +144,7 @@ class VisionLanguageAnswers(AnswerService):
         batch = self._data.questions(source, in_order=True)[MicroBatchRequest(0, np.arange(len(items)))]
         if batch.skipped:
             raise ValueError("the question cannot be used: it contains a special token of the model, or is too long")
-        moved: Questions = self._model.transfer_batch_to_device(batch, self._model.device, 0)
+        moved: ChatEvaluationBatch = self._model.transfer_batch_to_device(batch, self._model.device, 0)
         return moved
 
     def _item(self, messages: list[Message], images: Sequence["Image"]) -> ChatItem:

@@ -26,7 +26,7 @@ _NEARLY_FULL = 0.9
 """Share of a device's memory above which the peak is a warning."""
 
 
-class Outcome(NamedTuple):
+class ProbeOutcome(NamedTuple):
     """Findings of the first step, and what later checks need of it."""
 
     findings: list[Finding]
@@ -36,9 +36,9 @@ class Outcome(NamedTuple):
     """Measurements; None if the step failed."""
 
 
-def first_step(
+def probe_micro_batch(
     config: "Namespace", batch: BatchPlan, ranks_per_node: int, prepare_command: str, directory: Path
-) -> Outcome:
+) -> ProbeOutcome:
     """Compute a micro-batch, and halve it until it fits if `trainer.auto_micro_batch` allows it.
 
     Args:
@@ -52,7 +52,7 @@ def first_step(
     while True:
         result = _probe(config, batch, ranks_per_node, prepare_command, directory)
         if isinstance(result, Finding):
-            return Outcome([result], batch)
+            return ProbeOutcome([result], batch)
         # The next attempt must not count the memory that this attempt has left.
         free_cached_memory(torch.device("cuda" if torch.cuda.is_initialized() else "cpu"))
         if isinstance(result, ProbeResult):
@@ -69,7 +69,7 @@ def first_step(
         workers = planned_workers(setting, ranks_per_node, on_gpu, result.in_memory)
         sizes = result.loading, batch.micro_batch_size, result.seconds
         findings.append(throughput_finding(*sizes, result.device, workers, ranks_per_node))
-    return Outcome(findings, batch, result)
+    return ProbeOutcome(findings, batch, result)
 
 
 def not_probed(reason: str, remedy: str) -> Finding:

@@ -17,7 +17,7 @@ from engine.determinism.stateless_rng import hash_bits
 
 _STREAM = 0xA06  # separates these random numbers from others that hash the same seed
 
-Altered = tuple[Sequence[Question], Document, tuple[int, ...]]
+AugmentedSample = tuple[Sequence[Question], Document, tuple[int, ...]]
 
 
 class Augmenter:
@@ -39,7 +39,7 @@ class Augmenter:
         another: Callable[[], Document],
         epoch: int,
         index: int,
-    ) -> Altered:
+    ) -> AugmentedSample:
         """Augment a sample.
 
         Args:

@@ -1,4 +1,4 @@
-"""Adds scan artefacts to images: noise, skew, blur and JPEG compression."""
+"""Adds scan artifacts to images: noise, skew, blur and JPEG compression."""
 
 import io
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _PAPER = (255, 255, 255)
 
 
-class Scan(NamedTuple):
-    """The artefacts of a document's images."""
+class ScanArtifacts(NamedTuple):
+    """The artifacts of a document's images."""
 
     noise: float = 0.0  # standard deviation, in pixel values of 0 to 255
     skew: float = 0.0  # degrees
@@ -26,40 +26,40 @@ class Scan(NamedTuple):
     blur: float = 0.0  # radius, in thousandths of the longer edge
 
 
-def sample_scan(settings: AugmentationSettings, random: np.random.Generator) -> Scan | None:
-    """Draw the artefacts of a document's images; None for none."""
-    scan = Scan(
+def sample_scan(settings: AugmentationSettings, random: np.random.Generator) -> ScanArtifacts | None:
+    """Draw the artifacts of a document's images; None for none."""
+    scan = ScanArtifacts(
         float(random.uniform(2, 12)) if random.random() < settings.scan else 0.0,
         float(random.uniform(-settings.skew, settings.skew)),
         int(random.integers(40, 91)) if random.random() < settings.jpeg else None,
         float(random.uniform(0.5, 2.0)) if random.random() < settings.blur else 0.0,
     )
-    return None if scan == Scan() else scan
+    return None if scan == ScanArtifacts() else scan
 
 
 class ScannedDocument(DocumentView):
-    """A document with scan artefacts, the same on every access.
+    """A document with scan artifacts, the same on every access.
 
     Args:
         key: key of the random noise.
     """
 
-    def __init__(self, document: Document, scan: Scan, key: int) -> None:
+    def __init__(self, document: Document, scan: ScanArtifacts, key: int) -> None:
         super().__init__(document)
         self.scan, self.key = scan, key
 
     @override
     def picture(self, page: int) -> "Image":
-        return add_artefacts(self.document.picture(page), self.scan, int(hash_bits(self.key, page)))
+        return add_artifacts(self.document.picture(page), self.scan, int(hash_bits(self.key, page)))
 
     @override
     def figure(self, chunk: Chunk) -> "Image":
         box = [int(edge * 1e6) for edge in chunk.box]
-        return add_artefacts(self.document.figure(chunk), self.scan, int(hash_bits(self.key, chunk.page, *box)))
+        return add_artifacts(self.document.figure(chunk), self.scan, int(hash_bits(self.key, chunk.page, *box)))
 
 
-def add_artefacts(picture: "Image", scan: Scan, key: int) -> "Image":
-    """Apply artefacts to an image; its size is kept."""
+def add_artifacts(picture: "Image", scan: ScanArtifacts, key: int) -> "Image":
+    """Apply artifacts to an image; its size is kept."""
     from PIL import Image, ImageFilter
     from PIL.Image import Resampling
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.document_cache import BROKEN, Cache, SourceRecord
+from datamodules.document_qa.ingestion.document_cache import BROKEN, DocumentCache, SourceRecord
 from datamodules.document_qa.ingestion.ingested_document import CHECKSUM, CHUNKS, DOCUMENT
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.settings import IngestionSettings
@@ -28,7 +28,7 @@ class ConversionResult(NamedTuple):
     unopened: bool = False  # the source files could not be opened or read, which says nothing about their content
 
 
-def convert(path: Path, cache: Cache) -> ConversionResult:
+def convert(path: Path, cache: DocumentCache) -> ConversionResult:
     """Ingest a document, or record why it is broken, unless the cache has it.
 
     Raises:

@@ -43,7 +43,7 @@ class SourceRecord(NamedTuple):
     content: str  # digest of their contents
 
 
-class Cache:
+class DocumentCache:
     """A folder of ingested documents, which need not exist yet.
 
     Args:

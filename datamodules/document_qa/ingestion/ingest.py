@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules.document_qa.ingestion.convert import ConversionResult, files_of
-from datamodules.document_qa.ingestion.document_cache import FAILED, GIVEN_UP, Cache, SourceRecord
+from datamodules.document_qa.ingestion.document_cache import FAILED, GIVEN_UP, DocumentCache, SourceRecord
 from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import require_recognizer
 from datamodules.document_qa.ingestion.ray_tasks import convert_with_ray, require_ray
@@ -18,7 +18,7 @@ from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.sources import document_kind
 from datamodules.document_qa.ingestion.worker_pool import WorkerFailure, convert_documents
 from engine.data.errors import UnreadableDocumentError
-from engine.io.gitignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_gitignored_folder
 from engine.system.installation import PROGRAM
 
 _KEPT = 10.0  # seconds between saves of source records and between progress messages
@@ -58,7 +58,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
     """
     settings.check()
     _check_kinds(paths)
-    store, started = Cache(cache, settings), time.monotonic()
+    store, started = DocumentCache(cache, settings), time.monotonic()
     again = (GIVEN_UP, FAILED) if settings.on_broken == "stop" else (GIVEN_UP,)
     outcomes = {path: store.find(path, again) for path in paths}
     store.remember_compared()
@@ -70,7 +70,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
         require_recognizer(settings.ocr)
         if settings.engine == "ray":
             require_ray()
-        make_ignored_folder(cache)
+        make_gitignored_folder(cache)
         store.tidy()
         page_count = _convert(new, store, outcomes)
         done = sum(isinstance(outcomes[path], IngestedDocument) for path in new)
@@ -92,7 +92,7 @@ def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSetting
     """
     settings.check()
     _check_kinds(paths)
-    store = Cache(cache, settings)
+    store = DocumentCache(cache, settings)
     outcomes = {path: store.find(path) for path in paths}
     missing = [path for path, result in outcomes.items() if result is None]
     if missing:
@@ -103,7 +103,7 @@ def open_ingested(paths: Sequence[Path], cache: Path, settings: IngestionSetting
     return _sort_outcomes(outcomes)
 
 
-def _convert(new: Sequence[Path], store: Cache, outcomes: dict[Path, IngestedDocument | str | None]) -> int:
+def _convert(new: Sequence[Path], store: DocumentCache, outcomes: dict[Path, IngestedDocument | str | None]) -> int:
     """Convert new documents, add them to `found` and return the number of converted pages."""
     remembered: dict[str, SourceRecord] = {}
     engine = convert_with_ray if store.settings.engine == "ray" else convert_documents
@@ -137,7 +137,7 @@ def _convert(new: Sequence[Path], store: Cache, outcomes: dict[Path, IngestedDoc
     return pages
 
 
-def _outcome(path: Path, result: ConversionResult | WorkerFailure, store: Cache) -> IngestedDocument | str:
+def _outcome(path: Path, result: ConversionResult | WorkerFailure, store: DocumentCache) -> IngestedDocument | str:
     if isinstance(result, ConversionResult):
         return result.broken or IngestedDocument(path.name, store.document_folder(result.key))
     return result.reason

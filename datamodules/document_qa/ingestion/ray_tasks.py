@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
-from datamodules.document_qa.ingestion.document_cache import Cache
+from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.worker_pool import Conversion, WorkerFailure, attempt, default_workers
 from engine.system.extras import require_extras
@@ -83,7 +83,7 @@ def convert_with_ray(
 def _attempt(
     path: Path, folder: Path, settings: IngestionSettings, conversion: Conversion
 ) -> ConversionResult | WorkerFailure | OSError:
-    return attempt(conversion, path, Cache(folder, settings))
+    return attempt(conversion, path, DocumentCache(folder, settings))
 
 
 def _task_limit(ray: Any, settings: IngestionSettings) -> int:

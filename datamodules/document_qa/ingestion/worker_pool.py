@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
-from datamodules.document_qa.ingestion.document_cache import Cache
+from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from engine.system.cpu_count import available_cpus
 
 _PAGES = 1000
 """Pages after which a worker is replaced, as the libraries leak some memory per page."""
 
-Conversion = Callable[[Path, Cache], ConversionResult]
+Conversion = Callable[[Path, DocumentCache], ConversionResult]
 
 
 class WorkerFailure(NamedTuple):
@@ -133,7 +133,7 @@ def _work(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     if memory is not None and sys.platform == "linux":
         _limit_memory(memory)
-    cache = Cache(folder, settings)
+    cache = DocumentCache(folder, settings)
     while True:
         try:
             path = connection.recv()
@@ -145,7 +145,7 @@ def _work(
             return
 
 
-def attempt(conversion: Conversion, path: Path, cache: Cache) -> ConversionResult | WorkerFailure | OSError:
+def attempt(conversion: Conversion, path: Path, cache: DocumentCache) -> ConversionResult | WorkerFailure | OSError:
     """Convert a document in this process; return an OSError if the cache cannot be written."""
     try:
         return conversion(path, cache)

@@ -12,7 +12,7 @@ from datamodules.document_qa.ingestion.sources import IMAGE_SUFFIXES, document_k
 from datamodules.document_qa.questions.question_file import DocumentReference, QuestionFile
 from engine.io.atomic_file import remove_leftovers, temp_path
 from engine.io.file_hash import hash_samples
-from engine.io.gitignored_folder import ignore_in_git
+from engine.io.gitignored_folder import add_gitignore
 
 PAGES = "pages"
 """Subfolder of the prepared data with documents that are given as page images in a common folder."""
@@ -72,7 +72,7 @@ def link_pages(file: QuestionFile, folder: Path, root: Path) -> None:
     from filelock import FileLock
 
     (root / PAGES).mkdir(parents=True, exist_ok=True)
-    ignore_in_git(root / PAGES)
+    add_gitignore(root / PAGES)
     with FileLock(root / PAGES / ".lock"):
         remove_leftovers(root / PAGES, "")
         for document in documents:

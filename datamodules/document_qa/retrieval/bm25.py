@@ -17,7 +17,7 @@ _FUNCTION_WORDS = 0.1
 _KEPT = 64  # cached indices; the index of a long manual takes about a megabyte
 
 
-class BM25(Retriever):
+class BM25Retriever(Retriever):
     """A Retriever that ranks all pages; pages without a word of the question come last, in the document's order."""
 
     def __init__(self) -> None:

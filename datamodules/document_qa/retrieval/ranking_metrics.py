@@ -6,8 +6,8 @@ from fractions import Fraction
 from math import comb
 
 from datamodules.document_qa.grading.page_recall import page_recall, reciprocal_rank
-from datamodules.document_qa.retrieval.bm25 import BM25
-from datamodules.document_qa.retrieval.retrievers import Hybrid
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever
+from datamodules.document_qa.retrieval.retrievers import HybridRetriever
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import SOURCES, Question
 
@@ -28,7 +28,7 @@ class PageRankingMetrics:
     """
 
     def __init__(self) -> None:
-        self._bm25 = BM25()
+        self._bm25 = BM25Retriever()
         self._scores: dict[str, dict[str, list[Scores]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, question: Question, document: Document, ranked: Sequence[int]) -> None:
@@ -39,7 +39,9 @@ class PageRankingMetrics:
         systems = {
             MODEL: ranking_scores(ranked, evidence),
             "bm25": ranking_scores(self._bm25.rank(document, question), evidence),
-            "hybrid": ranking_scores(Hybrid(self._bm25, _SavedPages(ranked)).rank(document, question), evidence),
+            "hybrid": ranking_scores(
+                HybridRetriever(self._bm25, _SavedPages(ranked)).rank(document, question), evidence
+            ),
             "random": random_scores(len(document.pages), len(evidence)),
         }
         for system, reached in systems.items():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from datamodules.document_qa.retrieval.bm25 import BM25
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.retrieval.cross_encoder import CrossEncoder
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
 from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
@@ -16,7 +16,7 @@ _RRF = 60
 """Constant k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
 
 
-def make_retriever(settings: RetrieverSettings) -> Retriever:
+def build_retriever(settings: RetrieverSettings) -> Retriever:
     """Return the retriever that the settings describe.
 
     Raises:
@@ -24,25 +24,25 @@ def make_retriever(settings: RetrieverSettings) -> Retriever:
     """
     settings.check()
     if settings.kind == "all_pages":
-        return AllPages()
+        return AllPagesRetriever()
     if settings.kind == "oracle":
-        return Oracle(_First(BM25(), 1))
+        return OracleRetriever(_First(BM25Retriever(), 1))
     return _First(_search(settings), settings.pages)
 
 
 def _search(settings: RetrieverSettings) -> Retriever:
     """Return a retriever of all pages; pages that the question mentions stay first."""
-    search: Retriever = BM25()
+    search: Retriever = BM25Retriever()
     if settings.kind in WITH_RANKINGS:
         assert settings.rankings is not None  # guaranteed by check()
-        dense = Dense(rankings_file(settings.rankings))
-        search = dense if settings.kind == "dense" else Hybrid(search, dense)
+        dense = DenseRetriever(rankings_file(settings.rankings))
+        search = dense if settings.kind == "dense" else HybridRetriever(search, dense)
     if settings.reranker is not None:
         search = CrossEncoder(search, Path(settings.reranker), settings.reranked)
-    return PageMention(search) if settings.kind == "page_mention_bm25" else search
+    return PageMentionRetriever(search) if settings.kind == "page_mention_bm25" else search
 
 
-class AllPages(Retriever):
+class AllPagesRetriever(Retriever):
     """Ranks pages in the document's order."""
 
     @override
@@ -50,7 +50,7 @@ class AllPages(Retriever):
         return list(range(1, len(document.pages) + 1))
 
 
-class Oracle(Retriever):
+class OracleRetriever(Retriever):
     """Ranks the evidence pages; if they are unknown, another retriever's pages.
 
     An empty or longer list would reveal to the model which questions are unanswerable.
@@ -69,7 +69,7 @@ class Oracle(Retriever):
         return pages or self._otherwise.rank(document, question)
 
 
-class PageMention(Retriever):
+class PageMentionRetriever(Retriever):
     """Ranks the pages that a question mentions first, then the pages of another retriever."""
 
     def __init__(self, rest: Retriever) -> None:
@@ -82,7 +82,7 @@ class PageMention(Retriever):
         return list(dict.fromkeys((*mentioned, *self._rest.rank(document, question))))
 
 
-class Dense(Retriever):
+class DenseRetriever(Retriever):
     """Ranks pages as in a saved file; a question that is missing in the file is an error."""
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +111,7 @@ class Dense(Retriever):
         return list(pages)
 
 
-class Hybrid(Retriever):
+class HybridRetriever(Retriever):
     """Reciprocal rank fusion of several retrievers: pages are ranked by the sum of 1 / (60 + rank)."""
 
     def __init__(self, *retrievers: Retriever) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from datamodules.document_qa.batch import OptionExamples
+from datamodules.document_qa.batch import OptionTrainBatch
 from datamodules.document_qa.samples.train_chats import DocumentChats, missing_answer_message
 from datamodules.multimodal.batch import Chat
 from datamodules.multimodal.chat_dataset import TooLong, encode_sample, sample_indices
@@ -26,7 +26,7 @@ class Option(NamedTuple):
     right: bool
 
 
-class OptionDataset(Dataset[tuple[OptionExamples]]):
+class OptionDataset(Dataset[tuple[OptionTrainBatch]]):
     """Micro-batches of whole questions: one chat per option, or one chat for an open question.
 
     Args:
@@ -53,7 +53,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
     def __len__(self) -> int:
         return len(self.source)
 
-    def __getitem__(self, request: MicroBatchRequest) -> tuple[OptionExamples]:
+    def __getitem__(self, request: MicroBatchRequest) -> tuple[OptionTrainBatch]:
         loaded, indices, skipped = load_samples(
             sample_indices(request), lambda index: self._make_options(request.epoch, index), self.skip_bad
         )
@@ -68,7 +68,7 @@ class OptionDataset(Dataset[tuple[OptionExamples]]):
             rows, order = pack(chats, samples, self.packed_length, pad)
         ordered = [options[row] for row in order]
         return (
-            OptionExamples(
+            OptionTrainBatch(
                 rows,
                 self.source.collate([option.views for option in ordered]),
                 torch.from_numpy(numbers[order].astype(np.int64)),

@@ -12,26 +12,26 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding, FeaturesIdentity
+from datamodules.recommender.batch import LARGEST_NUMBER, EventEncoding, FeaturesIdentity, NumberStatistics
 from datamodules.recommender.events import EventColumns, Events, Integers
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.item_encoding import SMALLEST_DEVIATION
 from datamodules.recommender.splits import SplitExamples
 
 
-class CodedEvents:
+class EncodedEvents:
     """Codes of the features of given events.
 
     Args:
-        coding: vocabularies and statistics.
+        encoding: vocabularies and statistics.
         events: the events; those without features have missing values alone.
     """
 
-    def __init__(self, coding: EventCoding, events: Events) -> None:
-        self._coding, self._events = coding, events
+    def __init__(self, encoding: EventEncoding, events: Events) -> None:
+        self._encoding, self._events = encoding, events
         self._code_of: list[NDArray[np.int64]] = []
         if events.features is not None:
-            for known, found in zip(coding.categories.values(), events.features.categories, strict=True):
+            for known, found in zip(encoding.categories.values(), events.features.categories, strict=True):
                 number = {name: code for code, name in enumerate(known, start=1)}
                 # Translates the events' codes into the vocabulary's: 0 (missing) and unknown categories become 0.
                 self._code_of.append(np.array([0, *(number.get(name, 0) for name in found)], np.int64))
@@ -43,8 +43,8 @@ class CodedEvents:
             codes int64 [B, width, K], 0 where padded; numbers float32 [B, width, M], NaN where padded.
         """
         shape = (len(starts), width)
-        codes = np.zeros((*shape, len(self._coding.categories)), np.int64)
-        numbers = np.full((*shape, len(self._coding.numbers)), np.nan, np.float32)
+        codes = np.zeros((*shape, len(self._encoding.categories)), np.int64)
+        numbers = np.full((*shape, len(self._encoding.numbers)), np.nan, np.float32)
         features = self._events.features
         if features is None:
             return codes, numbers
@@ -52,18 +52,18 @@ class CodedEvents:
         rows = (starts[:, None] + np.arange(width))[real]
         for column, code_of in enumerate(self._code_of):
             codes[real, column] = code_of[features.codes[rows, column]]
-        for column, number in enumerate(self._coding.numbers.values()):
+        for column, number in enumerate(self._encoding.numbers.values()):
             numbers[real, column] = _standardise(features.numbers[rows, column], number)
         return codes, numbers
 
 
-def event_coding(
+def fit_event_encoding(
     settings: EventFeatures,
     events: Events,
     examples: SplitExamples,
     max_length: int | None = None,
     chunk: int = 1 << 20,
-) -> EventCoding:
+) -> EventEncoding:
     """Return the vocabularies and statistics of the inputs of training rows.
 
     Args:
@@ -84,16 +84,16 @@ def event_coding(
             occurs[features.codes[part, column][is_input[part]]] = True
         categories[name] = [text for text, found in zip(texts, occurs[1:].tolist(), strict=True) if found]
     numbers = {name: _statistics(features, column, is_input, chunk) for column, name in enumerate(settings.numbers)}
-    return EventCoding(categories, numbers)
+    return EventEncoding(categories, numbers)
 
 
-def coding_identity(coding: EventCoding) -> FeaturesIdentity:
-    """Return what a network with event features depends on: names of the columns, and the coding."""
-    columns = [f"categories {name}" for name in coding.categories] + [f"number {name}" for name in coding.numbers]
+def encoding_identity(encoding: EventEncoding) -> FeaturesIdentity:
+    """Return what a network with event features depends on: names of the columns, and the encoding."""
+    columns = [f"categories {name}" for name in encoding.categories] + [f"number {name}" for name in encoding.numbers]
     # Two separators, so that ("a", "b") and ("a",), ("b",) have different hashes.
-    digest = hashlib.sha256("\x1d".join("\x1f".join(names) for names in coding.categories.values()).encode())
+    digest = hashlib.sha256("\x1d".join("\x1f".join(names) for names in encoding.categories.values()).encode())
     # A mean has the scale of its deviation: rounded, 1e-17 and -1e-17 are equal if the numbers are about 1.
-    means = [(round(number.mean / number.deviation, 6) + 0.0, number.deviation) for number in coding.numbers.values()]
+    means = [(round(number.mean / number.deviation, 6) + 0.0, number.deviation) for number in encoding.numbers.values()]
     digest.update(repr([[f"{value:.6g}" for value in pair] for pair in means]).encode())
     return FeaturesIdentity(", ".join(columns), digest.hexdigest())
 
@@ -108,7 +108,7 @@ def _inputs(events: Events, examples: SplitExamples, max_length: int | None) -> 
     return np.cumsum(change, dtype=np.int8)[:-1] > 0
 
 
-def _statistics(features: EventColumns, column: int, is_input: NDArray[np.bool_], chunk: int) -> CodedNumber:
+def _statistics(features: EventColumns, column: int, is_input: NDArray[np.bool_], chunk: int) -> NumberStatistics:
     """Return mean and standard deviation of a number over the inputs that have it: 0 and 1 if none has it."""
     parts = [slice(start, start + chunk) for start in range(0, len(is_input), chunk)]
 
@@ -118,7 +118,7 @@ def _statistics(features: EventColumns, column: int, is_input: NDArray[np.bool_]
 
     largest = max((float(np.abs(values).max()) for values in map(known, parts) if len(values)), default=0.0)
     if not largest:
-        return CodedNumber(0.0, 1.0)
+        return NumberStatistics(0.0, 1.0)
     exponent = math.frexp(largest)[1]
 
     def mean_of(term: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
@@ -128,7 +128,7 @@ def _statistics(features: EventColumns, column: int, is_input: NDArray[np.bool_]
     mean = mean_of(lambda values: values)
     deviation = math.sqrt(mean_of(lambda values: (values - mean) * (values - mean)))
     equal = deviation <= SMALLEST_DEVIATION * math.ldexp(largest, -exponent)
-    return CodedNumber(math.ldexp(mean, exponent), 1.0 if equal else math.ldexp(deviation, exponent))
+    return NumberStatistics(math.ldexp(mean, exponent), 1.0 if equal else math.ldexp(deviation, exponent))
 
 
 def _mean(parts: Iterable[NDArray[np.float64]]) -> float:
@@ -145,5 +145,5 @@ def _mean(parts: Iterable[NDArray[np.float64]]) -> float:
     return total / count
 
 
-def _standardise(values: NDArray[np.float64], number: CodedNumber) -> NDArray[np.float64]:
+def _standardise(values: NDArray[np.float64], number: NumberStatistics) -> NDArray[np.float64]:
     return ((values - number.mean) / number.deviation).clip(-LARGEST_NUMBER, LARGEST_NUMBER)

@@ -17,7 +17,7 @@ from datamodules.recommender.features.trained_items import TrainedItems
 from datamodules.recommender.reading.errors import InteractionError, preview
 
 
-class FeaturesOfItems(NamedTuple):
+class LoadedItemFeatures(NamedTuple):
     """Encoded features, and what they are of."""
 
     arrays: ItemFeatureArrays
@@ -32,7 +32,7 @@ class FeaturesOfItems(NamedTuple):
         return None if trained[1:].all() else TrainedItems.of(trained)
 
 
-def with_cold_items(catalog: Catalog, features: FeaturesOfItems | None) -> Catalog:
+def with_cold_items(catalog: Catalog, features: LoadedItemFeatures | None) -> Catalog:
     """Return a catalog with these items after the items of the data. Their titles are their ids."""
     if features is None or not features.cold_ids:
         return catalog
@@ -43,7 +43,7 @@ def with_cold_items(catalog: Catalog, features: FeaturesOfItems | None) -> Catal
 
 def load_item_features(
     path: Path, settings: ItemFeatures, item_ids: Sequence[str], trained: NDArray[np.bool_]
-) -> FeaturesOfItems:
+) -> LoadedItemFeatures:
     """Read and encode the features of items.
 
     Args:
@@ -75,7 +75,7 @@ def load_item_features(
     if row:
         report += f", and of {len(row):,} items without an interaction"
         report += "" if settings.cold_items else f", which {KEY}.cold_items false skips"
-    return FeaturesOfItems(arrays, cold, _identity(table, settings, data_rows, trained), report)
+    return LoadedItemFeatures(arrays, cold, _identity(table, settings, data_rows, trained), report)
 
 
 def _identity(

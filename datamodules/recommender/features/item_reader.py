@@ -9,7 +9,7 @@ from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_parquet import read_parquet
 from datamodules.recommender.features.item_table import KEY, ItemTable, categories_of, duplicate_item_error
 from datamodules.recommender.reading.column_choice import choose_item, choose_named
-from datamodules.recommender.reading.content_type import foreign_content
+from datamodules.recommender.reading.content_type import detect_binary_format
 from datamodules.recommender.reading.csv_records import records
 from datamodules.recommender.reading.error_location import NUMBER, RowErrors, last_line_fault
 from datamodules.recommender.reading.errors import InteractionError, preview
@@ -78,7 +78,7 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
 def _layout(path: Path, settings: ItemFeatures) -> Layout:
     if path.stat().st_size == 0:
         raise InteractionError(f"{path}: the file is empty; expected a table with a header and a row for each item")
-    if foreign := foreign_content(path):
+    if foreign := detect_binary_format(path):
         raise InteractionError(f"{path}: {foreign}")
     # RecBole's .item files are separated by tabs and have no quotes.
     header, quoted = first_line(path), path.suffix != ".item"

@@ -23,7 +23,7 @@ _SIGNATURES = (
 )
 
 
-def foreign_content(path: Path) -> str | None:
+def detect_binary_format(path: Path) -> str | None:
     """Return what a file is and what to do, if it is not lines of UTF-8 text; None if it may be.
 
     Compressed files, archives, databases, UTF-16 and lines that end with CR alone are recognized.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules.recommender.reading.column_choice import choose_columns, choose_rating, list_names
-from datamodules.recommender.reading.content_type import HEAD, foreign_content
+from datamodules.recommender.reading.content_type import HEAD, detect_binary_format
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.parquet_table import find_parts, parquet_schema, require_one_schema
 
@@ -65,7 +65,7 @@ class Layout(NamedTuple):
         return tuple(name for name in (self.user, self.item, self.time, self.rating) if name is not None)
 
 
-def detect(
+def detect_layout(
     source: Path, *, user_column: str | None = None, item_column: str | None = None, time_column: str | None = None
 ) -> Layout:
     """Detect the format of a file, or of the interactions in a folder.
@@ -91,7 +91,7 @@ def detect(
         raise InteractionError(f"{path}: the file is empty; expected interactions, one per line")
     if path.name.endswith(".parquet"):
         return _parquet(path, requested)
-    if foreign := foreign_content(path):
+    if foreign := detect_binary_format(path):
         raise InteractionError(f"{path}: {foreign}")
     first = first_line(path)
     if path.suffix == ".inter":
@@ -118,7 +118,7 @@ def with_ratings(layout: Layout, rating_column: str | None = None) -> Layout:
     """Return the layout of a file whose ratings are read too.
 
     Args:
-        layout: layout without ratings, from `detect`.
+        layout: layout without ratings, from `detect_layout`.
         rating_column: name of the column; None for a well-known name (`rating`, `stars` and similar).
 
     Raises:

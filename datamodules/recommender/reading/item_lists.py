@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.recommender.reading.content_type import BOM, foreign_content
+from datamodules.recommender.reading.content_type import BOM, detect_binary_format
 from datamodules.recommender.reading.errors import InteractionError, preview
 from engine.io.unterminated_line import warn_if_unterminated
 
@@ -45,7 +45,7 @@ def read_item_list(path: Path, number_of: Mapping[str, int]) -> ItemList:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; expected a text file with an item id on each line")
-    if foreign := foreign_content(path):
+    if foreign := detect_binary_format(path):
         raise InteractionError(f"{path}: {foreign}")
     ids: dict[str, None] = {}
     with path.open("rb") as file:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.events import EventArrays, EventColumns, Events, Integers
 from datamodules.recommender.reading.column_choice import resembles_time
-from datamodules.recommender.reading.content_type import BOM, foreign_content
+from datamodules.recommender.reading.content_type import BOM, detect_binary_format
 from datamodules.recommender.reading.errors import InteractionError, preview_json
 from engine.number_check import is_integer
 from engine.timestamp import EXPECTED_TIME, to_seconds
@@ -98,7 +98,7 @@ def read_histories(path: Path, item_ids: Sequence[object], features: FeatureRead
     path = Path(path)
     if not path.is_file():  # a pipe is read once, and the file is opened twice
         raise InteractionError(f"{path}: found no regular file, expected {_EXPECTED}")
-    if foreign := foreign_content(path):
+    if foreign := detect_binary_format(path):
         raise InteractionError(f"{path}: {foreign}")
     number_of = {str(item): number for number, item in enumerate(item_ids, start=1)}
     items, times, offsets, requests = array("i"), array("q"), array("q", [0]), array("q")

@@ -15,7 +15,7 @@ from datamodules.recommender.store.prepare import Conversion, is_prepared, prepa
 from datamodules.recommender.store.store_verification import open_verified
 from datamodules.recommender.store.store_writer import write_store
 from engine.io.atomic_file import write_atomically
-from engine.io.gitignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_gitignored_folder
 from engine.number_check import check_number
 from engine.system.installation import PROGRAM
 
@@ -111,7 +111,7 @@ class InteractionSource:
         path, content = self._marketplace_store.with_suffix(".items.csv"), self.marketplace.item_table().encode()
         # The content is compared because the table may be from an older version of the generator.
         if not path.is_file() or path.read_bytes() != content:
-            make_ignored_folder(self.root)
+            make_gitignored_folder(self.root)
             write_atomically(path, content)
         return path
 
@@ -132,7 +132,7 @@ class InteractionSource:
         root = self._marketplace_store
         if (root / "meta.json").is_file():
             return open_verified(root, self._generate_marketplace) if verify else InteractionStore.open(root)
-        make_ignored_folder(self.root)
+        make_gitignored_folder(self.root)
         return self._generate_marketplace()
 
     def _generate_marketplace(self) -> InteractionStore:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from datamodules.download import DownloadError, Progress, fetch_text
 from datamodules.download import download as download_file
-from datamodules.recommender.reading.file_formats import detect
+from datamodules.recommender.reading.file_formats import detect_layout
 
 BASE_URL = "https://files.grouplens.org/datasets/movielens"
 
@@ -80,7 +80,7 @@ def download(
     archive, root = _ARCHIVES[name], Path(root)
     if root.is_dir() and any(root.iterdir()):
         # Raises an error unless the folder has interactions.
-        detect(root)
+        detect_layout(root)
         return root
     announce(LICENSE.format(name=name, readme=root / archive.readme))
     url = f"{base_url.rstrip('/')}/{name}.zip"

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.event_reader import choose_event_columns, read_event_columns
 from datamodules.recommender.reading.errors import InteractionError, SourceChangedError
-from datamodules.recommender.reading.file_formats import Layout, detect, with_ratings
+from datamodules.recommender.reading.file_formats import Layout, detect_layout, with_ratings
 from datamodules.recommender.reading.filters import Filters
 from datamodules.recommender.reading.interactions import read_interactions
 from datamodules.recommender.reading.parquet_table import count_parquet_rows
@@ -25,7 +25,7 @@ from datamodules.recommender.store.out_of_core import BYTES_OF_A_ROW, convert_ou
 from datamodules.recommender.store.store_verification import open_verified, replacement_lock
 from datamodules.recommender.store.store_writer import write_store
 from engine.io.content_hash import ContentHashes, path_for_key
-from engine.io.gitignored_folder import ignore_in_git
+from engine.io.gitignored_folder import add_gitignore
 from engine.system.extras import require_extras
 
 log = logging.getLogger("lockstep")
@@ -79,7 +79,7 @@ def prepare_store(
     if existing is None:
         root.parent.mkdir(parents=True, exist_ok=True)
         if cache is None:
-            ignore_in_git(root.parent)
+            add_gitignore(root.parent)
     memory = conversion.get("conversion_memory", 2.0)
     convert = partial(_convert, plan, root, memory)
     # Saved before the conversion, so that a start after a failure does not hash the source files again.
@@ -115,7 +115,7 @@ class _Plan(NamedTuple):
 
 def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
     filters = _filters(conversion)
-    layout = detect(
+    layout = detect_layout(
         Path(source),
         user_column=conversion.get("user_column"),
         item_column=conversion.get("item_column"),

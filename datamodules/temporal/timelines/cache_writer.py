@@ -19,7 +19,7 @@ from datamodules.temporal.timelines.cache import (
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from engine.io.atomic_file import flush_folder, write_temp
-from engine.io.gitignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_gitignored_folder
 from engine.io.json_checksum import with_checksum
 
 SHARD = 10_000
@@ -51,7 +51,7 @@ def write_cache(
     manifest = folder / MANIFEST
     if _is_current(folder, synthesis, extents):
         return manifest
-    make_ignored_folder(folder)
+    make_gitignored_folder(folder)
     _clear(folder)
     sample_count = sum(extent.samples * extent.epochs for extent in extents.values())
     files: dict[str, dict[str, Any]] = {}

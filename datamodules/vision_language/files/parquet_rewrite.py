@@ -22,7 +22,7 @@ from datamodules.vision_language.files.parquet_row_groups import (
 )
 from engine.io.atomic_file import flush_folder, remove_leftovers, write_temp
 from engine.io.content_hash import ContentHashes, path_for_key
-from engine.io.gitignored_folder import ignore_in_git
+from engine.io.gitignored_folder import add_gitignore
 from engine.system.installation import PROGRAM
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def write_small_groups(source: Path, root: str | Path, columns: Sequence[str]) -
     hashes = _hashes(root)
     path = _target_path(source, root, columns, hashes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    ignore_in_git(path.parent)
+    add_gitignore(path.parent)
     hashes.save(path.parent)
     # The lock is for this file only, so several processes may rewrite several files at once.
     with FileLock(path.with_name(f".{path.name}.lock")):

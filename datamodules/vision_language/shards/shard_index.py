@@ -17,7 +17,7 @@ from datamodules.vision_language.shards.shard import Shard, ShardInfo, open_shar
 from datamodules.vision_language.shards.url_expansion import is_remote
 from datamodules.vision_language.shards.webdataset_samples import iter_samples
 from engine.io.atomic_file import write_atomically
-from engine.io.gitignored_folder import make_ignored_folder
+from engine.io.gitignored_folder import make_gitignored_folder
 from engine.io.json_checksum import has_wrong_checksum, with_checksum
 
 _NAME = "index.json"
@@ -57,7 +57,7 @@ class ShardIndex:
 
         if all(map(self._is_current, names)):
             return
-        make_ignored_folder(self.folder)
+        make_gitignored_folder(self.folder)
         with FileLock(self.folder / f".{_NAME}.lock"):
             self._infos = _read(self.folder / _NAME)  # another process may have extended it
             self._index_shards([name for name in names if not self._is_current(name)])

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint import Metadata
 
 
-class CorruptIndexError(ValueError):
+class CorruptMetadataError(ValueError):
     """The index of a sharded checkpoint is corrupt, or refers to code."""
 
 
-def read_index(folder: Path) -> "Metadata":
+def read_dcp_metadata(folder: Path) -> "Metadata":
     """Read `.metadata` of a folder: names and shapes of the tensors, and where each is stored.
 
     Raises:
@@ -27,7 +27,7 @@ def read_index(folder: Path) -> "Metadata":
         if index.storage_data is None:
             raise TypeError("it names no file")
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, TypeError) as error:
-        raise CorruptIndexError(f"{folder} is corrupt: .metadata cannot be read ({error})") from error
+        raise CorruptMetadataError(f"{folder} is corrupt: .metadata cannot be read ({error})") from error
     return index
 
 

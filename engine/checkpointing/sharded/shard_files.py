@@ -11,7 +11,7 @@ from torch.distributed.checkpoint import FileSystemReader, Metadata, TensorStora
 from torch.distributed.checkpoint.metadata import StorageMeta
 from typing_extensions import override
 
-from engine.checkpointing.sharded.dcp_metadata import read_index
+from engine.checkpointing.sharded.dcp_metadata import read_dcp_metadata
 
 _WEIGHTS = ("state_dict", "model")
 """Prefixes of the weights: of this program, and of FSDPStrategy of Lightning, which earlier versions used."""
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 def tensor_sizes(folder: Path) -> dict[str, tuple[torch.Size, torch.dtype]]:
     """Return {path in the nested content: (shape, format)} of the tensors of a sharded checkpoint."""
-    entries = read_index(folder).state_dict_metadata
+    entries = read_dcp_metadata(folder).state_dict_metadata
     tensors = {path: entry for path, entry in entries.items() if isinstance(entry, TensorStorageMetadata)}
     return {path: (entry.size, entry.properties.dtype) for path, entry in tensors.items()}
 
@@ -56,7 +56,7 @@ class _SafeReader(FileSystemReader):
 
     @override
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        index = read_index(Path(self.path))
+        index = read_dcp_metadata(Path(self.path))
         # The rest of what torch 2.13's `read_metadata` does after unpickling.
         index.storage_meta = index.storage_meta or StorageMeta()
         index.storage_meta.load_id = self.load_id

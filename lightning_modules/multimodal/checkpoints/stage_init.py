@@ -29,7 +29,7 @@ _MAX_NAMES = 3  # in a message, of each kind
 _ADAPTER = ".lora_"
 
 
-class Origin(NamedTuple):
+class WeightOrigin(NamedTuple):
     """Source of a part of a model, in the checkpoint and here."""
 
     saved: Mapping[str, Any]  # identity in the checkpoint
@@ -64,7 +64,7 @@ def load_stage(
     module: nn.Module,
     path: Path,
     checkpoint: Mapping[str, object],
-    origins: Mapping[str, Origin],
+    origins: Mapping[str, WeightOrigin],
     optional: tuple[str, ...],
 ) -> None:
     """Load the weights of an earlier stage, and log what was loaded.
@@ -107,7 +107,10 @@ def canonical(name: str) -> str:
 
 @torch.no_grad()
 def load_stage_weights(
-    module: nn.Module, checkpoint: Mapping[str, Any], origins: Mapping[str, Origin], optional: tuple[str, ...] = ()
+    module: nn.Module,
+    checkpoint: Mapping[str, Any],
+    origins: Mapping[str, WeightOrigin],
+    optional: tuple[str, ...] = (),
 ) -> LoadedWeights:
     """Load the checkpoint's weights into the module.
 
@@ -179,7 +182,7 @@ def _newly_quantized_layers(
 
 
 def _changed_frozen(
-    current: Mapping[str, Tensor], frozen: Mapping[str, int], origins: Mapping[str, Origin]
+    current: Mapping[str, Tensor], frozen: Mapping[str, int], origins: Mapping[str, WeightOrigin]
 ) -> list[str]:
     """Return the frozen weights whose values differ.
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from typing_extensions import TypeVar, override
 
-from datamodules.multimodal.batch import Questions
+from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.multimodal.interface import GradedData
 from engine.number_check import check_number
 from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
@@ -57,7 +57,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[ModuleT]):
         self.metrics.begin()
 
     @override
-    def update(self, module: ModuleT, batch: Questions) -> None:
+    def update(self, module: ModuleT, batch: ChatEvaluationBatch) -> None:
         rows_by_kind: dict[str, list[int]] = {}
         for row, sample in enumerate(batch.rows.samples.tolist()):
             rows_by_kind.setdefault(module.data.kind(sample), []).append(row)
@@ -111,7 +111,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[ModuleT]):
                 yield GradedAnswer(sample, question, expected, text, float(reached), float(possible))
 
     @override
-    def predict(self, module: ModuleT, batch: Questions) -> list[PredictionLine]:
+    def predict(self, module: ModuleT, batch: ChatEvaluationBatch) -> list[PredictionLine]:
         lines = dict(self.lines(module, batch, self.answer(module, batch, module.features(batch.encoder_input))))
         answers = {row: [line["answer"]] for row, line in lines.items() if line["answer"] is not None}
         # A later question of a conversation holds the answers before it, so turns are generated one after the other.
@@ -129,11 +129,11 @@ class GenerativeEvaluation(nn.Module, Evaluator[ModuleT]):
                     del answers[row]
         return sorted(lines.items())
 
-    def answer(self, module: ModuleT, batch: Questions, features: Any) -> list[str]:
+    def answer(self, module: ModuleT, batch: ChatEvaluationBatch, features: Any) -> list[str]:
         """Return the model's answers to a batch, in the order of its prompts."""
         return module.generate(batch.prompts, features, self.max_new_tokens)
 
-    def lines(self, module: ModuleT, batch: Questions, texts: list[str]) -> list[PredictionLine]:
+    def lines(self, module: ModuleT, batch: ChatEvaluationBatch, texts: list[str]) -> list[PredictionLine]:
         """Return the lines of predictions for the answers to a batch, and for its skipped samples."""
         rows = zip(batch.prompts.samples.tolist(), texts, strict=True)
         answered = [(row, {**module.data.describe(row), "answer": text}) for row, text in rows if row >= 0]

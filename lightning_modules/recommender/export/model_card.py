@@ -1,6 +1,6 @@
 """Writes the model card of an exported recommender."""
 
-from datamodules.recommender.batch import EventCoding
+from datamodules.recommender.batch import EventEncoding
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export.onnx_export import Recommender
 
@@ -149,11 +149,11 @@ def model_card(recommender: Recommender, inputs: list[str], checked: str) -> Exp
     return ExportedModel(title, content, _FILES, usage, library="onnx", tags=tags, checked=checked)
 
 
-def _feature_inputs(coding: EventCoding | None) -> str:
+def _feature_inputs(encoding: EventEncoding | None) -> str:
     """Return the lines of the usage that give the features of two events, all missing."""
-    if coding is None:
+    if encoding is None:
         return ""
     return (
-        f'    "event_codes": np.zeros((1, 2, {len(coding.categories)}), np.int64),  # unknown categories\n'
-        f'    "event_numbers": np.full((1, 2, {len(coding.numbers)}), np.nan, np.float32),  # missing numbers\n'
+        f'    "event_codes": np.zeros((1, 2, {len(encoding.categories)}), np.int64),  # unknown categories\n'
+        f'    "event_numbers": np.full((1, 2, {len(encoding.numbers)}), np.nan, np.float32),  # missing numbers\n'
     )

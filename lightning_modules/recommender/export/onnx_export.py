@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datamodules.recommender.batch import Catalog, EventCoding, History, RankingBatch
+from datamodules.recommender.batch import Catalog, EventEncoding, History, RankingBatch
 from engine.export.onnx import check_close, export_onnx, run_onnx
 from lightning_modules.recommender.checkpoint_compatibility import items_identity
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
-from lightning_modules.recommender.features.event_inputs import coding_settings
+from lightning_modules.recommender.features.event_inputs import event_encoding_settings
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings, reads_times
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -53,7 +53,7 @@ class Recommender(NamedTuple):
     """Columns of features that the item vectors include."""
     num_cold_items: int = 0
     """Number of items at the end of the catalog that occur in no interaction."""
-    event_features: EventCoding | None = None
+    event_features: EventEncoding | None = None
     """Features of events that the encoder reads."""
 
 
@@ -95,7 +95,7 @@ def export(recommender: Recommender, folder: Path, batch: RankingBatch) -> str:
         "outputs": list(OUTPUTS),
     }
     if recommender.event_features is not None:
-        settings["event_features"] = coding_settings(recommender.event_features)
+        settings["event_features"] = event_encoding_settings(recommender.event_features)
     titles = None if catalog.titles is None else list(catalog.titles)
     _write_json(folder / "config.json", settings, indent=2)
     items = {"ids": list(catalog.item_ids), "titles": titles, "popularity": popularity}

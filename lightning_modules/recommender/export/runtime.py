@@ -11,7 +11,7 @@ from datamodules.recommender.batch import History
 from engine.timestamp import EXPECTED_TIME, to_seconds
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
 from lightning_modules.recommender.export.export_content import read_items, read_settings
-from lightning_modules.recommender.features.event_inputs import Values, coding_of, encode_events
+from lightning_modules.recommender.features.event_inputs import Values, encode_events, event_encoding_of
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
@@ -50,7 +50,7 @@ class ExportedRecommender:
         self.encoder, self.settings, self.item_ids, self.titles = encoder.eval(), settings, item_ids, titles
         self.popularity = popularity
         features = settings.get("event_features")
-        self._event_features = None if features is None else coding_of(features)
+        self._event_features = None if features is None else event_encoding_of(features)
         self._numbers = {item: number for number, item in enumerate(item_ids, start=1)}
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Encodes features of events for a loaded export, and converts their coding to config.json and back."""
+"""Encodes features of events for a loaded export, and converts their encoding to config.json and back."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
-from datamodules.recommender.batch import LARGEST_NUMBER, CodedNumber, EventCoding
+from datamodules.recommender.batch import LARGEST_NUMBER, EventEncoding, NumberStatistics
 from engine.number_check import is_number
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureSizes
 
@@ -15,7 +15,7 @@ Values = Mapping[str, Sequence[str | int | float | None]]
 """Value of each event, the oldest first, by the name of the column; None is a missing value."""
 
 
-class CodingSettings(TypedDict):
+class EventEncodingSettings(TypedDict):
     """Form of an EventCoding in config.json."""
 
     categories: dict[str, list[str]]
@@ -23,35 +23,35 @@ class CodingSettings(TypedDict):
     largest_number: float  # standardized numbers are limited to it and to its negative
 
 
-def event_feature_sizes(coding: EventCoding | None) -> EventFeatureSizes | None:
-    """Return the sizes of a coding; None without event features."""
-    if coding is None:
+def event_feature_sizes(encoding: EventEncoding | None) -> EventFeatureSizes | None:
+    """Return the sizes of an encoding; None without event features."""
+    if encoding is None:
         return None
-    return {"categories": [len(names) for names in coding.categories.values()], "numbers": len(coding.numbers)}
+    return {"categories": [len(names) for names in encoding.categories.values()], "numbers": len(encoding.numbers)}
 
 
-def coding_settings(coding: EventCoding) -> CodingSettings:
-    """Return a coding for config.json."""
+def event_encoding_settings(encoding: EventEncoding) -> EventEncodingSettings:
+    """Return an encoding for config.json."""
     return {
-        "categories": {name: list(known) for name, known in coding.categories.items()},
-        "numbers": {name: number._asdict() for name, number in coding.numbers.items()},
+        "categories": {name: list(known) for name, known in encoding.categories.items()},
+        "numbers": {name: number._asdict() for name, number in encoding.numbers.items()},
         "largest_number": LARGEST_NUMBER,
     }
 
 
-def coding_of(settings: CodingSettings) -> EventCoding:
-    """Return the coding that `coding_settings` has written."""
-    numbers = {name: CodedNumber(**number) for name, number in settings["numbers"].items()}
-    return EventCoding(settings["categories"], numbers)
+def event_encoding_of(settings: EventEncodingSettings) -> EventEncoding:
+    """Return the encoding that `event_encoding_settings` has written."""
+    numbers = {name: NumberStatistics(**number) for name, number in settings["numbers"].items()}
+    return EventEncoding(settings["categories"], numbers)
 
 
 def encode_events(
-    coding: EventCoding, values: Values | None, indices: Sequence[int], events: int
+    encoding: EventEncoding, values: Values | None, indices: Sequence[int], events: int
 ) -> tuple[Tensor, Tensor]:
     """Code the features of a history.
 
     Args:
-        coding: vocabularies and statistics.
+        encoding: vocabularies and statistics.
         values: the features; a column that is missing has missing values.
         indices: [L] indices of the events that are read.
         events: number of events of the history.
@@ -63,7 +63,7 @@ def encode_events(
         ValueError: the model has no such column, a column has another number of values, or a value is invalid.
     """
     values = values or {}
-    column_names = [*coding.categories, *coding.numbers]
+    column_names = [*encoding.categories, *encoding.numbers]
     for name, column in values.items():
         if name not in column_names:
             raise ValueError(f"features: found the key {name!r}, expected some of {', '.join(column_names)}")
@@ -71,13 +71,13 @@ def encode_events(
             raise ValueError(f"features[{name!r}]: found {len(column)} values and {events} items, expected as many")
     empty: list[None] = [None] * events
     # Code 0: missing, or unknown to the training.
-    codes = torch.zeros(1, len(indices), len(coding.categories), dtype=torch.int64)
-    for number, (name, names) in enumerate(coding.categories.items()):
+    codes = torch.zeros(1, len(indices), len(encoding.categories), dtype=torch.int64)
+    for number, (name, names) in enumerate(encoding.categories.items()):
         code_of = {text: code for code, text in enumerate(names, start=1)}
         column = values.get(name, empty)
         codes[0, :, number] = torch.tensor([code_of.get(_parse_category(name, column[index]), 0) for index in indices])
-    numbers = torch.zeros(1, len(indices), len(coding.numbers))
-    for number, (name, (mean, deviation)) in enumerate(coding.numbers.items()):
+    numbers = torch.zeros(1, len(indices), len(encoding.numbers))
+    for number, (name, (mean, deviation)) in enumerate(encoding.numbers.items()):
         column = values.get(name, empty)
         # It is float64 until it is standardized: in float32 a value near a large mean loses its digits.
         known_values = torch.tensor([_parse_number(name, column[index]) for index in indices], dtype=torch.float64)

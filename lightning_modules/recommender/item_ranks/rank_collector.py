@@ -19,7 +19,7 @@ from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserR
 log = logging.getLogger("lockstep")
 
 
-class CollectedRanks:
+class RankCollector:
     """Ranks of the users that this rank has evaluated.
 
     Args:

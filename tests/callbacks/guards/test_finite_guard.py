@@ -68,7 +68,7 @@ def test_the_norm_that_is_logged_is_the_one_before_clipping(fit, algorithm):
 def test_clipping_is_lightnings_to_the_bit(fit, monkeypatch):
     options = [*SIX_STEPS, "--trainer.gradient_clip_val", "0.05"]
     ours = fit(*options, name="ours")
-    monkeypatch.delattr("engine.optimizer_module.OptimizedModule.configure_gradient_clipping")
+    monkeypatch.delattr("engine.optimizer_module.OptimizerModule.configure_gradient_clipping")
     lightnings = fit(*options, name="lightnings")
     assert ours.series("train/loss") == lightnings.series("train/loss")
     assert all(torch.equal(weight, weights(lightnings)[name]) for name, weight in weights(ours).items())

@@ -11,7 +11,7 @@ from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, SingleDeviceStrategy
 
 from callbacks.performance import cpu_threads, thread_timing
-from callbacks.performance.cpu_threads import KnownThreads, Threads
+from callbacks.performance.cpu_threads import CpuThreads, KnownThreads
 from callbacks.performance.thread_timing import Rates, reason_not_timed, time_threads
 from engine.optim.global_loss_mean import LossSum
 from tests.conftest import TINY
@@ -64,7 +64,7 @@ def a_trainer(processes=1, strategy=None):
 
 
 def number_for(known, stage="fit", **trainer):
-    Threads(known).setup(a_trainer(**trainer), SimpleNamespace(supports_grad_accumulation=True), stage)
+    CpuThreads(known).setup(a_trainer(**trainer), SimpleNamespace(supports_grad_accumulation=True), stage)
     return torch.get_num_threads()
 
 
@@ -149,8 +149,8 @@ def test_nothing_is_changed_or_recorded_on_a_gpu(cores, measured, messages):
     cores(4)
     timed = measured(Rates(1, 10))
     before, trainer = torch.get_num_threads(), a_trainer(strategy=SimpleNamespace(root_device=torch.device("cuda")))
-    Threads(KnownThreads()).setup(trainer, None, "fit")
-    Threads(KnownThreads()).on_save_checkpoint(trainer, None, checkpoint := {})
+    CpuThreads(KnownThreads()).setup(trainer, None, "fit")
+    CpuThreads(KnownThreads()).on_save_checkpoint(trainer, None, checkpoint := {})
     assert (torch.get_num_threads(), checkpoint, timed, messages) == (before, {}, [], [])
 
 

@@ -4,7 +4,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from callbacks.checkpointing.final_validation import FinalValidation
-from commands.cli.default_callbacks import is_own
+from commands.cli.default_callbacks import is_default_callback
 
 
 class OfAUser(FinalValidation):
@@ -12,5 +12,5 @@ class OfAUser(FinalValidation):
 
 
 def test_callbacks_of_users_and_of_lightning_are_not_own():
-    assert is_own(FinalValidation())
-    assert not any(map(is_own, (OfAUser(), ModelCheckpoint(), Callback())))
+    assert is_default_callback(FinalValidation())
+    assert not any(map(is_default_callback, (OfAUser(), ModelCheckpoint(), Callback())))

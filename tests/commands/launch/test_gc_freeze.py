@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from commands.launch.gc_freeze import freeze_imports
+from commands.launch.gc_freeze import exempt_imports_from_gc
 
 
 @pytest.mark.parametrize("triton", [False, True])
@@ -19,7 +19,7 @@ def test_only_with_triton_the_imports_are_collected_at_the_end(monkeypatch, trit
     else:
         monkeypatch.delitem(sys.modules, "triton", raising=False)
     gc.disable()
-    freeze_imports()
+    exempt_imports_from_gc()
     assert gc.isenabled()
     assert gc.get_freeze_count() > 0
     (end,) = at_the_end

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from commands.report.preview_history import STEPS, read_examples
+from commands.report.preview_history import STEPS, read_previews
 from tests.commands.report.recorded import PIXEL, Recorded
 
 
@@ -17,7 +17,7 @@ def run(tmp_path):
 def test_answers_by_step_and_each_picture_once(run):
     for step in (300, 20, 1000):
         run.example(step, f"answer {step}", step > 20)
-    history = read_examples(run.folder / "examples")
+    history = read_previews(run.folder / "examples")
     assert [step["step"] for step in history["steps"]] == [20, 300, 1000]
     assert [step["answers"]["user 7"]["right"] for step in history["steps"]] == [False, True, True]
     assert history["samples"] == {"user 7": {"question": "last items: 1, 2, 3", "expected": "4"}}
@@ -28,7 +28,7 @@ def test_answers_by_step_and_each_picture_once(run):
 def test_many_evaluations_are_thinned(run):
     for step in range(100):
         run.example(step, "4", True)
-    history = read_examples(run.folder / "examples")
+    history = read_previews(run.folder / "examples")
     steps = [step["step"] for step in history["steps"]]
     assert len(steps) == STEPS
     assert (steps[0], steps[-1]) == (0, 99)
@@ -38,7 +38,7 @@ def test_many_evaluations_are_thinned(run):
 def test_pictures_over_the_bound_are_left_out_and_counted(run):
     run.example(1, "4", True, PIXEL + bytes(3000))
     run.example(2, "4", True, PIXEL)
-    history = read_examples(run.folder / "examples", largest=1000)
+    history = read_previews(run.folder / "examples", largest=1000)
     assert history["left_out"] == 1
     assert len(history["pictures"]) == 1
     assert [step["answers"]["user 7"]["picture"] for step in history["steps"]] == [None, "p0"]
@@ -47,7 +47,7 @@ def test_pictures_over_the_bound_are_left_out_and_counted(run):
 @pytest.mark.parametrize("picture", [b"<svg onload=alert(1)>", b"GIF89a", b"\x89PNG"])
 def test_only_png_files_come_onto_the_page(run, picture):
     run.example(1, "4", None, picture)
-    assert read_examples(run.folder / "examples")["pictures"] == {}
+    assert read_previews(run.folder / "examples")["pictures"] == {}
 
 
 def test_incomplete_files_are_counted(run):
@@ -55,10 +55,10 @@ def test_incomplete_files_are_counted(run):
     folder = run.folder / "examples"
     (folder / "val-2.json").write_text('{"examples": [{"name"')
     (folder / "val-3.json").write_text(json.dumps({"examples": [{"name": "x"}]}))
-    history = read_examples(folder)
+    history = read_previews(folder)
     assert history["unreadable"] == 2
     assert len(history["steps"]) == 1
 
 
 def test_a_run_without_examples_has_no_steps(run):
-    assert read_examples(run.folder / "examples")["steps"] == []
+    assert read_previews(run.folder / "examples")["steps"] == []

@@ -9,7 +9,7 @@ import torch
 from jsonargparse import ArgumentParser
 
 from datamodules.document_qa.augmentation.settings import AugmentationSettings
-from datamodules.document_qa.batch import FIRST_CHUNK, OptionExamples
+from datamodules.document_qa.batch import FIRST_CHUNK, OptionTrainBatch
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings
 from datamodules.document_qa.prompt.context import ContextSettings
 from datamodules.document_qa.retrieval.ranking_dataset import PageRankingDataset
@@ -99,7 +99,7 @@ def test_evaluations_see_the_data_as_they_are() -> None:
 
 def test_the_loss_decides_what_is_trained_on() -> None:
     (examples,) = data(loss="contrastive_options").train_set[MicroBatchRequest(0, np.arange(4))]
-    assert isinstance(examples, OptionExamples)
+    assert isinstance(examples, OptionTrainBatch)
 
 
 def test_the_options_of_a_question_are_computed_together() -> None:

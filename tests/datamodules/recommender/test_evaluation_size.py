@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datamodules.recommender.evaluation_size import EvaluationSize, evaluation_size, trained_items, weak_evaluations
+from datamodules.recommender.evaluation_size import EvaluationSize, evaluation_size, evaluation_warnings, trained_items
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.splits import SplitExamples, Splits, everything, leave_one_out
+from datamodules.recommender.splits import SplitExamples, Splits, leave_one_out, no_holdout
 from datamodules.recommender.store.interaction_store import InteractionStore
 
 
@@ -60,11 +60,11 @@ def test_few_users_and_many_untrained_targets_are_a_problem(size, problem):
 
 def test_each_weak_evaluation_has_a_sentence():
     store = make_store([[1, 2, 1, number % 5 + 4] for number in range(120)])
-    assert not list(weak_evaluations(store, leave_one_out(store), with_features=True))
-    (test,) = weak_evaluations(store, leave_one_out(store))
+    assert not list(evaluation_warnings(store, leave_one_out(store), with_features=True))
+    (test,) = evaluation_warnings(store, leave_one_out(store))
     unseen = "the test has 120 of 120 targets (100%) whose items are never trained"
     assert test == f"{unseen}, so its metrics are not reliable"
-    validation, _ = weak_evaluations(
+    validation, _ = evaluation_warnings(
         store, leave_one_out(store)._replace(validation=SplitExamples(*np.array([[0], [2]])))
     )
     assert validation.startswith("the validation has only 1 users")
@@ -73,5 +73,5 @@ def test_each_weak_evaluation_has_a_sentence():
 
 def test_without_an_evaluation_there_is_nothing_to_say():
     store = make_store([[1, 2], [2, 1, 3]])
-    assert list(weak_evaluations(store, everything(store))) == []
-    assert isinstance(everything(store), Splits)
+    assert list(evaluation_warnings(store, no_holdout(store))) == []
+    assert isinstance(no_holdout(store), Splits)

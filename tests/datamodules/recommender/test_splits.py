@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from datamodules.recommender.splits import everything, leave_one_out, temporal
+from datamodules.recommender.splits import leave_one_out, no_holdout, temporal_split
 from datamodules.recommender.store.interaction_store import InteractionStore
 
 
@@ -51,7 +51,7 @@ def test_temporal_takes_the_first_event_of_each_period() -> None:
             [(5, 40)],  # no history at all
         ],
     )
-    splits = temporal(store, validation_from=20, test_from=30)
+    splits = temporal_split(store, validation_from=20, test_from=30)
     assert splits.train_end.tolist() == [2, 7, 8, 10]
     assert splits.train.users.tolist() == [0]
     assert splits.validation.users.tolist() == [0]
@@ -63,8 +63,8 @@ def test_temporal_takes_the_first_event_of_each_period() -> None:
 
 def test_temporal_by_share_of_the_interactions() -> None:
     store = make_store([[(1, time) for time in range(100, 200)]])
-    by_share = temporal(store, 0.8, 0.9)
-    by_second = temporal(store, 180, 190)
+    by_share = temporal_split(store, 0.8, 0.9)
+    by_second = temporal_split(store, 180, 190)
     assert by_share.train_end.tolist() == by_second.train_end.tolist() == [80]
     assert by_share.test.ends.tolist() == by_second.test.ends.tolist() == [90]
 
@@ -84,7 +84,7 @@ def test_temporal_by_share_of_the_interactions() -> None:
 def test_temporal_refuses_cut_offs_that_split_nothing(cut_offs: tuple[float, float], message: str) -> None:
     store = make_store([[(1, time) for time in range(100, 200)]])
     with pytest.raises(ValueError, match=message):
-        temporal(store, *cut_offs)
+        temporal_split(store, *cut_offs)
 
 
 user_events = st.lists(st.integers(0, 60), min_size=3, max_size=12).map(lambda times: [(1, t) for t in sorted(times)])
@@ -94,7 +94,7 @@ user_events = st.lists(st.integers(0, 60), min_size=3, max_size=12).map(lambda t
 def test_temporal_never_shows_the_future(users: list[list[tuple[int, int]]], first: int, gap: int) -> None:
     store = make_store(users)
     try:
-        splits = temporal(store, first, first + gap)
+        splits = temporal_split(store, first, first + gap)
     except ValueError:
         reject()  # the cut-offs leave a part empty
     for examples, start, stop in ((splits.validation, first, first + gap), (splits.test, first + gap, 10**9)):
@@ -111,10 +111,10 @@ def test_temporal_never_shows_the_future(users: list[list[tuple[int, int]]], fir
 
 def test_everything_trains_on_all_events() -> None:
     store = make_store([[(1, 1)], [(1, 1), (2, 2)], [(1, 1), (2, 2), (3, 3)]])
-    splits = everything(store)
+    splits = no_holdout(store)
     assert splits.train.users.tolist() == [1, 2]
     assert splits.train.ends.tolist() == [3, 6]
     assert splits.train_end.tolist() == [1, 3, 6]
     assert len(splits.validation.users) == len(splits.test.users) == 0
     with pytest.raises(ValueError, match="no user has 2 events, so there is nothing to train"):
-        everything(make_store([[(1, 1)]]))
+        no_holdout(make_store([[(1, 1)]]))

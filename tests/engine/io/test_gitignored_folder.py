@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.io.gitignored_folder import ignore_in_git, make_ignored_folder
+from engine.io.gitignored_folder import add_gitignore, make_gitignored_folder
 
 
 def test_git_takes_nothing_of_the_folder(tmp_path: Path) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True, timeout=60)
-    make_ignored_folder(tmp_path / "data/cache")
+    make_gitignored_folder(tmp_path / "data/cache")
     (tmp_path / "data/cache/arrays").mkdir()
     (tmp_path / "data/cache/arrays/items.npy").write_bytes(b"array")
     (tmp_path / "data/mine.csv").write_text("mine")
@@ -23,11 +23,11 @@ def test_git_takes_nothing_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_an_existing_folder_is_left_unchanged(tmp_path: Path) -> None:
-    make_ignored_folder(tmp_path)
+    make_gitignored_folder(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_gitignore_of_the_user_is_kept(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("!keep\n")
-    ignore_in_git(tmp_path)
+    add_gitignore(tmp_path)
     assert (tmp_path / ".gitignore").read_text() == "!keep\n"

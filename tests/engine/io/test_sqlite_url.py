@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.io.sqlite_url import sqlite_address, sqlite_file
+from engine.io.sqlite_url import sqlite_file, sqlite_url
 
 sqlalchemy = pytest.importorskip("sqlalchemy")
 
@@ -11,7 +11,7 @@ sqlalchemy = pytest.importorskip("sqlalchemy")
 def test_the_file_of_an_address_is_that_which_sqlalchemy_opens(tmp_path, name):
     file = tmp_path / name / "study.db"
     file.parent.mkdir()
-    address = sqlite_address(file)
+    address = sqlite_url(file)
     assert "{" not in address
     engine = sqlalchemy.create_engine(address)
     with engine.begin() as connection:
@@ -23,7 +23,7 @@ def test_the_file_of_an_address_is_that_which_sqlalchemy_opens(tmp_path, name):
 
 
 def test_a_plain_path_stays_legible(tmp_path):
-    assert sqlite_address(tmp_path / "mlflow.db") == f"sqlite:///{tmp_path}/mlflow.db"
+    assert sqlite_url(tmp_path / "mlflow.db") == f"sqlite:///{tmp_path}/mlflow.db"
 
 
 @pytest.mark.parametrize("address", ["postgresql://host/runs", "https://host", "sqlite:///:memory:", "sqlite://"])

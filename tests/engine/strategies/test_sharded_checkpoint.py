@@ -12,7 +12,7 @@ from torch import nn
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.discovery import saved_at
-from engine.checkpointing.sharded.dcp_metadata import CorruptIndexError
+from engine.checkpointing.sharded.dcp_metadata import CorruptMetadataError
 from engine.checkpointing.sharded.optimizer_names import named_optimizer_state, number_parameters
 from engine.checkpointing.sharded.shard_files import load_tensors
 from engine.checkpointing.sharded.sharded_state import GROUPS, read_shards
@@ -185,7 +185,7 @@ def test_an_index_with_code_is_not_run(strategy, tmp_path):
     strategy.save_checkpoint(content(1), path)
     strategy.checkpoint_io.sync_outcomes(strategy, last=True)
     (path / ".metadata").write_bytes(pickle.dumps(_Code(tmp_path / "ran")))
-    with pytest.raises(CorruptIndexError, match="corrupt: .metadata cannot be read .it refers to"):
+    with pytest.raises(CorruptMetadataError, match="corrupt: .metadata cannot be read .it refers to"):
         read_shards(path, strategy.lightning_module, [])
     with pytest.raises(dcp.CheckpointException):  # its message depends on the version of torch
         load_tensors(path, {"model.weight": torch.empty(1, 1000)}, alone=True)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.datamodule import LockstepDataModule
-from engine.distributed.data_parallel_rank import DataRank, data_rank
+from engine.distributed.data_parallel_rank import DataParallelRank, data_parallel_rank
 from engine.family_hooks import FamilyHooks
 from engine.optim.optimizer_checks import check_strategy
 from engine.strategies.fsdp import has_sharded_weights
@@ -17,10 +17,10 @@ def trainer(rank: int, world_size: int, **strategy: int) -> SimpleNamespace:
 
 
 def test_neighbours_read_the_same_samples_and_one_of_them_counts():
-    groups = [data_rank(trainer(rank, 4, tensor_parallel=2)) for rank in range(4)]
+    groups = [data_parallel_rank(trainer(rank, 4, tensor_parallel=2)) for rank in range(4)]
     assert groups == [(0, 2, True), (0, 2, False), (1, 2, True), (1, 2, False)]
-    assert [data_rank(trainer(rank, 2)) for rank in range(2)] == [(0, 2, True), (1, 2, True)]
-    assert data_rank(None) == DataRank(0, 1, True)
+    assert [data_parallel_rank(trainer(rank, 2)) for rank in range(2)] == [(0, 2, True), (1, 2, True)]
+    assert data_parallel_rank(None) == DataParallelRank(0, 1, True)
 
 
 @pytest.mark.parametrize("sharding", ["FULL_SHARD", "HYBRID_SHARD"])

@@ -48,12 +48,12 @@ class Documents(Reader):
 
     def read(self, path: Path) -> Any:
         from datamodules.document_qa.ingestion.convert import convert
-        from datamodules.document_qa.ingestion.document_cache import Cache
+        from datamodules.document_qa.ingestion.document_cache import DocumentCache
         from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
         from datamodules.document_qa.ingestion.settings import IngestionSettings
 
         document = path.parent if path.parent.name == "page" else path
-        cache = Cache(path.parent / "cache", IngestionSettings(**_SETTINGS))
+        cache = DocumentCache(path.parent / "cache", IngestionSettings(**_SETTINGS))
         result = convert(document, cache)
         if result.broken:
             raise ValueError(f"{path}: {result.broken}")  # `prepare` names the document likewise

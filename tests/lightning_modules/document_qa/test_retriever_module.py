@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from safetensors.torch import load_file
 
-from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.retrievers import build_retriever
 from datamodules.document_qa.retrieval.saved_rankings import read_rankings
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.types.question import Question
@@ -125,8 +125,8 @@ def test_rankings_for_a_reader(lockstep, tmp_path):
     rankings = read_rankings(run.folder / "rankings.jsonl")
     assert list(rankings) == [question.id for part in range(3) for question in questions(part)]
     assert not (run.folder / "predictions.jsonl").exists()
-    dense = make_retriever(RetrieverSettings("dense", pages=2, rankings=str(run.folder)))
-    hybrid = make_retriever(RetrieverSettings("hybrid", pages=2, rankings=str(run.folder)))
+    dense = build_retriever(RetrieverSettings("dense", pages=2, rankings=str(run.folder)))
+    hybrid = build_retriever(RetrieverSettings("hybrid", pages=2, rankings=str(run.folder)))
     right = 0
     for number, question in enumerate(questions(2)):
         document = TinyDocument(2000 + number // 4)

@@ -44,9 +44,9 @@ def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, 
     lockstep("export", "--output", str(tmp_path / "out"), name="a")  # the graph is compared with the model
     settings = json.loads((tmp_path / "out/config.json").read_text())
     assert settings["inputs"] == ["items", "event_codes", "event_numbers", "seen"]
-    coding = settings["event_features"]
-    assert coding["categories"] == {"device": ["phone", "web"]}
-    assert coding["largest_number"] == 5
+    encoding = settings["event_features"]
+    assert encoding["categories"] == {"device": ["phone", "web"]}
+    assert encoding["largest_number"] == 5
     loaded = load_recommender(tmp_path / "out")
     for one, expected, alone in zip(HISTORIES[:9], prediction, hidden, strict=False):
         spaced = [f" {name} " for name in one["device"]]  # tables are read without white space around a category
@@ -55,9 +55,9 @@ def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, 
             assert [row.item for row in actual] == list(line)
             assert [row.score for row in actual] == pytest.approx(list(line.values()), abs=2e-4)
         items = np.array([[loaded.item_ids.index(item) + 1 for item in one["items"]]])
-        codes = np.array([[[coding["categories"]["device"].index(name) + 1] for name in one["device"]]])
+        codes = np.array([[[encoding["categories"]["device"].index(name) + 1] for name in one["device"]]])
         stars = np.array([[[np.nan if star is None else star] for star in one["stars"]]], np.float32)
-        number = coding["numbers"]["stars"]
+        number = encoding["numbers"]["stars"]
         inputs = {"items": items, "event_codes": codes, "seen": items}
         inputs["event_numbers"] = ((stars - number["mean"]) / number["deviation"]).clip(-5, 5).astype(np.float32)
         ((_, best, scores),) = run_onnx(tmp_path / "out/model.onnx", inputs)

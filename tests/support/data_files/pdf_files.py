@@ -15,7 +15,7 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, Table, TableStyle
 
 from datamodules.document_qa.ingestion.convert import ConversionResult, convert
-from datamodules.document_qa.ingestion.document_cache import Cache
+from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 
 WORDS = [
@@ -135,21 +135,21 @@ def manual(path: Path, pages: int, seed: int = 0) -> Path:
     return write_pdf(path, *(page(number) for number in range(1, pages + 1)))
 
 
-def killed(path: Path, cache: Cache) -> ConversionResult:
+def killed(path: Path, cache: DocumentCache) -> ConversionResult:
     """Converts, but dies of what is called "deadly", as of a fault in a library."""
     if "deadly" in path.name:
         os.kill(os.getpid(), signal.SIGKILL)
     return convert(path, cache)
 
 
-def failing(path: Path, cache: Cache) -> ConversionResult:
+def failing(path: Path, cache: DocumentCache) -> ConversionResult:
     """Converts, but fails at what is called "deadly", as a library does at strange files."""
     if "deadly" in path.name:
         raise KeyError("strange")
     return convert(path, cache)
 
 
-def interrupted(path: Path, cache: Cache) -> ConversionResult:
+def interrupted(path: Path, cache: DocumentCache) -> ConversionResult:
     """Converts, but in the middle of what is called "deadly" kills itself and the process that has started it."""
     if "deadly" in path.name:
 

@@ -7,7 +7,7 @@ import torch
 
 from datamodules.document_qa.prompt.context import ContextBuilder, ContextSettings
 from datamodules.document_qa.prompt.prompt import AnswerWith, PromptBuilder
-from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.retrievers import build_retriever
 from datamodules.document_qa.retrieval.settings import Kind, RetrieverSettings
 from datamodules.document_qa.samples.sample_builder import SampleBuilder
 from datamodules.document_qa.views.ablation import Ablation
@@ -42,7 +42,7 @@ def sample_builder(
 ) -> SampleBuilder:
     prompter = PromptBuilder(tokenizer(published).control, answer_with)
     builder = ContextBuilder(ContextSettings(**context), tokenizer(published), prompter, LAYOUT, "stretch")
-    retriever = make_retriever(RetrieverSettings(kind, pages))
+    retriever = build_retriever(RetrieverSettings(kind, pages))
     samples = questions or TinyQuestions(1, size)
     return SampleBuilder(samples, retriever, builder, prompter, ablate, evidence_first=evidence_first)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from datamodules.multimodal.batch import Examples
+from datamodules.multimodal.batch import ChatTrainBatch
 from datamodules.multimodal.chat_dataset import ChatItem
 from tests.support.families.colored_squares import ColoredSquares, Squares
 
@@ -43,7 +43,7 @@ class Seen(Callback):
         self.begun = trainer.global_step
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Sequence[Examples], batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: Sequence[ChatTrainBatch], batch_idx: int
     ) -> None:
         record: dict[str, Any] = {
             "begun": self.begun,

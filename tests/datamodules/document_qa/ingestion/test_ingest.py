@@ -14,7 +14,7 @@ import pytest
 
 from datamodules.document_qa.ingestion import ingest as module
 from datamodules.document_qa.ingestion import ingested_document, worker_pool
-from datamodules.document_qa.ingestion.document_cache import FAILED, Cache
+from datamodules.document_qa.ingestion.document_cache import FAILED, DocumentCache
 from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from tests.support.data_files import pdf_files
@@ -174,7 +174,7 @@ def test_a_mark_of_the_previous_version_is_tried_again(documents, tmp_path, conv
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "Input/output error")])
 def test_a_document_that_cannot_be_opened_is_tried_again(tmp_path, monkeypatch, error):
     path = manual(tmp_path / "a.pdf", 1)
-    cache = Cache(tmp_path / "cache", SKIP)
+    cache = DocumentCache(tmp_path / "cache", SKIP)
     opens = Path.open
 
     def refuse(self, *args, **keys):
@@ -364,9 +364,9 @@ def test_wrong_settings_are_refused_by_name(wrong):
 def test_a_document_whose_name_is_not_utf_8_is_remembered(tmp_path):
     path = tmp_path / os.fsdecode(b"donn\xe9es.pdf")
     path.write_bytes(b"no PDF")
-    cache = Cache(tmp_path / "cache", SETTINGS)
+    cache = DocumentCache(tmp_path / "cache", SETTINGS)
     cache.remember({str(path): cache.mark_unreadable([path], f"{path.name} is broken", FAILED)})
-    assert Cache(tmp_path / "cache", SETTINGS).find(path) == f"{path.name} is broken"
+    assert DocumentCache(tmp_path / "cache", SETTINGS).find(path) == f"{path.name} is broken"
 
 
 @pytest.mark.parametrize(("cpus", "workers"), [(0.5, 1), (2.5, 2), (64.0, 64)])

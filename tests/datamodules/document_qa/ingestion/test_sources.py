@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from datamodules.document_qa.ingestion.convert import convert
-from datamodules.document_qa.ingestion.document_cache import Cache
+from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 from datamodules.document_qa.ingestion.readers.markdown import blocks
@@ -26,7 +26,7 @@ def read(tmp_path):
     """The document, or the reason why there is none."""
 
     def one(path, **settings):
-        cache = Cache(tmp_path / "cache", IngestionSettings(**{"dpi": 36, **settings}))
+        cache = DocumentCache(tmp_path / "cache", IngestionSettings(**{"dpi": 36, **settings}))
         done = convert(path, cache)
         return done.broken or cache.at(done.key, path.name)
 
@@ -188,7 +188,7 @@ def test_markdown_shows_images_of_its_folder_alone(tmp_path, markdown, read, ima
     (tmp_path / "secret.png").write_bytes(png(COLORS[1]))
     path = markdown(f"# Title\n\n![picture]({image})\n")
     (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
-    notes = convert(path, Cache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
+    notes = convert(path, DocumentCache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
     assert len(notes) == 1
     assert "is not a file of the folder: its figure is skipped" in notes[0]
     assert [chunk.kind for chunk in read(path).pages[0].chunks] == ["text", "text"]
@@ -212,7 +212,7 @@ def test_deeply_nested_lists_keep_their_words():
 @pytest.mark.parametrize("image", ["https://x.org/a.png", "HTTP://x.org/a.png", "//x.org/a.png", "data:image/png,a"])
 def test_a_remote_image_is_never_fetched_and_no_figure(tmp_path, markdown, read, image):
     path = markdown(f"# Title\n\n![badge]({image})\n\n![](images/red.png)\n")
-    notes = convert(path, Cache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
+    notes = convert(path, DocumentCache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
     assert notes == (f"image {image!r} is not a file of the folder: its figure is skipped",)
     document = read(path)
     assert [(chunk.kind, chunk.text) for chunk in document.pages[0].chunks] == [
@@ -357,7 +357,7 @@ def test_an_empty_document_of_each_kind_has_its_own_reason(tmp_path, read):
 
 def test_another_parser_of_markdown_changes_the_keys_of_markdown_alone(tmp_path):
     """Documents of users are divided into splits by their keys, so those of PDFs must stay."""
-    cache = Cache(tmp_path, IngestionSettings())
+    cache = DocumentCache(tmp_path, IngestionSettings())
     found = {name: cache.key("0" * 64, tmp_path / name) for name in ("a.pdf", "scan.png", "a.md", "a.markdown")}
     assert found["a.pdf"] == found["scan.png"] == "7861a981625951a188e3b828073e4898"  # of version 0.1.0
     assert found["a.md"] == found["a.markdown"] != found["a.pdf"]

@@ -5,9 +5,9 @@ import pickle
 import pytest
 import torch
 
-from datamodules.document_qa.retrieval.bm25 import BM25, page_text
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever, page_text
 from datamodules.document_qa.retrieval.cross_encoder import CrossEncoder
-from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.retrievers import build_retriever
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question
@@ -87,9 +87,9 @@ def short_stride(monkeypatch):
 @pytest.mark.parametrize("candidates", [1, 4, 10])
 def test_the_order_is_that_of_a_plain_loop(tmp_path, candidates):
     folder = write_model(tmp_path)
-    searched = BM25().rank(Manual(), QUESTION)
+    searched = BM25Retriever().rank(Manual(), QUESTION)
     expected, scores = plain_order(folder, searched[:candidates], length=32)
-    retriever = CrossEncoder(BM25(), folder, candidates)
+    retriever = CrossEncoder(BM25Retriever(), folder, candidates)
     texts = [page_text(Manual.pages[page - 1]) for page in searched[:candidates]]
     actual = retriever.scores("\n".join((QUESTION.question, *QUESTION.options)), texts)
     assert actual == pytest.approx([scores[page] for page in searched[:candidates]], abs=1e-5)
@@ -103,24 +103,24 @@ def test_the_order_is_that_of_a_plain_loop(tmp_path, candidates):
 
 @pytest.mark.parametrize("words", [20, 25, 29, 40])
 def test_a_long_question_leaves_room_for_pages(tmp_path, words):
-    retriever = CrossEncoder(BM25(), write_model(tmp_path), 4)
+    retriever = CrossEncoder(BM25Retriever(), write_model(tmp_path), 4)
     assert sorted(retriever.rank(Manual(), QUESTION._replace(question="what " * words))) == sorted(
-        BM25().rank(Manual(), QUESTION)
+        BM25Retriever().rank(Manual(), QUESTION)
     )
 
 
 def test_pages_that_a_question_mentions_stay_first(tmp_path):
     settings = RetrieverSettings("page_mention_bm25", 3, reranker=str(write_model(tmp_path)))
-    ranked = make_retriever(settings).rank(Manual(), QUESTION._replace(question="What is on page 2?"))
+    ranked = build_retriever(settings).rank(Manual(), QUESTION._replace(question="What is on page 2?"))
     assert ranked[0] == 2
     assert len(ranked) == 3
 
 
 def test_other_folders_are_refused(tmp_path):
     with pytest.raises(ValueError, match="has no config.json; expected a folder with a model of transformers"):
-        make_retriever(RetrieverSettings("bm25", reranker=str(tmp_path)))
+        build_retriever(RetrieverSettings("bm25", reranker=str(tmp_path)))
     with pytest.raises(ValueError, match="has 2 labels, expected one"):
-        make_retriever(RetrieverSettings("bm25", reranker=str(write_model(tmp_path, labels=2))))
+        build_retriever(RetrieverSettings("bm25", reranker=str(write_model(tmp_path, labels=2))))
     with pytest.raises(ValueError, match="orders the pages of a search, but retriever.kind is oracle"):
         RetrieverSettings("oracle", reranker="x").check()
     with pytest.raises(ValueError, match="reranked must be at least 1, got 0"):

@@ -6,7 +6,7 @@ from datamodules.document_qa.manuals.dataset import ManualQuestionSet
 from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.retrieval import bm25
-from datamodules.document_qa.retrieval.bm25 import BM25
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.retrieval.question_terms import QuestionTerms, identifiers, question_terms
 from datamodules.document_qa.retrieval.tokenization import terms
 from datamodules.document_qa.types.document import Chunk, Page
@@ -75,7 +75,7 @@ SHELL = [
     ],
 )
 def test_a_rare_term_is_found_and_question_words_are_not(question, page):
-    assert BM25().rank(Pages(*SHELL), asks(question))[0] == page
+    assert BM25Retriever().rank(Pages(*SHELL), asks(question))[0] == page
 
 
 PUMP = [
@@ -100,7 +100,7 @@ PUMP = [
     ],
 )
 def test_chinese_question_words_are_not_looked_for(question, page):
-    assert BM25().rank(Pages(*PUMP), asks(question))[0] == page
+    assert BM25Retriever().rank(Pages(*PUMP), asks(question))[0] == page
 
 
 def test_the_embedded_manuals_are_found_at_least_as_often(monkeypatch):
@@ -108,7 +108,7 @@ def test_the_embedded_manuals_are_found_at_least_as_often(monkeypatch):
     questions = ManualQuestionSet(sampler, Split.VALIDATION, 200, per_manual=4)
 
     def found():
-        retriever, right = BM25(), []
+        retriever, right = BM25Retriever(), []
         for index in range(len(questions)):
             (question,) = questions.questions(0, index)
             if question.evidence_pages:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from datamodules.document_qa.retrieval.bm25 import BM25
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
-from datamodules.document_qa.retrieval.retrievers import make_retriever
+from datamodules.document_qa.retrieval.retrievers import build_retriever
 from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
 from datamodules.document_qa.retrieval.tokenization import terms
@@ -109,7 +109,7 @@ def test_pages_that_a_question_names_are_found(text, pages):
 
 
 def test_bm25_ranks_all_pages_by_their_words():
-    retriever = BM25()
+    retriever = BM25Retriever()
     assert retriever.rank(MANUAL, asks("At which voltage does the relay close?"))[0] == 4
     assert retriever.rank(MANUAL, asks("Which part turns at 3.5 A?"))[0] == 2
     assert retriever.rank(MANUAL, asks("泵的电机在哪里？"))[0] == 5
@@ -119,8 +119,8 @@ def test_bm25_ranks_all_pages_by_their_words():
 
 
 def test_bm25_of_documents_without_words():
-    assert BM25().rank(document("", None), asks("motor")) == [1, 2]
-    assert BM25().rank(document("motor"), asks("motor")) == [1]
+    assert BM25Retriever().rank(document("", None), asks("motor")) == [1, 2]
+    assert BM25Retriever().rank(document("motor"), asks("motor")) == [1]
 
 
 def test_an_index_is_made_once(monkeypatch):
@@ -128,7 +128,7 @@ def test_an_index_is_made_once(monkeypatch):
 
     made, indexed = [], module._build_index
     monkeypatch.setattr(module, "_build_index", lambda document: made.append(document) or indexed(document))
-    retriever, other = BM25(), document("relay", "motor")
+    retriever, other = BM25Retriever(), document("relay", "motor")
     for _ in range(3):
         assert retriever.rank(MANUAL, asks("relay"))[0] == 4
         assert retriever.rank(other, asks("relay"))[0] == 1
@@ -145,7 +145,7 @@ def test_each_kind_of_retriever_ranks_its_pages(rankings):
     question = asks("On page 3, where is the relay? See page 9.", evidence_pages=(4, 2))
 
     def ranked(kind, question=question, **settings):
-        return make_retriever(RetrieverSettings(kind, **settings)).rank(MANUAL, question)
+        return build_retriever(RetrieverSettings(kind, **settings)).rank(MANUAL, question)
 
     assert ranked("all_pages", pages=1) == [1, 2, 3, 4, 5]
     assert ranked("oracle", pages=1) == [2, 4]
@@ -161,8 +161,8 @@ def test_each_kind_of_retriever_ranks_its_pages(rankings):
 
 def test_hybrid_is_reciprocal_rank_fusion(rankings):
     path = rankings({"id": "q", "document": NAME, "pages": [2, 5, 4], "scores": [3, 2, 1]})
-    ranked = make_retriever(RetrieverSettings("hybrid", None, str(path))).rank(MANUAL, asks("relay"))
-    words = BM25().rank(MANUAL, asks("relay"))
+    ranked = build_retriever(RetrieverSettings("hybrid", None, str(path))).rank(MANUAL, asks("relay"))
+    words = BM25Retriever().rank(MANUAL, asks("relay"))
     scores = {
         page: 1 / (61 + words.index(page)) + (1 / (61 + [2, 5, 4].index(page)) if page in (2, 5, 4) else 0)
         for page in range(1, 6)
@@ -173,7 +173,7 @@ def test_hybrid_is_reciprocal_rank_fusion(rankings):
 
 def test_missing_or_impossible_rankings_are_refused(rankings):
     path = rankings({"id": "q", "document": NAME, "pages": [9], "scores": [1]})
-    retriever = make_retriever(RetrieverSettings("dense", rankings=str(path)))
+    retriever = build_retriever(RetrieverSettings("dense", rankings=str(path)))
     with pytest.raises(ValueError, match="ranks page 9 for question 'q', but manual.pdf has pages 1 to 5"):
         retriever.rank(MANUAL, asks("relay"))
     other = asks("relay", where="questions.jsonl, line 3")._replace(id="other")
@@ -185,7 +185,7 @@ def test_missing_or_impossible_rankings_are_refused(rankings):
     ):
         retriever.rank(MANUAL, namesake)
     with pytest.raises(ValueError, match="line 3: evidence_pages are .*7.*, manual.pdf has pages 1 to 5"):
-        make_retriever(RetrieverSettings("oracle")).rank(MANUAL, other._replace(evidence_pages=(7,)))
+        build_retriever(RetrieverSettings("oracle")).rank(MANUAL, other._replace(evidence_pages=(7,)))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_rankings_of_a_run_are_found_by_its_name(rankings, tmp_path, monkeypatch
 )
 def test_wrong_settings_are_refused_by_name(settings, wrong):
     with pytest.raises(ValueError, match=wrong):
-        make_retriever(RetrieverSettings(**settings))
+        build_retriever(RetrieverSettings(**settings))
 
 
 @pytest.mark.parametrize(

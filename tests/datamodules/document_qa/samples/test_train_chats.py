@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.document_qa.batch import OptionExamples
+from datamodules.document_qa.batch import OptionTrainBatch
 from datamodules.document_qa.samples.option_dataset import OptionDataset
 from datamodules.document_qa.samples.train_chats import DocumentChats
 from datamodules.document_qa.types.question import Question
@@ -73,7 +73,7 @@ def test_each_option_is_the_answer_of_a_chat_of_its_own(packed_length: int | Non
     questions = TinyQuestions(0, 4, together)
     source = DocumentChats(sample_builder(questions=questions))
     (batch,) = OptionDataset(source, encoder(), packed_length)[MicroBatchRequest(0, np.arange(4))]
-    assert isinstance(batch, OptionExamples)
+    assert isinstance(batch, OptionTrainBatch)
     output: dict[int, list[tuple[str, bool]]] = {}
     answers = [answer for row in batch.rows.labels for answer in learned(row)]
     for answer, number, right in zip(answers, batch.questions.tolist(), batch.right.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Tests features of events from files to batches: store, coding, histories."""
+"""Tests features of events from files to batches: store, encoding, histories."""
 
 import json
 import math
@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from datamodules.recommender.batch import CodedNumber
+from datamodules.recommender.batch import NumberStatistics
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays, EventColumns
-from datamodules.recommender.features.event_encoding import CodedEvents, coding_identity, event_coding
+from datamodules.recommender.features.event_encoding import EncodedEvents, encoding_identity, fit_event_encoding
 from datamodules.recommender.features.event_feature_settings import EventFeatures
 from datamodules.recommender.features.history_features import HistoryFeatures
 from datamodules.recommender.prediction_input import PredictionInput
@@ -159,23 +159,23 @@ def test_wrong_columns_and_parquet_values_are_refused(tmp_path):
 
 def test_the_coding_is_that_of_inputs_of_training_rows(tmp_path):
     store = store_of(table(tmp_path))
-    coding = event_coding(SETTINGS, store, leave_one_out(store).train, chunk=3)
+    encoding = fit_event_encoding(SETTINGS, store, leave_one_out(store).train, chunk=3)
     # Inputs of b: the event at 10 alone, as that at 20 is a target; of a: that at 10.
-    assert coding.categories == {"device": ["phone"]}
-    assert coding.numbers["stars"] == (3.5, 1.5)
-    assert coding.numbers["paid"] == (98.5, 101.5)
-    coded = CodedEvents(coding, store)
+    assert encoding.categories == {"device": ["phone"]}
+    assert encoding.numbers["stars"] == (3.5, 1.5)
+    assert encoding.numbers["paid"] == (98.5, 101.5)
+    coded = EncodedEvents(encoding, store)
     codes, numbers = coded.gather(np.array([0, 4]), np.array([2, 4]), 4)
     assert codes[..., 0].tolist() == [[0, 0, 0, 0], [1, 0, 0, 0]], "an unknown category is as a missing one"
     np.testing.assert_allclose(numbers[0, :2], [[-1, 1], [-2.5 / 1.5, -98.5 / 101.5]], rtol=1e-6)
     assert np.isnan(numbers[0, 2:]).all(), "padding, and empty cells"
     assert np.isnan(numbers[1, 1]).all(), "padding, and empty cells"
     assert coded.gather(np.array([3]), np.array([1]), 1)[1][0, 0, 1] == 5, "a million is limited"
-    identity = coding_identity(coding)
+    identity = encoding_identity(encoding)
     assert identity.columns == "categories device, number stars, number paid"
     features = store.features.at(np.array([1, -1, 3]))
     assert as_rows(SimpleNamespace(features=features)) == [as_rows(store)[1], (None, None, None), as_rows(store)[3]]
-    assert identity.sha256 != coding_identity(coding._replace(categories={"device": ["tv"]})).sha256
+    assert identity.sha256 != encoding_identity(encoding._replace(categories={"device": ["tv"]})).sha256
 
 
 def events_of(numbers, categories=("only",), codes=None):
@@ -188,12 +188,12 @@ def events_of(numbers, categories=("only",), codes=None):
 
 def test_equal_numbers_have_no_deviation():
     events, examples = events_of([0.1] * 8)
-    number = event_coding(ONE_OF_EACH, events, examples).numbers["stars"]
+    number = fit_event_encoding(ONE_OF_EACH, events, examples).numbers["stars"]
     assert number == (pytest.approx(0.1), 1.0), "the deviation of the sum's rounding is not one of the numbers"
     events, examples = events_of([1e308, -1e308, 1e308, -1e308, 0])
-    assert event_coding(ONE_OF_EACH, events, examples).numbers["stars"] == (0, 1e308), "no sum overflows"
+    assert fit_event_encoding(ONE_OF_EACH, events, examples).numbers["stars"] == (0, 1e308), "no sum overflows"
     events, examples = events_of([math.nan] * 3)
-    assert event_coding(ONE_OF_EACH, events, examples).numbers["stars"] == (0, 1)
+    assert fit_event_encoding(ONE_OF_EACH, events, examples).numbers["stars"] == (0, 1)
 
 
 def test_the_identity_depends_on_no_order_of_sums():
@@ -201,19 +201,19 @@ def test_the_identity_depends_on_no_order_of_sums():
     values = np.concatenate([values - values.mean(), [0.0]])
     found = []
     for order, chunk in ((slice(None, -1), 1 << 20), (slice(None, -1), 7), (slice(-2, None, -1), 7)):
-        found.append(event_coding(ONE_OF_EACH, *events_of([*values[order], 0]), chunk=chunk))
+        found.append(fit_event_encoding(ONE_OF_EACH, *events_of([*values[order], 0]), chunk=chunk))
     assert found[0] == found[1] == found[2]
-    noise = [found[0]._replace(numbers={"stars": CodedNumber(mean, 1.0)}) for mean in (-1.57e-17, -1.44e-17, 0.0)]
-    assert len({coding_identity(coding).sha256 for coding in noise}) == 1
-    assert coding_identity(noise[0]).sha256 != coding_identity(found[0]).sha256
+    noise = [found[0]._replace(numbers={"stars": NumberStatistics(mean, 1.0)}) for mean in (-1.57e-17, -1.44e-17, 0.0)]
+    assert len({encoding_identity(encoding).sha256 for encoding in noise}) == 1
+    assert encoding_identity(noise[0]).sha256 != encoding_identity(found[0]).sha256
 
 
 def test_events_before_the_last_windows_do_not_count():
     events, examples = events_of([100, 1, 3, 50], ("early", "late", "target"), [1, 2, 2, 3])
-    coding = event_coding(ONE_OF_EACH, events, examples, max_length=2)
-    assert coding == ({"device": ["late"]}, {"stars": (2, 1)})
-    assert event_coding(ONE_OF_EACH, events, examples, max_length=9).categories == {"device": ["early", "late"]}
-    assert event_coding(ONE_OF_EACH, events, examples).categories == {"device": ["early", "late"]}
+    encoding = fit_event_encoding(ONE_OF_EACH, events, examples, max_length=2)
+    assert encoding == ({"device": ["late"]}, {"stars": (2, 1)})
+    assert fit_event_encoding(ONE_OF_EACH, events, examples, max_length=9).categories == {"device": ["early", "late"]}
+    assert fit_event_encoding(ONE_OF_EACH, events, examples).categories == {"device": ["early", "late"]}
 
 
 @pytest.mark.parametrize("windows, known", [("last", ["late"]), ("random", ["early", "late"])])

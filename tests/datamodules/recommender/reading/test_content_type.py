@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.file_formats import detect
+from datamodules.recommender.reading.file_formats import detect_layout
 from datamodules.recommender.reading.interactions import read_interactions
 from datamodules.recommender.reading.predict_histories import read_histories
 
@@ -33,7 +33,7 @@ def parquet() -> bytes:
 
 
 def as_table(path: Path) -> object:
-    return read_interactions(detect(path))
+    return read_interactions(detect_layout(path))
 
 
 def as_histories(path: Path) -> object:
@@ -76,7 +76,7 @@ def test_parquet_that_is_cut_or_corrupt_ends_with_a_message(tmp_path: Path) -> N
     for changed in cut + corrupt:
         path.write_bytes(changed)
         try:
-            assert len(read_interactions(detect(path)).users) == 100, "no row is missing"
+            assert len(read_interactions(detect_layout(path)).users) == 100, "no row is missing"
         except InteractionError as error:
             refused += 1
             assert str(error).startswith(f"{path}: ")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.event_times import parse_iso, time_fault
-from datamodules.recommender.reading.file_formats import detect
+from datamodules.recommender.reading.file_formats import detect_layout
 from datamodules.recommender.reading.interactions import read_interactions
 from engine.timestamp import iso_seconds
 
@@ -65,15 +65,15 @@ def test_invalid_dates_are_refused(text: str) -> None:
 def test_dates_written_as_numbers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user,item,date\na,x,20140723\na,y,20140801\n")
     with pytest.raises(InteractionError, match=r"a\.csv: column 'date': found numbers such as 20140723.*2014-07-23"):
-        read_interactions(detect(tmp_path))
+        read_interactions(detect_layout(tmp_path))
 
 
 def test_seconds_of_1970_are_read_unless_all_are_dates(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user,item,date\na,x,20140723\na,y,20140832\n")
-    assert read_interactions(detect(tmp_path)).times.tolist() == [20140723, 20140832]
+    assert read_interactions(detect_layout(tmp_path)).times.tolist() == [20140723, 20140832]
 
 
 def test_a_table_with_dates_is_read_as_utc(tmp_path: Path) -> None:
     rows = "a,x,2014-07-23\na,y,2014-07-23T10:00:00+02:00\na,z,2014-07-23 10:00:00.75Z\n"
     (tmp_path / "a.csv").write_text("user,item,date\n" + rows)
-    assert read_interactions(detect(tmp_path)).times.tolist() == [1_406_073_600, 1_406_102_400, 1_406_109_600]
+    assert read_interactions(detect_layout(tmp_path)).times.tolist() == [1_406_073_600, 1_406_102_400, 1_406_109_600]

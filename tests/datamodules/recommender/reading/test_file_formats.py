@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.file_formats import detect
+from datamodules.recommender.reading.file_formats import detect_layout
 
 
 def put(folder: Path, files: dict[str, str]) -> Path:
@@ -42,10 +42,10 @@ INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n1\t10\t3\t
 def test_files_and_titles_of_a_folder_are_recognized(
     tmp_path: Path, files: dict[str, str], kind: str, name: str, titles: str | None
 ) -> None:
-    layout = detect(put(tmp_path, files))
+    layout = detect_layout(put(tmp_path, files))
     assert (layout.kind, layout.path) == (kind, tmp_path / name)
     assert layout.titles == (tmp_path / titles if titles else None)
-    assert detect(tmp_path / name) == layout, "the file itself is recognised the same way"
+    assert detect_layout(tmp_path / name) == layout, "the file itself is recognised the same way"
 
 
 @pytest.mark.parametrize(
@@ -60,21 +60,21 @@ def test_files_and_titles_of_a_folder_are_recognized(
 def test_well_known_columns_are_found(
     tmp_path: Path, header: str, separator: str, chosen: tuple[str, str, str]
 ) -> None:
-    layout = detect(put(tmp_path, {"events.csv": header + "\n"}))
+    layout = detect_layout(put(tmp_path, {"events.csv": header + "\n"}))
     assert layout.separator == separator
     assert (layout.user, layout.item, layout.time) == chosen
 
 
 def test_a_stated_column_wins_over_a_recognized_one(tmp_path: Path) -> None:
     put(tmp_path, {"ratings.csv": "userId,movieId,rating,timestamp\n"})
-    layout = detect(tmp_path, item_column="rating")
+    layout = detect_layout(tmp_path, item_column="rating")
     assert layout.item == "rating"
     assert not layout.integer_ids
 
 
 def test_recbole_columns_answer_without_their_type(tmp_path: Path) -> None:
     put(tmp_path, {"a.inter": "who:token\tuser_id:token\titem_id:token\ttimestamp:float\n"})
-    layout = detect(tmp_path, user_column="who")
+    layout = detect_layout(tmp_path, user_column="who")
     assert (layout.user, layout.item) == ("who:token", "item_id:token")
 
 
@@ -82,7 +82,7 @@ def test_recbole_folder_with_a_benchmark_split(tmp_path: Path) -> None:
     folder = tmp_path / "beauty"
     folder.mkdir()
     put(folder, {"beauty.inter": INTER, "beauty.train.inter": INTER, "beauty.test.inter": INTER})
-    assert detect(folder).path.name == "beauty.inter"
+    assert detect_layout(folder).path.name == "beauty.inter"
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_recbole_folder_with_a_benchmark_split(tmp_path: Path) -> None:
 )
 def test_unknown_formats_are_named(tmp_path: Path, files: dict[str, str], expected: str) -> None:
     with pytest.raises(InteractionError, match=expected):
-        detect(put(tmp_path, files))
+        detect_layout(put(tmp_path, files))
 
 
 def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
     put(tmp_path, {"a.csv": "customer,product,bought_at\n"})
     with pytest.raises(InteractionError, match=r"no column 'produkt' \(item_column\).*did you mean 'product'\?"):
-        detect(tmp_path, user_column="customer", item_column="produkt", time_column="bought_at")
+        detect_layout(tmp_path, user_column="customer", item_column="produkt", time_column="bought_at")
     with pytest.raises(InteractionError, match="must be three columns"):
-        detect(tmp_path, user_column="customer", item_column="customer", time_column="bought_at")
+        detect_layout(tmp_path, user_column="customer", item_column="customer", time_column="bought_at")
 
 
 def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such file or folder; expected interactions"):
-        detect(tmp_path / "nowhere")
+        detect_layout(tmp_path / "nowhere")

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.file_formats import detect, with_ratings
+from datamodules.recommender.reading.file_formats import detect_layout, with_ratings
 from datamodules.recommender.reading.filters import Filters, apply_filters
 from datamodules.recommender.reading.interactions import Interactions, read_interactions
 
@@ -100,7 +100,7 @@ def test_the_report_names_each_filter() -> None:
 
 def ratings(path: Path, text: str, column: str | None = None) -> list[float]:
     path.write_text(text)
-    found = read_interactions(with_ratings(detect(path), column)).ratings
+    found = read_interactions(with_ratings(detect_layout(path), column)).ratings
     assert found is not None
     return found.tolist()
 
@@ -136,7 +136,7 @@ def test_ratings_of_every_format(tmp_path: Path, name: str, text: str, column: s
 )
 def test_ratings_of_parquet_are_read_or_refused(tmp_path: Path, values: pl.Series, expected: str | None) -> None:
     pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": values}).write_parquet(tmp_path / "a.parquet")
-    layout = with_ratings(detect(tmp_path / "a.parquet"))
+    layout = with_ratings(detect_layout(tmp_path / "a.parquet"))
     if expected is None:
         assert read_interactions(layout).ratings.tolist() == values.to_list()
         return
@@ -160,10 +160,12 @@ def test_invalid_and_missing_ratings_are_named(tmp_path: Path, name: str, text: 
     with pytest.raises(InteractionError, match=expected):
         ratings(tmp_path / name, text)
     (tmp_path / name).write_text(text)
-    assert read_interactions(detect(tmp_path / name)).ratings is None, "ratings that nothing reads are not validated"
+    assert read_interactions(detect_layout(tmp_path / name)).ratings is None, (
+        "ratings that nothing reads are not validated"
+    )
 
 
 def test_a_rating_is_not_also_another_column(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(TABLE + "a,x,1,4\n")
     with pytest.raises(InteractionError, match="rating_column: 'item' is the user, item or time already"):
-        with_ratings(detect(tmp_path / "a.csv"), "item")
+        with_ratings(detect_layout(tmp_path / "a.csv"), "item")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.reading import error_location
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.file_formats import detect
+from datamodules.recommender.reading.file_formats import detect_layout
 from datamodules.recommender.reading.interactions import Interactions, read_interactions
 from datamodules.recommender.reading.titles import read_titles
 
@@ -20,7 +20,7 @@ INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
 
 def read(path: Path, data: str | bytes) -> Interactions:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return read_interactions(detect(path))
+    return read_interactions(detect_layout(path))
 
 
 def rows(found: Interactions) -> list[tuple[str, str, int]]:
@@ -71,7 +71,7 @@ def test_a_quoted_field_may_hold_separators_and_line_breaks(tmp_path: Path) -> N
 )
 def test_parquet_of_many_types(tmp_path: Path, columns: dict) -> None:
     pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
-    assert rows(read_interactions(detect(tmp_path))) == [("7", "x", 5), ("2", "y", 6)]
+    assert rows(read_interactions(detect_layout(tmp_path))) == [("7", "x", 5), ("2", "y", 6)]
 
 
 field = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters=',"'), min_size=1)
@@ -162,14 +162,14 @@ def test_a_fault_is_found_to_the_line(tmp_path: Path, name: str, text: str | byt
 def test_a_fault_in_parquet_is_found_to_the_row(tmp_path: Path, columns: dict, expected: str) -> None:
     pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
     with pytest.raises(InteractionError, match=expected):
-        read_interactions(detect(tmp_path))
+        read_interactions(detect_layout(tmp_path))
 
 
 def test_many_row_groups_with_and_without_values_are_one_column(tmp_path: Path) -> None:
     rows_of = [(f"u{n % 7}", n, None if n == 41 else n) for n in range(50)]
     table = pl.DataFrame(rows_of, schema=["user.id", "user", "timestamp"], orient="row")
     table.write_parquet(tmp_path / "a.parquet", row_group_size=6)
-    layout = detect(tmp_path / "a.parquet", user_column="user.id", item_column="user", time_column="timestamp")
+    layout = detect_layout(tmp_path / "a.parquet", user_column="user.id", item_column="user", time_column="timestamp")
     with pytest.raises(InteractionError, match="row 42: column 'timestamp': found ''"):
         read_interactions(layout)
     table.head(40).write_parquet(tmp_path / "a.parquet", row_group_size=6)
@@ -183,7 +183,7 @@ def test_a_header_without_rows(tmp_path: Path) -> None:
         {"user_id": [], "item_id": [], "timestamp": []}, schema=dict.fromkeys(HEADER[:-1].split(","), pl.Int64)
     ).write_parquet(tmp_path / "a.parquet")
     with pytest.raises(InteractionError, match=r"a\.parquet: no interactions"):
-        read_interactions(detect(tmp_path / "a.parquet"))
+        read_interactions(detect_layout(tmp_path / "a.parquet"))
 
 
 @pytest.mark.parametrize(

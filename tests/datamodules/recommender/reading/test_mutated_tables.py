@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.file_formats import detect
+from datamodules.recommender.reading.file_formats import detect_layout
 from datamodules.recommender.reading.interactions import read_interactions
 
 Row = tuple[str, str, int]
@@ -32,7 +32,7 @@ def read(path: Path, data: bytes) -> list[Row] | None:
     """Rows in the order of the file; None if there was a message, which names the file and is short."""
     path.write_bytes(data)
     try:
-        found = read_interactions(detect(path))
+        found = read_interactions(detect_layout(path))
     except InteractionError as error:
         assert str(error).startswith(str(path))
         assert len(str(error).splitlines()) <= 3
@@ -167,7 +167,7 @@ def test_unescaped_inch_marks_lose_no_row(tmp_path: Path, row_number: int) -> No
         lines[row] = f'u{row % 50},"TV, 32" black",{1_600_000_000 + row}\n'
     (tmp_path / "a.csv").write_text("user_id,item_id,timestamp\n" + "".join(lines))
     with pytest.raises(InteractionError) as caught:
-        read_interactions(detect(tmp_path))
+        read_interactions(detect_layout(tmp_path))
     assert str(caught.value) == (
         f"{tmp_path / 'a.csv'}: line {row_number + 2}: "
         f"found ' black\",{1_600_000_000 + row_number}' after the quotes of a field; "

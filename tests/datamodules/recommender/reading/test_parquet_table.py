@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from datamodules.recommender.reading.errors import InteractionError
-from datamodules.recommender.reading.file_formats import detect
+from datamodules.recommender.reading.file_formats import detect_layout
 from datamodules.recommender.reading.interactions import read_interactions
 from datamodules.recommender.reading.parquet_table import find_parts
 
@@ -36,7 +36,7 @@ def test_parts_are_read_in_order(tmp_path: Path, names: list[str]) -> None:
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / ".part-0.parquet.crc").write_bytes(b"crc")
     write(tmp_path / "_temporary/part-0.parquet", ["not a row"])
-    layout = detect(tmp_path)
+    layout = detect_layout(tmp_path)
     assert [path.relative_to(tmp_path).as_posix() for path in layout.parts] == names
     rows = read_interactions(layout)
     assert rows.user_ids == ["u0", "shared", *(f"u{number}" for number in range(1, len(names)))]
@@ -54,18 +54,18 @@ def test_a_folder_with_two_tables_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "train.parquet", ["a"])
     write(tmp_path / "test.parquet", ["a"])
     with pytest.raises(InteractionError, match=r"several files could hold the interactions.*give one"):
-        detect(tmp_path)
+        detect_layout(tmp_path)
     (tmp_path / "test.parquet").unlink()
     write(tmp_path / "day=1/part-0.parquet", ["b"])
     with pytest.raises(
         InteractionError, match=r"several files .*'train.parquet', 'day=1/'.*names that differ by numbers"
     ):
-        detect(tmp_path)
+        detect_layout(tmp_path)
     shutil.rmtree(tmp_path / "day=1")
     write(tmp_path / "train-1.parquet", ["a"])
     (tmp_path / "notes.csv").write_text("user_id,item_id\na,x\n")
     with pytest.raises(InteractionError, match="several files"):
-        detect(tmp_path)
+        detect_layout(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -79,21 +79,21 @@ def test_parts_with_other_types_are_refused(tmp_path: Path, columns: dict[str, o
     write(tmp_path / "part-0.parquet", ["a", "b"])
     write(tmp_path / "part-1.parquet", ["a", "b"], **columns)
     with pytest.raises(InteractionError, match=message):
-        detect(tmp_path)
+        detect_layout(tmp_path)
 
 
 def test_a_part_without_a_column_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "part-0.parquet", ["a"])
     pl.DataFrame({"user_id": ["a"], "item_id": ["x"]}).write_parquet(tmp_path / "part-1.parquet")
     with pytest.raises(InteractionError, match=r"part-1.parquet: column 'timestamp': found no such column"):
-        detect(tmp_path)
+        detect_layout(tmp_path)
 
 
 def test_an_invalid_value_is_located_in_its_part(tmp_path: Path) -> None:
     write(tmp_path / "part-0.parquet", ["a", "b"])
     write(tmp_path / "part-1.parquet", ["a", "", "c"])
     with pytest.raises(InteractionError, match=r"part-1.parquet: row 2: column 'user_id': the id is empty"):
-        read_interactions(detect(tmp_path))
+        read_interactions(detect_layout(tmp_path))
 
 
 def test_a_part_that_is_missing_behind_its_link_is_named(tmp_path):

@@ -50,10 +50,10 @@ class EventTables(Reader):
     def read(self, path: Path) -> Rows:
         from datamodules.recommender.features.event_feature_settings import EventFeatures
         from datamodules.recommender.features.event_reader import read_event_columns
-        from datamodules.recommender.reading.file_formats import detect
+        from datamodules.recommender.reading.file_formats import detect_layout
         from datamodules.recommender.reading.interactions import read_interactions
 
-        layout = detect(path, user_column=_IDS[0], item_column=_IDS[1], time_column=_IDS[2])
+        layout = detect_layout(path, user_column=_IDS[0], item_column=_IDS[1], time_column=_IDS[2])
         found = read_interactions(layout)
         features = read_event_columns(layout, EventFeatures(["device"], ["price"]), len(found.users))
         names = ("", *features.categories[0])

@@ -41,12 +41,12 @@ class Interactions(Reader):
     """Reads a file with the functions of `prepare_store`."""
 
     def read(self, path: Path) -> Rows:
-        from datamodules.recommender.reading.file_formats import detect
+        from datamodules.recommender.reading.file_formats import detect_layout
         from datamodules.recommender.reading.interactions import read_interactions
 
         chosen = () if path.suffix == ".txt" else _COLUMNS.get(path.name, ())
         named = dict(zip(("user_column", "item_column", "time_column"), chosen, strict=False))
-        found = read_interactions(detect(path, **named))
+        found = read_interactions(detect_layout(path, **named))
         users, items = [found.user_ids[code] for code in found.users], [found.item_ids[code] for code in found.items]
         return list(zip(users, items, found.times.tolist(), strict=True))
 

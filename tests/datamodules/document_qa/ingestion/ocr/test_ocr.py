@@ -12,7 +12,7 @@ from datamodules.document_qa.ingestion.ocr import tesseract
 from datamodules.document_qa.ingestion.ocr.recognizer import OcrLine, RecognitionError
 from datamodules.document_qa.ingestion.ocr.recognizer_choice import load_recognizer, require_recognizer
 from datamodules.document_qa.ingestion.settings import IngestionSettings
-from datamodules.document_qa.retrieval.bm25 import BM25
+from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.types.question import Question
 
 PAGES = ("The relay closes at 24 V.", "The mass of part 7 is 130 g.")
@@ -71,7 +71,7 @@ def test_text_of_scans_is_recognised_once_and_found(scans, tmp_path, caplog):
     assert 0 < top < 0.1
     assert 0.6 < right < 0.95
     assert 0.1 < bottom < 0.2
-    assert BM25().rank(document, Question("q", "What is the mass of part 7?", "scans"))[0] == 2
+    assert BM25Retriever().rank(document, Question("q", "What is the mass of part 7?", "scans"))[0] == 2
     with caplog.at_level(logging.INFO, "lockstep"):
         ingest([scans], tmp_path / "cache", settings)
     assert "nothing to do" in caplog.text

@@ -11,7 +11,7 @@ from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 
 from datamodules.document_qa.ingestion.convert import convert
-from datamodules.document_qa.ingestion.document_cache import Cache
+from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.readers.pdf_text import join_lines
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.types.document import Document
@@ -25,7 +25,7 @@ def read(tmp_path):
     """The document, or the reason why there is none."""
 
     def one(path, settings=SETTINGS, cache="cache"):
-        cached = Cache(tmp_path / cache, settings)
+        cached = DocumentCache(tmp_path / cache, settings)
         done = convert(path, cached)
         found = cached.at(done.key, path.name)
         assert isinstance(found, str) == bool(done.broken)
@@ -289,6 +289,6 @@ def test_too_many_lines_are_a_drawing(tmp_path):
             canvas.line(50, 100 + 2 * index, 540, 100 + 2 * index)
 
     path = write_pdf(tmp_path / "a.pdf", page)
-    done = convert(path, Cache(tmp_path / "cache", SETTINGS))
+    done = convert(path, DocumentCache(tmp_path / "cache", SETTINGS))
     assert not done.broken
     assert done.pages == 1
