@@ -235,7 +235,7 @@ class Watchdog(Callback):
             monitor.leave()
 
 
-def report_unhandled(trainer: Trainer, exception: BaseException) -> None:
+def report_unhandled_exception(trainer: Trainer, exception: BaseException) -> None:
     """Report an error that ended a command, if no hook has handled it.
 
     A second dead DataLoader worker may raise while Lightning calls the hooks for the first worker.

@@ -11,7 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from callbacks.logging.metric_sink import MetricSink
-from callbacks.logging.progress_bar import stage_of, summary
+from callbacks.logging.progress_bar import stage_of, step_summary
 from engine.io.atomic_file import write_atomically
 from engine.telemetry.append_file import AppendOnlyFile
 from engine.telemetry.json_formatter import to_json_safe
@@ -58,7 +58,7 @@ class JsonlLogger(MetricSink):
             record["altered"] = self._altered
         record.update({key: value for key, value in metrics.items() if key != "epoch"})
         self._file.write(json.dumps(to_json_safe(record), allow_nan=False) + "\n")
-        line = summary(metrics, finished_steps, epoch)
+        line = step_summary(metrics, finished_steps, epoch)
         fields = {name: value for name, value in metrics.items() if name != "epoch"}
         # A training step is a line in train.log; an evaluation is an event.
         if line:

@@ -34,7 +34,7 @@ def stage_of(metrics: Mapping[str, float]) -> str | None:
     return next((stage for stage in ("val", "test") if any(name.startswith(f"{stage}/") for name in metrics)), None)
 
 
-def summary(metrics: Mapping[str, float], step: int, epoch: int) -> str:
+def step_summary(metrics: Mapping[str, float], step: int, epoch: int) -> str:
     """Return a line for a training step; an empty string for other metrics.
 
     Example: `step 300, epoch 2: loss 1.23, lr 3.00e-04, norm 0.82 (encoder 0.3, projector 0.7), ...`

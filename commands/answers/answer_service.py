@@ -23,7 +23,7 @@ class UploadedFile(NamedTuple):
     content: bytes
 
 
-class Choice(NamedTuple):
+class FieldChoice(NamedTuple):
     """A value that a visitor can choose, and how it is shown."""
 
     value: str
@@ -54,7 +54,7 @@ class Sketch(NamedTuple):
     step: float = 1.0
 
 
-class Field(NamedTuple):
+class InputField(NamedTuple):
     """One part of the input.
 
     Attributes:
@@ -81,7 +81,7 @@ class Field(NamedTuple):
     suffixes: tuple[str, ...] = ()
     max_bytes: int = 20 * MEGABYTE
     max_count: int = 1
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[FieldChoice, ...] = ()
     draw: tuple[str, str] | None = None
     camera: bool = False
     sketch: Sketch | None = None
@@ -89,7 +89,7 @@ class Field(NamedTuple):
     is_persistent: bool = True
 
 
-class Picked(NamedTuple):
+class PickedValue(NamedTuple):
     """A value of the kind `pick`, with its time in ISO 8601, or ""."""
 
     value: str
@@ -124,7 +124,7 @@ class UserQuestion(NamedTuple):
 
     texts: Mapping[str, str] = {}
     files: Mapping[str, Sequence[UploadedFile]] = {}
-    picked: Mapping[str, Sequence[Picked]] = {}
+    picked: Mapping[str, Sequence[PickedValue]] = {}
     turns: Sequence[Turn] = ()
 
     def file(self, field: str) -> UploadedFile:
@@ -145,7 +145,7 @@ class UserQuestion(NamedTuple):
 class AnswerService(ABC):
     """Answers questions with one model. Every method runs in the thread that owns the model, one call at a time."""
 
-    fields: Sequence[Field]
+    fields: Sequence[InputField]
     about: Sequence[tuple[str, str]] = ()
     """Facts about the run: name and value."""
 
@@ -162,7 +162,7 @@ class AnswerService(ABC):
         """Return inputs to try; called once, when the page starts."""
         return ()
 
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
+    def accept(self, field: InputField, file: UploadedFile) -> Iterator[AnswerBlock]:
         """Check a file before a question is asked of it; yield progress, and a preview.
 
         Raises:
@@ -170,7 +170,7 @@ class AnswerService(ABC):
         """
         yield from ()
 
-    def search(self, field: Field, text: str) -> Sequence[Choice]:
+    def search(self, field: InputField, text: str) -> Sequence[FieldChoice]:
         """Return at most MAX_SEARCH_RESULTS values of a field of the kind `pick` that match a text."""
         return ()
 

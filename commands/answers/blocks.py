@@ -144,7 +144,7 @@ class Failure(NamedTuple):
     text: str
 
 
-def data_url(image: "Image", min_edge: int = 0) -> str:
+def png_data_url(image: "Image", min_edge: int = 0) -> str:
     """Return a PNG of an image as a data URL.
 
     Args:
@@ -161,10 +161,10 @@ def data_url(image: "Image", min_edge: int = 0) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-def as_json(block: AnswerBlock) -> dict[str, Any]:
+def block_as_json(block: AnswerBlock) -> dict[str, Any]:
     """Return a block as an object with its kind, for `json.dumps`."""
     if isinstance(block, RunBlock):
-        return {"run": block.run, **as_json(block.block)}
+        return {"run": block.run, **block_as_json(block.block)}
     return {"kind": type(block).__name__.lower(), **plain(block)}
 
 

@@ -9,9 +9,9 @@ from typing_extensions import override
 
 from commands.answers.answer_service import (
     AnswerService,
-    Choice,
     Example,
-    Field,
+    FieldChoice,
+    InputField,
     Turn,
     UploadedFile,
     UserInputError,
@@ -64,13 +64,13 @@ class ComparedAnswers(AnswerService):
         return self._runs[0].service.examples()
 
     @override
-    def search(self, field: Field, text: str) -> Sequence[Choice]:
+    def search(self, field: InputField, text: str) -> Sequence[FieldChoice]:
         number = next(index for index, fields in enumerate(self._fields) if field.name in fields)
         with self._runs[number].context():
             return self._runs[number].service.search(self._fields[number][field.name], text)
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
+    def accept(self, field: InputField, file: UploadedFile) -> Iterator[AnswerBlock]:
         shown = False
         for run, fields in zip(self._runs, self._fields, strict=True):
             if field.name in fields:
@@ -142,9 +142,9 @@ def _check_comparable(first: ComparedRun, other: ComparedRun) -> None:
             )
 
 
-def _join_fields(of_runs: Sequence[dict[str, Field]]) -> list[Field]:
+def _join_fields(of_runs: Sequence[dict[str, InputField]]) -> list[InputField]:
     """Return the fields of all runs, each once. A value has a time if a run reads it."""
-    fields: dict[str, Field] = {}
+    fields: dict[str, InputField] = {}
     for field in (field for own in of_runs for field in own.values()):
         known = fields.get(field.name)
         fields[field.name] = field if known is None or (field.times and not known.times) else known

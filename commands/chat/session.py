@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
-    Choice,
-    Field,
-    Picked,
+    FieldChoice,
+    InputField,
+    PickedValue,
     Turn,
     UploadedFile,
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Note, Text, as_json
+from commands.answers.blocks import AnswerBlock, Note, Text, block_as_json
 
 _TIME = " @ "
 """Separates a title from its time."""
@@ -47,7 +47,7 @@ class ChatSession:
         self._fields = {field.name: field for field in service.fields}
         self._texts: dict[str, str] = {}
         self._files: dict[str, list[UploadedFile]] = {}
-        self._picked: dict[str, list[Picked]] = {}
+        self._picked: dict[str, list[PickedValue]] = {}
         self._turns: list[Turn] = []
         self._answers: list[Mapping[str, Any]] = []
         self._asked = next((field for field in service.fields if field.kind == "text"), None)
@@ -131,7 +131,7 @@ class ChatSession:
         if self._service.is_conversation and answer is not None:
             self._turns.append(Turn(text, answer))
         files = {name: [file.name for file in files] for name, files in self._files.items()}
-        shown = [_without_pictures(as_json(block)) for block in blocks.values()]
+        shown = [_without_pictures(block_as_json(block)) for block in blocks.values()]
         self._answers.append({"question": text, **texts, **files, "answer": shown})
 
     def forget(self) -> None:
@@ -153,7 +153,7 @@ class ChatSession:
             raise UserInputError(f"/save {path}: {error.strerror}; expected the name of a new file") from error
         return len(self._answers)
 
-    def _read_files(self, field: Field, paths: str) -> Iterator[AnswerBlock]:
+    def _read_files(self, field: InputField, paths: str) -> Iterator[AnswerBlock]:
         """Read the files of a field; several paths are separated by semicolons."""
         found = []
         for path in _paths(paths):
@@ -166,7 +166,7 @@ class ChatSession:
             raise UserInputError(f"/{field.name}: found {len(found)} files, expected at most {field.max_count}")
         self._files[field.name] = found
 
-    def _pick(self, field: Field, parts: list[str]) -> list[str]:
+    def _pick(self, field: InputField, parts: list[str]) -> list[str]:
         """Set a field to values found by their texts; return what they are called."""
         if len(parts) > field.max_count:
             raise UserInputError(f"/{field.name}: found {len(parts)} values, expected at most {field.max_count}")
@@ -174,17 +174,17 @@ class ChatSession:
         self._picked[field.name] = [picked for picked, _ in items]
         return [f"{label}{_TIME}{picked.time}" if picked.time else label for picked, label in items]
 
-    def _find_item(self, field: Field, part: str) -> tuple[Picked, str]:
+    def _find_item(self, field: InputField, part: str) -> tuple[PickedValue, str]:
         text, at, time = part.rpartition(_TIME) if field.times and _TIME in part else (part, "", "")
         choices = self._service.search(field, text)
         exact = [choice for choice in choices if text in (choice.value, choice.label)]
         # An exact title comes first, whatever the order of the search.
-        matches: list[Choice] = [*exact, *choices][:1]
+        matches: list[FieldChoice] = [*exact, *choices][:1]
         if not matches:
             raise UserInputError(f"/{field.name}: found nothing for {text!r}")
-        return Picked(matches[0].value, time.strip() if at else ""), matches[0].label
+        return PickedValue(matches[0].value, time.strip() if at else ""), matches[0].label
 
-    def _chosen(self, field: Field, value: str) -> str:
+    def _chosen(self, field: InputField, value: str) -> str:
         """Return a choice by its value or label. Without a value, return the choice after the current choice."""
         values = [choice.value for choice in field.choices]
         if not value:
@@ -216,7 +216,7 @@ def _is_path(path: Path) -> bool:
         return False
 
 
-def _file(path: Path, field: Field) -> UploadedFile:
+def _file(path: Path, field: InputField) -> UploadedFile:
     if field.suffixes and not path.name.lower().endswith(field.suffixes):
         raise UserInputError(f"{path}: expected a file that ends in {', '.join(field.suffixes)}")
     try:
@@ -230,7 +230,7 @@ def _file(path: Path, field: Field) -> UploadedFile:
     return UploadedFile(path.name, content)
 
 
-def _value(field: Field) -> str:
+def _value(field: InputField) -> str:
     if field.kind in ("picture", "file"):
         return " FILE" if field.max_count == 1 else " FILE; FILE; ..."
     if field.kind == "pick":

@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from torch.distributed import DistNetworkError, DistStoreError
 
-from commands.cli.configs.config_files import locate_error
+from commands.cli.configs.config_files import locate_setting_error
 from engine.distributed.errors import CollectiveError, CollectiveInputError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
 from engine.io.error_line import first_line
@@ -54,7 +54,7 @@ def report_error(error: Exception, arguments: Sequence[str] = ()) -> int:
         log.error("error: %s", missing, extra=extra)
         return ExitCode.USER_ERROR
     if is_user_error(error):
-        log.error("error: %s%s", locate_error(str(error), arguments), error, extra=extra)
+        log.error("error: %s%s", locate_setting_error(str(error), arguments), error, extra=extra)
         log.error("(LOCKSTEP_DEBUG=1 shows where it was raised)")
         return ExitCode.USER_ERROR
     if is_full_disk(error):

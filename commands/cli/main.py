@@ -20,7 +20,7 @@ import yaml
 from jsonargparse import Namespace
 from typing_extensions import override
 
-from callbacks.health.watchdog import report_unhandled
+from callbacks.health.watchdog import report_unhandled_exception
 from callbacks.trackers.loggers import create_loggers
 from callbacks.trackers.tracker_registry import TRACKERS
 from commands.answers.answer_service_loading import load_answer_service
@@ -173,7 +173,7 @@ class LockstepCLI(SubcommandCLI):
             try:
                 super().run_subcommand(subcommand)
             except Exception as error:
-                report_unhandled(self.trainer, error)
+                report_unhandled_exception(self.trainer, error)
                 raise
 
     def _load_for_page(self, config: Namespace) -> None:

@@ -15,7 +15,7 @@ _OPTIONS = {f"{tracker.KEY}.{tracker.ENABLED_BY}": tracker.KEY for tracker in TR
 """{option: extra that it needs unless it is null}"""
 
 
-def needed_extras(config: Namespace, command: str) -> dict[str, str]:
+def required_extras(config: Namespace, command: str) -> dict[str, str]:
     """Return {extra: part of the config that needs it}, for `engine.system.extras.require_extras`."""
     needs: dict[str, str] = {}
     for extra, user in _needs(config, command):

@@ -9,7 +9,7 @@ from typing_extensions import override
 from commands.cli.arguments import add_command_options, add_own_options, refuse_lone_values
 from commands.cli.console_logging import LogSettings, log_to_console
 from commands.cli.help import usage
-from commands.cli.required_extras import needed_extras
+from commands.cli.required_extras import required_extras
 from engine.lightning_internals.cli import OpenCLI
 from engine.number_check import check_number
 from engine.system.extras import require_extras
@@ -69,4 +69,4 @@ class SubcommandCLI(OpenCLI):
         log_to_console(LogSettings(**config.log))
         if config.runs is not None and Path(config.runs) != runs_folder():
             raise ValueError(f"runs: {config.runs} is in a config; give it as --runs DIR or LOCKSTEP_RUNS=DIR")
-        require_extras(needed_extras(config, self.config.subcommand))
+        require_extras(required_extras(config, self.config.subcommand))

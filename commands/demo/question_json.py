@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from commands.answers.answer_service import Field, Picked, Turn, UploadedFile, UserInputError, UserQuestion
+from commands.answers.answer_service import InputField, PickedValue, Turn, UploadedFile, UserInputError, UserQuestion
 
 MAX_TEXT_LENGTH = 4000
 """Characters of a text or question."""
@@ -14,7 +14,9 @@ MAX_TURNS = 20
 _FORM = "expected the JSON object that the page sends"
 
 
-def parse_question(body: bytes, fields: Mapping[str, Field], file: Callable[[str], UploadedFile]) -> UserQuestion:
+def parse_user_question(
+    body: bytes, fields: Mapping[str, InputField], file: Callable[[str], UploadedFile]
+) -> UserQuestion:
     """Return the question of a request.
 
     Args:
@@ -59,8 +61,8 @@ def _require_text(value: object, label: str) -> str:
     return value
 
 
-def _read_picked(item: Any, label: str) -> Picked:
-    return Picked(_require_text(item["value"], label), _require_text(item.get("time", ""), label))
+def _read_picked(item: Any, label: str) -> PickedValue:
+    return PickedValue(_require_text(item["value"], label), _require_text(item.get("time", ""), label))
 
 
 def _turn(turn: Any) -> Turn:

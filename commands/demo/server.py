@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from commands.answers.answer_service import MEGABYTE, AnswerService, Example, Field, UploadedFile, UserInputError
-from commands.answers.blocks import AnswerBlock, as_json, plain
+from commands.answers.answer_service import MEGABYTE, AnswerService, Example, InputField, UploadedFile, UserInputError
+from commands.answers.blocks import AnswerBlock, block_as_json, plain
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.model_queue import ModelQueue, QueueFullError
-from commands.demo.question_json import parse_question
+from commands.demo.question_json import parse_user_question
 from engine.io.html_page import PAGES as SHARED_PAGES
 from engine.io.html_page import join_files
 
@@ -123,7 +123,7 @@ class DemoServer:
         file = UploadedFile(name, content)
         return _stream_lines(self._accepted(field, file))
 
-    async def _accepted(self, field: Field, file: UploadedFile) -> AsyncIterator[Mapping[str, Any]]:
+    async def _accepted(self, field: InputField, file: UploadedFile) -> AsyncIterator[Mapping[str, Any]]:
         async for line in self._guarded(lambda: self._service.accept(field, file)):
             yield line
             if "error" in line:
@@ -136,7 +136,7 @@ class DemoServer:
         if body is None:
             return _stream_lines(_refused("the question is too long"))
         try:
-            question = parse_question(body, self._fields, self._files.get)
+            question = parse_user_question(body, self._fields, self._files.get)
         except UserInputError as error:
             return _stream_lines(_refused(str(error)))
         return _stream_lines(self._guarded(lambda: self._service.answer(question)))
@@ -148,7 +148,7 @@ class DemoServer:
             yield {"waiting": ahead}
         try:
             async for block in self._queue.stream(start):
-                yield as_json(block)
+                yield block_as_json(block)
         except (UserInputError, QueueFullError) as error:
             yield {"error": str(error)}
         except Exception as error:

@@ -186,13 +186,13 @@ class _Training:
     def compute(self) -> Iterator[Finding]:
         if self.config is None or self.batch is None:
             return
-        from commands.doctor.training.load_config import is_sharded
+        from commands.doctor.training.load_config import is_sharded_strategy
         from commands.doctor.training.micro_batch_probe import not_probed, probe_micro_batch
 
         if self.blocked:
             yield not_probed(" and ".join(self.blocked), "; ".join(filter(None, self.blocked.values())))
             return
-        if self.batch.world_size > 1 and is_sharded(self.config.trainer.strategy):
+        if self.batch.world_size > 1 and is_sharded_strategy(self.config.trainer.strategy):
             reason = f"the weights are to be sharded over {self.batch.world_size} ranks, and the doctor runs on one"
             alone = f"doctor {self._named} --trainer.strategy auto --trainer.devices 1 --trainer.num_nodes 1"
             size = f"--data.init_args.micro_batch_size {self.batch.micro_batch_size}"
@@ -232,10 +232,10 @@ class _Training:
 
 def _find_missing_extras(config: "Namespace") -> Iterator[Finding]:
     """Report packages that the config needs and that are not installed."""
-    from commands.cli.required_extras import needed_extras
+    from commands.cli.required_extras import required_extras
 
     try:
-        require_extras(needed_extras(config, "fit"))
+        require_extras(required_extras(config, "fit"))
     except MissingPackages as error:
         yield _missing_packages(error)
 

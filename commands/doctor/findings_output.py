@@ -26,7 +26,7 @@ def worst(findings: Sequence[Finding]) -> Status:
     return max((finding.status for finding in findings), key=lambda status: EXIT_CODES[status], default="ok")
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def findings_as_json(findings: Sequence[Finding]) -> str:
     """Return a JSON object: `{"status": ..., "exit_code": ..., "counts": {...}, "findings": [{"check": ..., ...}]}`."""
     status = worst(findings)
     report = {

@@ -11,7 +11,14 @@ from urllib.parse import quote
 from commands.report.event_log import RunEvents, read_events
 from commands.report.metric_series import MetricHistory, read_metrics
 from commands.report.preview_history import read_previews
-from commands.report.settings_diff import Settings, describe_kind, differences, group_name, read_settings, seed_groups
+from commands.report.settings_diff import (
+    Settings,
+    describe_kind,
+    differences,
+    group_name,
+    read_recorded_settings,
+    seed_groups,
+)
 from engine.io.json_records import parse_json
 from engine.telemetry.energy_file import read_energy
 
@@ -46,7 +53,7 @@ def page_content(folders: Sequence[Path], page: Path) -> dict[str, Any]:
 
 
 def _run(folder: Path, name: str, points: int, pictures: int, page: Path) -> dict[str, Any]:
-    recorded = read_settings(folder)
+    recorded = read_recorded_settings(folder)
     settings = recorded.newest
     environment, environment_problems = _environment(folder / "environment.json")
     monitor = settings.get("best_checkpoint.monitor")

@@ -38,7 +38,7 @@ def select_runs(names: Sequence[str], runs: Path) -> SelectedRuns:
     skipped = [name for name in expanded if Path(name).exists() and not is_run(Path(name)) and not is_run(runs / name)]
     if len(skipped) == len(expanded):  # the error names the first of them
         skipped = []
-    folders = [run_folder(name, runs) for name in expanded if name not in skipped]
+    folders = [find_run_directory(name, runs) for name in expanded if name not in skipped]
     unique: dict[Path, Path] = {}
     repeated = []
     for folder in folders:
@@ -107,7 +107,7 @@ def _trial_folders(folder: Path, summary: StudySummary) -> list[str]:
     return folders
 
 
-def run_folder(name: str, runs: Path) -> Path:
+def find_run_directory(name: str, runs: Path) -> Path:
     """Return the directory of a run.
 
     Args:

@@ -38,7 +38,7 @@ class RecordedSettings(NamedTuple):
         return next(reversed(self.of_files.values()), {})
 
 
-def read_settings(folder: Path) -> RecordedSettings:
+def read_recorded_settings(folder: Path) -> RecordedSettings:
     """Read the configs that a run has written.
 
     Raises:

@@ -16,7 +16,7 @@ import yaml
 from commands.launch.command_line import CONFIG_OPTIONS, option_values, split_arguments
 from commands.report.page import write_page
 from commands.report.run_selection import is_run, missing_trials
-from commands.report.settings_diff import read_settings
+from commands.report.settings_diff import read_recorded_settings
 from commands.report.study_summary import StudySummary
 from commands.runs.run_names import make_runs_folder
 from commands.sweep.settings import Parameter, SweepSettings
@@ -135,7 +135,7 @@ def _refuse_run(folder: Path) -> None:
 
 def checkpoint_remark(run: Path, summary: StudySummary) -> str:
     """Return a remark if the best checkpoint of a run is from another step than the sweep's best value; else empty."""
-    monitor = read_settings(run).newest.get("best_checkpoint.monitor")
+    monitor = read_recorded_settings(run).newest.get("best_checkpoint.monitor")
     if not monitor or monitor == summary.metric:
         return ""
     return (

@@ -86,7 +86,7 @@ def problem_of(arguments: list[str]) -> str:
     """Return why `fit` refuses arguments before it trains; empty if it does not."""
     from commands.cli.configs.config_files import check_arguments
     from commands.cli.configs.parser_message import raised_by_class
-    from commands.cli.required_extras import needed_extras
+    from commands.cli.required_extras import required_extras
     from commands.doctor.training.load_config import fit_parser, instantiate_part, parse_fit
     from engine.system.extras import require_extras
 
@@ -96,7 +96,7 @@ def problem_of(arguments: list[str]) -> str:
         with contextlib.redirect_stderr(printed):
             check_arguments(arguments)
             config = parse_fit(arguments)
-        require_extras(needed_extras(config, "fit"))
+        require_extras(required_extras(config, "fit"))
         for part in ("data", "model"):
             instantiate_part(config, part)
     except SystemExit:

@@ -41,7 +41,7 @@ class AnsweredQuestion(NamedTuple):
             "sample": self.sample,
             "task": self.kind or "chat",
             "class": None,
-            "pictures": [data_uri(picture) for picture in self.pictures],
+            "pictures": [thumbnail_data_url(picture) for picture in self.pictures],
             "question": self.question,
             "truth": self.truth,
             "answer": self.answer,
@@ -86,7 +86,7 @@ def write_test_report(
     return write_report(folder, "prediction_report", "Prediction report", content, scripts, [PAGES / "pictures.css"])
 
 
-def data_uri(picture: "Image") -> str:
+def thumbnail_data_url(picture: "Image") -> str:
     """Return an image as a data URI, at most 320 pixels wide and high."""
     picture = picture.convert("RGB")
     picture.thumbnail((_EDGE, _EDGE))

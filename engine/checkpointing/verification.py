@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from engine.checkpointing.pickle_limits import find_excess
 from engine.checkpointing.sharded.dcp_metadata import CorruptMetadataError, read_dcp_metadata
-from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corruption
+from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corrupt_shard
 from engine.io.error_line import first_line
 
 log = logging.getLogger("lockstep")
@@ -121,7 +121,7 @@ def _verify_shards(folder: Path) -> None:
     if not any((folder / name).is_file() for name in (".metadata", PROGRESS)) and not list(folder.glob("*.distcp")):
         raise CorruptCheckpointError(f"{folder} is a folder, not a checkpoint")
     try:
-        problem = find_corruption(folder) if (folder / ".metadata").is_file() else None
+        problem = find_corrupt_shard(folder) if (folder / ".metadata").is_file() else None
     except FileNotFoundError:
         log.debug("%s has no %s: only the sizes of its files are checked", folder, MANIFEST)
     else:

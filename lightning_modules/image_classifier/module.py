@@ -23,7 +23,7 @@ from engine.optim.global_loss_mean import LossSum
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.image_classifier.evaluated_classifier import EvaluatedClassifier
 from lightning_modules.image_classifier.export.model_card import model_card
-from lightning_modules.image_classifier.export.onnx_export import Classifier, export
+from lightning_modules.image_classifier.export.onnx_export import Classifier, export_classifier
 from lightning_modules.image_classifier.export.runtime import load_classifier
 from lightning_modules.image_classifier.networks.architecture import Architecture, Kind
 from lightning_modules.image_classifier.networks.normalization import Norm
@@ -201,7 +201,7 @@ class ImageClassifier(EvaluatedClassifier):
         classifier = Classifier(
             self.network, self.architecture, self.data.classes, self.data.shape, self.evaluation_shift
         )
-        checked = export(classifier, folder, images, expected)
+        checked = export_classifier(classifier, folder, images, expected)
         return model_card(classifier, self.average is not None, checked)
 
     @override

@@ -12,7 +12,7 @@ from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
     Example,
-    Field,
+    InputField,
     UploadedFile,
     UserInputError,
     UserQuestion,
@@ -29,7 +29,7 @@ from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
 from datamodules.document_qa.questions.question_record import parse_question
-from datamodules.document_qa.reports.page_images import data_uri
+from datamodules.document_qa.reports.page_images import page_data_url
 from datamodules.document_qa.reports.prediction_record import shares
 from datamodules.document_qa.retrieval.settings import WITH_RANKINGS
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
@@ -82,11 +82,11 @@ class DocumentAnswers(AnswerService):
         self._answerer = model.answerer(lambda sample: None)
         self._documents = UploadedDocuments(getattr(data, "ingestion", IngestionSettings()))
         self.fields = [
-            Field(
+            InputField(
                 "documents", "file", "Documents", f"PDFs or pictures of pages, at most {_MAX_FILES}, each of at most "
                 f"{MAX_PAGES} pages.", SUFFIXES, max_count=_MAX_FILES,
             ),
-            Field("question", "text", "Question", "Each document is asked; a page can be named: on page 3."),
+            InputField("question", "text", "Question", "Each document is asked; a page can be named: on page 3."),
             OPTIONS,
         ]  # fmt: skip
         self.about = [("retriever", data.retriever.kind), ("context", f"at most {data.context.tokens} tokens")]
@@ -98,7 +98,7 @@ class DocumentAnswers(AnswerService):
         return _examples_of_files(self._data) if isinstance(self._data, DocumentQuestions) else []
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
+    def accept(self, field: InputField, file: UploadedFile) -> Iterator[AnswerBlock]:
         document = yield from self._documents.read(file, file.name)
         try:
             empty = [page.number for page in document.pages if not any(chunk.text.strip() for chunk in page.chunks)]
@@ -158,14 +158,14 @@ class DocumentAnswers(AnswerService):
                 f"Without the marked {evidence.kind} the answer's tokens have {100 * math.exp(-evidence.cost):.0f} % "
                 "of their probability (geometric mean)."
             )
-            yield Pictures("evidence", "Evidence", [Picture(data_uri(page), caption)], note, large=True)
+            yield Pictures("evidence", "Evidence", [Picture(page_data_url(page), caption)], note, large=True)
         other_pages = [page for page in record.ranked if evidence is None or page != evidence.page]
         others = []
         for number in other_pages[:_OTHER_PAGES]:
             page = best.document.picture(number)
             page.thumbnail(_SMALL)
             read = "" if number in record.pages else ", not read"
-            others.append(Picture(data_uri(page), f"page {number}{read}"))
+            others.append(Picture(page_data_url(page), f"page {number}{read}"))
         if others:
             yield Pictures("pages", "Other pages found" if evidence else "Pages found", others)
 

@@ -11,8 +11,15 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
-from commands.answers.answer_service import AnswerService, Example, Field, UploadedFile, UserInputError, UserQuestion
-from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, data_url
+from commands.answers.answer_service import (
+    AnswerService,
+    Example,
+    InputField,
+    UploadedFile,
+    UserInputError,
+    UserQuestion,
+)
+from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, png_data_url
 from commands.answers.compared_runs import fingerprint
 from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.datamodule import LabelledImages
@@ -48,7 +55,7 @@ class ClassifierAnswers(AnswerService):
         paper = "#000" if self._train.read(np.arange(len(self._train.labels))).mean() < 128 else "#fff"
         channels, height, width = data.shape
         self.fields = [
-            Field(
+            InputField(
                 "picture",
                 "picture",
                 "Picture",
@@ -71,7 +78,7 @@ class ClassifierAnswers(AnswerService):
         return examples
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
+    def accept(self, field: InputField, file: UploadedFile) -> Iterator[AnswerBlock]:
         pixels = self._pixels(file)
         yield Pictures("given", "", [Picture(_url(pixels), "as the model sees it")])
 
@@ -146,7 +153,7 @@ def _image(pixels: NDArray[np.uint8]) -> Any:
 
 
 def _url(pixels: NDArray[np.uint8]) -> str:
-    return data_url(_image(pixels), _SHOWN_PIXELS)
+    return png_data_url(_image(pixels), _SHOWN_PIXELS)
 
 
 def _png(pixels: NDArray[np.uint8]) -> bytes:

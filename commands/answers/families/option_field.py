@@ -1,8 +1,8 @@
 """Parses the options of a choice question from a field of the input."""
 
-from commands.answers.answer_service import Field
+from commands.answers.answer_service import InputField
 
-OPTIONS = Field("options", "text", "Options", "Of a choice question, one per line or between semicolons; or none.")
+OPTIONS = InputField("options", "text", "Options", "Of a choice question, one per line or between semicolons; or none.")
 
 
 def read_options(text: str) -> list[str]:

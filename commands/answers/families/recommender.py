@@ -13,16 +13,16 @@ from typing_extensions import override
 from commands.answers.answer_service import (
     MAX_SEARCH_RESULTS,
     AnswerService,
-    Choice,
     Example,
-    Field,
-    Picked,
+    FieldChoice,
+    InputField,
+    PickedValue,
     UserInputError,
     UserQuestion,
 )
 from commands.answers.blocks import AnswerBlock, Table
 from commands.answers.compared_runs import fingerprint
-from commands.answers.families.request_times import request_times
+from commands.answers.families.request_times import request_time_slider
 from datamodules.recommender.batch import RankingBatch
 from datamodules.recommender.datamodule import InteractionSequences
 from datamodules.recommender.events import EventArrays
@@ -64,15 +64,15 @@ class RecommenderAnswers(AnswerService):
         timed = "The model reads their times, in UTC." if self._reads_times else "The model does not read their times."
         order = f"Search titles, oldest event first. They follow the user's own events. {timed}"
         self.fields = [
-            Field("user", "pick", "User of the data", "Search an id. Leave it empty for a history of your own."),
-            Field(
+            InputField("user", "pick", "User of the data", "Search an id. Leave it empty for a history of your own."),
+            InputField(
                 "history", "pick", "Events", order, max_count=_MAX_EVENTS, times=self._reads_times,
             ),
         ]  # fmt: skip
         self._reads_request_time = model.architecture.request_time
         if self._reads_request_time:
             text = f"In UTC; empty for {_date(self._latest)} or the last event, whichever is later."
-            self.fields.append(Field("request_time", "time", "Time of the request", text))
+            self.fields.append(InputField("request_time", "time", "Time of the request", text))
         self.about = [
             ("items", f"{self._catalog.num_items:,}"),
             ("users", f"{len(data.user_ids):,}"),
@@ -83,7 +83,7 @@ class RecommenderAnswers(AnswerService):
     def examples(self) -> list[Example]:
         rows = np.unique(np.linspace(0, len(self._data.user_ids) - 1, _EXAMPLES).astype(np.int64)).tolist()
         users = [str(self._data.user_ids[row]) for row in rows]
-        return [Example(f"user {user}", {"user": [Picked(user)._asdict()]}) for user in users]
+        return [Example(f"user {user}", {"user": [PickedValue(user)._asdict()]}) for user in users]
 
     @override
     def data_identity(self) -> dict[str, str]:
@@ -94,17 +94,17 @@ class RecommenderAnswers(AnswerService):
         }
 
     @override
-    def search(self, field: Field, text: str) -> list[Choice]:
+    def search(self, field: InputField, text: str) -> list[FieldChoice]:
         query = text.strip().lower()
         if field.name == "user":
             users = (str(user) for user in self._data.user_ids)
             # Bounds the time of a search.
             matches = sorted((user for user in islice(users, 10**6) if user.lower().startswith(query)), key=len)
-            return [Choice(user, user) for user in matches[:MAX_SEARCH_RESULTS]]
+            return [FieldChoice(user, user) for user in matches[:MAX_SEARCH_RESULTS]]
         rows = [row for row, name in enumerate(self._names) if query in name]
         rows.sort(key=lambda row: (not self._names[row].startswith(query), len(self._names[row]), row))
         ids, shown = self._catalog.item_ids, rows[:MAX_SEARCH_RESULTS]
-        return [Choice(str(ids[row]), self._catalog.title(row + 1)) for row in shown]
+        return [FieldChoice(str(ids[row]), self._catalog.title(row + 1)) for row in shown]
 
     @override
     def answer(self, question: UserQuestion) -> Iterator[AnswerBlock]:
@@ -112,7 +112,7 @@ class RecommenderAnswers(AnswerService):
         at = self._request_time(question.texts.get("request_time", ""), events)
         batch = self._batch([events], at)
         if self._reads_request_time:
-            yield request_times("request_time", events[-1].time, at)
+            yield request_time_slider("request_time", events[-1].time, at)
         answer = self._model.predict_step(batch, 0)[0][1]
         recommended = answer["recommendations"]
         rows = [[rank, self._title(row["item"]), row["score"]] for rank, row in enumerate(recommended, start=1)]
@@ -182,7 +182,7 @@ class RecommenderAnswers(AnswerService):
         columns = np.asarray(store.items[start:end]).tolist(), np.asarray(store.times[start:end]).tolist()
         return [_Event(*event) for event in zip(*columns, range(start, end), strict=True)]
 
-    def _event(self, picked: Picked, before: Sequence[_Event]) -> _Event:
+    def _event(self, picked: PickedValue, before: Sequence[_Event]) -> _Event:
         number = self._numbers.get(picked.value)
         if number is None:
             raise UserInputError(f"item {picked.value}: the data have no such item")

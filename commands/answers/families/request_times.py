@@ -27,7 +27,7 @@ _DISTANCES = {
 """{label: seconds after the last event}. Models that read times see logarithms or sums of distances."""
 
 
-def request_times(field: str, last: int, at: int) -> Slider:
+def request_time_slider(field: str, last: int, at: int) -> Slider:
     """Return the slider of a request.
 
     Args:

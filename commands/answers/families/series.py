@@ -14,9 +14,9 @@ from typing_extensions import override
 from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
-    Choice,
     Example,
-    Field,
+    FieldChoice,
+    InputField,
     Sketch,
     SketchedCurve,
     UploadedFile,
@@ -58,11 +58,12 @@ class SeriesAnswers(AnswerService):
         self._limits: SeriesLimits = getattr(data, "limits", SeriesLimits())
         self._shown = self._question_of_each_kind()
         choices = tuple(
-            Choice(text, text) for text in dict.fromkeys(_without_placeholders(question) for question in self._shown)
+            FieldChoice(text, text)
+            for text in dict.fromkeys(_without_placeholders(question) for question in self._shown)
         )
         columns = "Each column but the stamps is a series: time, load (kW), flow (l/s)."
         self.fields = [
-            Field(
+            InputField(
                 "series",
                 "file",
                 "Series",
@@ -72,10 +73,13 @@ class SeriesAnswers(AnswerService):
                 max_count=_MAX_FILES,
                 sketch=Sketch((SketchedCurve("drawn", 100),), self._sketched_steps()),
             ),
-            Field("question", "text", "Question", "In your own words, or as one of these.", choices=choices),
+            InputField("question", "text", "Question", "In your own words, or as one of these.", choices=choices),
             OPTIONS,
-            Field(
-                "blind", "choice", "Also answer without the series", choices=(Choice("yes", "yes"), Choice("no", "no"))
+            InputField(
+                "blind",
+                "choice",
+                "Also answer without the series",
+                choices=(FieldChoice("yes", "yes"), FieldChoice("no", "no")),
             ),
         ]
 
@@ -113,7 +117,7 @@ class SeriesAnswers(AnswerService):
         return examples
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
+    def accept(self, field: InputField, file: UploadedFile) -> Iterator[AnswerBlock]:
         yield from _charts("given", self._parse([file], "?", []).series)
 
     @override

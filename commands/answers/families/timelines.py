@@ -14,9 +14,9 @@ from typing_extensions import override
 from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
-    Choice,
     Example,
-    Field,
+    FieldChoice,
+    InputField,
     Sketch,
     SketchedCurve,
     UploadedFile,
@@ -61,13 +61,17 @@ class TimelineAnswers(AnswerService):
     def __init__(self, model: SeriesLanguageModel, data: ResourceTimelines) -> None:
         self._model, self._data = model, data
         self._examples = self._sample_of_each_kind()
-        questions = tuple(Choice(text, text) for text in dict.fromkeys(_question(sample) for sample in self._examples))
+        questions = tuple(
+            FieldChoice(text, text) for text in dict.fromkeys(_question(sample) for sample in self._examples)
+        )
         columns = f"Columns: time_ms, and some of {', '.join(KEYS)}."
-        both = (Choice("yes", "yes"), Choice("no", "no"))
+        both = (FieldChoice("yes", "yes"), FieldChoice("no", "no"))
         self.fields = [
-            Field("timeline", "file", "Timeline", columns, (".csv",), max_bytes=2 * MEGABYTE, sketch=self._sketch()),
-            Field("question", "text", "Question", "In your own words, or as one of these.", choices=questions),
-            Field("blind", "choice", "Also answer without the timeline", choices=both),
+            InputField(
+                "timeline", "file", "Timeline", columns, (".csv",), max_bytes=2 * MEGABYTE, sketch=self._sketch()
+            ),
+            InputField("question", "text", "Question", "In your own words, or as one of these.", choices=questions),
+            InputField("blind", "choice", "Also answer without the timeline", choices=both),
         ]
 
     def _sketch(self) -> Sketch:
@@ -101,7 +105,7 @@ class TimelineAnswers(AnswerService):
         ]
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
+    def accept(self, field: InputField, file: UploadedFile) -> Iterator[AnswerBlock]:
         yield _chart("given", "", self._read_series(file, "?")[0])
 
     @override

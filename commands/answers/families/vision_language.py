@@ -11,14 +11,14 @@ from typing_extensions import override
 
 from commands.answers.answer_service import (
     AnswerService,
-    Choice,
     Example,
-    Field,
+    FieldChoice,
+    InputField,
     UploadedFile,
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, data_url
+from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, png_data_url
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from datamodules.images.decoding import MAX_PIXELS
 from datamodules.multimodal.batch import ChatEvaluationBatch
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
 _EXAMPLES, _SHOWN_EDGE = 6, 480
-_NO, _YES = Choice("no", "no"), Choice("yes", "yes")
+_NO, _YES = FieldChoice("no", "no"), FieldChoice("yes", "yes")
 
 
 class VisionLanguageAnswers(AnswerService):
@@ -64,12 +64,14 @@ class VisionLanguageAnswers(AnswerService):
         self._system: str | None = getattr(data, "system", None)
         lean = "Each of 36 parts of the picture is covered in turn: 36 more passes of the model."
         self.fields = [
-            Field("picture", "picture", "Picture", "A question can also be asked without one.", _SUFFIXES, camera=True),
-            Field(
+            InputField(
+                "picture", "picture", "Picture", "A question can also be asked without one.", _SUFFIXES, camera=True
+            ),
+            InputField(
                 "question", "text", "Question", "Enter asks; the next question follows this one.", is_persistent=False
             ),
-            Field("blind", "choice", "Also answer without the picture", choices=(_YES, _NO)),
-            Field("lean", "choice", "Show which part the answer leans on", lean, choices=(_NO, _YES)),
+            InputField("blind", "choice", "Also answer without the picture", choices=(_YES, _NO)),
+            InputField("lean", "choice", "Show which part the answer leans on", lean, choices=(_NO, _YES)),
         ][: None if self.shows_parts else -1]
 
     def _image_processor(self) -> ChatImages:
@@ -88,7 +90,7 @@ class VisionLanguageAnswers(AnswerService):
         return Example(question, {"picture": [file], "question": question}, _preview_url(image))
 
     @override
-    def accept(self, field: Field, file: UploadedFile) -> Iterator[AnswerBlock]:
+    def accept(self, field: InputField, file: UploadedFile) -> Iterator[AnswerBlock]:
         yield Pictures("given", "", [Picture(_preview_url(self._decode(file)), file.name)], large=True)
 
     @override
@@ -209,7 +211,7 @@ class _Given(ImageChatDataset):
 def _preview_url(image: "Image") -> str:
     image = image.copy()
     image.thumbnail((_SHOWN_EDGE, _SHOWN_EDGE))
-    return data_url(image, _SHOWN_EDGE // 2)
+    return png_data_url(image, _SHOWN_EDGE // 2)
 
 
 def _png(image: "Image") -> bytes:

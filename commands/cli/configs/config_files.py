@@ -92,7 +92,7 @@ def locate(keys: Sequence[str], arguments: Sequence[str], reading: ConfigFile | 
     return "", ".".join(keys)
 
 
-def locate_error(message: str, arguments: Sequence[str]) -> str:
+def locate_setting_error(message: str, arguments: Sequence[str]) -> str:
     """Return `FILE:LINE: ` of the setting with whose dotted key a message begins; empty if no file has it.
 
     Args:

@@ -34,7 +34,7 @@ def run_plan(cluster: Cluster, settings: Sequence[str], as_json: bool) -> None:
         plans = {candidate.name: plan_rows(candidate, cluster) for candidate in candidates}
     tokens = candidates[0].tokens if settings else DEFAULT_TOKENS
     if as_json:
-        print(plan_output.as_json(cluster, tokens, plans))
+        print(plan_output.plan_as_json(cluster, tokens, plans))
     else:
         plan_output.print_plan(cluster, tokens, plans)
 

@@ -18,7 +18,7 @@ _WIDTH = 120
 _GIGABYTE = 10**9
 
 
-def as_json(cluster: Cluster, tokens: int, plans: Mapping[str, Sequence[Row]]) -> str:
+def plan_as_json(cluster: Cluster, tokens: int, plans: Mapping[str, Sequence[Row]]) -> str:
     """Return a JSON object: `{"cluster": {...}, "tokens": ..., "options": ..., "rows": [{"model": ..., ...}]}`."""
     rows = [
         {

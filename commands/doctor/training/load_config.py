@@ -95,7 +95,7 @@ def single_micro_batch(config: Namespace, size: int) -> Namespace:
     return single
 
 
-def is_sharded(strategy: Any) -> bool:
+def is_sharded_strategy(strategy: Any) -> bool:
     """Return whether a strategy shards the weights over the ranks."""
     name = strategy if isinstance(strategy, str) else strategy.get("class_path", "")
     return any(word in name.lower() for word in ("fsdp", "shard", "deepspeed", "modelparallel", "tensorparallel"))

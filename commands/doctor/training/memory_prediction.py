@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from commands.doctor.check import Finding
-from commands.doctor.training.load_config import is_sharded
+from commands.doctor.training.load_config import is_sharded_strategy
 from commands.doctor.training.probe_step import is_on_gpu
 from engine.module import LockstepModule
 from engine.optim.optimizers import OPTIMIZERS
@@ -32,7 +32,7 @@ def predict_memory(config: "Namespace", model: LockstepModule) -> Finding | None
         model: the model of the config, not yet built.
     """
     settings: Any = getattr(model, "language_model_settings", None)
-    if settings is None or settings.path is None or is_sharded(config.trainer.strategy):
+    if settings is None or settings.path is None or is_sharded_strategy(config.trainer.strategy):
         return None
     from lightning_modules.multimodal.language.memory_estimate import Workload, estimate_memory
     from lightning_modules.multimodal.language.precision import precision_of

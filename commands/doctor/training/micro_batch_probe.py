@@ -9,7 +9,7 @@ import torch
 
 from callbacks.performance.auto_micro_batch import free_cached_memory, reports_oom
 from commands.doctor.check import Finding
-from commands.doctor.training.load_config import instantiate_part, is_sharded, single_micro_batch
+from commands.doctor.training.load_config import instantiate_part, is_sharded_strategy, single_micro_batch
 from commands.doctor.training.loader_throughput import planned_workers, throughput_finding
 from commands.doctor.training.probe_step import BeforeTraining, ProbeResult, is_on_gpu, run_probe_step
 from engine.data.batch_plan import BatchPlan
@@ -91,7 +91,9 @@ def _probe(
     model, data = instantiate_part(single, "model"), instantiate_part(single, "data")
     auto = config.trainer.auto_micro_batch
     device = torch.device("cuda" if is_on_gpu(config.trainer.accelerator) else "cpu")
-    divides = model.supports_grad_accumulation and not is_sharded(config.trainer.strategy) and reports_oom(device)
+    divides = (
+        model.supports_grad_accumulation and not is_sharded_strategy(config.trainer.strategy) and reports_oom(device)
+    )
     if auto is True and not divides:
         found = "trainer.auto_micro_batch: not possible on a CPU, with sharded weights or a loss of the whole batch"
         why = "training will fail at startup"

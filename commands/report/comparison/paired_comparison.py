@@ -12,7 +12,7 @@ from commands.report.comparison.saved_answers import SavedAnswers, read_answers
 from commands.report.comparison.saved_ranks import STAGES, SavedRanks, read_ranks
 from commands.report.comparison.significance import NOT_COMPARED, Comparison, ScoredRuns, compare_scored
 from commands.report.metric_series import OtherSettingsError
-from commands.report.settings_diff import read_settings
+from commands.report.settings_diff import read_recorded_settings
 from engine.system.installation import PROGRAM
 from engine.system.runs_folder import options_of_run
 from engine.telemetry.graded_answers import FILE
@@ -72,7 +72,7 @@ def _missing(folders: Sequence[Path], contents: Sequence[object], what: Sequence
 
 def _family(folder: Path) -> str:
     """Return the package of a run's model, as `recommender`; empty if the run does not have it."""
-    parts = str(read_settings(folder).newest.get("model.class_path", "")).split(".")
+    parts = str(read_recorded_settings(folder).newest.get("model.class_path", "")).split(".")
     return parts[1] if parts[0] == "lightning_modules" and len(parts) > 2 else ""
 
 

@@ -28,7 +28,7 @@ class ConversionResult(NamedTuple):
     unopened: bool = False  # the source files could not be opened or read, which says nothing about their content
 
 
-def convert(path: Path, cache: DocumentCache) -> ConversionResult:
+def convert_document(path: Path, cache: DocumentCache) -> ConversionResult:
     """Ingest a document, or record why it is broken, unless the cache has it.
 
     Raises:

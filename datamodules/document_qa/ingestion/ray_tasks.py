@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from datamodules.document_qa.ingestion.convert import ConversionResult, convert_document
 from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.ingestion.worker_pool import Conversion, WorkerFailure, attempt, default_workers
@@ -47,7 +47,7 @@ def require_ray() -> None:
 
 
 def convert_with_ray(
-    paths: Sequence[Path], folder: Path, settings: IngestionSettings, conversion: Conversion = convert
+    paths: Sequence[Path], folder: Path, settings: IngestionSettings, conversion: Conversion = convert_document
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure], None, None]:
     """Convert documents and yield (path, result) as they finish. Ends its tasks, and a Ray that it started, on exit.
 

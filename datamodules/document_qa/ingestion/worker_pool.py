@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from datamodules.document_qa.ingestion.convert import ConversionResult, convert_document
 from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from engine.system.cpu_count import available_cpus
@@ -37,7 +37,7 @@ class _Worker(NamedTuple):
 
 
 def convert_documents(
-    paths: Sequence[Path], folder: Path, settings: IngestionSettings, conversion: Conversion = convert
+    paths: Sequence[Path], folder: Path, settings: IngestionSettings, conversion: Conversion = convert_document
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure], None, None]:
     """Convert documents and yield (path, result) as they finish. Ends all workers on exit.
 
@@ -59,7 +59,7 @@ def convert_with_timeout(
     folder: Path,
     settings: IngestionSettings,
     seconds: float | None = None,
-    conversion: Conversion = convert,
+    conversion: Conversion = convert_document,
     memory: int | None = None,
 ) -> Generator[tuple[Path, ConversionResult | WorkerFailure] | None, None, None]:
     """Convert documents as `convert_documents` does; also yield None whenever no document has finished for `seconds`.

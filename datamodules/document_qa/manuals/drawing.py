@@ -34,7 +34,7 @@ _NUMBER = 0.42  # height of a number, in cell edges
 _NUMBER_BESIDE = 0.26
 
 
-def draw(chapter: Chapter, settings: ManualSettings, random: np.random.Generator) -> "Image":
+def draw_parts(chapter: Chapter, settings: ManualSettings, random: np.random.Generator) -> "Image":
     """Draw a chapter; sizes and positions within the cells are random."""
     from PIL import Image, ImageDraw
 

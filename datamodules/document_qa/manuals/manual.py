@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datamodules.document_qa.manuals.devices import Chapter, Device, make_device
-from datamodules.document_qa.manuals.drawing import draw
+from datamodules.document_qa.manuals.drawing import draw_parts
 from datamodules.document_qa.manuals.layout import LayoutBox, lay_out
 from datamodules.document_qa.manuals.pdf_writer import pdf_bytes, render_page
 from datamodules.document_qa.manuals.settings import ManualSettings, PageKind
@@ -65,7 +65,7 @@ class Manual:
 
     def drawing(self, page: int) -> "Image":
         """Return the drawing of the chapter that a page belongs to."""
-        return draw(self.layout[page - 1][0], self.settings, self._random(_PICTURE, page))
+        return draw_parts(self.layout[page - 1][0], self.settings, self._random(_PICTURE, page))
 
     def picture(self, page: int) -> "Image":
         """Render a page of the manual's PDF, in RGB."""

@@ -51,7 +51,7 @@ class PageImages:
         if self._pages_left <= 0 or self._bytes_left <= 0:
             self.missing += 1
             return None
-        self.uris[key] = data_uri(document.picture(page))
+        self.uris[key] = page_data_url(document.picture(page))
         self._pages_left -= 1
         self._bytes_left -= len(self.uris[key])
         return key
@@ -61,7 +61,7 @@ class PageImages:
         return {"uris": self.uris, "missing": self.missing}
 
 
-def data_uri(picture: "Image") -> str:
+def page_data_url(picture: "Image") -> str:
     """Encode a page image as a data URI: PNG with few colors, or JPEG if that is smaller."""
     from PIL.Image import Quantize, Resampling
 

@@ -13,7 +13,7 @@ from datamodules.recommender.reading.content_type import detect_binary_format
 from datamodules.recommender.reading.csv_records import records
 from datamodules.recommender.reading.error_location import NUMBER, RowErrors, last_line_fault
 from datamodules.recommender.reading.errors import InteractionError, preview
-from datamodules.recommender.reading.file_formats import Layout, first_line, separator_of, split_header
+from datamodules.recommender.reading.file_formats import Layout, read_first_line, separator_of, split_header
 
 
 def read_item_table(path: Path, settings: ItemFeatures) -> ItemTable:
@@ -81,7 +81,7 @@ def _layout(path: Path, settings: ItemFeatures) -> Layout:
     if foreign := detect_binary_format(path):
         raise InteractionError(f"{path}: {foreign}")
     # RecBole's .item files are separated by tabs and have no quotes.
-    header, quoted = first_line(path), path.suffix != ".item"
+    header, quoted = read_first_line(path), path.suffix != ".item"
     separator = separator_of(header) if quoted else "\t"
     columns = split_header(path, header, separator) if quoted else tuple(header.split("\t"))
     item = choose_item(path, columns, settings.item_column, KEY)

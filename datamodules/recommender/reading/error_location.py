@@ -34,7 +34,7 @@ NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}", re.ASCII)
 
 
-def locate_error(layout: Layout) -> str | None:
+def locate_row_error(layout: Layout) -> str | None:
     """Return a message on the first error that also names further wrong lines; None if this reader finds no error."""
     if not layout.separator:
         return _parquet_fault(layout)

@@ -93,7 +93,7 @@ def detect_layout(
         return _parquet(path, requested)
     if foreign := detect_binary_format(path):
         raise InteractionError(f"{path}: {foreign}")
-    first = first_line(path)
+    first = read_first_line(path)
     if path.suffix == ".inter":
         titles = _if_file(path.with_suffix(".item"))
         return _text_layout("RecBole .inter", path, tuple(first.split("\t")), requested, separator="\t", titles=titles)
@@ -207,7 +207,7 @@ def _text_layout(
     )  # fmt: skip
 
 
-def first_line(path: Path) -> str:
+def read_first_line(path: Path) -> str:
     """Return the first line of a text file.
 
     Raises:

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.events import EventColumns
 from datamodules.recommender.reading.content_type import BOM
-from datamodules.recommender.reading.error_location import locate_error, read_plain_column
+from datamodules.recommender.reading.error_location import locate_row_error, read_plain_column
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.reading.event_times import parse_iso
 from datamodules.recommender.reading.file_formats import Layout
-from datamodules.recommender.reading.line_scan import count_rows
+from datamodules.recommender.reading.line_scan import count_text_rows
 from datamodules.recommender.reading.parquet_table import ParquetError, count_parquet_rows
 from engine.io.error_line import first_line
 from engine.timestamp import LATEST_TIME
@@ -62,7 +62,7 @@ def read_interactions(layout: Layout) -> Interactions:
     except invalid as error:
         reason = first_line(error)[:300]
         try:
-            message = locate_error(layout)
+            message = locate_row_error(layout)
         except invalid:  # a corrupt Parquet file
             message = None
         advice = "" if layout.separator else "; the file is corrupt or cut off, fetch or write it again"
@@ -93,7 +93,7 @@ def _count_rows(layout: Layout) -> int:
     last_is_read = layout.columns[-1] in (layout.user, layout.item, layout.rating)
     if (layout.integer_ids or last_is_read) and not _last_line_ends(layout):
         raise InvalidDataError("the last line has no end")
-    rows = count_rows(layout)
+    rows = count_text_rows(layout)
     if rows is None:
         raise InvalidDataError("a line has too few or too many fields, or invalid quotes")
     return rows
@@ -164,7 +164,7 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
     import polars as pl
 
     if not layout.separator:
-        return to_seconds(_parquet_column(layout, column))
+        return times_in_seconds(_parquet_column(layout, column))
     is_complete = _last_line_ends(layout) or layout.columns[-1] != column
     try:
         times = _text_column(layout, column)
@@ -179,10 +179,10 @@ def _times(layout: Layout, column: str) -> NDArray[np.int64]:
         is_complete = is_complete or bool((times.tail(1) * 10 > LATEST_TIME).all())
     if not is_complete:
         raise InvalidDataError("the last line has no end")
-    return to_seconds(times)
+    return times_in_seconds(times)
 
 
-def to_seconds(times: "pl.Series") -> NDArray[np.int64]:
+def times_in_seconds(times: "pl.Series") -> NDArray[np.int64]:
     """Round float seconds down.
 
     Raises:

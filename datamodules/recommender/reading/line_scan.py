@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 
 
-def count_rows(layout: Layout, block_size: int = _BLOCK) -> int | None:
+def count_text_rows(layout: Layout, block_size: int = _BLOCK) -> int | None:
     """Return the number of rows of a text file without its header; None if a line or its quotes are invalid.
 
     Args:

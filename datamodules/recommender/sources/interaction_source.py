@@ -65,9 +65,9 @@ class InteractionSource:
     def download(self) -> None:
         """Download a MovieLens data set, unless it is there; other data sets need no download."""
         if self.dataset not in ("files", "synthetic"):
-            from datamodules.recommender.sources.movielens import download
+            from datamodules.recommender.sources.movielens import download_movielens
 
-            download(self.dataset, self.root)
+            download_movielens(self.dataset, self.root)
 
     def is_converted(self) -> bool:
         """Return whether `open` would find a store. Writes nothing.

@@ -49,7 +49,7 @@ _ARCHIVES = {
 NAMES = tuple(_ARCHIVES)
 
 
-def download(
+def download_movielens(
     name: str,
     root: Path,
     *,

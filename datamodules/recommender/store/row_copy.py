@@ -13,8 +13,8 @@ from datamodules.recommender.reading.interactions import (
     InvalidDataError,
     check_ids,
     require_no_calendar_dates,
+    times_in_seconds,
     to_ratings,
-    to_seconds,
 )
 from datamodules.recommender.reading.parquet_table import RowBlock, count_parquet_rows, read_blocks
 from datamodules.recommender.store.row_database import RowDatabase
@@ -94,7 +94,7 @@ def _validate_block(block: RowBlock, layout: Layout, filters: Filters, rows: int
                 check_ids(columns[name])
             elif columns[name].null_count():
                 raise InvalidDataError(f"column {name!r} has an empty id")
-        times = np.zeros(len(block.table), np.int64) if layout.time is None else to_seconds(columns[layout.time])
+        times = np.zeros(len(block.table), np.int64) if layout.time is None else times_in_seconds(columns[layout.time])
         require_no_calendar_dates(times, layout)
         passes = np.ones(len(block.table), np.bool_)
         if layout.rating is not None:

@@ -15,7 +15,7 @@ from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import SeriesLayout
 from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, SeriesChats, SeriesQuestionSource
 from datamodules.temporal.series.grading import METRICS, RIGHT, form_of, grade, points_of
-from datamodules.temporal.series.plot import draw
+from datamodules.temporal.series.plot import draw_series
 from datamodules.temporal.series.question import SeriesQuestion
 from datamodules.temporal.series.report import answer_view, shown_question, write_test_report
 from datamodules.temporal.series_marker import PLACEHOLDER, SeriesPosition
@@ -176,7 +176,7 @@ class SeriesDataModule(MultimodalDataModule):
             expected=question.answer or "",
             answer=text,
             right=self.grade(sample, text)[RIGHT][0] == 1,
-            picture=encode_png_grid(draw(question.series)),
+            picture=encode_png_grid(draw_series(question.series)),
             blind=blind,
         )
 

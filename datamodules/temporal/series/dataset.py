@@ -75,7 +75,7 @@ class SeriesChats(ChatSource):
 
     @override
     def collate(self, items: Sequence[Sequence[NormalizedSeries]]) -> Series:
-        return collate(items)
+        return collate_series(items)
 
     @cached_property
     def longest(self) -> int:
@@ -84,7 +84,7 @@ class SeriesChats(ChatSource):
         return max((len(series.values) for question in questions for series in question.series), default=0)
 
 
-def collate(items: Sequence[Sequence[NormalizedSeries]]) -> Series:
+def collate_series(items: Sequence[Sequence[NormalizedSeries]]) -> Series:
     """Batch the series of samples, padded on the right; without samples, the batch has one series of no step."""
     flat = [series for item in items for series in item]
     steps = max((len(series.shares) for series in flat), default=1)

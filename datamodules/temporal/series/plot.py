@@ -17,7 +17,7 @@ _MAX_SERIES = 6  # series that are drawn
 _PAPER, _GRID, _INK, _CURVE = (255, 255, 255), (226, 230, 235), (28, 33, 38), (38, 96, 200)
 
 
-def draw(series: Sequence[InputSeries]) -> "Image":
+def draw_series(series: Sequence[InputSeries]) -> "Image":
     """Draw the first series below each other, each from its smallest to its largest value, with gaps."""
     from PIL import Image, ImageDraw
 

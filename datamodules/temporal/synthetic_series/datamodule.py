@@ -14,8 +14,8 @@ from datamodules.multimodal.recorded_settings import recorded_fields
 from datamodules.multimodal.synthetic_split import Split, generated_dataset_card
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
 from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
-from datamodules.temporal.synthetic_series.question_types import KINDS, draw
-from datamodules.temporal.user_series.datamodule import QuestionList, read_questions
+from datamodules.temporal.synthetic_series.question_types import KINDS, draw_question
+from datamodules.temporal.user_series.datamodule import QuestionList, read_series_questions
 from engine.base_options import Unpack
 from engine.determinism.stateless_rng import hash_bits
 from engine.export.artifacts import DatasetCard
@@ -103,7 +103,7 @@ class GeneratedQuestions:
         random = np.random.Generator(np.random.Philox(key=key))
         # The cumulative shares divide 0 to 1 into a range for each kind.
         kind = self._kinds[int(np.searchsorted(self._until, random.random(), side="right"))]
-        item = draw(random, kind, self.settings.min_steps, self.settings.max_steps)
+        item = draw_question(random, kind, self.settings.min_steps, self.settings.max_steps)
         return SeriesQuestion(
             where=str(index),
             key="",
@@ -168,7 +168,7 @@ class SyntheticSeries(SeriesDataModule):
             self.test_set = self.questions(self.chats(self._generate(Split.TEST)))
         if stage == "predict":
             path = questions_path(self.questions_file, "a file of series and questions")
-            questions = read_questions(path, SeriesLimits(), answers=False)
+            questions = read_series_questions(path, SeriesLimits(), answers=False)
             self.predict_set = self.questions(self.chats(QuestionList(questions)), in_order=True)
 
     @override

@@ -40,7 +40,7 @@ class _QuestionType(NamedTuple):
     shapes: Callable[[Random, int, int], tuple[Shape, ...]]  # (random, steps, index of the answer)
 
 
-def draw(random: Random, kind: str, min_steps: int, max_steps: int) -> GeneratedQuestion:
+def draw_question(random: Random, kind: str, min_steps: int, max_steps: int) -> GeneratedQuestion:
     """Draw a question of a kind."""
     question, options, shapes = KINDS[kind]
     answer = int(random.integers(len(options)))

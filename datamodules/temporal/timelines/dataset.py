@@ -70,7 +70,7 @@ class TimelineQuestions(ChatSource):
 
     @override
     def collate(self, items: Sequence[Curves]) -> Series:
-        return collate(items, self.layout)
+        return collate_timelines(items, self.layout)
 
 
 def as_item(sample: TimelineSample, layout: SeriesLayout) -> ChatItem:
@@ -79,7 +79,7 @@ def as_item(sample: TimelineSample, layout: SeriesLayout) -> ChatItem:
     return ChatItem(messages, (layout.feature_count(len(sample.values)),), (sample.values, sample.present))
 
 
-def collate(items: Sequence[Curves], layout: SeriesLayout) -> Series:
+def collate_timelines(items: Sequence[Curves], layout: SeriesLayout) -> Series:
     """Batch series, padded on the right; without items, the batch has one series of one step."""
     steps = max((len(values) for values, _ in items), default=1)
     batch = max(1, len(items))

@@ -12,7 +12,7 @@ from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.timelines.dataset import TimelineQuestions
 from datamodules.temporal.timelines.grading import OUTCOMES, grade
 from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
-from datamodules.temporal.timelines.reports.timeline_reports import preview, report_test
+from datamodules.temporal.timelines.reports.timeline_reports import report_test, timeline_preview
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from datamodules.temporal.timelines.text.facts import Task
 from engine.telemetry.sample_previews import SamplePreview
@@ -79,7 +79,7 @@ class TimelineEvaluation(MultimodalDataModule):
 
     def sample_preview(self, sample: int, text: str, blind: str) -> SamplePreview:
         """Return a preview of a sample of the evaluated set with the model's answers."""
-        return preview(self._graded_dataset, sample, text, blind)
+        return timeline_preview(self._graded_dataset, sample, text, blind)
 
     @override
     def describe(self, row: int) -> dict[str, Any]:

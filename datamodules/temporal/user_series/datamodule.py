@@ -41,7 +41,7 @@ class QuestionList:
         return f"{index} ({self.all[index].where})"
 
 
-def read_questions(path: Path, limits: SeriesLimits, answers: bool) -> list[SeriesQuestion]:
+def read_series_questions(path: Path, limits: SeriesLimits, answers: bool) -> list[SeriesQuestion]:
     """Read the questions of a file.
 
     Args:
@@ -117,7 +117,7 @@ class SeriesQuestions(SeriesDataModule):
             self._count_kinds("test")
         if stage == "predict":
             path = questions_path(self.questions_file, "a file of series and questions")
-            questions = read_questions(path, self.limits, answers=False)
+            questions = read_series_questions(path, self.limits, answers=False)
             self.predict_set = self.questions(self.chats(QuestionList(questions)), in_order=True)
             self.kind_names = kinds_of(questions)
 
@@ -145,7 +145,7 @@ class SeriesQuestions(SeriesDataModule):
         splits: dict[str, list[SeriesQuestion]] = {}
         for split, files in split_files(Path(self.path)).items():
             for file in files:
-                for question in read_questions(file, self.limits, answers=True):
+                for question in read_series_questions(file, self.limits, answers=True):
                     splits.setdefault(split_of(question) if split == "all" else split, []).append(question)
         return splits
 

@@ -21,7 +21,7 @@ _ENCODED = re.compile(r"\[Value Offset: (-?[\d.]{1,40})\|Value Scaling: ([\d.]{1
 _EXAM = ("ts", "ts1", "ts2")
 
 
-def convert(record: dict[str, Any]) -> dict[str, Any]:
+def convert_record(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record in the schema of `record_parser`; a record of that schema is returned as it is.
 
     Raises:

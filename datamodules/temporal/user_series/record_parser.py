@@ -17,7 +17,7 @@ from datamodules.temporal.series.grading import chosen_option
 from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
 from datamodules.temporal.series.resampling import LATEST, resample
 from datamodules.temporal.series_marker import PLACEHOLDER
-from datamodules.temporal.user_series.external_formats import convert
+from datamodules.temporal.user_series.external_formats import convert_record
 from datamodules.temporal.user_series.record_fields import (
     check_keys,
     label,
@@ -68,7 +68,7 @@ class RecordParser:
         if not isinstance(record, dict):
             raise ValueError(f"found {describe_value(record)}, expected an object with question and series")
         # A null is a missing key, as in a Parquet row, whose columns all rows have.
-        record = convert({key: value for key, value in record.items() if value is not None})
+        record = convert_record({key: value for key, value in record.items() if value is not None})
         check_keys(record, FIELDS, "record")
         question = text("question", record.get("question"))
         if "series" not in record:

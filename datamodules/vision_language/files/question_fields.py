@@ -45,7 +45,7 @@ class ImageQuestion(NamedTuple):
     reference: Reference
 
 
-def parse_question(name: str, fields: Mapping[str, object]) -> ImageQuestion:
+def parse_image_question(name: str, fields: Mapping[str, object]) -> ImageQuestion:
     """Convert the fields of a row.
 
     Args:

@@ -20,7 +20,7 @@ from datamodules.vision_language.files.question_fields import (
     IMAGE_FIELDS,
     OPTION_FIELDS,
     is_missing,
-    parse_question,
+    parse_image_question,
 )
 from engine.data.errors import BadSampleError
 from engine.io.csv_error import describe_csv_error, field_limit
@@ -216,7 +216,7 @@ class QuestionText(ChatFile):
 
 
 def _chat(name: str, fields: dict[str, Any], images: list[bytes]) -> ImageChat:
-    question = parse_question(name, fields)
+    question = parse_image_question(name, fields)
     messages = insert_image_markers(name, question.messages, len(images))
     return ImageChat(name, messages, images, question.reference)
 

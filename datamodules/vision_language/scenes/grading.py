@@ -16,14 +16,14 @@ OUTCOMES = (
 """Names of the outcomes, the most informative first."""
 
 
-def normalize(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Return the text in lower case, without surplus white space and a final period."""
     return " ".join(text.lower().split()).rstrip(".")
 
 
 def grade(sample: SceneSample, text: str) -> dict[str, tuple[float, float]]:
     """Return {outcome: (points reached, points possible)} of an answer to a sample."""
-    text = normalize(text)
+    text = normalize_answer(text)
     exact = float(text == sample.answer), 1.0
     if sample.kind == CAPTION:
         f1 = object_f1(text, sample.answer), 1.0

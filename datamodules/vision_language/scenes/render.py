@@ -28,7 +28,7 @@ _TINT = 8  # maximum difference of a background channel from gray
 _RADIUS = (0.34, 0.44)  # range of an object's radius, in edges of its cell
 
 
-def draw(scene: Scene, size: int, random: np.random.Generator) -> "Image":
+def draw_scene(scene: Scene, size: int, random: np.random.Generator) -> "Image":
     """Render a scene; background, light, sizes and positions within the cells are random.
 
     Args:

@@ -11,7 +11,7 @@ from datamodules.multimodal.synthetic_split import Split
 from datamodules.vision_language.chat_file import MARKER
 from datamodules.vision_language.scenes.captions import caption
 from datamodules.vision_language.scenes.question_types import KINDS, QuestionType, SceneSpec
-from datamodules.vision_language.scenes.render import draw
+from datamodules.vision_language.scenes.render import draw_scene
 from datamodules.vision_language.scenes.scene import Scene, World, choice
 from datamodules.vision_language.scenes.templates import CAPTION_PROMPT
 from engine.determinism.stateless_rng import hash_bits
@@ -147,7 +147,7 @@ class SceneTasks:
 
     def picture(self, sample: SceneSample) -> "Image":
         """Render the image of a sample."""
-        return draw(sample.scene, self.world.size, _generator(sample.drawn_by))
+        return draw_scene(sample.scene, self.world.size, _generator(sample.drawn_by))
 
     def _scene(
         self, random: np.random.Generator, split: Split, spec: SceneSpec, purpose: str, objects: int | None = None

@@ -24,7 +24,7 @@ def write_manifest(folder: Path) -> None:
         os.fsync(file.fileno())
 
 
-def find_corruption(folder: Path) -> str | None:
+def find_corrupt_shard(folder: Path) -> str | None:
     """Compare a folder with its manifest.
 
     Returns:

@@ -52,7 +52,9 @@ class ClassifyingGraph(nn.Module):
         return scores, scores.softmax(1)
 
 
-def export(classifier: Classifier, folder: Path, images: NDArray[np.uint8], expected: NDArray[np.float32]) -> str:
+def export_classifier(
+    classifier: Classifier, folder: Path, images: NDArray[np.uint8], expected: NDArray[np.float32]
+) -> str:
     """Write the three files, and compare the graph with the network.
 
     Args:

@@ -19,7 +19,7 @@ Norm = Literal["group", "sync_batch", "batch"]
 _GROUP_CHANNELS = 16
 
 
-def make_norm(kind: Norm, channels: int) -> nn.GroupNorm | nn.BatchNorm2d:
+def build_norm(kind: Norm, channels: int) -> nn.GroupNorm | nn.BatchNorm2d:
     """Return a normalization layer for states [B, C, H, W].
 
     Sources: Wu and He, "Group Normalization", ECCV 2018 (16 channels a group: table 3); Ioffe and Szegedy, "Batch

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from lightning_modules.image_classifier.networks.normalization import Norm, make_norm
+from lightning_modules.image_classifier.networks.normalization import Norm, build_norm
 
 
 class ResNet18(nn.Module):
@@ -22,7 +22,7 @@ class ResNet18(nn.Module):
 
     def __init__(self, channels: int, classes: int, width: int = 64, norm: Norm = "group") -> None:
         super().__init__()
-        self.stem = nn.Sequential(_convolution(channels, width), make_norm(norm, width), nn.ReLU())
+        self.stem = nn.Sequential(_convolution(channels, width), build_norm(norm, width), nn.ReLU())
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         blocks = []
         for stage, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
@@ -46,15 +46,15 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, before: int, after: int, stride: int, norm: Norm) -> None:
         super().__init__()
-        last = make_norm(norm, after)
+        last = build_norm(norm, after)
         self.inner = nn.Sequential(
-            _convolution(before, after, stride), make_norm(norm, after), nn.ReLU(), _convolution(after, after), last
+            _convolution(before, after, stride), build_norm(norm, after), nn.ReLU(), _convolution(after, after), last
         )
         nn.init.zeros_(last.weight)
         self.around: nn.Module = nn.Identity()
         # Exactly the blocks that halve the resolution change the channels.
         if before != after:
-            self.around = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), make_norm(norm, after))
+            self.around = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), build_norm(norm, after))
 
     @override
     def forward(self, states: Tensor) -> Tensor:

@@ -15,7 +15,13 @@ from lightning_modules.multimodal.export.target import (
     load_tower_weights,
     tower_incompatibilities,
 )
-from lightning_modules.multimodal.export.vision_weights import SIGLIP, SIGLIP2, SIGLIP_KEYS, tower_config, tower_weights
+from lightning_modules.multimodal.export.vision_weights import (
+    SIGLIP,
+    SIGLIP2,
+    SIGLIP_KEYS,
+    siglip_config,
+    tower_weights,
+)
 
 _POSITIONS = "embeddings.position_embedding.weight"
 
@@ -76,7 +82,7 @@ class Idefics3(ExportTarget):
         # Before the config is built, which takes the size of the vocabulary from the language model.
         _add_rows(parts, self.tokens(parts))
         table, edge = _arrange_positions(tower_weights(parts.tower)[_POSITIONS])
-        full = tower_config(parts.tower)
+        full = siglip_config(parts.tower)
         tower = {**{key: full[key] for key in SIGLIP_KEYS}, "image_size": edge * full["patch_size"]}
         config = Idefics3Config(
             vision_config=tower,

@@ -15,7 +15,7 @@ from lightning_modules.multimodal.export.target import (
     load_tower_weights,
     tower_incompatibilities,
 )
-from lightning_modules.multimodal.export.vision_weights import tower_config, tower_weights
+from lightning_modules.multimodal.export.vision_weights import siglip_config, tower_weights
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
 _UNUSED_WEIGHTS = ("post_layernorm", "layernorm", "norm", "pooler", "head", "embeddings.mask_token")
@@ -95,7 +95,7 @@ class Llava(ExportTarget):
         # Otherwise Llava uses the output of the last layer before the norm.
         tied = {"tie_last_hidden_states": parts.tower.settings.feature_layer is None}
         return {
-            "vision_config": {**tower_config(parts.tower), **tied},
+            "vision_config": {**siglip_config(parts.tower), **tied},
             "text_config": parts.language_model.causal_lm.config.to_dict(),
             "tie_word_embeddings": has_tied_embeddings(parts),
             "image_token_index": parts.placeholder,

@@ -17,7 +17,7 @@ SIGLIP_KEYS = (
 _PATCHES = "embeddings.patch_embedding.weight"
 
 
-def tower_config(tower: VisionTower) -> dict[str, Any]:
+def siglip_config(tower: VisionTower) -> dict[str, Any]:
     """Return the config of a tower that reads images: the tower's own, or SigLIP's for a SigLIP 2."""
     config = tower.network.config
     if config.model_type == SIGLIP2:

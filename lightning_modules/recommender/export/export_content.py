@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from engine.io.json_records import describe_value, parse_json
-from lightning_modules.recommender.checkpoint_compatibility import items_identity
+from lightning_modules.recommender.compatibility import items_identity
 from lightning_modules.recommender.export.onnx_export import FORMAT
 
 _AGAIN = "copy the export again, or export the run again"
@@ -19,7 +19,7 @@ class ExportedItems(NamedTuple):
     popularity: list[int] | None  # training events of each item; None in exports that have none
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_export_settings(path: Path) -> dict[str, Any]:
     """Return the content of config.json, whose settings of the encoder are not checked.
 
     Raises:

@@ -8,7 +8,7 @@ from datamodules.recommender.interface import RecommenderData
 from engine.export.artifacts import ExportedModel
 from lightning_modules.recommender.export import faiss_index, vectors
 from lightning_modules.recommender.export.model_card import model_card
-from lightning_modules.recommender.export.onnx_export import Recommender, export, graph_inputs
+from lightning_modules.recommender.export.onnx_export import Recommender, export_recommender, graph_inputs
 
 if TYPE_CHECKING:
     import faiss
@@ -44,7 +44,7 @@ def export_files(
     # First of all: a wrong factory string shall fail before minutes of export.
     empty = faiss_index.empty_index(recommender.architecture.hidden_size, index) if index else None
     histories = data.some_histories(_compared_users(recommender))
-    checked = export(recommender, folder, histories)
+    checked = export_recommender(recommender, folder, histories)
     exported = model_card(recommender, list(graph_inputs(histories, recommender)), checked)
     if not with_vectors:
         return exported

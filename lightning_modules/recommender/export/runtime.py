@@ -10,7 +10,7 @@ import torch
 from datamodules.recommender.batch import History
 from engine.timestamp import EXPECTED_TIME, to_seconds
 from lightning_modules.recommender.baselines import POPULARITY, most_popular
-from lightning_modules.recommender.export.export_content import read_items, read_settings
+from lightning_modules.recommender.export.export_content import read_export_settings, read_items
 from lightning_modules.recommender.features.event_inputs import Values, encode_events, event_encoding_of
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
@@ -204,7 +204,7 @@ def load_recommender(folder: str | Path) -> ExportedRecommender:
     config, weights = folder / "config.json", folder / "model.safetensors"
     if not config.is_file():
         raise FileNotFoundError(f"{folder} has no config.json: expected the folder that `train.py export` wrote")
-    settings = read_settings(config)
+    settings = read_export_settings(config)
     items = read_items(folder / "items.json", settings)
     try:
         architecture = ArchitectureSettings(**settings["architecture"])

@@ -33,7 +33,7 @@ def load_config(path: str) -> "PretrainedConfig":
     return config
 
 
-def download(path: str) -> Path:
+def download_model(path: str) -> Path:
     """Return the directory with the files of a model and its processor, downloaded if the path is a name on the hub.
 
     Raises:

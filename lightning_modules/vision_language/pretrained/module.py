@@ -25,7 +25,7 @@ from lightning_modules.vision_language.pretrained.export import export_image_tex
 from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
 from lightning_modules.vision_language.pretrained.image_text_classes import class_of
 from lightning_modules.vision_language.pretrained.image_text_model_loading import (
-    download,
+    download_model,
     load_config,
     load_image_text_model,
 )
@@ -84,7 +84,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
     def processor_source(self) -> ProcessorSource:
         """Files and settings from which the data build the processor of transformers."""
         obstacle = class_of(self.path, self.config).packing_obstacle
-        return ProcessorSource(self.path, download(self.path), self.image_settings, obstacle)
+        return ProcessorSource(self.path, download_model(self.path), self.image_settings, obstacle)
 
     @override
     def build(self) -> None:

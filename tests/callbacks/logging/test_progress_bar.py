@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from lightning.pytorch.callbacks import Timer, TQDMProgressBar
 
-from callbacks.logging.progress_bar import RunProgressBar, TimeLeft, format_metrics, summary
+from callbacks.logging.progress_bar import RunProgressBar, TimeLeft, format_metrics, step_summary
 from commands.cli.default_callbacks import with_progress_bar
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
@@ -26,9 +26,9 @@ METRICS = {
 
 def test_a_summary_has_short_names_and_rounded_values():
     line = "loss 1.235, lr 3.00e-04, norm 0.8 (encoder 0.6, projector 0.53), samples/s 1234, wait 3%, GiB 12.30"
-    assert summary(METRICS, 300, 2) == f"step 300, epoch 2: {line}"
+    assert step_summary(METRICS, 300, 2) == f"step 300, epoch 2: {line}"
     assert format_metrics(METRICS)["lr"] == "3.00e-04"
-    assert summary({"val/loss": 1.0}, 300, 2) == ""
+    assert step_summary({"val/loss": 1.0}, 300, 2) == ""
     assert format_metrics({"val/loss": 1.0}) == {}
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from commands.answers.answer_service import AnswerService, Choice, Field
+from commands.answers.answer_service import AnswerService, FieldChoice, InputField
 from commands.answers.blocks import Bar, Bars, Table, Text
 from commands.chat.main import chat
 from commands.chat.session import ChatCommand, parse_command
@@ -16,17 +16,19 @@ class Echo(AnswerService):
     """Answers with everything it is given."""
 
     fields = [
-        Field("picture", "picture", "Picture", suffixes=(".png",), max_bytes=10),
-        Field("history", "pick", "History", max_count=3, times=True),
-        Field("blind", "choice", "Blind answer", choices=(Choice("no", "no"), Choice("yes", "yes"))),
-        Field("question", "text", "Question"),
+        InputField("picture", "picture", "Picture", suffixes=(".png",), max_bytes=10),
+        InputField("history", "pick", "History", max_count=3, times=True),
+        InputField("blind", "choice", "Blind answer", choices=(FieldChoice("no", "no"), FieldChoice("yes", "yes"))),
+        InputField("question", "text", "Question"),
     ]
     is_conversation = True
     about = [("model", "echo")]
 
     def search(self, field, text):
         return [
-            Choice(f"id of {name}", name) for name in ("Alpha", "Alphabet") if name.lower().startswith(text.lower())
+            FieldChoice(f"id of {name}", name)
+            for name in ("Alpha", "Alphabet")
+            if name.lower().startswith(text.lower())
         ]
 
     def answer(self, question):

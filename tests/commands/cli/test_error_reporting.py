@@ -5,7 +5,7 @@ import os
 import pytest
 from torch.distributed import DistNetworkError
 
-from commands.cli.configs.config_files import locate_error
+from commands.cli.configs.config_files import locate_setting_error
 from commands.cli.error_reporting import exit_code_for_rank, mark_parent, report_error
 from commands.cli.main import main
 from tests.conftest import TINY
@@ -46,7 +46,7 @@ def test_a_setting_inside_the_value_of_an_option_has_no_line_of_a_file(tmp_path,
 def test_an_old_group_in_a_file_is_located_by_its_current_name(tmp_path):
     (tmp_path / "a.yaml").write_text("example_log:\n  number: -1\n")
     arguments = ["fit", "--config", str(tmp_path / "a.yaml")]
-    assert locate_error("sample_previews.number must be at least 0", arguments) == f"{tmp_path / 'a.yaml'}:2: "
+    assert locate_setting_error("sample_previews.number must be at least 0", arguments) == f"{tmp_path / 'a.yaml'}:2: "
 
 
 def test_a_failure_has_a_traceback(caplog):

@@ -8,8 +8,8 @@ import pytest
 
 from commands.answers.answer_service import (
     AnswerService,
-    Field,
-    Picked,
+    InputField,
+    PickedValue,
     Turn,
     UploadedFile,
     UserInputError,
@@ -22,7 +22,7 @@ from commands.cli.trainer import LockstepTrainer
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
 
-TEXT = Field("text", "text", "Text")
+TEXT = InputField("text", "text", "Text")
 
 
 class Echo(AnswerService):
@@ -33,9 +33,9 @@ class Echo(AnswerService):
 
     def __init__(self, name, reads_times=False, data="3 (abc)", task=task):
         self.name, self.data, self.task, self.given = name, data, task, []
-        self.fields = [TEXT, Field("items", "pick", "Items", max_count=3, times=reads_times)]
+        self.fields = [TEXT, InputField("items", "pick", "Items", max_count=3, times=reads_times)]
         if reads_times:
-            self.fields.append(Field("at", "time", "When"))
+            self.fields.append(InputField("at", "time", "When"))
         self.about = [("model", name), ("data", data)]
 
     def data_identity(self):
@@ -65,12 +65,15 @@ def test_each_run_gets_the_question_of_its_own_page():
     assert demo.fields[1].times
     assert demo.about == [("old: model", "old"), ("new: model", "new"), ("data", "3 (abc)")]
     question = UserQuestion(
-        {"text": "hello", "at": "2024-01-02"}, {}, {"items": [Picked("a", "2024-01-01")]}, [Turn("x", "one", ("two",))]
+        {"text": "hello", "at": "2024-01-02"},
+        {},
+        {"items": [PickedValue("a", "2024-01-01")]},
+        [Turn("x", "one", ("two",))],
     )
     answers = list(demo.answer(question))
     assert [block.key for block in answers] == ["0 answer", "time", "1 answer"]
     assert answers[0] == RunBlock(0, Text("answer", "", "old: hello", is_answer=True))
-    assert old.given == [UserQuestion({"text": "hello"}, {}, {"items": [Picked("a")]}, [Turn("x", "one")])]
+    assert old.given == [UserQuestion({"text": "hello"}, {}, {"items": [PickedValue("a")]}, [Turn("x", "one")])]
     assert new.given == [question._replace(turns=[Turn("x", "two")])]
     list(demo.accept(TEXT, UploadedFile("a.png", b"")))
     assert old.given[-1] == new.given[-1] == "a.png", "each run checks the file"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands.answers.answer_service import AnswerService, Choice, Field
+from commands.answers.answer_service import AnswerService, FieldChoice, InputField
 from commands.answers.blocks import Chart, ChartLine, Text
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
@@ -17,13 +17,13 @@ class Echo(AnswerService):
     """Answers with the names of what it is given, and a curve."""
 
     fields = [
-        Field("table", "file", "Table", suffixes=(".csv",)),
-        Field("items", "pick", "Items", max_count=3),
-        Field("question", "text", "Question"),
+        InputField("table", "file", "Table", suffixes=(".csv",)),
+        InputField("items", "pick", "Items", max_count=3),
+        InputField("question", "text", "Question"),
     ]
 
     def search(self, field, text):
-        return [Choice(f"id-{number}", f"item {number}") for number in range(20)]
+        return [FieldChoice(f"id-{number}", f"item {number}") for number in range(20)]
 
     def answer(self, question):
         names = [file.name for file in question.files.get("table", ())]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from commands.answers.answer_service import Picked, UserInputError, UserQuestion
+from commands.answers.answer_service import PickedValue, UserInputError, UserQuestion
 from tests.conftest import TINY
 from tests.support.demo import page_driver, served
 from tests.support.outputs import browser
@@ -53,7 +53,7 @@ def test_a_user_of_the_data_has_the_recommendations_of_predict(run, monkeypatch)
     monkeypatch.chdir(folder)
     records = predicted(folder)
     for record in records[:3]:
-        blocks = served.answered(demo, UserQuestion(picked={"user": [Picked(record["user"])]}))
+        blocks = served.answered(demo, UserQuestion(picked={"user": [PickedValue(record["user"])]}))
         assert recommended(blocks) == expected(record)
 
 
@@ -66,7 +66,7 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     line = {"items": items, "times": times, "request_time": "2024-03-07"}
     (folder / "people.jsonl").write_text(json.dumps(line) + "\n")
     (record,) = predicted(folder, "--data.init_args.predict_histories", "people.jsonl")
-    picked = [Picked(item, time) for item, time in zip(items, times, strict=True)]
+    picked = [PickedValue(item, time) for item, time in zip(items, times, strict=True)]
     question = UserQuestion(texts={"request_time": "2024-03-07"}, picked={"history": picked[::-1]})  # in any order
     blocks = served.answered(demo, question)
     assert recommended(blocks) == expected(record)
@@ -83,7 +83,7 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
 
 def test_the_slider_has_times_after_the_last_event(run):
     _, demo = run
-    user = {"user": [Picked(str(demo._data.user_ids[0]))]}
+    user = {"user": [PickedValue(str(demo._data.user_ids[0]))]}
     last = served.answered(demo, UserQuestion(picked=user))["history"].rows[0][1].replace(" ", "T")
     shown = served.answered(demo, UserQuestion({"request_time": last}, picked=user))["request time"]
     assert shown.selected == 0
@@ -113,12 +113,12 @@ def test_searches_find_users_and_items_by_any_case(run):
     "question, message",
     [
         (UserQuestion(), "no user and no event"),
-        (UserQuestion(picked={"user": [Picked("nobody")]}), "no such user"),
-        (UserQuestion(picked={"history": [Picked("nothing")]}), "no such item"),
-        (UserQuestion(picked={"history": [Picked(KNOWN)]}), "no time is given"),
-        (UserQuestion(picked={"history": [Picked(KNOWN, "soon")]}), "found 'soon', expected"),
+        (UserQuestion(picked={"user": [PickedValue("nobody")]}), "no such user"),
+        (UserQuestion(picked={"history": [PickedValue("nothing")]}), "no such item"),
+        (UserQuestion(picked={"history": [PickedValue(KNOWN)]}), "no time is given"),
+        (UserQuestion(picked={"history": [PickedValue(KNOWN, "soon")]}), "found 'soon', expected"),
         (
-            UserQuestion({"request_time": "1999-01-01"}, picked={"history": [Picked(KNOWN, "2024-01-01")]}),
+            UserQuestion({"request_time": "1999-01-01"}, picked={"history": [PickedValue(KNOWN, "2024-01-01")]}),
             "before the last event",
         ),
     ],
@@ -159,7 +159,7 @@ def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
         page.run("document.querySelector('.example').click()")
         page_driver.ask(page)
         assert page.run("document.querySelectorAll('[data-key=reasons] tbody tr').length") == 5
-        user = {"user": [Picked(run[1].examples()[0].values["user"][0]["value"])]}
+        user = {"user": [PickedValue(run[1].examples()[0].values["user"][0]["value"])]}
         later = served.answered(run[1], UserQuestion(picked=user))
         stop = later["request time"].stops[0]
         at_once = recommended(served.answered(run[1], UserQuestion({"request_time": stop.value}, picked=user)))

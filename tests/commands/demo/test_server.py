@@ -11,19 +11,26 @@ from contextlib import nullcontext
 
 import pytest
 
-from commands.answers.answer_service import AnswerService, Choice, Field, Picked, UserInputError, UserQuestion
+from commands.answers.answer_service import (
+    AnswerService,
+    FieldChoice,
+    InputField,
+    PickedValue,
+    UserInputError,
+    UserQuestion,
+)
 from commands.answers.blocks import Text
 from commands.demo.access import Login, is_loopback, listen, read_login
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.main import serve
 from commands.demo.model_queue import ModelQueue, QueueFullError
-from commands.demo.question_json import MAX_TEXT_LENGTH, parse_question
+from commands.demo.question_json import MAX_TEXT_LENGTH, parse_user_question
 from tests.conftest import REPOSITORY
 from tests.support.demo import served
 from tests.support.waiting import wait_until
 
-TEXT = Field("text", "text", "Text")
-ITEMS = Field("items", "pick", "Items", max_count=2, times=True)
+TEXT = InputField("text", "text", "Text")
+ITEMS = InputField("items", "pick", "Items", max_count=2, times=True)
 
 
 class Echo(AnswerService):
@@ -37,7 +44,7 @@ class Echo(AnswerService):
             raise ZeroDivisionError("a bug")
 
     def search(self, field, text):
-        return [Choice(text, text.upper())]
+        return [FieldChoice(text, text.upper())]
 
 
 def test_questions_are_answered_and_failures_are_messages(caplog):
@@ -81,13 +88,13 @@ def test_the_page_loads_nothing_from_elsewhere():
 )
 def test_other_questions_are_refused(body, message):
     with pytest.raises(UserInputError, match=message):
-        parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
+        parse_user_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
 
 
 def test_a_question_is_parsed():
     body = b'{"values": {"text": "q", "items": [{"value": "a", "time": "2024-01-01"}]}, "turns": [["x", "y"]]}'
-    question = parse_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
-    assert question == UserQuestion({"text": "q"}, {}, {"items": [Picked("a", "2024-01-01")]}, [("x", "y", ())])
+    question = parse_user_question(body, {"text": TEXT, "items": ITEMS}, FileStore().get)
+    assert question == UserQuestion({"text": "q"}, {}, {"items": [PickedValue("a", "2024-01-01")]}, [("x", "y", ())])
 
 
 def test_files_are_forgotten_at_the_limit():

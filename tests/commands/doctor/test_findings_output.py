@@ -6,7 +6,7 @@ import json
 import pytest
 
 from commands.doctor.check import Finding
-from commands.doctor.findings_output import as_json, print_table, worst
+from commands.doctor.findings_output import findings_as_json, print_table, worst
 
 OK = Finding("python", "ok", "3.11.7")
 WARN = Finding("threads", "warn", "OMP_NUM_THREADS=8 with [4] processes", "they take " + "turns " * 40, "export A=1")
@@ -19,7 +19,7 @@ FAIL = Finding("shared memory", "fail", "64 MiB", "a loader dies with `Bus error
 )
 def test_the_worst_finding_sets_status_and_exit_code(findings, status, code):
     assert worst(findings) == status
-    report = json.loads(as_json(findings))
+    report = json.loads(findings_as_json(findings))
     assert (report["status"], report["exit_code"]) == (status, code)
     assert [Finding(**finding) for finding in report["findings"]] == findings
     assert sum(report["counts"].values()) == len(findings)

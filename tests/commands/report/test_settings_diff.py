@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands.report.settings_diff import differences, flatten, group_name, read_settings, seed_groups
+from commands.report.settings_diff import differences, flatten, group_name, read_recorded_settings, seed_groups
 from tests.commands.report.recorded import Recorded
 
 
@@ -23,7 +23,7 @@ def test_configs_in_the_order_of_the_starts(tmp_path):
     for number in (10, 2):
         text = (run.folder / "config.yaml").read_text().replace("max_epochs: 4", f"max_epochs: {number}")
         (run.folder / f"config-{number}.yaml").write_text(text)
-    files = read_settings(run.folder).of_files
+    files = read_recorded_settings(run.folder).of_files
     assert list(files) == ["config.yaml", "config-2.yaml", "config-10.yaml"]
     assert differences(list(files.values())) == [("trainer.max_epochs", ["4", "2", "10"])]
 
@@ -32,14 +32,14 @@ def test_a_config_that_is_not_yaml_is_named(tmp_path):
     run = Recorded(tmp_path / "a")
     (run.folder / "config.yaml").write_text("a: [1,")
     with pytest.raises(ValueError, match=r"config\.yaml:\d+: no YAML: .*; config\.yaml is written by"):
-        read_settings(run.folder)
+        read_recorded_settings(run.folder)
 
 
 @pytest.mark.parametrize(("text", "kind"), [("", "nothing"), ("[a, b]", "a list"), ("a", "a single value")])
 def test_a_config_that_is_not_a_mapping_is_a_problem(tmp_path, text, kind):
     run = Recorded(tmp_path / "a")
     (run.folder / "config-2.yaml").write_text(text)
-    recorded = read_settings(run.folder)
+    recorded = read_recorded_settings(run.folder)
     assert list(recorded.of_files) == ["config.yaml"]
     expected = f"found {kind}, expected the settings of a run, KEY: VALUE; skipped"
     assert recorded.problems == [f"{run.folder / 'config-2.yaml'}: {expected}"]
@@ -53,7 +53,7 @@ def test_a_config_that_grows_without_end_is_refused(tmp_path, text):
     run = Recorded(tmp_path / "a")
     (run.folder / "config.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"config\.yaml:\d+: (the alias \*a is inside|found more than 10,000)"):
-        read_settings(run.folder)
+        read_recorded_settings(run.folder)
 
 
 def test_option_groups_options_and_values_have_their_current_names(tmp_path):
@@ -62,7 +62,7 @@ def test_option_groups_options_and_values_have_their_current_names(tmp_path):
     for run, group, option, tiling in names:
         with (run.folder / "config.yaml").open("a") as file:
             file.write(f"{group}: {{bucket_mb: 3}}\ndata.init_args: {{tiling: {tiling}, {option}: 64}}\n")
-    assert differences([read_settings(run.folder).newest for run in (old, new)]) == []
+    assert differences([read_recorded_settings(run.folder).newest for run in (old, new)]) == []
 
 
 def test_how_a_run_is_watched_does_not_part_it_from_its_seeds():

@@ -10,7 +10,7 @@ from PIL import Image
 
 from commands.report.comparison.saved_answers import read_answers
 from datamodules.multimodal.reports.html_report import MetricRow, metric_rows
-from datamodules.vision_language.html_report import AnsweredQuestion, data_uri, is_right, write_test_report
+from datamodules.vision_language.html_report import AnsweredQuestion, is_right, thumbnail_data_url, write_test_report
 from tests.support.families.colored_squares import write_config
 from tests.support.outputs.browser import with_browser
 from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
@@ -40,10 +40,10 @@ def picture(uri):
 
 def test_small_pictures_are_kept_to_the_pixel_and_large_ones_small():
     small, large = Image.effect_noise((64, 20), 90), Image.effect_noise((2000, 1000), 90)
-    form, same = picture(data_uri(small))
+    form, same = picture(thumbnail_data_url(small))
     assert form == "png"
     assert np.array_equal(np.asarray(same)[..., 0], np.asarray(small))
-    form, thumbnail = picture(data_uri(large))
+    form, thumbnail = picture(thumbnail_data_url(large))
     assert (form, thumbnail.size) == ("jpeg", (320, 160))
     assert large.size == (2000, 1000)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.checkpointing.discovery import list_checkpoints, newest_verified, saved_at
-from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corruption, write_manifest
+from engine.checkpointing.sharded.shard_manifest import MANIFEST, find_corrupt_shard, write_manifest
 from engine.checkpointing.verification import PROGRESS, CorruptCheckpointError, load_lazily, verify
 from engine.io import file_hash
 
@@ -153,7 +153,7 @@ def test_a_manifest_covers_every_chunk_of_a_file(tmp_path, monkeypatch, offset):
     content = bytearray(b"0123456789")
     (tmp_path / "shard").write_bytes(content)
     write_manifest(tmp_path)
-    assert find_corruption(tmp_path) is None
+    assert find_corrupt_shard(tmp_path) is None
     content[offset] ^= 1
     (tmp_path / "shard").write_bytes(content)
-    assert find_corruption(tmp_path) == "shard has changed since it was saved"
+    assert find_corrupt_shard(tmp_path) == "shard has changed since it was saved"

@@ -47,14 +47,14 @@ class Documents(Reader):
             (folder / "page" / f"{number}.png").write_bytes(_png(number))
 
     def read(self, path: Path) -> Any:
-        from datamodules.document_qa.ingestion.convert import convert
+        from datamodules.document_qa.ingestion.convert import convert_document
         from datamodules.document_qa.ingestion.document_cache import DocumentCache
         from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
         from datamodules.document_qa.ingestion.settings import IngestionSettings
 
         document = path.parent if path.parent.name == "page" else path
         cache = DocumentCache(path.parent / "cache", IngestionSettings(**_SETTINGS))
-        result = convert(document, cache)
+        result = convert_document(document, cache)
         if result.broken:
             raise ValueError(f"{path}: {result.broken}")  # `prepare` names the document likewise
         found = IngestedDocument(document.name, cache.document_folder(result.key))

@@ -11,7 +11,7 @@ import torch
 from commands.report.comparison.saved_answers import read_answers
 from datamodules.multimodal.text.packing import one_per_row
 from datamodules.temporal.batch import Series, SeriesLayout
-from datamodules.temporal.series.dataset import collate
+from datamodules.temporal.series.dataset import collate_series
 from datamodules.temporal.series.normalization import normalize
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.modality import FeatureNetworks
@@ -135,11 +135,11 @@ def test_a_series_features_do_not_depend_on_its_batch():
     encoder = SeriesEncoder(SeriesLayout(1, "channel_patch", 4), output_size=6, hidden_size=4).eval()
     features, networks = SeriesFeatures({}), FeatureNetworks(encoder, torch.nn.Identity())
     series = [normalize(np.random.default_rng(k).normal(size=length)) for k, length in enumerate((3, 17, 40, 9))]
-    together = features.compute(networks, collate([series[:3], series[3:]]))
-    alone = [features.compute(networks, collate([[values]])) for values in series]
+    together = features.compute(networks, collate_series([series[:3], series[3:]]))
+    alone = [features.compute(networks, collate_series([[values]])) for values in series]
     assert together.counts.tolist() == [1 + 5 + 10, 3]
     torch.testing.assert_close(together.vectors, torch.cat([part.vectors for part in alone]))
-    empty = collate([])
+    empty = collate_series([])
     assert isinstance(empty, Series)
     assert features.compute(networks, empty).counts.tolist() == [0]
 

@@ -14,7 +14,7 @@ from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, Table, TableStyle
 
-from datamodules.document_qa.ingestion.convert import ConversionResult, convert
+from datamodules.document_qa.ingestion.convert import ConversionResult, convert_document
 from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.page_writer import PageWriter
 
@@ -139,14 +139,14 @@ def killed(path: Path, cache: DocumentCache) -> ConversionResult:
     """Converts, but dies of what is called "deadly", as of a fault in a library."""
     if "deadly" in path.name:
         os.kill(os.getpid(), signal.SIGKILL)
-    return convert(path, cache)
+    return convert_document(path, cache)
 
 
 def failing(path: Path, cache: DocumentCache) -> ConversionResult:
     """Converts, but fails at what is called "deadly", as a library does at strange files."""
     if "deadly" in path.name:
         raise KeyError("strange")
-    return convert(path, cache)
+    return convert_document(path, cache)
 
 
 def interrupted(path: Path, cache: DocumentCache) -> ConversionResult:
@@ -158,4 +158,4 @@ def interrupted(path: Path, cache: DocumentCache) -> ConversionResult:
             os.kill(os.getpid(), signal.SIGKILL)
 
         PageWriter.__exit__ = die  # type: ignore[method-assign]
-    return convert(path, cache)
+    return convert_document(path, cache)

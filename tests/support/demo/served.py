@@ -11,7 +11,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from commands.answers.answer_service import AnswerService, Example, Picked, UserQuestion
+from commands.answers.answer_service import AnswerService, Example, PickedValue, UserQuestion
 from commands.answers.blocks import AnswerBlock
 from commands.answers.compared_runs import ComparedRun
 from commands.cli.arguments import add_run_config
@@ -91,7 +91,7 @@ def asked_by(example: Example, demo: AnswerService) -> UserQuestion:
     kinds = {field.name: field.kind for field in demo.fields}
     files = {name: value for name, value in example.values.items() if kinds[name] in ("picture", "file")}
     picked = {
-        name: [Picked(**item) for item in value] for name, value in example.values.items() if kinds[name] == "pick"
+        name: [PickedValue(**item) for item in value] for name, value in example.values.items() if kinds[name] == "pick"
     }
     texts = {name: value for name, value in example.values.items() if name not in {**files, **picked}}
     return UserQuestion(texts, files, picked)

@@ -14,7 +14,7 @@ from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.series_marker import PLACEHOLDER, SeriesPosition, insert_series_marker
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS
-from datamodules.temporal.timelines.dataset import Curves, collate
+from datamodules.temporal.timelines.dataset import Curves, collate_timelines
 from datamodules.temporal.timelines.recorded.csv_file import read_csv
 from datamodules.temporal.timelines.recorded.recording import (
     MAX_CAPACITY,
@@ -74,7 +74,7 @@ class TimelinePredictDataset(ChatSource):
 
     @override
     def collate(self, items: Sequence[Curves]) -> Series:
-        return collate(items, self.layout)
+        return collate_timelines(items, self.layout)
 
     def _parse_row(self, where: str, record: dict[str, Any]) -> TimelinePredictRow:
         question = record["question"]

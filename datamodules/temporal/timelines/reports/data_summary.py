@@ -11,7 +11,9 @@ from datamodules.temporal.timelines.reports.leak_check import check_leaks
 from datamodules.temporal.timelines.reports.sample_view import SampleView
 
 
-def summarise(samples: Sequence[SampleView], count_tokens: Callable[[str], int] | None = None) -> dict[str, Any]:
+def summarize_samples(
+    samples: Sequence[SampleView], count_tokens: Callable[[str], int] | None = None
+) -> dict[str, Any]:
     """Return summary statistics as plain values for JSON.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from datamodules.multimodal.reports.html_report import ANSWERS, MetricRow, write_report
-from datamodules.temporal.timelines.reports.data_summary import choose_examples, summarise
+from datamodules.temporal.timelines.reports.data_summary import choose_examples, summarize_samples
 from datamodules.temporal.timelines.reports.sample_view import SampleView
 
 PAGES = Path(__file__).parents[2] / "pages"
@@ -36,7 +36,7 @@ def write_data_report(
     """
     content = {
         "about": dict(about or {}),
-        "summary": summarise(samples, count_tokens),
+        "summary": summarize_samples(samples, count_tokens),
         "records": [sample.as_record() for sample in choose_examples(samples, EXAMPLES)],
     }
     scripts = [PAGES / "curves.js", PAGES / "data_report.js"]

@@ -17,7 +17,7 @@ PAPER, GRID, INK, FAINT = (255, 255, 255), (226, 230, 235), (28, 33, 38), (128, 
 COLORS = {MarkKind.ASKED: (38, 96, 200), MarkKind.TRUE: (10, 122, 75), MarkKind.PREDICTED: (200, 60, 30)}
 
 
-def draw(view: SampleView) -> "Image":
+def draw_timeline(view: SampleView) -> "Image":
     """Draw the curves from 0 to the capacity, with gaps for missing measurements; channels not queried are faint."""
     from PIL import Image, ImageDraw
 

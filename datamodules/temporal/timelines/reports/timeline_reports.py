@@ -6,7 +6,7 @@ from pathlib import Path
 from datamodules.temporal.timelines.channels import Format
 from datamodules.temporal.timelines.dataset import TimelineQuestions
 from datamodules.temporal.timelines.reports.html_report import write_data_report, write_test_report
-from datamodules.temporal.timelines.reports.plot import draw
+from datamodules.temporal.timelines.reports.plot import draw_timeline
 from datamodules.temporal.timelines.reports.sample_records import answer_metrics, answer_record, question_record
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from engine.telemetry.image_grid import encode_png_grid
@@ -64,7 +64,7 @@ def report_test(
     return write_test_report(folder, views, answer_metrics(samples, texts, notation), about, timelines)
 
 
-def preview(source: TimelineQuestions, sample: int, text: str, blind: str) -> SamplePreview:
+def timeline_preview(source: TimelineQuestions, sample: int, text: str, blind: str) -> SamplePreview:
     """Return a preview of a question with the model's answer, and its answer without the series."""
     view = answer_record(sample, source.sample(0, sample), source.timelines.notation, text, blind)
     return SamplePreview(
@@ -73,6 +73,6 @@ def preview(source: TimelineQuestions, sample: int, text: str, blind: str) -> Sa
         expected=view.truth,
         answer=text,
         right=not view.errors,
-        picture=encode_png_grid(draw(view)),
+        picture=encode_png_grid(draw_timeline(view)),
         blind=blind,
     )

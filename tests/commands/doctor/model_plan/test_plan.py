@@ -81,7 +81,7 @@ def test_the_tables_and_the_json_object(ten_billion):
     assert "FSDP2, all weights: --config configs/overlays/fsdp.yaml" in text
     assert "and, behind each: --trainer.precision bf16-mixed" in text
     assert "--trainer.num_nodes 1 --trainer.devices 8" in text
-    report = json.loads(plan_output.as_json(cluster, 2048, plans))
+    report = json.loads(plan_output.plan_as_json(cluster, 2048, plans))
     assert report["cluster"] == {"nodes": 1, "gpus": 8, "gb": 80}
     assert len(report["rows"]) == len(RECIPES)
     assert [row["training"] for row in report["rows"] if row["recommended"]] == ["FSDP2, all weights"]

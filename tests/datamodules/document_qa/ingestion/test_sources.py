@@ -7,7 +7,7 @@ import time
 import pytest
 from PIL import Image
 
-from datamodules.document_qa.ingestion.convert import convert
+from datamodules.document_qa.ingestion.convert import convert_document
 from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.ingest import ingest
 from datamodules.document_qa.ingestion.page_writer import PageWriter
@@ -27,7 +27,7 @@ def read(tmp_path):
 
     def one(path, **settings):
         cache = DocumentCache(tmp_path / "cache", IngestionSettings(**{"dpi": 36, **settings}))
-        done = convert(path, cache)
+        done = convert_document(path, cache)
         return done.broken or cache.at(done.key, path.name)
 
     return one
@@ -188,7 +188,7 @@ def test_markdown_shows_images_of_its_folder_alone(tmp_path, markdown, read, ima
     (tmp_path / "secret.png").write_bytes(png(COLORS[1]))
     path = markdown(f"# Title\n\n![picture]({image})\n")
     (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
-    notes = convert(path, DocumentCache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
+    notes = convert_document(path, DocumentCache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
     assert len(notes) == 1
     assert "is not a file of the folder: its figure is skipped" in notes[0]
     assert [chunk.kind for chunk in read(path).pages[0].chunks] == ["text", "text"]
@@ -212,7 +212,7 @@ def test_deeply_nested_lists_keep_their_words():
 @pytest.mark.parametrize("image", ["https://x.org/a.png", "HTTP://x.org/a.png", "//x.org/a.png", "data:image/png,a"])
 def test_a_remote_image_is_never_fetched_and_no_figure(tmp_path, markdown, read, image):
     path = markdown(f"# Title\n\n![badge]({image})\n\n![](images/red.png)\n")
-    notes = convert(path, DocumentCache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
+    notes = convert_document(path, DocumentCache(tmp_path / "another cache", IngestionSettings(dpi=36))).notes
     assert notes == (f"image {image!r} is not a file of the folder: its figure is skipped",)
     document = read(path)
     assert [(chunk.kind, chunk.text) for chunk in document.pages[0].chunks] == [

@@ -6,7 +6,7 @@ import pytest
 
 from commands.report.comparison.saved_answers import read_answers
 from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
-from datamodules.document_qa.reports.page_images import PageImages, data_uri
+from datamodules.document_qa.reports.page_images import PageImages, page_data_url
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import hash_checkpoint, write_prediction_report, write_test_reports
 from datamodules.document_qa.types.question import UNANSWERABLE
@@ -53,9 +53,9 @@ def test_each_page_is_kept_once_and_not_too_many():
 def test_pages_are_small_and_photographs_are_no_drawings():
     from PIL import Image
 
-    assert data_uri(TinyDocument(0).picture(1)).startswith("data:image/png;")
+    assert page_data_url(TinyDocument(0).picture(1)).startswith("data:image/png;")
     photograph = Image.effect_noise((1500, 900), 90).convert("RGB")
-    assert data_uri(photograph).startswith("data:image/jpeg;")
+    assert page_data_url(photograph).startswith("data:image/jpeg;")
 
 
 def test_a_checkpoint_is_known_by_its_bytes(tmp_path):

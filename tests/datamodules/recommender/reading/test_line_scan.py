@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.reading.csv_records import records
 from datamodules.recommender.reading.file_formats import Layout
-from datamodules.recommender.reading.line_scan import count_rows
+from datamodules.recommender.reading.line_scan import count_text_rows
 
 COLUMNS = ("user", "item", "time")
 
@@ -39,7 +39,7 @@ def test_any_text_is_counted_as_the_plain_reader_counts(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(text.encode())
-    assert count_rows(layout(path), block_size) == reference(layout(path))
+    assert count_text_rows(layout(path), block_size) == reference(layout(path))
 
 
 fields = st.text(st.sampled_from('ab",\n;é'), max_size=6)
@@ -56,7 +56,7 @@ def test_correct_quotes_are_always_accepted(
     path = tmp_path_factory.getbasetemp() / "quoted.csv"
     quoted = (",".join('"' + str(field).replace('"', '""') + '"' for field in row) + ends for row in rows)
     path.write_bytes("".join(quoted).encode())
-    assert count_rows(layout(path), 5) == len(rows)
+    assert count_text_rows(layout(path), 5) == len(rows)
     assert [[field.decode() for field in record.fields] for record in records(layout(path))] == [
         [user, item, str(time)] for user, item, time in rows
     ]
@@ -74,19 +74,19 @@ def test_correct_quotes_are_always_accepted(
 def test_rows_with_separators_of_two_bytes_are_counted(tmp_path: Path, text: str, rows: int | None) -> None:
     path = tmp_path / "ratings.dat"
     path.write_text(text, newline="")
-    assert count_rows(layout(path, "::", quoted=False), 4) == rows
+    assert count_text_rows(layout(path, "::", quoted=False), 4) == rows
 
 
 def test_a_quote_is_a_character_where_the_format_has_no_quotes(tmp_path: Path) -> None:
     path = tmp_path / "a.inter"
     path.write_text('a"\tb\t5\n"c\td\t6\n')
-    assert count_rows(layout(path, "\t", quoted=False)) == 2
+    assert count_text_rows(layout(path, "\t", quoted=False)) == 2
 
 
 def test_a_missing_quote_does_not_read_the_file_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'a,"b,5\n' + (b"c" * 999 + b",d,6\n") * 20_000)
-    assert count_rows(layout(path)) is None
+    assert count_text_rows(layout(path)) is None
     first = next(iter(records(layout(path))))
     assert first.number == 1
     assert "are not closed" in str(first.fault)

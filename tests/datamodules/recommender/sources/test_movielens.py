@@ -12,7 +12,7 @@ import pytest
 from datamodules.download import DownloadError
 from datamodules.recommender.reading.errors import InteractionError
 from datamodules.recommender.sources import movielens
-from datamodules.recommender.sources.movielens import download
+from datamodules.recommender.sources.movielens import download_movielens
 from datamodules.recommender.store.prepare import prepare_store
 from tests.support.http_server import running
 
@@ -77,12 +77,12 @@ def mirror() -> Iterator[Mirror]:
 
 
 def get(mirror: Mirror, root: Path, name: str = "ml-latest-small") -> Path:
-    return download(name, root / name, base_url=mirror.url, announce=lambda _: None, timeout=10, wait=0)
+    return download_movielens(name, root / name, base_url=mirror.url, announce=lambda _: None, timeout=10, wait=0)
 
 
 def test_download_unpacks_what_is_needed_and_only_once(mirror: Mirror, tmp_path: Path) -> None:
     reported: list[str] = []
-    folder = download(
+    folder = download_movielens(
         "ml-latest-small", tmp_path / "set", base_url=mirror.url + "/", announce=reported.append, timeout=10
     )
     assert folder == tmp_path / "set"
@@ -90,7 +90,7 @@ def test_download_unpacks_what_is_needed_and_only_once(mirror: Mirror, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["set"], "no archive is left"
     assert "no redistribution" in reported[0]
     assert str(folder / "README.txt") in reported[0]
-    assert download("ml-latest-small", folder, base_url=mirror.url) == folder
+    assert download_movielens("ml-latest-small", folder, base_url=mirror.url) == folder
     assert mirror.asked == ["/ml-latest-small.zip.md5", "/ml-latest-small.zip"]
     store = prepare_store(folder, min_item_interactions=1)
     assert list(store.titles) == ["Other (2002)", "Made Up, The (2001)"]
@@ -155,7 +155,7 @@ def test_a_folder_with_something_else_is_left_alone(mirror: Mirror, tmp_path: Pa
 
 def test_an_unknown_name_lists_the_known(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"found MovieLens data set 'ml-2m', expected one of ml-100k, ml-1m"):
-        download("ml-2m", tmp_path)
+        download_movielens("ml-2m", tmp_path)
 
 
 def test_every_set_unpacks_to_something_that_is_recognised() -> None:

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from datamodules.temporal.series.question import SeriesLimits
-from datamodules.temporal.user_series.datamodule import read_questions
+from datamodules.temporal.user_series.datamodule import read_series_questions
 
 MEASURED, EMPTY = {"name": "load", "values": [1.0, None]}, {"name": "flow", "values": [None, None]}
 FORMS = {"jsonl": "line {}", "json": "record {}", "csv": "line {}", "parquet": "row {}"}
@@ -34,7 +34,7 @@ def written(path, *series):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_series_of_gaps_is_counted_and_the_first_named(tmp_path, messages, form):
     where = written(tmp_path / f"a.{form}", [MEASURED], [MEASURED, EMPTY, EMPTY])
-    assert len(read_questions(tmp_path / f"a.{form}", SeriesLimits(), answers=True)) == 2
+    assert len(read_series_questions(tmp_path / f"a.{form}", SeriesLimits(), answers=True)) == 2
     message = f"{where}: the series flow has no number, only gaps; of the 4 series of this file, 2 have none"
     assert messages == [message]
 
@@ -46,7 +46,7 @@ def test_a_series_of_gaps_is_counted_and_the_first_named(tmp_path, messages, for
 def test_a_question_about_gaps_alone_is_refused(tmp_path, form, series, message):
     where = written(tmp_path / f"a.{form}", [MEASURED], series)
     with pytest.raises(ValueError) as raised:
-        read_questions(tmp_path / f"a.{form}", SeriesLimits(), answers=True)
+        read_series_questions(tmp_path / f"a.{form}", SeriesLimits(), answers=True)
     assert str(raised.value) == f"{where}: series: found no number in {message}, expected one or more that is not null"
 
 
@@ -54,7 +54,7 @@ def test_an_empty_column_of_a_series_file(tmp_path, messages):
     (tmp_path / "plant.csv").write_text("time,load,flow\n0,1,\n1,2,nan\n")
     record = {"question": "?", "answer": "x", "series": "plant.csv"}
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
-    (question,) = read_questions(tmp_path / "a.jsonl", SeriesLimits(), answers=True)
+    (question,) = read_series_questions(tmp_path / "a.jsonl", SeriesLimits(), answers=True)
     assert [series.is_measured for series in question.series] == [True, False]
     (message,) = messages
     assert message.startswith(f"{tmp_path / 'a.jsonl'}, line 1: the series flow has no number, only gaps; of the 2")

@@ -11,7 +11,7 @@ import yaml
 
 from datamodules.vision_language.chat_file import Reference
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
-from datamodules.vision_language.files.question_fields import INSTRUCTION, parse_question
+from datamodules.vision_language.files.question_fields import INSTRUCTION, parse_image_question
 from datamodules.vision_language.files.question_tables import QuestionParquet, QuestionText
 from datamodules.vision_language.grading import chosen_letter, grade_reference
 from datamodules.vision_language.mixture import Mixture
@@ -115,7 +115,7 @@ def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
 def test_a_kind_is_never_the_prefix_of_the_baselines():
     """`test/baseline/exact` would be read as the metric of a baseline."""
     fields = {"question": "Which?", "answer": "x", "category": "baseline"}
-    assert parse_question("a.tsv, row 1", fields).reference.kind == "baseline_"
+    assert parse_image_question("a.tsv, row 1", fields).reference.kind == "baseline_"
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_a_kind_is_never_the_prefix_of_the_baselines():
 )
 def test_a_wrong_row_is_named(fields, message):
     with pytest.raises(BadSampleError, match=f"a.tsv, line 3: .*{message}"):
-        parse_question("a.tsv, line 3", fields)
+        parse_image_question("a.tsv, line 3", fields)
 
 
 @pytest.mark.parametrize("answer", [1, 1.0, "b", "(B)", "B.", "two", "Two"])
 def test_ways_to_name_an_option(answer):
-    question = parse_question("row", {"question": "Q", "choices": ["one", "Two"], "answer": answer})
+    question = parse_image_question("row", {"question": "Q", "choices": ["one", "Two"], "answer": answer})
     assert question.reference.accepted == ("B",)
 
 
@@ -153,8 +153,8 @@ def test_several_accepted_answers_in_a_text_table(tmp_path):
 
 def test_an_option_that_is_a_letter(tmp_path):
     record = {"question": "Which letter?", "answer": "A"}
-    assert parse_question("row", record | {"choices": ["B", "A"]}).reference.accepted == ("B",)
-    assert parse_question("row", record | {"A": "B", "B": "A"}).reference.accepted == ("A",)
+    assert parse_image_question("row", record | {"choices": ["B", "A"]}).reference.accepted == ("B",)
+    assert parse_image_question("row", record | {"A": "B", "B": "A"}).reference.accepted == ("A",)
 
 
 @pytest.mark.parametrize(

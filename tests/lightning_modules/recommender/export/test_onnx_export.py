@@ -16,7 +16,7 @@ from lightning_modules.recommender.export.onnx_export import (
     Recommender,
     add_long_pauses,
     compare_best_items,
-    export,
+    export_recommender,
     graph_inputs,
 )
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph
@@ -73,7 +73,7 @@ class Exported(NamedTuple):
 def exported(request, tmp_path_factory):
     """An export of each network, for tests that change none of its files: to write one takes seconds."""
     model, folder = recommender(**request.param), tmp_path_factory.mktemp("export")
-    return Exported(model, folder, export(model, folder, ranking(make_history((4, 7, 1)))))
+    return Exported(model, folder, export_recommender(model, folder, ranking(make_history((4, 7, 1)))))
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def test_a_graph_that_computes_otherwise_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(onnx_graph, "causal_attention", sees_all)
     with pytest.raises(ValueError, match="scores by onnxruntime differ from torch's by .* nothing was written"):
-        export(recommender(attention="time_interval"), tmp_path, ranking(make_history((4, 7, 1))))
+        export_recommender(recommender(attention="time_interval"), tmp_path, ranking(make_history((4, 7, 1))))
 
 
 class Intervals(torch.nn.Module):
@@ -267,7 +267,7 @@ def test_intervals_that_are_wrong_after_a_year_are_refused_whatever_the_users_ti
     torch.testing.assert_close(rounded(*history[1:4:2], 16), attention.time_intervals(*history[1:4:2], 16))
     monkeypatch.setattr(attention, "time_intervals", rounded)
     with pytest.raises(ValueError, match="scores by onnxruntime differ from torch's by"):
-        export(recommender(attention="time_interval"), tmp_path, ranking(history))
+        export_recommender(recommender(attention="time_interval"), tmp_path, ranking(history))
 
 
 def test_the_compared_histories_span_years_by_the_second():

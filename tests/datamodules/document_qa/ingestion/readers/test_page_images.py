@@ -7,7 +7,7 @@ import os
 import pytest
 from PIL import Image, features
 
-from datamodules.document_qa.ingestion.convert import convert
+from datamodules.document_qa.ingestion.convert import convert_document
 from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.ingest import ingest, open_ingested
 from datamodules.document_qa.ingestion.readers import page_images
@@ -35,7 +35,7 @@ def folder(tmp_path):
 def read(folder, **settings):
     """The colors of the pages, or the reason why there are none."""
     cache = DocumentCache(folder.parent / "cache", IngestionSettings(dpi=36, **settings))
-    done = convert(folder, cache)
+    done = convert_document(folder, cache)
     if done.broken:
         return done.broken
     document = cache.at(done.key, folder.name)
@@ -60,7 +60,7 @@ def test_of_an_animation_the_first_frame_is_a_page_and_a_warning_names_it(folder
     (folder / f"1.{suffix}").write_bytes(file.getvalue())
     (folder / "2.png").write_bytes(png(BLUE))
     (folder / "3.tif").write_bytes(tiff(RED, GREEN))
-    done = convert(folder, DocumentCache(folder.parent / "cache", SETTINGS))
+    done = convert_document(folder, DocumentCache(folder.parent / "cache", SETTINGS))
     assert done.pages == 4, "one of the animation, one of the image, two of the scan"
     expected = f"1.{suffix} has 3 frames, of which the first is read; save the others as files of their own"
     assert [note for note in done.notes if "frames" in note] == [expected]
@@ -102,7 +102,7 @@ def test_the_orientation_of_a_tiff_is_applied_once(folder):
     image.save(file, "TIFF", tiffinfo={0x0112: 6})  # its left edge is the top
     (folder / "1.tif").write_bytes(file.getvalue())
     cache = DocumentCache(folder.parent / "cache", SETTINGS)
-    picture = cache.at(convert(folder, cache).key, "scans").picture(1)
+    picture = cache.at(convert_document(folder, cache).key, "scans").picture(1)
     assert picture.size == (20, 40)
     assert picture.getpixel((10, 5)) == RED
     assert picture.getpixel((10, 30)) == BLUE

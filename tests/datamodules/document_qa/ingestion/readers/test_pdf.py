@@ -10,7 +10,7 @@ from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 
-from datamodules.document_qa.ingestion.convert import convert
+from datamodules.document_qa.ingestion.convert import convert_document
 from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.readers.pdf_text import join_lines
 from datamodules.document_qa.ingestion.settings import IngestionSettings
@@ -26,7 +26,7 @@ def read(tmp_path):
 
     def one(path, settings=SETTINGS, cache="cache"):
         cached = DocumentCache(tmp_path / cache, settings)
-        done = convert(path, cached)
+        done = convert_document(path, cached)
         found = cached.at(done.key, path.name)
         assert isinstance(found, str) == bool(done.broken)
         return found
@@ -289,6 +289,6 @@ def test_too_many_lines_are_a_drawing(tmp_path):
             canvas.line(50, 100 + 2 * index, 540, 100 + 2 * index)
 
     path = write_pdf(tmp_path / "a.pdf", page)
-    done = convert(path, DocumentCache(tmp_path / "cache", SETTINGS))
+    done = convert_document(path, DocumentCache(tmp_path / "cache", SETTINGS))
     assert not done.broken
     assert done.pages == 1

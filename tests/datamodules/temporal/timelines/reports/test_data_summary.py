@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from datamodules.temporal.timelines.reports.data_summary import choose_examples, summarise
+from datamodules.temporal.timelines.reports.data_summary import choose_examples, summarize_samples
 from tests.support.temporal.report_records import shown
 
 
@@ -12,7 +12,7 @@ def test_summary_counts_what_is_there():
         shown(1, truth_class="stable", template="a", question="longer question?"),
         shown(2, task="readout", template="b", truth_template="c", reads_back=False),
     ]
-    summary = summarise(samples, count_tokens=lambda text: len(text.split()))
+    summary = summarize_samples(samples, count_tokens=lambda text: len(text.split()))
     assert summary["tasks"] == {"trend": 2, "readout": 1}
     assert summary["classes"] == {"trend": {"rising": 1, "stable": 1}}
     assert summary["templates"] == {"question": {"trend: a": 2, "readout: b": 1}, "answer": {"readout: c": 1}}
@@ -32,13 +32,13 @@ def test_summary_counts_what_is_there():
 
 def test_values_that_no_machine_has_are_counted():
     values = np.array([[1.5, 0.1], [-0.1, np.nan], [np.nan, 0.3], [1.0, 0.4]])
-    cpu, memory = summarise([shown(values=values)])["channels"]
+    cpu, memory = summarize_samples([shown(values=values)])["channels"]
     assert (cpu["outside"], memory["outside"]) == (3, 0)
 
 
 def test_nothing_to_report_is_a_report():
-    assert summarise([])["samples"] == 0
-    nothing = summarise([shown(present=np.zeros((4, 2), np.bool_))])
+    assert summarize_samples([])["samples"] == 0
+    nothing = summarize_samples([shown(present=np.zeros((4, 2), np.bool_))])
     assert nothing["channels"][0]["values"]["max"] is None
 
 

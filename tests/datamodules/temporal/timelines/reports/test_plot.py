@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from datamodules.multimodal.synthetic_split import Split
-from datamodules.temporal.timelines.reports.plot import COLORS, FAINT, GAP, INK, LEFT, PANEL, WIDTH, draw
+from datamodules.temporal.timelines.reports.plot import COLORS, FAINT, GAP, INK, LEFT, PANEL, WIDTH, draw_timeline
 from datamodules.temporal.timelines.reports.sample_records import answer_record
 from datamodules.temporal.timelines.reports.sample_view import Mark, MarkKind
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
@@ -15,7 +15,7 @@ TOPS = (GAP, 2 * GAP + PANEL)
 
 
 def pixels(**changes):
-    return np.asarray(draw(shown(asked_channel="cpu_cores", **changes)))
+    return np.asarray(draw_timeline(shown(asked_channel="cpu_cores", **changes)))
 
 
 def panel(picture, number):
@@ -66,5 +66,5 @@ def test_any_answer_can_be_plotted(messages):
         for index in range(6):
             sample = synthesis.sample(Split.VALIDATION, 0, index)
             answer = messages.replace("{n}", "9" * 400)
-            picture = draw(answer_record(index, sample, synthesis.notation, answer, answer))
+            picture = draw_timeline(answer_record(index, sample, synthesis.notation, answer, answer))
             assert picture.size[0] == WIDTH

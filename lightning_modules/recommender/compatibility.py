@@ -80,7 +80,7 @@ def check_features(
     raise ValueError(f"{found}. {way}, or train anew under another --run_name")
 
 
-def check_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str, Any]) -> None:
+def check_saved_architecture(saved: Mapping[str, Any] | None, configured: Mapping[str, Any]) -> None:
     """Raise ValueError if a checkpoint names an architecture that differs from the configured architecture."""
     if saved is None:
         return
@@ -129,6 +129,6 @@ class ModelIdentity(NamedTuple):
     def check(self, checkpoint: Mapping[str, Any]) -> None:
         """Raise ValueError if a checkpoint has another identity."""
         check_items(checkpoint.get("items"), self.items)
-        check_architecture(checkpoint.get("architecture"), self.architecture)
+        check_saved_architecture(checkpoint.get("architecture"), self.architecture)
         check_features(checkpoint.get("item_features"), self.features)
         check_features(checkpoint.get("event_features"), self.event_features, "event_features")
