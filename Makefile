@@ -63,7 +63,7 @@ test-slow: $(DEVELOPMENT) ## run the other tests (about 25 minutes on 2 cores)
 	$(PYTEST) -m slow $(BY_FILE) $(SLOW_WORKERS)
 
 test-gpu: ## run the tests of one GPU, then its benchmark (9 and 8 minutes); results in build/gpu
-	@$(GPU_PYTHON) -m tests.support.device.ready
+	@$(GPU_PYTHON) -m tests.support.device.gpu_requirements
 	@mkdir -p $(GPU_REPORT)
 	@status=0; \
 	GPU_MINUTES=$(GPU_MINUTES) GPU_REPORT=$(GPU_REPORT) $(ONE_THREAD) \

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks.environment import number, spread
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 from benchmarks.variant_process import VariantProcess
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.verification import verify

@@ -20,7 +20,7 @@ import psutil
 import torch
 
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 from benchmarks.variant_process import VariantProcess
 
 WARM_UP = 20

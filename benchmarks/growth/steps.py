@@ -17,7 +17,7 @@ from benchmarks.recommender.training_steps import (
 )
 from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings, Attention

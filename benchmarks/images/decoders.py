@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from benchmarks.images.jpeg_images import SIZES, jpeg
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 from datamodules.image_classifier.sources.image_source import fitted_pixels
 
 _EDGE = 224

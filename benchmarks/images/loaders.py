@@ -11,7 +11,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.images.jpeg_images import jpeg
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 from datamodules.image_classifier.dataset import ImageDataset
 from datamodules.image_classifier.sources.image_source import FileImages
 from datamodules.images.decoding import MAX_PIXELS

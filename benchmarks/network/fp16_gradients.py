@@ -8,7 +8,7 @@ from typing_extensions import override
 from engine.distributed.ddp_comm_hook import compress_gradients
 
 
-class SentAsFp16(Callback):
+class Fp16Gradients(Callback):
     """Does what `ddp.compression fp16` does, without the loss scale that it requires, which CPUs do not have.
 
     Small gradients become 0.

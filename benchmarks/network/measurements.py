@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from benchmarks.network.machines import Machines, connected
 from benchmarks.network.step_model import BACKWARD_SHARE, Observed, StepModel, fit, ring_bytes, step_seconds
 from benchmarks.network.training import Alone, Measurement, Options, Together, gradient_bytes
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 
 Result = dict[str, Any]
 """Measurements of a part, ready for JSON."""
@@ -61,7 +61,7 @@ DELAYS = (
 SETTINGS: dict[str, Options] = {
     "as it is: fp32, buckets of 1 and 25 MiB": (),
     "ddp.compression bf16": ("--ddp.compression", "bf16"),
-    "fp16, as on a GPU": ("--trainer.callbacks+", "benchmarks.network.sent_as_fp16.SentAsFp16"),
+    "fp16, as on a GPU": ("--trainer.callbacks+", "benchmarks.network.fp16_gradients.Fp16Gradients"),
     "ddp.bucket_mb 1": ("--ddp.bucket_mb", "1"),
 }
 SETTINGS_AT = 200 * MEGABIT

@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.engine.trainings import write_interactions
-from benchmarks.order import in_order
-from benchmarks.packages.conversation import Command, Driver, DriverFailed
+from benchmarks.packages.driver_process import Command, Driver, DriverFailed
 from benchmarks.packages.interactions import rows_of_epoch, write_ring
 from benchmarks.packages.variants import SETTINGS, Variant
+from benchmarks.turn_order import in_order
 
 Started = dict[Variant, Command]
 Result = dict[str, Any]

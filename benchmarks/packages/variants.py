@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.packages.conversation import Command
+from benchmarks.packages.driver_process import Command
 from benchmarks.packages.environments import install_environment, own_variables
 from benchmarks.variant_process import ONE_THREAD
 

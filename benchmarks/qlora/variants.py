@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 from benchmarks.variant_process import VariantProcess
 
 FORMATS = {"bf16": "none", "nf4": "nf4", "int8": "int8"}

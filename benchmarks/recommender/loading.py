@@ -9,7 +9,7 @@ from benchmarks.recommender.training_steps import LENGTH_GROUPS, TIME_SPAN, trai
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import Events
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import TrainSampler
 from lightning_modules.recommender.networks.attention import time_intervals
 

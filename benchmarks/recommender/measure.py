@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 from benchmarks.variant_process import VariantProcess
 
 

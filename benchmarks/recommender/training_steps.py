@@ -20,7 +20,7 @@ from datamodules.recommender.batch import TrainBatch
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.mixture import UNIFORM, NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import UNIFORM, NegativeOptions
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.dataloader import PendingSampler, TimedDataLoader
 from engine.data.samplers import MicroBatchRequest, TrainSampler

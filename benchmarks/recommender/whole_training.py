@@ -20,7 +20,7 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, optimizer_step, train_sequences
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest, TrainSampler
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder

@@ -13,8 +13,8 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.environment import goals_reached, ratios, spread
-from benchmarks.order import in_order
 from benchmarks.start_up.first_step import PREFIX
+from benchmarks.turn_order import in_order
 from benchmarks.variant_process import ONE_THREAD, run_python
 
 _ROOT = Path(__file__).resolve().parents[2]

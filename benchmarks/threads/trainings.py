@@ -15,8 +15,8 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.environment import goals_reached, spread
-from benchmarks.order import in_order
 from benchmarks.threads.rate import PREFIX
+from benchmarks.turn_order import in_order
 from benchmarks.variant_process import run_python
 from engine.system.cpu_count import available_cpus
 

@@ -14,7 +14,7 @@ from engine.checkpointing.discovery import CHECKPOINTS
 from engine.checkpointing.schema import METRIC, each, fields
 from engine.run_trainer import as_run_trainer
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import options_of_run
+from engine.system.runs_directory import run_options
 from engine.telemetry.log_events import HIDDEN_ON_CONSOLE
 
 log = logging.getLogger("lockstep")
@@ -119,7 +119,7 @@ class ResultsTable(Callback):
             return
         log.info("files of this run: %s", folder)
         if trainer.state.fn == "fit" and (folder / CHECKPOINTS / "best.ckpt").is_file():
-            log.info("metrics on held-out test data: %s test %s", PROGRAM, options_of_run(folder))
+            log.info("metrics on held-out test data: %s test %s", PROGRAM, run_options(folder))
 
     def _set(self, trainer: Trainer, stage: str, metrics: dict[str, float], title: str) -> None:
         rows = table_rows(stage, metrics)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from commands.answers.blocks import AnswerBlock
+from commands.answers.answer_blocks import AnswerBlock
 
 MEGABYTE = 2**20
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from typing_extensions import override
 
+from commands.answers.answer_blocks import AnswerBlock, Failure, Note, RunBlock, Slider
 from commands.answers.answer_service import (
     AnswerService,
     Example,
@@ -17,7 +18,6 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Failure, Note, RunBlock, Slider
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from commands.answers.answer_blocks import AnswerBlock, Note, Text, block_as_json
 from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
@@ -17,7 +18,6 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Note, Text, block_as_json
 
 _TIME = " @ "
 """Separates a title from its time."""

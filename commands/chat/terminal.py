@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from commands.answers.blocks import AnswerBlock, Bars, Chart, Note, Pictures, Slider, Table, Text
+from commands.answers.answer_blocks import AnswerBlock, Bars, Chart, Note, Pictures, Slider, Table, Text
 
 _BAR = 24
 

@@ -55,7 +55,7 @@ from engine.distributed.errors import CollectiveError, is_user_error
 from engine.health.signals import RunStopped
 from engine.module import LockstepModule
 from engine.system.open_files import raise_open_file_limit
-from engine.system.runs_folder import runs_folder
+from engine.system.runs_directory import runs_directory
 
 log = logging.getLogger("lockstep")
 
@@ -124,7 +124,7 @@ class LockstepCLI(SubcommandCLI):
         if not config.run_name and config.trainer.num_nodes > 1 and launched is None:
             raise ValueError("several nodes without torchrun or srun: give the ranks of all nodes the same --run_name")
         assert self.subcommand is not None, "the parser requires it"
-        self._run = RunStart(self.subcommand, runs_folder())
+        self._run = RunStart(self.subcommand, runs_directory())
         configs = [Path(str(path)) for path in config.config or []]
         directory = self._run.select_directory(config.run_name, configs, config.ckpt_path)
         log_to_console(LogSettings(**config.log), directory.name)
@@ -186,7 +186,7 @@ class LockstepCLI(SubcommandCLI):
         options = {name: config[name] for name in ("ckpt_path", "host", "port", "auth", "compare")}
         load: Callable[[], ComparedRun] | None = None
         if config.compare is not None:
-            arguments = arguments_of_compared(self._arguments, config.compare, runs_folder())
+            arguments = arguments_of_compared(self._arguments, config.compare, runs_directory())
             load = partial(_load_run, arguments)
         self.trainer.demo(self.model, self.datamodule, **options, load_compared=load)
 

@@ -14,7 +14,7 @@ from engine.lightning_internals.cli import OpenCLI
 from engine.number_check import check_number
 from engine.system.extras import require_extras
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import runs_folder
+from engine.system.runs_directory import runs_directory
 
 
 class SubcommandCLI(OpenCLI):
@@ -67,6 +67,6 @@ class SubcommandCLI(OpenCLI):
         refuse_lone_values(self.subcommand_parser(self.config.subcommand), config)
         check_number("seed_everything", config.seed_everything, at_least=0, at_most=2**32 - 1)  # numpy's range
         log_to_console(LogSettings(**config.log))
-        if config.runs is not None and Path(config.runs) != runs_folder():
+        if config.runs is not None and Path(config.runs) != runs_directory():
             raise ValueError(f"runs: {config.runs} is in a config; give it as --runs DIR or LOCKSTEP_RUNS=DIR")
         require_extras(required_extras(config, self.config.subcommand))

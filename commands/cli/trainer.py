@@ -162,7 +162,7 @@ class LockstepTrainer(RunTrainer):
             compare: name of another run of the same family and data, which answers each question beside this one.
             load_compared: loads that run; without it this run answers alone.
         """
-        from commands.demo.access import read_login
+        from commands.demo.access_control import read_login
         from commands.demo.main import serve
 
         check_number("port", port, at_least=0, at_most=65535)

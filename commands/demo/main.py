@@ -10,7 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from commands.answers.answer_service import AnswerService
-from commands.demo.access import Login, guard_middleware, is_loopback, listen
+from commands.demo.access_control import Login, guard_middleware, is_loopback, listen
 from commands.demo.model_queue import ModelQueue
 from commands.demo.server import DemoServer
 

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from commands.answers.answer_blocks import AnswerBlock, block_as_json, plain
 from commands.answers.answer_service import MEGABYTE, AnswerService, Example, InputField, UploadedFile, UserInputError
-from commands.answers.blocks import AnswerBlock, block_as_json, plain
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.model_queue import ModelQueue, QueueFullError
 from commands.demo.question_json import parse_user_question

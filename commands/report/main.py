@@ -13,7 +13,7 @@ from commands.report.run_selection import default_page, select_runs
 from commands.runs.runs_option import HELP, OPTION
 from engine.health.exit_codes import ExitCode
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import runs_folder
+from engine.system.runs_directory import runs_directory
 
 _LARGEST_CUTOFF = 1000
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     options = build_parser().parse_args(sys.argv[2:] if arguments is None else arguments)
     try:
-        runs = options.runs_folder or runs_folder()
+        runs = options.runs_directory or runs_directory()
         selected = select_runs(options.runs, runs)
         for message in selected.messages:
             print(f"{PROGRAM} report: {message}", file=sys.stderr)
@@ -80,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="name or directory of a run or of a study of `sweep`")
     text = "values of k of a recommender's metrics by group and in its paired test (default: 10)"
     parser.add_argument("--cutoffs", type=_cutoff, nargs="+", default=[10], metavar="K", help=text)
-    parser.add_argument(OPTION, type=Path, metavar="DIR", dest="runs_folder", help=HELP)
+    parser.add_argument(OPTION, type=Path, metavar="DIR", dest="runs_directory", help=HELP)
     text = (
         "file to write (default: report.html in the directory of the run or study; of several runs in the parent of "
         "the first, or compared.html there if the parent is a study)"

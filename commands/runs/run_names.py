@@ -53,7 +53,7 @@ def check_directory(path: Path) -> None:
         raise NotADirectoryError(f"{path} is a file; expected a directory: move the file away")
 
 
-def make_runs_folder(runs: Path) -> None:
+def make_runs_directory(runs: Path) -> None:
     """Create the directory of all runs, which git ignores, unless it exists.
 
     Raises:
@@ -143,7 +143,7 @@ def claim_run_name(stem: str, runs: Path, environ: Mapping[str, str]) -> str:
         step = environ.get("SLURM_STEP_ID", "0")
         return f"{stem}-job{environ['SLURM_JOB_ID']}" + (f"-step{step}" if step.isdigit() and step != "0" else "")
     first = f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    make_runs_folder(runs)
+    make_runs_directory(runs)
     number, name = 1, first
     while True:
         try:

@@ -24,7 +24,7 @@ from commands.runs.run_names import (
     experiment_stem,
     in_slurm_job,
     is_of_a_run,
-    make_runs_folder,
+    make_runs_directory,
 )
 from engine.checkpointing.discovery import CHECKPOINTS
 from engine.telemetry.log_events import event
@@ -120,7 +120,7 @@ class RunStart:
         if self._command != "fit":
             evaluated = resolve_checkpoint(ckpt_path, directory)
             if self._command != "export" and not directory.exists():  # an evaluation with a name of its own
-                make_runs_folder(self._runs)
+                make_runs_directory(self._runs)
             return str(evaluated or "")
         restarted = is_restart(self._environ)
         self.resumes = restarted or ckpt_path == "last"
@@ -143,7 +143,7 @@ class RunStart:
         check_directory(directory)
         check_directory(directory / CHECKPOINTS)  # before hours of training that cannot be saved
         if not directory.exists():
-            make_runs_folder(self._runs)
+            make_runs_directory(self._runs)
         created = directory == self._created or not directory.exists()
         self._lock = lock_run(directory)
         self._created = directory if created and self._lock is not None else None

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from commands.launch.command_line import split_arguments
-from engine.system.runs_folder import VARIABLE, runs_folder
+from engine.system.runs_directory import VARIABLE, runs_directory
 
 OPTION = "--runs"
 HELP = f"Folder of all runs. Default: the variable {VARIABLE}, else runs."
@@ -25,7 +25,7 @@ def runs_of(arguments: Sequence[str], environ: MutableMapping[str, str]) -> Iter
     if directory is not None:
         environ[VARIABLE] = directory
     try:
-        yield runs_folder(environ)
+        yield runs_directory(environ)
     finally:
         if directory is not None:
             environ.pop(VARIABLE)

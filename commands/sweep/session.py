@@ -18,7 +18,7 @@ from commands.report.page import write_page
 from commands.report.run_selection import is_run, missing_trials
 from commands.report.settings_diff import read_recorded_settings
 from commands.report.study_summary import StudySummary
-from commands.runs.run_names import make_runs_folder
+from commands.runs.run_names import make_runs_directory
 from commands.sweep.settings import Parameter, SweepSettings
 from commands.sweep.study import DATABASE, Claim, OtherStudyError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
@@ -29,7 +29,7 @@ from commands.sweep.worker import MissingMetricError, SweepStopped, Worker
 from engine.health.exit_codes import ExitCode
 from engine.io.yaml_file import YamlFileError, check_yaml, read_text
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import options_of_run
+from engine.system.runs_directory import run_options
 
 
 def run_session(command: Command, settings: SweepSettings) -> int:
@@ -47,7 +47,7 @@ def run_session(command: Command, settings: SweepSettings) -> int:
     if not (command.folder / DATABASE).exists():
         _refuse_run(command.folder)
         check_values(command, settings)
-        make_runs_folder(command.folder.parent)
+        make_runs_directory(command.folder.parent)
         command.folder.mkdir(exist_ok=True)
     study = open_study(command, settings)
     _summary(study, settings, command)
@@ -116,7 +116,7 @@ def _finish(summary: StudySummary, command: Command) -> int:
         )
         print_line(f"train it again: {summary.command}")
         best = command.folder / summary.best.name
-        print_line(f"test its best checkpoint: {PROGRAM} test {options_of_run(best)}")
+        print_line(f"test its best checkpoint: {PROGRAM} test {run_options(best)}")
         if remark := checkpoint_remark(best, summary):
             print_line(remark)
     if not running:

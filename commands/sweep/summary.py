@@ -14,7 +14,7 @@ from commands.sweep.trial_process import option_argument
 from engine.io.atomic_file import write_atomically
 from engine.io.html_page import replace_non_finite
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import options_of_run
+from engine.system.runs_directory import run_options
 
 _STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
@@ -38,7 +38,7 @@ def summarize(study: SweepStudy, settings: SweepSettings, arguments: Sequence[st
     if summary.best is None:
         return summary
     values = [option_argument(key, value) for key, value in summary.best.params.items()]
-    words = ["fit", *arguments, *values, *shlex.split(options_of_run(folder.with_name(f"{folder.name}-best")))]
+    words = ["fit", *arguments, *values, *shlex.split(run_options(folder.with_name(f"{folder.name}-best")))]
     return summary._replace(command=f"{PROGRAM} {shlex.join(words)}")
 
 

@@ -9,7 +9,7 @@ from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.runs.run_names import check_run_name
 from commands.runs.runs_option import HELP, OPTION
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import runs_folder
+from engine.system.runs_directory import runs_directory
 
 _DESCRIPTION = """\
 Search hyper-parameters by Optuna. Each trial is a training in its own process, with a run of its own in the study's
@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--sweep", type=Path, required=True, metavar="FILE", help="what is searched: docs/sweep.md")
     text = "name of the study, a folder of the directory of runs (default: sweep-STEM of the file of --sweep)"
     parser.add_argument("--run_name", metavar="NAME", help=text)
-    parser.add_argument(OPTION, type=Path, metavar="DIR", dest="runs_folder", help=HELP)
+    parser.add_argument(OPTION, type=Path, metavar="DIR", dest="runs_directory", help=HELP)
     return parser
 
 
@@ -70,4 +70,4 @@ def parse(arguments: Sequence[str]) -> Command:
     name = options.run_name or f"sweep-{options.sweep.stem}"
     check_run_name(name)
     configs = [word for path in options.config for word in ("--config", path)]
-    return Command(options.sweep, (options.runs_folder or runs_folder()) / name, [*configs, *others])
+    return Command(options.sweep, (options.runs_directory or runs_directory()) / name, [*configs, *others])

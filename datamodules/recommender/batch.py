@@ -29,7 +29,7 @@ class History(NamedTuple):
 class SampledItems(NamedTuple):
     """Negatives that all positions share, and what sampled softmax subtracts from the scores: log E (logQ correction).
 
-    E is how often an item is expected among the negatives of a row, see negatives/mixture.py.
+    E is how often an item is expected among the negatives of a row, see negatives/negative_mixture.py.
     """
 
     batch_negatives: Tensor  # [M] int64, targets of the global batch, the same in all its micro-batches; 0 for none

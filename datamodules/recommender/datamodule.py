@@ -13,7 +13,7 @@ from datamodules.recommender.features.event_feature_settings import EventFeature
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.interaction_data import InteractionData
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.mixture import NegativeKind, NegativeOptions, check_negative_options
+from datamodules.recommender.negatives.negative_mixture import NegativeKind, NegativeOptions, check_negative_options
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.item_lists import ItemLists
 from datamodules.recommender.sampled_candidates import prepare_candidates, stored_candidates

@@ -14,9 +14,9 @@ from datamodules.recommender.batch import EventEncoding, RankingBatch, SampledIt
 from datamodules.recommender.events import Events, Integers
 from datamodules.recommender.features.event_encoding import EncodedEvents
 from datamodules.recommender.features.trained_items import TrainedItems
-from datamodules.recommender.negatives.absent_items import InteractedItems
-from datamodules.recommender.negatives.mixture import UNIFORM, NegativeMixture, NegativeOptions
-from datamodules.recommender.negatives.popularity import target_counts
+from datamodules.recommender.negatives.negative_mixture import UNIFORM, NegativeMixture, NegativeOptions
+from datamodules.recommender.negatives.popularity_negatives import target_counts
+from datamodules.recommender.negatives.uniform_negatives import InteractedItems
 from datamodules.recommender.stored_event_check import validate_events
 from datamodules.recommender.user_histories import HistorySpans, find_spans, gather, gather_history, times_at, to_tensor
 from engine.data.samplers import MicroBatchRequest

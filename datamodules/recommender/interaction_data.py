@@ -24,7 +24,7 @@ from datamodules.recommender.features.event_feature_settings import EventFeature
 from datamodules.recommender.features.item_feature_settings import ItemFeatures
 from datamodules.recommender.features.item_features import LoadedItemFeatures, load_item_features, with_cold_items
 from datamodules.recommender.features.trained_items import items_of_examples
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from datamodules.recommender.prediction_input import PredictionInput
 from datamodules.recommender.reading.predict_histories import Histories
 from datamodules.recommender.sources.interaction_source import InteractionSource

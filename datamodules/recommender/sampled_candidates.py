@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import Events, Integers, user_chunks
-from datamodules.recommender.negatives.absent_items import absent_items
+from datamodules.recommender.negatives.uniform_negatives import absent_items
 from engine.io.file_hash import crc32_file
 
 log = logging.getLogger("lockstep")

@@ -1,4 +1,4 @@
-"""Returns the folder of all runs: the variable LOCKSTEP_RUNS, which `--runs DIR` sets, else `runs`."""
+"""Returns the directory of all runs: the variable LOCKSTEP_RUNS, which `--runs DIR` sets, else `runs`."""
 
 import os
 import shlex
@@ -10,8 +10,8 @@ VARIABLE = "LOCKSTEP_RUNS"
 _DEFAULT = Path("runs")
 
 
-def runs_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of all runs, which need not exist.
+def runs_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of all runs, which need not exist.
 
     Args:
         environ: environment variables; None for `os.environ`.
@@ -19,7 +19,7 @@ def runs_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path((os.environ if environ is None else environ).get(VARIABLE) or _DEFAULT)
 
 
-def options_of_run(folder: Path) -> str:
+def run_options(folder: Path) -> str:
     """Return the options that name a run on the command line, for messages."""
     name = f"--run_name {shlex.quote(folder.resolve().name)}"
     runs = shlex.quote(str(folder.parent))

@@ -1,6 +1,6 @@
 """Checks the order of variants: no variant always follows the same other variant."""
 
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 
 
 def test_the_order_is_turned_round_every_other_turn():

@@ -19,7 +19,7 @@ from engine.checkpointing.discovery import newest_verified
 from engine.checkpointing.verification import CorruptCheckpointError, verify
 from engine.distributed.errors import CollectiveInputError
 from tests.conftest import TINY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 
 def steps_of(folder):

@@ -4,7 +4,7 @@ import pytest
 
 from engine.distributed.errors import is_user_error
 from tests.conftest import TINY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 
 @pytest.mark.parametrize(("command", "limit"), [("fit", "train"), ("validate", "val"), ("test", "test")])

@@ -6,7 +6,7 @@ from lightning.pytorch import Callback
 
 from commands.cli.main import main
 from engine.health.exit_codes import ExitCode
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 # The message, and options.
 REFUSED = {

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.conftest import TINY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 # 200 sequences in batches of 16: 13 steps an epoch, the last with 8 sequences. Dropout is on.
 OPTIONS = [*TINY, "--model.init_args.dropout", "0.2", "--trainer.max_epochs", "-1"]

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.distributed.conftest import forge, team  # noqa: F401  (fixtures)
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 OPTIONS = [*TINY_FAMILY, "--data.init_args.length", "20", "--data.init_args.batch_size", "8"]
 EPOCH = 3

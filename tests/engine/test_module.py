@@ -9,7 +9,7 @@ import torch
 
 from engine.module import LockstepModule
 from tests.support.fake_trainer import fake_trainer
-from tests.support.families.tiny import TinyData
+from tests.support.families.tiny_linear import TinyData
 
 
 class Bare(LockstepModule):

@@ -13,7 +13,7 @@ import torch
 from tests.distributed.conftest import fork_server
 from tests.support.device.report import NAME, DeviceReport
 from tests.support.device.workplace import Workplace
-from tests.support.ranks.fresh import FreshProcesses
+from tests.support.ranks.fresh_processes import FreshProcesses
 from tests.support.ranks.team import ForkServer, Processes
 
 ORDER = (

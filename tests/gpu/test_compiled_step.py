@@ -6,8 +6,8 @@ On a CPU the graph runs as torch has traced it.
 import pytest
 
 from tests.conftest import TINY
+from tests.support.device.graph_counts import count_graphs
 from tests.support.device.options import DETERMINISTIC, on, quiet
-from tests.support.device.traced import count_graphs
 
 OPTIONS = [
     *TINY,

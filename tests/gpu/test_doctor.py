@@ -5,7 +5,7 @@ import json
 from contextlib import redirect_stdout
 
 from tests.support.device.options import on
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 
 def test_the_machine_and_the_first_step(device, workplace, record_property):

@@ -11,7 +11,7 @@ import torch
 
 from tests.conftest import REPOSITORY
 from tests.gpu.conftest import ORDER, asks_for_gpu
-from tests.support.device import ready
+from tests.support.device import gpu_requirements
 from tests.support.device.report import DeviceReport
 
 
@@ -33,9 +33,9 @@ def test_the_expression_that_selects_a_gpu(expression, asks):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_make_ends_with_one_line(monkeypatch):
-    assert f"torch {torch.__version__} of {sys.executable} finds no CUDA device" in ready.problem()
-    monkeypatch.setattr(ready, "PACKAGES", ("torch", "no_such_package"))
-    assert ready.problem().startswith(f"{sys.executable} lacks no_such_package: make install")
+    assert f"torch {torch.__version__} of {sys.executable} finds no CUDA device" in gpu_requirements.problem()
+    monkeypatch.setattr(gpu_requirements, "PACKAGES", ("torch", "no_such_package"))
+    assert gpu_requirements.problem().startswith(f"{sys.executable} lacks no_such_package: make install")
 
 
 def test_whether_processes_can_use_a_device(device, workplace):

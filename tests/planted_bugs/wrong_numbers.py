@@ -38,7 +38,7 @@ ORDER = (
     Bug(
         "negatives-without-the-epoch",
         "A sample meets the same negatives in every epoch.",
-        "datamodules/recommender/negatives/mixture.py",
+        "datamodules/recommender/negatives/negative_mixture.py",
         "where = (self._seed, epoch, _NEGATIVES, samples, positions, ",
         "where = (self._seed, 0, _NEGATIVES, samples, positions, ",
         ("tests/datamodules/recommender/test_dataset.py", "tests/lightning_modules/recommender/test_module.py"),

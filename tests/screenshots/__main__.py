@@ -20,7 +20,7 @@ from commands.report.main import main as write_report
 from tests.conftest import REPOSITORY
 from tests.screenshots.pages import PAGES, SEARCHED, SWEEP, ShownPage
 from tests.screenshots.picture import take
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.outputs.browser import Browser, missing
 
 _SECONDS = 120.0  # for an answer
@@ -87,11 +87,18 @@ def _run(*arguments: str) -> None:
 
 
 def _take_demo(shown: ShownPage, run: str, shot: Callable[[Browser], None]) -> None:
-    demo: AnswerService = served.loaded(run)
+    demo: AnswerService = demo_server.loaded(run)
     title = run
     if shown.beside is not None:
-        demo, title = ComparedAnswers([served.run_of(shown.beside), served.run_of(run)]), f"{shown.beside} and {run}"
-    with tempfile.TemporaryDirectory() as folder, served.served(demo, title) as address, Browser(Path(folder)) as page:
+        demo, title = (
+            ComparedAnswers([demo_server.run_of(shown.beside), demo_server.run_of(run)]),
+            f"{shown.beside} and {run}",
+        )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        demo_server.served(demo, title) as address,
+        Browser(Path(folder)) as page,
+    ):
         page.open(address)
         for step in shown.steps:
             page.run(step)

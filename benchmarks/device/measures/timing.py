@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from benchmarks.device.part import NEEDS_CUDA
-from benchmarks.order import in_order
+from benchmarks.turn_order import in_order
 
 Work = Callable[[], object]
 

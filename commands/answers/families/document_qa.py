@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from typing_extensions import override
 
+from commands.answers.answer_blocks import AnswerBlock, Bar, Bars, Note, Picture, Pictures, Table, Text
 from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
@@ -17,7 +18,6 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Bar, Bars, Note, Picture, Pictures, Table, Text
 from commands.answers.families.option_field import OPTIONS, read_options
 from commands.answers.families.uploaded_documents import MAX_PAGES, SUFFIXES, UploadedDocuments
 from datamodules.document_qa.batch import AnswerRecord
@@ -29,7 +29,7 @@ from datamodules.document_qa.ingestion.ingested_document import IngestedDocument
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from datamodules.document_qa.questions.dataset import FileQuestionSet
 from datamodules.document_qa.questions.question_record import parse_question
-from datamodules.document_qa.reports.page_images import page_data_url
+from datamodules.document_qa.reports.embedded_page_images import page_data_url
 from datamodules.document_qa.reports.prediction_record import shares
 from datamodules.document_qa.retrieval.settings import WITH_RANKINGS
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals

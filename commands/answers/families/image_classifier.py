@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from typing_extensions import override
 
+from commands.answers.answer_blocks import AnswerBlock, Bar, Bars, Picture, Pictures, png_data_url
 from commands.answers.answer_service import (
     AnswerService,
     Example,
@@ -19,7 +20,6 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Bar, Bars, Picture, Pictures, png_data_url
 from commands.answers.compared_runs import fingerprint
 from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.datamodule import LabelledImages

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 from typing_extensions import override
 
+from commands.answers.answer_blocks import AnswerBlock, Table
 from commands.answers.answer_service import (
     MAX_SEARCH_RESULTS,
     AnswerService,
@@ -20,7 +21,6 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Table
 from commands.answers.compared_runs import fingerprint
 from commands.answers.families.request_times import request_time_slider
 from datamodules.recommender.batch import RankingBatch

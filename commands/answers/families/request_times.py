@@ -2,7 +2,7 @@
 
 from datetime import datetime, timezone
 
-from commands.answers.blocks import Slider, SliderStop
+from commands.answers.answer_blocks import Slider, SliderStop
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _DISTANCES = {

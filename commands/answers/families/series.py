@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from typing_extensions import override
 
+from commands.answers.answer_blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
 from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
@@ -23,13 +24,12 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Bar, Bars, Chart, ChartLine, Text
 from commands.answers.families.option_field import OPTIONS, read_options
 from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.temporal.series.datamodule import SeriesDataModule
 from datamodules.temporal.series.dataset import SeriesChats
 from datamodules.temporal.series.normalization import normalize
-from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
+from datamodules.temporal.series.series_question import InputSeries, SeriesLimits, SeriesQuestion
 from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.user_series.datamodule import QuestionList
 from datamodules.temporal.user_series.record_parser import RecordParser

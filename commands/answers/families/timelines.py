@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from typing_extensions import override
 
+from commands.answers.answer_blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
 from commands.answers.answer_service import (
     MEGABYTE,
     AnswerService,
@@ -23,7 +24,6 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Chart, ChartLine, ChartMark, Text
 from commands.answers.families.series import SeriesAnswers
 from datamodules.multimodal.batch import ChatEvaluationBatch
 from datamodules.temporal.series.datamodule import SeriesDataModule

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
+from commands.answers.answer_blocks import Note
 from commands.answers.answer_service import UploadedFile, UserInputError
-from commands.answers.blocks import Note
 from datamodules.document_qa.ingestion.convert import ConversionResult
 from datamodules.document_qa.ingestion.document_cache import DocumentCache
 from datamodules.document_qa.ingestion.ingested_document import PAGES, IngestedDocument

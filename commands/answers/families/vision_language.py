@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from commands.answers.answer_blocks import AnswerBlock, Note, Picture, Pictures, Text, png_data_url
 from commands.answers.answer_service import (
     AnswerService,
     Example,
@@ -18,7 +19,6 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import AnswerBlock, Note, Picture, Pictures, Text, png_data_url
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from datamodules.images.decoding import MAX_PIXELS
 from datamodules.multimodal.batch import ChatEvaluationBatch

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from commands.doctor.model_plan.cluster import Cluster
+from commands.doctor.model_plan.qwen2_5_shapes import QWEN2_5
 from commands.doctor.model_plan.recipes import RECIPES, Recipe
-from commands.doctor.model_plan.shapes import QWEN2_5
 from commands.doctor.training.memory_prediction import DEFAULT_TOKENS, USABLE_SHARE
 from engine.optim.optimizers import OPTIMIZERS
 from lightning_modules.multimodal.language.memory_estimate import MemoryEstimate, Workload, estimate_memory

@@ -14,7 +14,7 @@ from commands.report.comparison.significance import NOT_COMPARED, Comparison, Sc
 from commands.report.metric_series import OtherSettingsError
 from commands.report.settings_diff import read_recorded_settings
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import options_of_run
+from engine.system.runs_directory import run_options
 from engine.telemetry.graded_answers import FILE
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _missing(folders: Sequence[Path], contents: Sequence[object], what: Sequence
     return [
         f"is of the family {family}, the others are of {' and '.join(sorted(families_with_file))}"
         if family and "" not in families_with_file and family not in families_with_file
-        else f"{state}; {remedy.format(options_of_run(folder))}"
+        else f"{state}; {remedy.format(run_options(folder))}"
         for folder, family, state in zip(folders, families, what, strict=True)
     ]
 

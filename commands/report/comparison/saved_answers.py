@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from commands.report.metric_series import OtherSettingsError, latest_value
 from engine.io.json_records import parse_json
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import options_of_run
+from engine.system.runs_directory import run_options
 from engine.telemetry.graded_answers import FILE, VERSION, GradedAnswer
 
 _ROUNDING = 1e-4
@@ -45,14 +45,14 @@ def read_answers(folder: Path) -> SavedAnswers | None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path}: found {str(error)[:200]}; expected the answers of a test, as they were written: "
-            f"`{PROGRAM} test {options_of_run(folder)}` writes them again"
+            f"`{PROGRAM} test {run_options(folder)}` writes them again"
         ) from error
     value = sum(answer.points for answer in answers) / sum(answer.possible for answer in answers)
     logged = latest_value(folder / "metrics.jsonl", metric)
     if logged is not None and not math.isclose(value, logged, abs_tol=_ROUNDING):
         raise OtherSettingsError(
             f"{path} has {metric} {value:.4f} and metrics.jsonl {logged:.4f}, because the latest test had other "
-            f"settings than the run; `{PROGRAM} test {options_of_run(folder)}` writes the answers again"
+            f"settings than the run; `{PROGRAM} test {run_options(folder)}` writes the answers again"
         )
     return SavedAnswers(metric, answers)
 

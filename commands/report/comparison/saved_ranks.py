@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from commands.report.metric_series import OtherSettingsError, latest_value
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import options_of_run
+from engine.system.runs_directory import run_options
 
 if TYPE_CHECKING:
     from lightning_modules.recommender.item_ranks.rank_file import UserRanks
@@ -53,5 +53,5 @@ def _check_metrics(folder: Path, ranks: "UserRanks") -> None:
     if abs(value - logged) > _ROUNDING:
         raise OtherSettingsError(
             f"{folder}/ranks-test.npz has {name} {value:.4f} and metrics.jsonl {logged:.4f}, because the latest test "
-            f"had other settings than the run; `{PROGRAM} test {options_of_run(folder)}` writes the ranks again"
+            f"had other settings than the run; `{PROGRAM} test {run_options(folder)}` writes the ranks again"
         )

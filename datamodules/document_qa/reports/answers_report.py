@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.grading.grade import Grade, grade
 from datamodules.document_qa.grading.page_recall import strongest_evidence
-from datamodules.document_qa.reports.page_images import PageImages
+from datamodules.document_qa.reports.embedded_page_images import PageImages
 from datamodules.document_qa.reports.prediction_record import shares
 from datamodules.document_qa.types.document import Document
 from datamodules.document_qa.types.question import SOURCES, Question

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from engine.io.json_records import describe_names, iterate_lines, parse_located_json
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import runs_folder
+from engine.system.runs_directory import runs_directory
 
 FILE = "rankings.jsonl"
 
@@ -25,7 +25,7 @@ def rankings_file(name: str) -> Path:
     Raises:
         ValueError: the file does not exist.
     """
-    paths = [Path(name), Path(name) / FILE, runs_folder() / name / FILE]
+    paths = [Path(name), Path(name) / FILE, runs_directory() / name / FILE]
     for path in paths:
         if path.is_file():
             return path

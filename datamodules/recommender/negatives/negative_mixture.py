@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from datamodules.recommender.batch import SampledItems
 from datamodules.recommender.events import Integers
-from datamodules.recommender.negatives.absent_items import InteractedItems
-from datamodules.recommender.negatives.popularity import PopularItems
+from datamodules.recommender.negatives.popularity_negatives import PopularItems
+from datamodules.recommender.negatives.uniform_negatives import InteractedItems
 
 _NEGATIVES = 3  # hash key of the uniform negatives; the samplers use other keys with the same seed
 _POPULAR = 14  # hash key of the negatives by popularity

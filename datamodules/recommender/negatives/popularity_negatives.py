@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.recommender.events import Events, Integers
-from datamodules.recommender.negatives.absent_items import InteractedItems
+from datamodules.recommender.negatives.uniform_negatives import InteractedItems
 from engine.determinism.stateless_rng import hash_uniform
 
 _UNIT = 1 << 10

@@ -16,8 +16,8 @@ from datamodules.temporal.batch import SeriesLayout
 from datamodules.temporal.series.dataset import LAYOUT_CHANNELS, PromptStyle, SeriesChats, SeriesQuestionSource
 from datamodules.temporal.series.grading import METRICS, RIGHT, form_of, grade, points_of
 from datamodules.temporal.series.plot import draw_series
-from datamodules.temporal.series.question import SeriesQuestion
 from datamodules.temporal.series.report import answer_view, shown_question, write_test_report
+from datamodules.temporal.series.series_question import SeriesQuestion
 from datamodules.temporal.series_marker import PLACEHOLDER, SeriesPosition
 from engine.base_options import Unpack
 from engine.number_check import check_number, check_numbers

@@ -14,7 +14,7 @@ from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import Series, SeriesLayout
 from datamodules.temporal.series.normalization import NormalizedSeries, normalize
 from datamodules.temporal.series.prompt import user_text
-from datamodules.temporal.series.question import SeriesQuestion
+from datamodules.temporal.series.series_question import SeriesQuestion
 from datamodules.temporal.series_marker import SeriesPosition
 
 LAYOUT_CHANNELS = 1

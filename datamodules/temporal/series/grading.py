@@ -11,7 +11,7 @@ import unicodedata
 from enum import Enum
 from typing import NamedTuple
 
-from datamodules.temporal.series.question import SeriesQuestion
+from datamodules.temporal.series.series_question import SeriesQuestion
 
 Outcome = tuple[float, float]
 """(points reached, points possible)"""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datamodules.temporal.series.normalization import normalize
-from datamodules.temporal.series.question import InputSeries
+from datamodules.temporal.series.series_question import InputSeries
 
 if TYPE_CHECKING:
     from PIL.Image import Image

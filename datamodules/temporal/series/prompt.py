@@ -4,7 +4,7 @@ Before each series stands what its shares cannot show: name, unit, number of ste
 """
 
 from datamodules.temporal.series.normalization import NormalizedSeries
-from datamodules.temporal.series.question import InputSeries, SeriesQuestion
+from datamodules.temporal.series.series_question import InputSeries, SeriesQuestion
 from datamodules.temporal.series_marker import PLACEHOLDER, SeriesPosition
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from datamodules.multimodal.reports.html_report import ANSWERS, Grade, MetricRow, outcome_title, write_report
 from datamodules.multimodal.reports.word_diff import word_differences
 from datamodules.temporal.series.grading import METRICS, RIGHT, form_of
-from datamodules.temporal.series.question import InputSeries, SeriesQuestion
+from datamodules.temporal.series.series_question import InputSeries, SeriesQuestion
 from datamodules.temporal.series_marker import PLACEHOLDER
 
 PAGES = Path(__file__).parents[1] / "pages"

@@ -13,7 +13,7 @@ from datamodules.multimodal.predict_questions import questions_path
 from datamodules.multimodal.recorded_settings import recorded_fields
 from datamodules.multimodal.synthetic_split import Split, generated_dataset_card
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions
-from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
+from datamodules.temporal.series.series_question import SeriesLimits, SeriesQuestion
 from datamodules.temporal.synthetic_series.question_types import KINDS, draw_question
 from datamodules.temporal.user_series.datamodule import QuestionList, read_series_questions
 from engine.base_options import Unpack

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from datamodules.temporal.series.question import InputSeries
+from datamodules.temporal.series.series_question import InputSeries
 from datamodules.temporal.synthetic_series.shapes import Shape, bump, noise, season, slope, smooth, unit_range
 
 NAMES = (("load", "kW"), ("flow", "l/s"), ("pressure", "bar"), ("price", "EUR"), ("speed", "m/s"), ("sales", ""))

@@ -16,14 +16,14 @@ from datamodules.multimodal.predict_questions import questions_path
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.batch import SeriesLayout, SeriesTokens
 from datamodules.temporal.series_marker import PLACEHOLDER
-from datamodules.temporal.timelines.cache import MANIFEST, CachedTimelines, ShardRange, verify_cache
-from datamodules.temporal.timelines.cache_writer import write_cache
 from datamodules.temporal.timelines.channels import CHANNELS
 from datamodules.temporal.timelines.dataset import TimelineQuestions, Timelines
 from datamodules.temporal.timelines.evaluation import TimelineEvaluation
 from datamodules.temporal.timelines.recorded.dataset import RecordedTimelines
 from datamodules.temporal.timelines.recorded.predict_questions import TimelinePredictDataset
 from datamodules.temporal.timelines.reports.timeline_reports import report_training_data
+from datamodules.temporal.timelines.sample_cache import MANIFEST, CachedTimelines, ShardRange, verify_cache
+from datamodules.temporal.timelines.sample_cache_writer import write_cache
 from datamodules.temporal.timelines.synthetic.curriculum import Curriculum
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import GENERATOR_VERSION, SyntheticTimelines
 from engine.base_options import Unpack

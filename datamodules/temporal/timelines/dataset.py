@@ -11,8 +11,8 @@ from datamodules.multimodal.chat_dataset import ChatItem, ChatSource
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.temporal.batch import Series, SeriesLayout
-from datamodules.temporal.timelines.cache import CachedTimelines
 from datamodules.temporal.timelines.recorded.dataset import RecordedTimelines
+from datamodules.temporal.timelines.sample_cache import CachedTimelines
 from datamodules.temporal.timelines.synthetic.curriculum import Curriculum
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines

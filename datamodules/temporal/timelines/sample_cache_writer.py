@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from datamodules.multimodal.synthetic_split import Split
-from datamodules.temporal.timelines.cache import (
+from datamodules.temporal.timelines.sample_cache import (
     MANIFEST,
     CacheMismatch,
     ShardRange,

@@ -12,8 +12,8 @@ from typing_extensions import override
 from datamodules.multimodal.predict_questions import questions_path
 from datamodules.temporal.series.datamodule import SeriesDataModule, SeriesOptions, kinds_of
 from datamodules.temporal.series.dataset import SeriesChats
-from datamodules.temporal.series.question import SeriesLimits, SeriesQuestion
-from datamodules.temporal.user_series.file_formats import read_records
+from datamodules.temporal.series.series_question import SeriesLimits, SeriesQuestion
+from datamodules.temporal.user_series.record_files import read_records
 from datamodules.temporal.user_series.record_parser import RecordParser
 from datamodules.temporal.user_series.splits import SPLITS, split_files, split_of
 from engine.base_options import Unpack

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.temporal.series.grading import chosen_option
-from datamodules.temporal.series.question import InputSeries, SeriesLimits, SeriesQuestion
 from datamodules.temporal.series.resampling import LATEST, resample
+from datamodules.temporal.series.series_question import InputSeries, SeriesLimits, SeriesQuestion
 from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.user_series.external_formats import convert_record
 from datamodules.temporal.user_series.record_fields import (

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.temporal.series.question import InputSeries, SeriesLimits
 from datamodules.temporal.series.resampling import resample
+from datamodules.temporal.series.series_question import InputSeries, SeriesLimits
 from datamodules.temporal.series_marker import PLACEHOLDER
 from datamodules.temporal.user_series.record_fields import MOST_SECONDS, measurements, stamps
 from engine.io.csv_error import describe_csv_error

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from datamodules.temporal.series.question import SeriesQuestion
-from datamodules.temporal.user_series.file_formats import SUFFIXES
+from datamodules.temporal.series.series_question import SeriesQuestion
+from datamodules.temporal.user_series.record_files import SUFFIXES
 
 log = logging.getLogger("lockstep")
 

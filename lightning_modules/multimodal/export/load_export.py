@@ -12,7 +12,7 @@ from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
 from lightning_modules.multimodal.export.parts import MODALITY, ModuleInParts
 from lightning_modules.multimodal.export.vision_weights import own_weights
 from lightning_modules.multimodal.language.language_model import LanguageModel
-from lightning_modules.multimodal.language.pretrained import preview_names, read_pretrained
+from lightning_modules.multimodal.language.transformers_loading import preview_names, read_pretrained
 from lightning_modules.multimodal.vision.vision_tower import VisionTower
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import torch
 
 from lightning_modules.multimodal.language.logit_processing import require_known_scores
 from lightning_modules.multimodal.language.precision import Precision
-from lightning_modules.multimodal.language.pretrained import (
+from lightning_modules.multimodal.language.settings import AttentionKind, LanguageModelSettings
+from lightning_modules.multimodal.language.transformers_loading import (
     build,
     config_of,
     preview_names,
@@ -18,7 +19,6 @@ from lightning_modules.multimodal.language.pretrained import (
     require_local_files,
     switch_off_dropout,
 )
-from lightning_modules.multimodal.language.settings import AttentionKind, LanguageModelSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from lightning_modules.multimodal.language.pretrained import (
+from lightning_modules.multimodal.language.transformers_loading import (
     build,
     config_of,
     preview_names,

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.system.installation import PROGRAM
-from engine.system.runs_folder import options_of_run
+from engine.system.runs_directory import run_options
 
 VERSION = 1
 
@@ -108,7 +108,7 @@ def read_ranks(path: Path) -> UserRanks:
         raise RankFileError(
             f"{path}: found {found.splitlines()[0][:200]}\n"
             "expected the complete ranks of an evaluation, as they were written\n"
-            f"write them again with `{PROGRAM} {_command(path)} {options_of_run(path.parent)}`"
+            f"write them again with `{PROGRAM} {_command(path)} {run_options(path.parent)}`"
         ) from error
 
 

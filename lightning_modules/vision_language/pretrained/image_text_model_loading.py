@@ -7,8 +7,12 @@ from engine.io.error_line import first_line
 from engine.system.hf_hub import hub_unreachable_reason
 from lightning_modules.multimodal.language.language_model_loading import require_whole_weights_on_disk
 from lightning_modules.multimodal.language.precision import Precision
-from lightning_modules.multimodal.language.pretrained import preview_names, read_pretrained, require_local_files
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
+from lightning_modules.multimodal.language.transformers_loading import (
+    preview_names,
+    read_pretrained,
+    require_local_files,
+)
 from lightning_modules.vision_language.pretrained.image_text_classes import class_of
 
 if TYPE_CHECKING:

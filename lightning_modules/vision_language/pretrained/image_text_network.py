@@ -19,7 +19,7 @@ from lightning_modules.vision_language.pretrained.image_text_classes import (
     part_weights,
     unused_weights,
 )
-from lightning_modules.vision_language.pretrained.positions import spatial_positions
+from lightning_modules.vision_language.pretrained.mrope_positions import mrope_positions
 from lightning_modules.vision_language.pretrained.settings import PartSettings
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ImageTextNetwork(LanguageModel):
         is_image = tokens == self.image_token
         if self.kind.spatial:
             grids = images.get("image_grid_thw")
-            return {"position_ids": spatial_positions(self.causal_lm.base_model, tokens, positions, is_image, grids)}
+            return {"position_ids": mrope_positions(self.causal_lm.base_model, tokens, positions, is_image, grids)}
         if self.kind.packing_obstacle is None:
             return {"position_ids": positions}
         # One chat per row: its positions equal the row's positions, while padding counts from 0 again.

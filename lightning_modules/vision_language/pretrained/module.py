@@ -21,8 +21,8 @@ from lightning_modules.multimodal.export.load_export import has_adapters, load_a
 from lightning_modules.multimodal.flops import chat_amounts
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
+from lightning_modules.vision_language.pretrained.black_images import BlackImages
 from lightning_modules.vision_language.pretrained.export import export_image_text
-from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
 from lightning_modules.vision_language.pretrained.image_text_classes import class_of
 from lightning_modules.vision_language.pretrained.image_text_model_loading import (
     download_model,

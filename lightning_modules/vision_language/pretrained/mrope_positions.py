@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 
-def spatial_positions(model: Any, tokens: Tensor, positions: Tensor, images: Tensor, grids: Tensor | None) -> Tensor:
+def mrope_positions(model: Any, tokens: Tensor, positions: Tensor, images: Tensor, grids: Tensor | None) -> Tensor:
     """Return positions [4, R, L]: in the text, from which transformers derives the mask, then time, row and column.
 
     Every chat counts from 0, as in a row of its own.

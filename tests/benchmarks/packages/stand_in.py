@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.packages.conversation import Command
+from benchmarks.packages.driver_process import Command
 from benchmarks.packages.variants import DRIVERS
 
 WORKS = """

@@ -6,7 +6,7 @@ import subprocess
 import psutil
 import pytest
 
-from benchmarks.packages.conversation import Driver, DriverFailed
+from benchmarks.packages.driver_process import Driver, DriverFailed
 from tests.benchmarks.packages.stand_in import BREAKS, WORKS, command
 
 pytestmark = pytest.mark.timeout(60)

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.packages import __main__ as door
 from benchmarks.packages import variants
-from benchmarks.packages.conversation import Driver
+from benchmarks.packages.driver_process import Driver
 from benchmarks.packages.environments import ENVIRONMENTS, NotInstalled, python_of
 from benchmarks.packages.interactions import rows_of_epoch, write_ring
 from benchmarks.packages.parts import PARTS

@@ -7,7 +7,7 @@ from benchmarks.recommender.loading import training_users
 from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.per_row_sampler import PerRowSampler
 from benchmarks.recommender.training_steps import left_padded, train_sequences
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.networks.attention import time_intervals
 

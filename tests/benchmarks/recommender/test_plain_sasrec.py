@@ -8,7 +8,7 @@ from benchmarks.recommender.movielens_like import movielens_like
 from benchmarks.recommender.plain_sasrec import PlainSASRec
 from benchmarks.recommender.training_steps import ModuleAlone, left_padded, train_sequences
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder

@@ -8,7 +8,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from engine.distributed.errors import CollectiveInputError
 from tests.conftest import TINY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 STOP = [
     "--trainer.callbacks+",

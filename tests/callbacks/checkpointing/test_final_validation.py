@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.tiers import slow
 
 OPTIONS = [*TINY_FAMILY, "--data.init_args.batch_size", "10"]  # 5 steps in an epoch

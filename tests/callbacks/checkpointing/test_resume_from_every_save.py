@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.tiers import slow
 
 OPTIONS = [*TINY_FAMILY, "--data.init_args.batch_size", "10", "--last_checkpoint.every_n_steps", "3"]

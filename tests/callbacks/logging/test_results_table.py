@@ -8,7 +8,7 @@ from callbacks.checkpointing.best_checkpoint import BestCheckpoint
 from callbacks.logging.results_table import ResultsTable, better_baselines, table_rows
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 
 def test_rows_of_a_model_and_its_baselines():

@@ -7,7 +7,7 @@ import pytest
 
 from callbacks.logging.file_handlers import LogFile
 from tests.conftest import TINY, Run
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 
 

@@ -14,7 +14,7 @@ from engine.data.batch_plan import BatchPlan
 from engine.data.errors import BadSampleError
 from engine.distributed.errors import CollectiveError
 from tests.conftest import REPOSITORY, TINY
-from tests.support.families.tiny import Fault, Numbers, NumberStream
+from tests.support.families.tiny_linear import Fault, Numbers, NumberStream
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 from tests.support.faults.memory_faults import memory_fault
 

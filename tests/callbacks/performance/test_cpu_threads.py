@@ -16,7 +16,7 @@ from callbacks.performance.thread_timing import Rates, reason_not_timed, time_th
 from engine.optim.global_loss_mean import LossSum
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
-from tests.support.families.tiny import FEATURES, TinyData
+from tests.support.families.tiny_linear import FEATURES, TinyData
 
 
 @pytest.fixture(autouse=True)

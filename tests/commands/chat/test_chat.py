@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
+from commands.answers.answer_blocks import Bar, Bars, Table, Text
 from commands.answers.answer_service import AnswerService, FieldChoice, InputField
-from commands.answers.blocks import Bar, Bars, Table, Text
 from commands.chat.main import chat
 from commands.chat.session import ChatCommand, parse_command
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from commands.answers.answer_blocks import Failure, RunBlock, Slider, SliderStop, Text
 from commands.answers.answer_service import (
     AnswerService,
     InputField,
@@ -15,11 +16,10 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import Failure, RunBlock, Slider, SliderStop, Text
 from commands.answers.compared_runs import ComparedAnswers, ComparedRun, fingerprint
 from commands.cli.configs.compare_option import arguments_of_compared
 from commands.cli.trainer import LockstepTrainer
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.outputs import browser
 
 TEXT = InputField("text", "text", "Text")
@@ -153,13 +153,13 @@ def test_the_command_line_of_the_second_run(tmp_path):
 
 
 def test_a_conversation_has_the_answers_of_both():
-    page = served.client(compared(Echo("old"), Echo("new")))
+    page = demo_server.client(compared(Echo("old"), Echo("new")))
     body = {"values": {"text": "hello"}, "turns": [["x", "one", "two"]]}
-    lines = served.lines(page.post("/ask", json=body))
+    lines = demo_server.lines(page.post("/ask", json=body))
     assert [(line["run"], line["text"]) for line in lines] == [(0, "old: hello"), (1, "new: hello")]
-    (refused,) = served.lines(page.post("/ask", json={"values": {}, "turns": [["x", "one", 2]]}))
+    (refused,) = demo_server.lines(page.post("/ask", json={"values": {}, "turns": [["x", "one", 2]]}))
     assert "cannot be read" in refused["error"]
-    (refused,) = served.lines(page.post("/ask", json={"values": {"text": "?"}, "turns": [["x", "one"]]}))
+    (refused,) = demo_server.lines(page.post("/ask", json={"values": {"text": "?"}, "turns": [["x", "one"]]}))
     assert "no answer of each of 2 runs" in refused["error"]
 
 
@@ -167,7 +167,7 @@ def test_a_conversation_has_the_answers_of_both():
 @browser.with_browser
 def test_a_visitor_compares_two_runs(tmp_path):
     demo = compared(Echo("old"), Echo("new", reads_times=True))
-    with served.served(demo, "old and new") as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(demo, "old and new") as address, browser.Browser(tmp_path) as page:
         page.open(address)
         for text in ("hello", "again", "new", "last"):
             page.run(f"document.querySelector('textarea').value = {json.dumps(text)}")

@@ -13,12 +13,12 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
+from commands.answers.answer_blocks import Note
 from commands.answers.answer_service import UploadedFile, UserInputError, UserQuestion
-from commands.answers.blocks import Note
 from commands.answers.families.uploaded_documents import UploadedDocuments
 from datamodules.document_qa.ingestion.settings import IngestionSettings
 from tests.support.data_files.document_folder import questions_about, write_folder, write_pdf, write_questions
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.families.tiny_documents import write_config
 from tests.support.outputs import browser
 
@@ -43,7 +43,7 @@ def run(tmp_path_factory):
     overlay.write_text(yaml.safe_dump({"data": data}))
     write_pdf(folder / "new/a.pdf", 7)
     write_pdf(folder / "new/b.pdf", 9, pages=3)
-    with served.trained(folder, *write_config(folder), "--config", str(overlay)) as demo:
+    with demo_server.trained(folder, *write_config(folder), "--config", str(overlay)) as demo:
         yield folder, demo
 
 
@@ -73,7 +73,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     assert len(lines) == 8
     for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "\n".join(record.get("options", []))}
-        blocks = served.answered(demo, UserQuestion(texts, given(folder, line["document"])))
+        blocks = demo_server.answered(demo, UserQuestion(texts, given(folder, line["document"])))
         assert blocks["answer"].text == line.get("text", line["answer"])
         (largest, *_) = blocks["confidence"].bars
         assert largest.share == pytest.approx(line["confidence"], abs=1e-3)
@@ -99,8 +99,8 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
 def test_several_documents_are_asked_each(run, monkeypatch):
     folder, demo = run
     question = UserQuestion({"question": "what is pump 7 ?"}, given(folder, "a.pdf", "b.pdf"))
-    blocks = served.answered(demo, question)
-    alone = [served.answered(demo, question._replace(files=given(folder, name))) for name in ("a.pdf", "b.pdf")]
+    blocks = demo_server.answered(demo, question)
+    alone = [demo_server.answered(demo, question._replace(files=given(folder, name))) for name in ("a.pdf", "b.pdf")]
     assert [row[:2] for row in blocks["documents"].rows] == [
         [name, found["answer"].text] for name, found in zip(("a.pdf", "b.pdf"), alone, strict=True)
     ]
@@ -108,16 +108,16 @@ def test_several_documents_are_asked_each(run, monkeypatch):
     assert blocks["answer"].text == best[1]
     assert blocks["answer"].title == f"From {best[0]}"
     monkeypatch.setattr("commands.answers.families.document_qa.is_abstention", lambda text: text == best[1])
-    blocks = served.answered(demo, question._replace(files=given(folder, best[0])))
+    blocks = demo_server.answered(demo, question._replace(files=given(folder, best[0])))
     assert blocks["answer"].title == "Not in these documents"
     assert "evidence" not in blocks
 
 
 def test_wrong_files_are_refused(run):
     folder, demo = run
-    page = served.client(demo)
-    assert "pdf" in served.uploaded(page, "documents", "a.md", b"![](/etc/passwd)")[0]["error"]
-    last = served.uploaded(page, "documents", "a.pdf", b"%PDF-1.7 torn")[-1]
+    page = demo_server.client(demo)
+    assert "pdf" in demo_server.uploaded(page, "documents", "a.md", b"![](/etc/passwd)")[0]["error"]
+    last = demo_server.uploaded(page, "documents", "a.pdf", b"%PDF-1.7 torn")[-1]
     assert last["error"].startswith("a.pdf: ")
     assert "/tmp" not in last["error"]
     long = write_pdf(folder / "long.pdf", 1, pages=4).read_bytes()
@@ -129,7 +129,7 @@ def test_wrong_files_are_refused(run):
         with pytest.raises(UserInputError, match=f"long.pdf: .*{message}"):
             assert all(isinstance(note, Note) for note in uploads.read(UploadedFile("long.pdf", long), "pages"))
     with pytest.raises(UserInputError, match="no file is given"):
-        served.answered(demo, UserQuestion({"question": "?"}))
+        demo_server.answered(demo, UserQuestion({"question": "?"}))
 
 
 def test_the_suffix_of_a_file_without_a_name_counts(tmp_path):
@@ -198,14 +198,14 @@ def test_the_chat_reads_documents(run):
 
 @pytest.mark.slow
 def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
-    served.check_export(*run, monkeypatch)
+    demo_server.check_export(*run, monkeypatch)
 
 
 @pytest.mark.slow
 @browser.with_browser
 def test_a_visitor_asks_documents(run, tmp_path):
     folder, demo = run
-    with served.served(demo) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(demo) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page_driver.drop(page, "documents", "torn.pdf", b"%PDF-1.7 torn")
         page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('torn.pdf')", 60)
@@ -213,7 +213,7 @@ def test_a_visitor_asks_documents(run, tmp_path):
         page_driver.wait(page, "document.querySelector('.files li')?.innerText.includes('3 pages')", 60)
         page.run("document.querySelector('textarea').value = 'what is pump 9 ?'")
         page_driver.check_two_visitors(page)
-        expected = served.answered(demo, UserQuestion({"question": "what is pump 9 ?"}, given(folder, "b.pdf")))
+        expected = demo_server.answered(demo, UserQuestion({"question": "what is pump 9 ?"}, given(folder, "b.pdf")))
         assert page.run("document.querySelector('[data-key=answer] p').innerText") == expected["answer"].text
         assert page.run("document.querySelector('[data-key=evidence] img').naturalHeight") > 80
         page_driver.check_quality(page, address)

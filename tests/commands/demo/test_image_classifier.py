@@ -10,7 +10,7 @@ from PIL import Image
 from commands.answers.answer_service import UploadedFile, UserQuestion
 from tests.conftest import REPOSITORY
 from tests.support.data_files.vision_language_files import encoded
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.outputs import browser
 
 DIGITS = [
@@ -32,7 +32,7 @@ def run(tmp_path_factory):
     for number in range(3):
         pixels = np.random.default_rng(number).integers(0, 255, (20, 24), np.uint8)
         (folder / "pictures" / f"{number}.png").write_bytes(encoded(Image.fromarray(pixels)))
-    with served.trained(folder, *DIGITS) as demo:
+    with demo_server.trained(folder, *DIGITS) as demo:
         yield folder, demo
 
 
@@ -46,7 +46,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     assert len(records) == 3
     for record in records:
         file = UploadedFile("x.png", (folder / record["image"]).read_bytes())
-        blocks = served.answered(demo, UserQuestion(files={"picture": [file]}))
+        blocks = demo_server.answered(demo, UserQuestion(files={"picture": [file]}))
         best = blocks["classes"].bars[0]
         assert (best.label, best.share) == (record["class"], record["probability"])
         assert sum(bar.share for bar in blocks["classes"].bars) == pytest.approx(1, abs=1e-3)
@@ -55,7 +55,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
 def test_a_training_image_is_most_alike_itself(run):
     _, demo = run
     image = demo._train.read(np.array([7]))[0]
-    blocks = served.answered(
+    blocks = demo_server.answered(
         demo, UserQuestion(files={"picture": [UploadedFile("x.png", encoded(Image.fromarray(image[0])))]})
     )
     assert blocks["alike"].pictures[0].text == demo._train.name(7)
@@ -64,7 +64,7 @@ def test_a_training_image_is_most_alike_itself(run):
 
 
 def test_wrong_files_are_refused_with_a_message(run):
-    page = served.client(run[1])
+    page = demo_server.client(run[1])
     refused = {
         "a.txt": (b"text", "expected a file that ends in"),
         "a.png": (b"text", "expected an image"),
@@ -72,28 +72,28 @@ def test_wrong_files_are_refused_with_a_message(run):
         "large.png": (bytes(21 * 2**20), "larger than 20 MB"),
     }
     for name, (content, message) in refused.items():
-        (line,) = served.uploaded(page, "picture", name, content)
+        (line,) = demo_server.uploaded(page, "picture", name, content)
         assert message in line["error"]
         assert name in line["error"]
-    (line,) = served.asked(page)
+    (line,) = demo_server.asked(page)
     assert "no file is given" in line["error"]
 
 
 @pytest.mark.slow
 def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
-    served.check_export(*run, monkeypatch)
+    demo_server.check_export(*run, monkeypatch)
     (settings,) = run[0].glob("exported*/config.json")
     settings.write_text(settings.read_text().replace('"3"', '"three"'))
     with pytest.raises(ValueError, match=r"found an export of .*three.*, the data have"):
         run[1]._model.load_export(settings.parent)
     with pytest.raises(ValueError, match=r"config.json: found \w{12}, expected the SHA-256 \w{12} of SHA256SUMS"):
-        served.loaded("a", "--ckpt_path", settings.parent.name)
+        demo_server.loaded("a", "--ckpt_path", settings.parent.name)
 
 
 @browser.with_browser
 def test_a_visitor_drops_and_draws(run, tmp_path):
     """Drops a wrong file and a right one, tries an example and a drawing, in light, dark and narrow windows."""
-    with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(run[1]) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page_driver.drop(page, "picture", "notes.txt", b"no picture")
         page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('expected a file')")
@@ -125,14 +125,14 @@ def test_a_visitor_takes_a_picture(run, tmp_path, monkeypatch):
     _, demo = run
     sent, accept = [], demo.accept
     monkeypatch.setattr(demo, "accept", lambda field, file: sent.append(file) or accept(field, file))
-    with served.served(demo) as address, browser.Browser(tmp_path, cameras=1) as page:
+    with demo_server.served(demo) as address, browser.Browser(tmp_path, cameras=1) as page:
         page.open(address)
         page.run("document.querySelectorAll('.ways button')[1].click()")
         page_driver.wait(page, "document.querySelector('video').videoWidth > 0")
         page.run("document.querySelector('.camera button').click()")
         page_driver.wait(page, "document.querySelector('.given img')")
         page_driver.ask(page)
-        bars = served.answered(demo, UserQuestion(files={"picture": sent}))["classes"].bars
+        bars = demo_server.answered(demo, UserQuestion(files={"picture": sent}))["classes"].bars
         assert [file.name for file in sent] == ["camera.png"]
         assert Image.open(io.BytesIO(sent[0].content)).width >= 320
         displayed = page.run("[...document.querySelectorAll('.bars tbody th')].map((cell) => cell.innerText)")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from commands.answers.answer_blocks import Chart, ChartLine, Text
 from commands.answers.answer_service import AnswerService, FieldChoice, InputField
-from commands.answers.blocks import Chart, ChartLine, Text
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.outputs import browser
 
 pytestmark = browser.with_browser
@@ -33,7 +33,7 @@ class Echo(AnswerService):
 
 @pytest.fixture
 def page(tmp_path):
-    with served.served(Echo()) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(Echo()) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         yield page
         assert page.complaints == []
@@ -90,7 +90,7 @@ def test_the_mouse_picks_a_found_value(page):
 
 def test_a_server_that_has_ended_is_a_message(tmp_path):
     with browser.Browser(tmp_path) as page:
-        with served.served(Echo()) as address:
+        with demo_server.served(Echo()) as address:
             page.open(address)
             page_driver.ask(page)
             assert page.run("document.querySelector('.card .state').innerText").startswith("answered in 0.")
@@ -103,7 +103,7 @@ def test_a_server_that_has_ended_is_a_message(tmp_path):
 
 
 def test_the_text_of_a_chart_can_be_read_on_a_telephone(tmp_path):
-    with served.served(Echo()) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(Echo()) as address, browser.Browser(tmp_path) as page:
         for width in (1200, 390):
             page.resize(width, 900)
             page.open(address)

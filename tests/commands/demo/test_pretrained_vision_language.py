@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from commands.answers.answer_service import Turn, UploadedFile, UserInputError, UserQuestion
-from tests.support.demo import served
+from tests.support.demo import demo_server
 from tests.support.families.tiny_image_text import write_tiny_image_text
 
 
@@ -39,17 +39,17 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
     main(["predict", "--run_name", "a"])
     (predictions,) = (tmp_path / "runs/a").glob("predictions*.jsonl")
     lines = [json.loads(line) for line in predictions.read_text().splitlines()]
-    demo = served.loaded("a")
+    demo = demo_server.loaded("a")
     assert len(lines) == 2
     assert "lean" not in [field.name for field in demo.fields]
     for line, record in zip(lines, records, strict=True):
         file = UploadedFile("x.png", (tmp_path / record["image"]).read_bytes())
         question = UserQuestion({"question": "which colour?"}, {"picture": [file]})
-        blocks = served.answered(demo, question)
+        blocks = demo_server.answered(demo, question)
         assert blocks["answer"].text == line["answer"]
         assert "blind" in blocks
-        assert "answer" in served.answered(demo, question._replace(turns=[Turn("first?", "red")]))
+        assert "answer" in demo_server.answered(demo, question._replace(turns=[Turn("first?", "red")]))
     assert len(demo.examples()) == 2
-    served.check_export(tmp_path, demo, monkeypatch)
+    demo_server.check_export(tmp_path, demo, monkeypatch)
     with pytest.raises(UserInputError, match="expected an image"):
-        served.answered(demo, question._replace(files={"picture": [UploadedFile("x.png", b"none")]}))
+        demo_server.answered(demo, question._replace(files={"picture": [UploadedFile("x.png", b"none")]}))

@@ -6,7 +6,7 @@ import pytest
 
 from commands.answers.answer_service import PickedValue, UserInputError, UserQuestion
 from tests.conftest import TINY
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.outputs import browser
 
 TIMED = [
@@ -26,7 +26,7 @@ KNOWN = "an item of the data"
 def run(tmp_path_factory):
     """A folder with a run that reads times of events and of requests, and its answers."""
     folder = tmp_path_factory.mktemp("recommender")
-    with served.trained(folder, *TIMED, "--trainer.max_epochs", "1") as demo:
+    with demo_server.trained(folder, *TIMED, "--trainer.max_epochs", "1") as demo:
         yield folder, demo
 
 
@@ -53,7 +53,7 @@ def test_a_user_of_the_data_has_the_recommendations_of_predict(run, monkeypatch)
     monkeypatch.chdir(folder)
     records = predicted(folder)
     for record in records[:3]:
-        blocks = served.answered(demo, UserQuestion(picked={"user": [PickedValue(record["user"])]}))
+        blocks = demo_server.answered(demo, UserQuestion(picked={"user": [PickedValue(record["user"])]}))
         assert recommended(blocks) == expected(record)
 
 
@@ -68,7 +68,7 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     (record,) = predicted(folder, "--data.init_args.predict_histories", "people.jsonl")
     picked = [PickedValue(item, time) for item, time in zip(items, times, strict=True)]
     question = UserQuestion(texts={"request_time": "2024-03-07"}, picked={"history": picked[::-1]})  # in any order
-    blocks = served.answered(demo, question)
+    blocks = demo_server.answered(demo, question)
     assert recommended(blocks) == expected(record)
     assert [row[1] for row in blocks["history"].rows] == [time.replace("T", " ") for time in times[::-1]]
 
@@ -76,7 +76,7 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
     lost, titles = blocks["reasons"].rows[0], {choice.label: choice.value for choice in demo.search(field, "")}
     rest = [item for item in picked if item.value != titles[lost[0]]]
     assert len(rest) == 2
-    without = served.answered(demo, UserQuestion(texts={"request_time": "2024-03-07"}, picked={"history": rest}))
+    without = demo_server.answered(demo, UserQuestion(texts={"request_time": "2024-03-07"}, picked={"history": rest}))
     best, score = recommended(blocks)[0]
     assert dict(recommended(without)).get(best, score - lost[2]) == pytest.approx(score - lost[2], abs=2e-4)
 
@@ -84,8 +84,8 @@ def test_a_history_has_the_recommendations_of_predict(run, monkeypatch):
 def test_the_slider_has_times_after_the_last_event(run):
     _, demo = run
     user = {"user": [PickedValue(str(demo._data.user_ids[0]))]}
-    last = served.answered(demo, UserQuestion(picked=user))["history"].rows[0][1].replace(" ", "T")
-    shown = served.answered(demo, UserQuestion({"request_time": last}, picked=user))["request time"]
+    last = demo_server.answered(demo, UserQuestion(picked=user))["history"].rows[0][1].replace(" ", "T")
+    shown = demo_server.answered(demo, UserQuestion({"request_time": last}, picked=user))["request time"]
     assert shown.selected == 0
     assert shown.stops[0].value == last
     assert shown.field == "request_time"
@@ -94,7 +94,7 @@ def test_the_slider_has_times_after_the_last_event(run):
     assert values == sorted(values)
     assert len(values) == 17
     other = f"{values[6][:-1]}{(int(values[6][-1]) + 1) % 10}"  # a second that is no stop
-    between = served.answered(demo, UserQuestion({"request_time": other}, picked=user))["request time"]
+    between = demo_server.answered(demo, UserQuestion({"request_time": other}, picked=user))["request time"]
     assert len(between.stops) == 18
     assert between.stops[between.selected].value == other
 
@@ -129,17 +129,17 @@ def test_what_cannot_be_answered_is_a_message(run, question, message):
     picked = question.picked.get("history", [])
     history = [item._replace(value=known if item.value == KNOWN else item.value) for item in picked]
     with pytest.raises(UserInputError, match=message):
-        served.answered(demo, question._replace(picked={**question.picked, "history": history}))
+        demo_server.answered(demo, question._replace(picked={**question.picked, "history": history}))
 
 
 @pytest.mark.slow
 def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
-    served.check_export(*run, monkeypatch)
+    demo_server.check_export(*run, monkeypatch)
 
 
 @browser.with_browser
 def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
-    with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(run[1]) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page_driver.ask(page)
         assert "no user and no event" in page.run("document.querySelector('.state.error').innerText")
@@ -160,9 +160,9 @@ def test_a_visitor_searches_and_two_ask_at_once(run, tmp_path):
         page_driver.ask(page)
         assert page.run("document.querySelectorAll('[data-key=reasons] tbody tr').length") == 5
         user = {"user": [PickedValue(run[1].examples()[0].values["user"][0]["value"])]}
-        later = served.answered(run[1], UserQuestion(picked=user))
+        later = demo_server.answered(run[1], UserQuestion(picked=user))
         stop = later["request time"].stops[0]
-        at_once = recommended(served.answered(run[1], UserQuestion({"request_time": stop.value}, picked=user)))
+        at_once = recommended(demo_server.answered(run[1], UserQuestion({"request_time": stop.value}, picked=user)))
         assert at_once != recommended(later), "the model reads the time of the request"
         slider = "document.querySelector('.slider input')"
         page.run(f"{slider}.value = 0; {slider}.dispatchEvent(new Event('input'))")

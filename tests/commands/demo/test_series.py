@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from commands.answers.answer_service import UploadedFile, UserInputError, UserQuestion
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.families.tiny_series import write_series_folder
 from tests.support.outputs import browser
 
@@ -20,7 +20,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("series")
     (folder / "a.csv").write_bytes(CSV)
     (folder / "b.csv").write_bytes(b"level\n3\n4\n5\n")
-    with served.trained(folder, *write_series_folder(folder / "data"), "--trainer.max_steps", "2") as demo:
+    with demo_server.trained(folder, *write_series_folder(folder / "data"), "--trainer.max_steps", "2") as demo:
         yield folder, demo
 
 
@@ -42,7 +42,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     lines = [json.loads(line) for line in (folder / "runs/a/predictions-questions.jsonl").read_text().splitlines()]
     for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "; ".join(record.get("options", []))}
-        blocks = served.answered(
+        blocks = demo_server.answered(
             demo, UserQuestion(texts, given(folder, *(series["file"] for series in record["series"])))
         )
         assert blocks["answer"].text == line["answer"]
@@ -59,7 +59,7 @@ def test_examples_are_of_the_run_and_can_be_asked(run):
     for example in examples:
         values = example.values
         question = UserQuestion({**values, "series": ""}, {"series": values["series"]})
-        assert "answer" in served.answered(demo, question)
+        assert "answer" in demo_server.answered(demo, question)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_examples_are_of_the_run_and_can_be_asked(run):
 )
 def test_wrong_files_are_refused(run, name, content, message):
     with pytest.raises(UserInputError, match=message) as error:
-        served.answered(run[1], UserQuestion({"question": "?"}, {"series": [UploadedFile(name, content)]}))
+        demo_server.answered(run[1], UserQuestion({"question": "?"}, {"series": [UploadedFile(name, content)]}))
     assert "/tmp" not in str(error.value)
 
 
@@ -89,14 +89,14 @@ def test_the_chat_reads_series(run):
 
 @pytest.mark.slow
 def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
-    served.check_export(*run, monkeypatch)
+    demo_server.check_export(*run, monkeypatch)
 
 
 @pytest.mark.slow
 @browser.with_browser
 def test_a_visitor_asks_about_series(run, tmp_path):
     folder, demo = run
-    with served.served(demo) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(demo) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page_driver.drop(page, "series", "torn.csv", b"time\n")
         page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('torn.csv')")
@@ -106,6 +106,6 @@ def test_a_visitor_asks_about_series(run, tmp_path):
         page.run("document.querySelectorAll('textarea')[1].value = 'load; flow'")
         page_driver.check_two_visitors(page)
         question = UserQuestion({"question": "Which is faster?", "options": "load; flow"}, given(folder, "a.csv"))
-        expected = served.answered(demo, question)["answer"].text
+        expected = demo_server.answered(demo, question)["answer"].text
         assert page.run("document.querySelector('[data-key=answer]').innerText") == expected
         page_driver.check_quality(page, address)

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from commands.answers.answer_blocks import Text
 from commands.answers.answer_service import (
     AnswerService,
     FieldChoice,
@@ -19,14 +20,13 @@ from commands.answers.answer_service import (
     UserInputError,
     UserQuestion,
 )
-from commands.answers.blocks import Text
-from commands.demo.access import Login, is_loopback, listen, read_login
+from commands.demo.access_control import Login, is_loopback, listen, read_login
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.main import serve
 from commands.demo.model_queue import ModelQueue, QueueFullError
 from commands.demo.question_json import MAX_TEXT_LENGTH, parse_user_question
 from tests.conftest import REPOSITORY
-from tests.support.demo import served
+from tests.support.demo import demo_server
 from tests.support.waiting import wait_until
 
 TEXT = InputField("text", "text", "Text")
@@ -48,21 +48,21 @@ class Echo(AnswerService):
 
 
 def test_questions_are_answered_and_failures_are_messages(caplog):
-    page = served.client(Echo())
-    assert served.asked(page, text="hello")[0]["text"] == "hello"
-    assert served.asked(page, text=" ") == [{"error": "text: it is empty; write something first"}]
-    (_, failure) = served.asked(page, text="fail")
+    page = demo_server.client(Echo())
+    assert demo_server.asked(page, text="hello")[0]["text"] == "hello"
+    assert demo_server.asked(page, text=" ") == [{"error": "text: it is empty; write something first"}]
+    (_, failure) = demo_server.asked(page, text="fail")
     assert "console" in failure["error"]
     assert "a bug" not in failure["error"]
     assert "a bug" in caplog.text
     assert page.get("/search", params={"field": "items", "text": "ab"}).json() == [{"value": "ab", "label": "AB"}]
     assert page.get("/search", params={"field": "other"}).status_code == 400
-    assert "no such field" in served.uploaded(page, "text", "a.png", b"x")[0]["error"]
+    assert "no such field" in demo_server.uploaded(page, "text", "a.png", b"x")[0]["error"]
     assert page.get("/other").status_code == 404
 
 
 def test_the_page_loads_nothing_from_elsewhere():
-    page = served.client(Echo())
+    page = demo_server.client(Echo())
     policy = page.get("/").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "http" not in policy
@@ -166,7 +166,7 @@ def test_a_visitor_who_leaves_frees_the_model():
 
 
 def test_a_login_is_needed(tmp_path):
-    page = served.client(Echo(), Login("me", "sécret:x"))
+    page = demo_server.client(Echo(), Login("me", "sécret:x"))
     assert page.get("/").status_code == 401
     assert "Basic" in page.get("/").headers["www-authenticate"]
     for wrong in ("me:secret", "me", "", "other:sécret:x"):
@@ -191,14 +191,14 @@ def test_a_login_is_needed(tmp_path):
 
 def test_a_page_of_another_site_cannot_read_it():
     """DNS rebinding: the request has the name of the other site."""
-    page = served.client(Echo())
+    page = demo_server.client(Echo())
     assert page.get("/", headers={"Host": "evil.example:7860"}).status_code == 400
     assert page.get("/", headers={"Host": "localhost:7860"}).status_code == 200
-    assert served.client(Echo(), host="0.0.0.0").get("/", headers={"Host": "box"}).status_code == 200
+    assert demo_server.client(Echo(), host="0.0.0.0").get("/", headers={"Host": "box"}).status_code == 200
 
 
 def test_a_page_of_another_site_cannot_ask():
-    page = served.client(Echo())
+    page = demo_server.client(Echo())
     for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
         body = {"values": {}, "turns": []}
         assert page.post("/ask", json=body, headers={"Sec-Fetch-Site": site}).status_code == code

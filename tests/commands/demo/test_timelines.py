@@ -6,7 +6,7 @@ import pytest
 
 from commands.answers.answer_service import UploadedFile, UserInputError, UserQuestion
 from commands.answers.families.timelines import _chart
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 from tests.support.outputs import browser
 
@@ -15,7 +15,7 @@ from tests.support.outputs import browser
 def run(tmp_path_factory):
     """A folder with a run, and its answers."""
     folder = tmp_path_factory.mktemp("timelines")
-    with served.trained(folder, *TINY_TEMPORAL, "--trainer.max_epochs", "1") as demo:
+    with demo_server.trained(folder, *TINY_TEMPORAL, "--trainer.max_epochs", "1") as demo:
         yield folder, demo
 
 
@@ -34,7 +34,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     records = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
     for record, example in zip(records, examples, strict=True):
         question = UserQuestion({"question": record["question"]}, {"timeline": example.values["timeline"]})
-        blocks = served.answered(demo, question)
+        blocks = demo_server.answered(demo, question)
         assert blocks["answer"].text == record["answer"]
         assert len(blocks["curve"].lines) == 1
 
@@ -74,14 +74,14 @@ def test_a_step_after_the_end_is_reported_and_not_drawn(run):
 def test_wrong_files_are_refused(run, content, message):
     question = UserQuestion({"question": "?"}, {"timeline": [UploadedFile("b.csv", content)]})
     with pytest.raises(UserInputError, match=message) as error:
-        served.answered(run[1], question)
+        demo_server.answered(run[1], question)
     assert "/tmp" not in str(error.value)
     assert "questions.jsonl" not in str(error.value)
 
 
 @pytest.mark.slow
 def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
-    served.check_export(*run, monkeypatch)
+    demo_server.check_export(*run, monkeypatch)
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
     sent, accept = [], demo.accept
     monkeypatch.setattr(demo, "accept", lambda field, file: sent.append(file) or accept(field, file))
     question, sketch = demo.examples()[0].values["question"], demo.fields[0].sketch
-    with served.served(demo) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(demo) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page.run("document.querySelector('.ways button').click()")
         edges = "(({left, top, width, height}) => [left, top, width, height])"
@@ -122,7 +122,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
         assert shares[middle] == pytest.approx(0.25 + across, abs=0.04), "between two positions of the mouse"
         assert shares[-1] == pytest.approx(0.5, abs=0.02), "the finger's"
         assert None in shares[sketch.points // 2 :], "the finger's"
-        blocks = served.answered(demo, UserQuestion({"question": question}, {"timeline": [sent[-1]]}))
+        blocks = demo_server.answered(demo, UserQuestion({"question": question}, {"timeline": [sent[-1]]}))
         assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text
         assert page.run("document.querySelectorAll('[data-key=curve] path').length") == 1
         page_driver.check_quality(page, address)
@@ -136,7 +136,7 @@ def test_a_visitor_draws_a_curve(run, tmp_path, monkeypatch):
 def test_a_visitor_drops_a_timeline(run, tmp_path):
     _, demo = run
     example = demo.examples()[0].values
-    with served.served(demo) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(demo) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page_driver.drop(page, "timeline", "torn.csv", b"time_ms,other\n0,1\n100,2\n")
         page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('other')")
@@ -144,7 +144,7 @@ def test_a_visitor_drops_a_timeline(run, tmp_path):
         page_driver.wait(page, "document.querySelector('.files li svg, .given svg')")
         page.run(f"document.querySelector('textarea').value = {json.dumps(example['question'])}")
         page_driver.check_two_visitors(page)
-        blocks = served.answered(
+        blocks = demo_server.answered(
             demo, UserQuestion({"question": example["question"]}, {"timeline": example["timeline"]})
         )
         assert page.run("document.querySelector('[data-key=answer] p').textContent") == blocks["answer"].text

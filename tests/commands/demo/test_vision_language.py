@@ -10,7 +10,7 @@ from rich.console import Console
 from commands.answers.answer_service import Turn, UploadedFile, UserInputError, UserQuestion
 from commands.answers.families.occlusion_map import CELLS, describe_part, draw_occlusion_map, occlude
 from tests.conftest import REPOSITORY
-from tests.support.demo import page_driver, served
+from tests.support.demo import demo_server, page_driver
 from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 from tests.support.outputs import browser
 
@@ -36,7 +36,7 @@ SCENES = [
 def run(tmp_path_factory):
     """A folder with a run, and its answers."""
     folder = tmp_path_factory.mktemp("scenes")
-    with served.trained(folder, *SCENES) as demo:
+    with demo_server.trained(folder, *SCENES) as demo:
         yield folder, demo
 
 
@@ -55,7 +55,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
         scenes.scenes.picture(scenes.sample(0, record["sample"])).save(buffer, "PNG")
         file = UploadedFile("x.png", buffer.getvalue())
         question = UserQuestion({"question": record["question"], "lean": "yes"}, {"picture": [file]})
-        blocks = served.answered(demo, question)
+        blocks = demo_server.answered(demo, question)
         assert blocks["answer"].text == record["answer"]
         assert blocks["blind"].faint
         if record["answer"]:
@@ -72,9 +72,9 @@ def test_tokens_come_one_by_one_and_turns_count(run):
     assert len(texts) > 2
     messages = list(demo._messages(question._replace(turns=[Turn("first?", "yes")])))
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
-    served.answered(demo, question._replace(turns=[Turn("first?", "yes")]))
+    demo_server.answered(demo, question._replace(turns=[Turn("first?", "yes")]))
     with pytest.raises(UserInputError, match="<image>"):
-        served.answered(demo, question._replace(texts={"question": "<image> <image> what"}))
+        demo_server.answered(demo, question._replace(texts={"question": "<image> <image> what"}))
 
 
 def test_the_chat_reads_a_picture_and_questions(run):
@@ -108,12 +108,12 @@ def test_the_overlay_marks_the_part_that_matters():
 
 @pytest.mark.slow
 def test_an_export_answers_as_its_checkpoint(run, monkeypatch):
-    served.check_export(*run, monkeypatch)
+    demo_server.check_export(*run, monkeypatch)
 
 
 @browser.with_browser
 def test_a_visitor_talks_about_a_picture(run, tmp_path):
-    with served.served(run[1]) as address, browser.Browser(tmp_path) as page:
+    with demo_server.served(run[1]) as address, browser.Browser(tmp_path) as page:
         page.open(address)
         page_driver.drop(page, "picture", "a.png", b"no picture")
         page_driver.wait(page, "document.querySelector('.state.error')?.innerText.includes('expected an image')")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from engine.optim.global_loss_mean import LossSum
-from tests.support.families.tiny import Rows, TinyData, TinyModule
+from tests.support.families.tiny_linear import Rows, TinyData, TinyModule
 from tests.support.faults.memory_faults import TOO_MUCH
 
 

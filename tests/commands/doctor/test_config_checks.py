@@ -12,7 +12,7 @@ from commands.doctor.config_checks import config_checks
 from commands.doctor.launch_plan import plan_launch
 from commands.doctor.training.config_errors import config_errors
 from tests.conftest import REPOSITORY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 TINY = [*TINY_FAMILY, "--data.init_args.batch_size", "8"]
 QUICKSTART = ["--config", str(REPOSITORY / "configs/recommender/quickstart.yaml"), "--trainer.accelerator", "cpu"]

@@ -7,9 +7,9 @@ import pytest
 
 from commands.cli.main import main
 from commands.report.main import main as report
-from commands.runs.run_names import make_runs_folder
+from commands.runs.run_names import make_runs_directory
 from commands.runs.runs_option import runs_of
-from engine.system.runs_folder import runs_folder
+from engine.system.runs_directory import runs_directory
 from tests.conftest import TINY, Run
 
 NAME = "recommender-quickstart-job1"
@@ -53,10 +53,10 @@ def test_a_directory_that_cannot_hold_runs_is_refused(lockstep, tmp_path, monkey
     with pytest.raises(FileNotFoundError, match=r"its parent directory absent does not exist: create it, or .* --runs"):
         lockstep("fit", *TINY, "--runs", "absent/runs", name="a")
     with pytest.raises(PermissionError, match=r"^/sys/runs cannot be created \(.*\): name another .* --runs DIR"):
-        make_runs_folder(Path("/sys/runs"))
+        make_runs_directory(Path("/sys/runs"))
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK | os.X_OK)
     with pytest.raises(PermissionError, match="is not writable: name another directory with --runs DIR"):
-        make_runs_folder(tmp_path)
+        make_runs_directory(tmp_path)
 
 
 def test_a_config_does_not_name_the_directory(lockstep, tmp_path):
@@ -79,7 +79,7 @@ def test_a_config_does_not_name_the_directory(lockstep, tmp_path):
 def test_the_option_precedes_the_variable(arguments, environ, expected):
     before = dict(environ)
     with runs_of(arguments, environ) as runs:
-        assert runs == runs_folder(environ) == Path(expected)
+        assert runs == runs_directory(environ) == Path(expected)
     assert environ == before
 
 

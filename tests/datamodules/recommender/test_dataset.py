@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from datamodules.recommender.dataset import RankingDataset, TrainDataset
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.negatives.absent_items import absent_items
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
+from datamodules.recommender.negatives.uniform_negatives import absent_items
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 

@@ -7,7 +7,7 @@ import torch
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from datamodules.recommender.user_histories import personal_time_scale
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.absent_items import InteractedItems
-from datamodules.recommender.negatives.mixture import NegativeOptions, check_negative_options
-from datamodules.recommender.negatives.popularity import PopularItems, target_counts
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions, check_negative_options
+from datamodules.recommender.negatives.popularity_negatives import PopularItems, target_counts
+from datamodules.recommender.negatives.uniform_negatives import InteractedItems
 from engine.data.samplers import MicroBatchRequest, TrainSampler
 from engine.determinism.stateless_rng import hash_uniform
 

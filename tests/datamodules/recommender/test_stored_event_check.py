@@ -5,7 +5,7 @@ import pytest
 
 from datamodules.recommender.dataset import RankingDataset, TrainDataset
 from datamodules.recommender.events import EventArrays
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.errors import BadSampleError
 from engine.data.sample_loading import load_batch_skipping_bad
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest

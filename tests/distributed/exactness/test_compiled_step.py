@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.device.traced import count_graphs
+from tests.support.device.graph_counts import count_graphs
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.ranks.exact_training import EXACT
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine.checkpointing.verification import load_lazily
-from tests.support.families.tiny import FEATURES, Rows
+from tests.support.families.tiny_linear import FEATURES, Rows
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import read, sample_log
 from tests.support.ranks.exact_training import EXACT, OPTIONS, gradients, micro, same_training

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from engine.distributed.errors import CollectiveError
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import differences, sample_log
 from tests.tiers import slow
@@ -105,7 +105,7 @@ def test_a_schedule_with_an_end_requires_max_steps(lockstep):
 
 def test_another_stream_is_refused_in_the_middle_of_an_epoch(lockstep, monkeypatch):
     lockstep("fit", *OPTIONS, *trainer(max_steps=11), name="a")
-    monkeypatch.setattr("tests.support.families.tiny.NumberStream.identity", "letters")
+    monkeypatch.setattr("tests.support.families.tiny_linear.NumberStream.identity", "letters")
     with pytest.raises(ValueError, match="4 batches into epoch 1 with stream numbers, this run has stream letters"):
         lockstep("fit", *OPTIONS, *trainer(max_steps=20), "--ckpt_path", "last", name="a")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.data.epoch_order import global_batches
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 SAMPLE = 21
 DATA = {"length": 48, "batch_size": 8, "fault": "bad", "fault_sample": SAMPLE, "on_bad_sample": "skip"}

@@ -264,7 +264,7 @@ def test_shared_memory_is_full(team, size):
         pytest.skip("a full /dev/shm takes a mount namespace of its own: Linux, root and util-linux's unshare")
     options = [*FIT, "--data.init_args.num_workers", "1", "--data.init_args.max_length", "200"]
     options += ["--watchdog.start_timeout", "25"]
-    run = team("-m", "tests.support.ranks.with_shared_memory", size, *options, name="a", processes=1)
+    run = team("-m", "tests.support.ranks.run_with_shared_memory", size, *options, name="a", processes=1)
     assert run.end(120) == [1], run.output
     output = "shared memory" if size == "4k" else r"a batch has 185.9 KiB, but /dev/shm has [\d.]+ KiB free"
     assert re.search(output, run.output), run.output

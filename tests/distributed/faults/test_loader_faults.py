@@ -10,7 +10,7 @@ import pytest
 
 from engine.data.epoch_order import global_batches
 from engine.determinism.stateless_rng import hash_permutation
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.tiers import slow
 
 DATA = ["--data.init_args.length", "64", "--data.init_args.batch_size", "8"]

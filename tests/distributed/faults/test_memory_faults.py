@@ -52,7 +52,7 @@ def test_the_next_start_reports_an_oom_kill(team, small_group: Path):
     one = [*TINY, "--trainer.max_steps", "3", "--trainer.num_sanity_val_steps", "0", "--ckpt_path", "last"]
 
     def started(*options):
-        within = ["-m", "tests.support.ranks.in_group", str(small_group)]
+        within = ["-m", "tests.support.ranks.run_in_cgroup", str(small_group)]
         run = team(*within, "fit", *one, *options, name="a", processes=1)
         return run.end(240), run.logs[0]
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 SET_BY_OTHERS = ("MASTER_", "NCCL_", "GLOO_", "SLURM_", "TORCH", "RANK", "LOCAL_", "WORLD_SIZE")
 PARTS = ("commands", "callbacks", "engine", "datamodules", "lightning_modules", "configs", "tests")
@@ -149,7 +149,7 @@ def doctors_of_machines(machines, forge, tmp_path):
             output, errors = tmp_path / f"output-{rank}", tmp_path / f"errors-{rank}"
             for file in (output, errors):
                 file.unlink(missing_ok=True)
-            program = ["-m", "tests.support.ranks.on_machine", name, str(errors)]
+            program = ["-m", "tests.support.ranks.run_in_namespace", name, str(errors)]
             pids.append(forge.start([*program, "doctor", "--json", *arguments], environment, tmp_path, output))
         assert None not in forge.wait(pids, TIMEOUT), "a doctor does not end"
         texts = [[(tmp_path / f"{part}-{rank}").read_text() for part in ("output", "errors")] for rank in (0, 1)]

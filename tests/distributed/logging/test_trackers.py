@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.mlflow_runs import expected_metrics, mlflow_metrics, mlflow_runs
 from tests.support.outputs.wandb_record import records_of

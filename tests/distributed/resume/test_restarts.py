@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.conftest import REPOSITORY, TINY, Run
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.ranks.team import FORKED_TORCHRUN

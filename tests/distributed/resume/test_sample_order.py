@@ -6,7 +6,7 @@ samples are missing or repeated.
 
 import pytest
 
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.sample_log import differences, read, sample_log
 from tests.tiers import slow

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from engine.checkpointing.verification import verify
-from tests.support.families.tiny import TINY_FAMILY
 from tests.support.families.tiny_frozen import READER
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.faults.step_faults import fault
 from tests.tiers import slow
 

@@ -27,7 +27,7 @@ from engine.checkpointing.checkpoint_schema import require_structure
 from engine.checkpointing.discovery import newest_verified
 from engine.checkpointing.verification import CorruptCheckpointError
 from engine.distributed.errors import CollectiveError
-from tests.support.families.tiny import TinyData, TinyModule
+from tests.support.families.tiny_linear import TinyData, TinyModule
 
 REFUSALS = (ValueError, MisconfigurationException, CollectiveError)
 

@@ -11,15 +11,15 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from commands.answers.answer_blocks import AnswerBlock
 from commands.answers.answer_service import AnswerService, Example, PickedValue, UserQuestion
-from commands.answers.blocks import AnswerBlock
 from commands.answers.compared_runs import ComparedRun
 from commands.cli.arguments import add_run_config
 from commands.cli.main import LockstepCLI, main
-from commands.demo.access import Login, listen
+from commands.demo.access_control import Login, listen
 from commands.demo.main import create_application, uvicorn_server
 from engine.io.checksum_file import CHECKSUM_FILE
-from engine.system.runs_folder import runs_folder
+from engine.system.runs_directory import runs_directory
 
 
 def loaded(name: str, *options: str) -> AnswerService:
@@ -38,7 +38,7 @@ def trained(folder: Path, *options: str) -> Iterator[AnswerService]:
 
 def run_of(name: str, *options: str) -> ComparedRun:
     """Return a run as `demo --compare` loads it."""
-    arguments = add_run_config(["demo", "--run_name", name, *options], runs_folder())
+    arguments = add_run_config(["demo", "--run_name", name, *options], runs_directory())
     found = LockstepCLI(arguments, opens_page=False).loaded
     assert found is not None
     return found

@@ -1,7 +1,7 @@
-"""Calls a function in a process of its own: `python -m tests.support.device.call MODULE FUNCTION ARGUMENTS ANSWER`.
+"""Calls a function in its own process: `python -m tests.support.device.call_in_process MODULE FUNCTION ARGUMENTS FILE`.
 
 A broken CUDA context, an exhausted memory and a kernel that hangs end with the process. ARGUMENTS is a JSON list;
-the function's result is written as JSON into the file ANSWER.
+the function's result is written as JSON into FILE.
 """
 
 import importlib

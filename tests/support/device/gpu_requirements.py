@@ -1,4 +1,4 @@
-"""Tells whether this Python can run the tests of a GPU: `python -m tests.support.device.ready`.
+"""Tells whether this Python can run the tests of a GPU: `python -m tests.support.device.gpu_requirements`.
 
 Ends with 2 and one line if a package or a CUDA device is missing.
 """

@@ -61,7 +61,13 @@ class Workplace:
         """
         self._calls += 1
         answer, output = (self.folder / f"call-{self._calls}.{kind}" for kind in ("json", "log"))
-        command = ["-m", "tests.support.device.call", function.__module__, function.__name__, json.dumps(arguments)]
+        command = [
+            "-m",
+            "tests.support.device.call_in_process",
+            function.__module__,
+            function.__name__,
+            json.dumps(arguments),
+        ]
         pid = self._processes.start([*command, str(answer)], dict(os.environ), self.folder, output)
         deadline = time.monotonic() + self._left(limit)
         while pid not in self._processes.codes and time.monotonic() < deadline:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.module import LockstepModule
-from tests.support.families.tiny import FEATURES, TINY_FAMILY, TinyModule
+from tests.support.families.tiny_linear import FEATURES, TINY_FAMILY, TinyModule
 
 READER = [
     *TINY_FAMILY,

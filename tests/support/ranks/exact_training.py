@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tests.conftest import TINY, Run
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import read, sample_log
 

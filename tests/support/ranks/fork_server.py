@@ -86,7 +86,7 @@ def preload() -> None:
 
 def _parse() -> None:
     """Parse a command once: what jsonargparse keeps of signatures and docstrings is a fifth of a child's CPU time."""
-    from tests.support.families.tiny import TINY_FAMILY
+    from tests.support.families.tiny_linear import TINY_FAMILY
     from tests.support.fit_parser import fit_parser
 
     fit_parser(*TINY_FAMILY, "--seed_everything", "false")

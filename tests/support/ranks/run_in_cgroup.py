@@ -1,6 +1,6 @@
 """Runs train.py in a forked process in a control group, whose limits and counters are its own.
 
-`-m tests.support.ranks.in_group FOLDER ARGUMENTS`, for ForkServer.
+`-m tests.support.ranks.run_in_cgroup FOLDER ARGUMENTS`, for ForkServer.
 """
 
 import os

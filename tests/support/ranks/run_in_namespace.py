@@ -1,6 +1,6 @@
 """Runs train.py, or a module, in a forked process on one of two machines, with its errors in a file of their own.
 
-`-m tests.support.ranks.on_machine NAMESPACE ERRORS [-m MODULE] ARGUMENTS`, for ForkServer.
+`-m tests.support.ranks.run_in_namespace NAMESPACE ERRORS [-m MODULE] ARGUMENTS`, for ForkServer.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Runs train.py in a forked process that has a /dev/shm of its own, of a size.
 
-`-m tests.support.ranks.with_shared_memory SIZE ARGUMENTS`, for ForkServer.
+`-m tests.support.ranks.run_with_shared_memory SIZE ARGUMENTS`, for ForkServer.
 """
 
 import ctypes

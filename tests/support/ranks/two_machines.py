@@ -17,7 +17,7 @@ def torchrun(forge: ForkServer, machines: Machines, folder: Path, *options: str)
     started = []
     for node, name in enumerate(machines.names):
         log = folder / f"node-{node}.log"
-        command = ["-m", "tests.support.ranks.on_machine", name, str(log), *FORKED_TORCHRUN]
+        command = ["-m", "tests.support.ranks.run_in_namespace", name, str(log), *FORKED_TORCHRUN]
         command += ["--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "1"]
         command += ["--master-addr", machines.addresses[0], "--master-port", "29511"]
         started.append(forge.start([*command, str(REPOSITORY / "train.py"), "fit", *options], variables, folder, log))

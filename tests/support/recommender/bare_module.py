@@ -9,7 +9,7 @@ from datamodules.recommender.batch import Catalog
 from datamodules.recommender.dataset import TrainDataset
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.length_groups import LengthGroups
-from datamodules.recommender.negatives.mixture import NegativeOptions
+from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender import module as recommender
 

@@ -15,7 +15,7 @@ from commands.doctor.launch_plan import plan_launch
 from commands.doctor.training import micro_batch_probe
 from tests.commands.doctor import broken_models
 from tests.conftest import REPOSITORY
-from tests.support.families.tiny import TINY_FAMILY
+from tests.support.families.tiny_linear import TINY_FAMILY
 
 TINY = [*TINY_FAMILY, "--data.init_args.batch_size", "8"]
 AUTO = ["--trainer.auto_micro_batch", "true"]

@@ -6,7 +6,7 @@ import pytest
 
 from commands.report.comparison.saved_answers import read_answers
 from datamodules.document_qa.batch import AnswerRecord, Evidence, ModelAnswer
-from datamodules.document_qa.reports.page_images import PageImages, page_data_url
+from datamodules.document_qa.reports.embedded_page_images import PageImages, page_data_url
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import hash_checkpoint, write_prediction_report, write_test_reports
 from datamodules.document_qa.types.question import UNANSWERABLE

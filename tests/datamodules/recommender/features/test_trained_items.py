@@ -5,7 +5,7 @@ import pytest
 
 from datamodules.recommender.events import EventArrays
 from datamodules.recommender.features.trained_items import TrainedItems, items_of_examples
-from datamodules.recommender.negatives.absent_items import absent_items
+from datamodules.recommender.negatives.uniform_negatives import absent_items
 from datamodules.recommender.splits import SplitExamples
 
 EVENTS = EventArrays(

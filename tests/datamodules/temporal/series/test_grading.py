@@ -11,7 +11,7 @@ from datamodules.temporal.series.grading import (
     is_right,
     points_of,
 )
-from datamodules.temporal.series.question import SeriesQuestion
+from datamodules.temporal.series.series_question import SeriesQuestion
 
 
 def question(answer, options=(), kind=""):

@@ -9,16 +9,16 @@ from torch.utils.data import DataLoader
 pytest.importorskip("pyarrow", reason="pyarrow comes with the extra `language`")
 
 from datamodules.multimodal.synthetic_split import Split
-from datamodules.temporal.timelines import cache, cache_writer  # noqa: E402
-from datamodules.temporal.timelines.cache import (  # noqa: E402
+from datamodules.temporal.timelines import sample_cache, sample_cache_writer  # noqa: E402
+from datamodules.temporal.timelines.datamodule import ResourceTimelines  # noqa: E402
+from datamodules.temporal.timelines.sample_cache import (  # noqa: E402
     CachedTimelines,
     CacheMismatch,
     ShardRange,
     find_corrupt_file,
     verify_cache,
 )
-from datamodules.temporal.timelines.cache_writer import write_cache  # noqa: E402
-from datamodules.temporal.timelines.datamodule import ResourceTimelines  # noqa: E402
+from datamodules.temporal.timelines.sample_cache_writer import write_cache  # noqa: E402
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines  # noqa: E402
 
 EXTENTS = {Split.TRAIN: ShardRange(25, 2), Split.TEST: ShardRange(7)}
@@ -75,7 +75,7 @@ def test_samples_outside_the_cache_are_refused(folder, coordinates):
 def test_a_cache_of_other_settings_is_refused(folder, monkeypatch):
     with pytest.raises(CacheMismatch, match="noise 0.03 where 0.05 is expected, seed 0 where 1 is expected; write it"):
         CachedTimelines(folder, SyntheticTimelines(format="full", missing_probability=0.5, noise=0.05, seed=1))
-    monkeypatch.setattr(cache, "GENERATOR_VERSION", 99)
+    monkeypatch.setattr(sample_cache, "GENERATOR_VERSION", 99)
     with pytest.raises(CacheMismatch, match="generator_version 1 where 99 is expected"):
         CachedTimelines(folder, FULL)
 
@@ -122,7 +122,7 @@ def test_an_edited_manifest_is_refused(folder):
 def test_a_writer_that_dies_leaves_no_cache(tmp_path, monkeypatch):
     """A cache of other settings is there before; half of it replaced it would be neither."""
     write_cache(tmp_path, SyntheticTimelines(), EXTENTS, shard=10)
-    real, written = cache_writer._write, []
+    real, written = sample_cache_writer._write, []
 
     def dies(path, data):
         written.append(path)
@@ -130,7 +130,7 @@ def test_a_writer_that_dies_leaves_no_cache(tmp_path, monkeypatch):
             raise OSError("no space left on device")
         real(path, data)
 
-    monkeypatch.setattr(cache_writer, "_write", dies)
+    monkeypatch.setattr(sample_cache_writer, "_write", dies)
     with pytest.raises(OSError, match="no space left"):
         write_cache(tmp_path, FULL, EXTENTS, shard=10)
     for synthesis in (SyntheticTimelines(), FULL):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from datamodules.temporal.series.question import SeriesLimits
+from datamodules.temporal.series.series_question import SeriesLimits
 from datamodules.temporal.user_series.datamodule import read_series_questions
 
 MEASURED, EMPTY = {"name": "load", "values": [1.0, None]}, {"name": "flow", "values": [None, None]}

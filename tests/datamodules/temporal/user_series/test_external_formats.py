@@ -2,7 +2,7 @@
 
 import pytest
 
-from datamodules.temporal.series.question import SeriesLimits
+from datamodules.temporal.series.series_question import SeriesLimits
 from datamodules.temporal.user_series.record_parser import RecordParser
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from datamodules.temporal.series.question import SeriesLimits
-from datamodules.temporal.user_series.file_formats import read_records
+from datamodules.temporal.series.series_question import SeriesLimits
+from datamodules.temporal.user_series.record_files import read_records
 from datamodules.temporal.user_series.record_parser import RecordParser
 
 RECORDS = [

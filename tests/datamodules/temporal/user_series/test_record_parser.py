@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from datamodules.temporal.series.question import SeriesLimits
+from datamodules.temporal.series.series_question import SeriesLimits
 from datamodules.temporal.user_series.record_parser import RecordParser
 
 SMALL = SeriesLimits(steps=5, series=2, options=3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datamodules.temporal.series.question import InputSeries, SeriesQuestion
+from datamodules.temporal.series.series_question import InputSeries, SeriesQuestion
 from datamodules.temporal.user_series.splits import split_files, split_of
 
 

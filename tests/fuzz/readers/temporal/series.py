@@ -54,9 +54,9 @@ class SeriesQuestionLines(Reader):
     def read(self, path: Path) -> Any:
         from datamodules.temporal.batch import SeriesLayout
         from datamodules.temporal.series.dataset import PromptStyle, SeriesChats
-        from datamodules.temporal.series.question import SeriesLimits
+        from datamodules.temporal.series.series_question import SeriesLimits
         from datamodules.temporal.user_series.datamodule import QuestionList
-        from datamodules.temporal.user_series.file_formats import read_records
+        from datamodules.temporal.user_series.record_files import read_records
         from datamodules.temporal.user_series.record_parser import RecordParser
 
         parser = RecordParser(path.parent, SeriesLimits(STEPS, SERIES, OPTIONS), answers=True)
@@ -146,7 +146,7 @@ class SeriesTables(Reader):
         return table_mutation(b",")(random, data)
 
     def read(self, path: Path) -> Any:
-        from datamodules.temporal.series.question import SeriesLimits
+        from datamodules.temporal.series.series_question import SeriesLimits
         from datamodules.temporal.user_series.series_files import SeriesFiles
 
         found = SeriesFiles(path.parent, SeriesLimits(STEPS)).read("series.file", path.name, None, None)

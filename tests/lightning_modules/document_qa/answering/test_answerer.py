@@ -14,7 +14,7 @@ from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 from lightning_modules.document_qa.answering import length_buckets
 from lightning_modules.document_qa.answering.answerer import QuestionAnswerer
 from tests.lightning_modules.document_qa.reader import built
-from tests.support.language.without_cache import without_cache
+from tests.support.language.uncached_generation import without_cache
 
 
 def asked_of(data, samples=range(8), **settings):

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from datamodules.multimodal.batch import IGNORE
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
-from tests.support.language.without_cache import left_padded, without_cache
+from tests.support.language.uncached_generation import left_padded, without_cache
 
 LENGTHS = (5, 1, 7)
 

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from lightning_modules.multimodal.language.prefix_cache import PrefixCache
 from tests.lightning_modules.multimodal.conftest import CONFIGS, VOCABULARY
-from tests.support.language.without_cache import left_padded, without_cache
+from tests.support.language.uncached_generation import left_padded, without_cache
 
 PROMPTS = (3, 11, 6)
 FOLLOWING = ((0, 4), (1, 1), (0, 2), (2, 5), (1, 3), (2, 1), (0, 5))

@@ -12,7 +12,7 @@ from datamodules.vision_language.pretrained.processor import ModelProcessor
 from datamodules.vision_language.pretrained.sample_encoder import ProcessedSampleEncoder
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
-from lightning_modules.vision_language.pretrained.image_inputs import BlackImages
+from lightning_modules.vision_language.pretrained.black_images import BlackImages
 from lightning_modules.vision_language.pretrained.image_text_model_loading import load_config, load_image_text_model
 from lightning_modules.vision_language.pretrained.image_text_network import ImageTextNetwork
 from lightning_modules.vision_language.pretrained.settings import PartSettings, language_model_settings
