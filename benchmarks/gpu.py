@@ -26,7 +26,7 @@ if not __package__:  # started as a file, whose folder contains packages with th
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.command_line import benchmark_parser, positive, writable  # noqa: E402
-from benchmarks.device.part import Check, Failure, Setting, Sheet, part_results  # noqa: E402
+from benchmarks.device.part import Check, Failure, ResultTable, Setting, part_results  # noqa: E402
 
 PARTS = (
     "ceilings",
@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
-    from benchmarks.device.tables import as_json, text_of_checks, text_of_sheet
+    from benchmarks.device.tables import as_json, format_checks, format_table
 
     start = time.monotonic()
     result: dict[str, Any] = {"name": part, "checks": [], "sheets": [], "problems": []}
@@ -95,12 +95,12 @@ def _measured(part: str, setting: Setting, end: float) -> dict[str, Any]:
     for found in part_results(part, setting, max(0.0, end - start)):
         if isinstance(found, Failure):
             problems = [found.error]
-        elif isinstance(found, Sheet):
-            print(text_of_sheet(found), flush=True)
+        elif isinstance(found, ResultTable):
+            print(format_table(found), flush=True)
             result["sheets"].append(as_json(found))
             problems = [f"{row}: {error}" for row, error in found.failures.items()]
         else:
-            print(text_of_checks(found), flush=True)
+            print(format_checks(found), flush=True)
             result["checks"] += [check._asdict() for check in found]
             problems = _wrong(found)
         for problem in problems:

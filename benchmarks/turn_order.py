@@ -6,6 +6,6 @@ from typing import TypeVar
 _Variant = TypeVar("_Variant")
 
 
-def in_order(variants: Iterable[_Variant], turn: int) -> list[_Variant]:
+def turn_order(variants: Iterable[_Variant], turn: int) -> list[_Variant]:
     """Reverse the order in every other turn, because caches and heat carry over to the next variant."""
     return list(variants)[:: -1 if turn % 2 else 1]

@@ -19,7 +19,7 @@ from engine.data.resume_point import position_to_save, resume_point
 from engine.data.sample_loading import OnBadSample, check_policy
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, TrainSampler
 from engine.data.shared_memory import PREFETCH_FACTOR
-from engine.data.step_limits import batches_to_evaluate
+from engine.data.step_limits import num_evaluation_batches
 from engine.data.stream import StreamDataset, require_trained_batches
 from engine.data.worker_process import WorkerStart
 from engine.determinism.stateless_rng import global_seed
@@ -27,7 +27,7 @@ from engine.distributed.data_parallel_rank import DataParallelRank, data_paralle
 from engine.family_hooks import FamilyDataHooks
 from engine.lightning_internals.training_loop import micro_batch_index, micro_batches_started
 from engine.number_check import check_numbers
-from engine.system.cpu_count import check_for_cores
+from engine.system.cpu_count import check_process_count
 
 log = logging.getLogger("lockstep")
 
@@ -92,7 +92,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
         if num_workers != "auto" and num_workers < 0:
             raise ValueError(f"data.init_args.num_workers must be 0 or more, or auto; got {num_workers}")
         if num_workers != "auto":
-            check_for_cores("data.init_args.num_workers", num_workers)
+            check_process_count("data.init_args.num_workers", num_workers)
         sizes = {"batch_size": batch_size, "batch_size_per_device": batch_size_per_device}
         sizes |= {"micro_batch_size": micro_batch_size, "evaluation_batch_size": evaluation_batch_size}
         check_numbers("data.init_args.", sizes | {"prefetch_factor": prefetch_factor}, at_least=1)
@@ -176,7 +176,7 @@ class LockstepDataModule(FamilyDataHooks, LightningDataModule):
     ) -> TimedDataLoader:
         size = self.evaluation_batch_size
         batches = None if isinstance(data, StreamDataset) else -(-len(data) // size)
-        limit = None if self.trainer is None else batches_to_evaluate(self.trainer, stage, batches)
+        limit = None if self.trainer is None else num_evaluation_batches(self.trainer, stage, batches)
         self._loaders.append(self._loader_factory.evaluation_loader(data, size, limit))
         return self._loaders[-1]
 

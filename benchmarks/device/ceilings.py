@@ -17,13 +17,13 @@ from benchmarks.device.measures.reference import (
 )
 from benchmarks.device.measures.timing import take_turns
 from benchmarks.device.measures.traffic import Copy
-from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
+from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Row, Setting
 
 _COPIED, _EDGE = 4 << 30, 8192
 _TINY_COPIED, _TINY_EDGE = 1 << 20, 64
 
 
-def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
     """Measure bytes per second and floating-point operations per second."""
     torch.manual_seed(1)
     device, edge = setting.device, _TINY_EDGE if setting.tiny else _EDGE
@@ -43,7 +43,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     yield checks
     turns = take_turns(works, device, setting.repeats)
     moved = 2 * copy.source.numel() * copy.whole
-    yield Sheet(
+    yield ResultTable(
         f"memory: a copy of {moved / 2**30:.3g} GiB, read and written",
         ("GB/s",),
         [Row("copy", ([moved / seconds / 1e9 for seconds in turns.pop("copy")],))],
@@ -55,7 +55,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         best = peak(setting, product)
         rows.append(Row(product, ([rate / 1e12 for rate in rates], [rate / best for rate in rates] if best else "")))
     rows += [Row(name, (NEEDS_CUDA, "")) for name in ("tf32", "fp16") if name not in turns]
-    yield Sheet(f"products of {edge} x {edge} matrices", ("TFLOP/s", "of the data sheet"), rows)
+    yield ResultTable(f"products of {edge} x {edge} matrices", ("TFLOP/s", "of the data sheet"), rows)
 
 
 def _product(left: Tensor, right: Tensor, name: Format) -> Callable[[], Tensor]:

@@ -15,7 +15,7 @@ from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
 from benchmarks.device.measures.kernel_activity import busy
 from benchmarks.device.measures.reference import Variant, compared
 from benchmarks.device.measures.timing import take_turns
-from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
+from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Row, Setting
 from benchmarks.device.recommender import DROPOUT, MODELS, new_encoder, reference_of
 from benchmarks.device.training_step import TrainingStep
 from datamodules.recommender.batch import TrainBatch
@@ -28,7 +28,7 @@ from lightning_modules.recommender.training_loss import TrainingLoss
 PLAIN, COMPILED = "plain step", "compile_step true"
 
 
-def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
     """Measure a sheet per model."""
     sizes = TINY if setting.tiny else REALISTIC
     batch = full_batch(sizes, setting.device)
@@ -56,7 +56,9 @@ def _variant(name: str, encoder: SequenceEncoder, batch: TrainBatch, device: str
     return TrainingStep(network, loss, "bf16", device, has_dropout=True).variant(name)
 
 
-def _sheet(model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:
+def _sheet(
+    model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting
+) -> ResultTable:
     """Return a sheet with ratios to the plain step, computed within a turn."""
     turns = take_turns({variant.name: variant.work for variant in variants}, setting.device, setting.repeats)
     rows = []
@@ -68,7 +70,7 @@ def _sheet(model: str, variants: list[Variant], failures: dict[str, str], sizes:
         kernels = float(busy(variant.work).kernels) if setting.cuda else NEEDS_CUDA
         rates = [sizes.batch / each for each in seconds]
         rows.append(Row(variant.name, ([1e3 * each for each in seconds], ratios, rates, kernels)))
-    return Sheet(
+    return ResultTable(
         f"training step of {model} in bf16, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, 2 blocks, "
         f"{sizes.num_items} items, dropout {DROPOUT}",
         ("ms per step", "times the plain step", "sequences/s", "kernels"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.device.measures.reference import Format, Outcome, Variant, compared
-from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
+from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Setting
 from benchmarks.device.rates import HEADINGS, WHOLE_ROWS, rate_rows
 from benchmarks.device.training_step import TrainingStep
 from datamodules.multimodal.batch import Counts, TokenRows
@@ -63,7 +63,7 @@ TINY = Sizes(
 KINDS: dict[Trainable, str] = {"full": "all of it trains", "lora": "with adapters (LoRA)", "none": "frozen"}
 
 
-def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
     """Measure a sheet per kind; fp32 and TF32 for the fully trained model."""
     sizes, device = TINY if setting.tiny else REALISTIC, setting.device
     measured, checked = (_tokens(shape, sizes.vocabulary, device) for shape in (sizes.rows, sizes.checked))
@@ -84,7 +84,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         yield [check._replace(name=f"{trainable} {check.name}") for check in checks]
         absent = {"tf32": NEEDS_CUDA} if trainable == "full" and not setting.cuda else {}
         name = "tiny language model" if setting.tiny else "language model of the sizes of Qwen2-0.5B"
-        yield Sheet(
+        yield ResultTable(
             f"training step of a {name}, {title}, {rows} rows of {length} tokens",
             ("ms per step", "tokens/s", *HEADINGS),
             rate_rows(

@@ -56,7 +56,7 @@ class Row(NamedTuple):
     cells: tuple[list[float] | float | str, ...]  # per column: a number for each turn, a single number, or an error
 
 
-class Sheet(NamedTuple):
+class ResultTable(NamedTuple):
     """Table of measurements."""
 
     title: str
@@ -72,7 +72,7 @@ class Failure(NamedTuple):
     error: str
 
 
-PartResult = list[Check] | Sheet | Failure
+PartResult = list[Check] | ResultTable | Failure
 
 
 def part_results(part: str, setting: Setting, seconds: float) -> Iterator[PartResult]:

@@ -16,7 +16,7 @@ from benchmarks.device.histories import REALISTIC, TINY, Sizes, full_batch
 from benchmarks.device.measures.kernel_activity import busy
 from benchmarks.device.measures.reference import Format, Outcome, Variant, compared, formats, gradients_of
 from benchmarks.device.measures.timing import take_turns
-from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
+from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Row, Setting
 from benchmarks.device.training_step import CapturedStep, TrainingStep
 from benchmarks.recommender.naive_time_attention import with_naive_attention
 from benchmarks.recommender.plain_sasrec import PlainSASRec
@@ -31,7 +31,7 @@ MODELS: dict[str, Attention] = {"SASRec": "standard", "TiSASRec": "time_interval
 _GRAPHS: tuple[Format, ...] = ("fp32", "bf16")
 
 
-def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
     """Measure a sheet per model, then the CUDA graphs, because a failed capture may break the CUDA context."""
     sizes = TINY if setting.tiny else REALISTIC
     batch = full_batch(sizes, setting.device)
@@ -124,7 +124,9 @@ def reference_of(encoder: SequenceEncoder, batch: TrainBatch, device: str) -> Ou
     return Outcome(step.differentiate(), gradients_of(weights))
 
 
-def _sheet(model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting) -> Sheet:
+def _sheet(
+    model: str, variants: list[Variant], failures: dict[str, str], sizes: Sizes, setting: Setting
+) -> ResultTable:
     turns = take_turns({variant.name: variant.work for variant in variants}, setting.device, setting.repeats)
     rows = []
     for variant in variants:
@@ -138,7 +140,7 @@ def _sheet(model: str, variants: list[Variant], failures: dict[str, str], sizes:
     if not setting.cuda:
         # Rows without numbers, so that a table of a CPU shows what it lacks.
         rows += [Row(name, (NEEDS_CUDA, "", "", "", "")) for name in ("eager tf32", "eager fp16", "CUDA graph")]
-    return Sheet(
+    return ResultTable(
         f"training step of {model}, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, 2 blocks, "
         f"{sizes.num_items} items, dropout {DROPOUT}",
         ("ms per step", "sequences/s", "ms of it GPU at work", "share", "kernels"),

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from benchmarks.device.part import Check, Sheet
+from benchmarks.device.part import Check, ResultTable
 from benchmarks.environment import number, spread
 
 
-def text_of_checks(checks: list[Check]) -> str:
+def format_checks(checks: list[Check]) -> str:
     """Return a line per check."""
     width = max((len(check.name) for check in checks), default=0)
     lines = [f"  {check.name:{width}}  {check.error:.1e} (at most {check.bound:.0e})" for check in checks]
     return "\n".join(["relative error beside float64:", *lines])
 
 
-def text_of_sheet(sheet: Sheet) -> str:
+def format_table(sheet: ResultTable) -> str:
     """Return the sheet with aligned columns."""
     lines = [("", *sheet.headings), *((row.name, *map(_format_cell, row.cells)) for row in sheet.rows)]
     # Each column is as wide as its longest cell, the heading included.
@@ -22,7 +22,7 @@ def text_of_sheet(sheet: Sheet) -> str:
     return "\n".join(["", sheet.title, *body, *([sheet.note] if sheet.note else [])])
 
 
-def as_json(sheet: Sheet) -> dict[str, Any]:
+def as_json(sheet: ResultTable) -> dict[str, Any]:
     """Return each row's cells by column name."""
     rows = [{"name": row.name, **dict(zip(sheet.headings, row.cells, strict=True))} for row in sheet.rows]
     return {"title": sheet.title, "rows": rows, "failures": sheet.failures, "note": sheet.note}

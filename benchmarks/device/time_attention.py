@@ -15,7 +15,7 @@ from benchmarks.device.histories import REALISTIC, TINY, full_batch
 from benchmarks.device.measures.reference import Format, Outcome, Variant, autocast, compared, formats, products_in
 from benchmarks.device.measures.timing import Work, memory_of, take_turns
 from benchmarks.device.measures.traffic import Copy, bytes_of
-from benchmarks.device.part import NEEDS_CUDA, Check, Row, Setting, Sheet
+from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Row, Setting
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables
 from lightning_modules.recommender.networks.attention import AttentionKernel, TimeIntervalAttention, TimeTables
 
@@ -39,7 +39,7 @@ class _Layer(nn.Module):
         return self.attention(x, self.tables(positions, times, scale))
 
 
-def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
     """Measure a sheet per format; in fp32 also with dropout and with torch.compile."""
     sizes, device = TINY if setting.tiny else REALISTIC, setting.device
     torch.manual_seed(1)
@@ -90,7 +90,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     yield from _absent(device)
 
 
-def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: dict[str, str]) -> Sheet:
+def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: dict[str, str]) -> ResultTable:
     device, sizes = setting.device, TINY if setting.tiny else REALISTIC
     # A compiled form has no single operations to count.
     moved = {name: bytes_of(work) for name, work in works.items() if "compiled" not in name}
@@ -110,7 +110,7 @@ def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: d
             )
         times = [theirs / own_seconds for theirs, own_seconds in zip(naive, seconds, strict=True)] if naive else ""
         rows.append(Row(name, ([1e3 * each for each in seconds], times, *counted, memory[name])))
-    return Sheet(
+    return ResultTable(
         f"time-interval attention, forward and backward, B {sizes.batch}, L {sizes.length}, C {sizes.hidden_size}, "
         f"T {sizes.time_span}, {format}",
         ("ms", "times as fast as naive", "GB moved", "GB/s", "of a copy's speed", "GB above the weights"),
@@ -119,10 +119,12 @@ def _sheet(setting: Setting, works: dict[str, Work], format: Format, failures: d
     )
 
 
-def _absent(device: str) -> Iterator[Sheet]:
+def _absent(device: str) -> Iterator[ResultTable]:
     lacking = [name for name in ("tf32", "fp16") if name not in formats(device)]
     if lacking:
-        yield Sheet("time-interval attention in other formats", ("ms",), [Row(name, (NEEDS_CUDA,)) for name in lacking])
+        yield ResultTable(
+            "time-interval attention in other formats", ("ms",), [Row(name, (NEEDS_CUDA,)) for name in lacking]
+        )
 
 
 def _pass(

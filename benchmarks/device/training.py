@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.device.measures.peaks import peak
 from benchmarks.device.measures.reference import Format, Outcome, Variant, autocast, compared, gradients_of
-from benchmarks.device.part import Check, Row, Setting, Sheet
+from benchmarks.device.part import Check, ResultTable, Row, Setting
 from benchmarks.device.rates import WHOLE_ROWS
 from benchmarks.engine.interleaving import Body, Measurement, take_turns
 from benchmarks.vision_language.models import LARGE, TINY, Layout, Sizes, amounts_of_turns, built
@@ -31,7 +31,7 @@ _PACKED = Layout(packed=True)
 _PLAIN, _OURS = "plain torch loop", "Lockstep's module in the Trainer"
 
 
-def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
     """Measure a sheet without and a sheet with torch.compile."""
     sizes, steps = (TINY, _TINY_STEPS) if setting.tiny else (LARGE, _STEPS)
     amounts = amounts_of_turns(sizes, _PACKED, setting.repeats, steps, _WARM_UP)
@@ -48,7 +48,9 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
         yield _sheet(turns, amounts, steps, setting)
 
 
-def _sheet(turns: dict[str, list[Measurement]], amounts: list[dict[str, float]], steps: int, setting: Setting) -> Sheet:
+def _sheet(
+    turns: dict[str, list[Measurement]], amounts: list[dict[str, float]], steps: int, setting: Setting
+) -> ResultTable:
     """Return a sheet with ratios to the first variant, computed within a turn."""
     seconds = {name: [turn.wall * steps for turn in measured] for name, measured in turns.items()}
     first, best, rows = next(iter(seconds.values())), peak(setting, "bf16"), []
@@ -63,7 +65,7 @@ def _sheet(turns: dict[str, list[Measurement]], amounts: list[dict[str, float]],
         rows.append(Row(name, cells))
     real = sum(held["tokens"] for held in amounts) / sum(held["positions"] for held in amounts)
     title = f"training of a vision-language model, bf16, rows with {real:.0%} real tokens"
-    return Sheet(title, ("tokens/s", "times the plain loop", "TFLOP/s", "MFU"), rows, note=WHOLE_ROWS)
+    return ResultTable(title, ("tokens/s", "times the plain loop", "TFLOP/s", "MFU"), rows, note=WHOLE_ROWS)
 
 
 def _pair(sizes: Sizes, compiled: bool, workers: int) -> dict[str, Body]:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.device.measures.reference import Format, Outcome, Variant, compared, formats, gradients_of
-from benchmarks.device.part import NEEDS_CUDA, Check, Setting, Sheet
+from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Setting
 from benchmarks.device.rates import HEADINGS, rate_rows
 from benchmarks.device.training_step import TrainingStep
 from lightning_modules.image_classifier.networks.vit import VisionTransformer
@@ -21,7 +21,7 @@ _AT_ONCE = 8
 """Number of images of the reference; float64 states and scores of all images would not fit the memory."""
 
 
-def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
+def measure(setting: Setting) -> Iterator[list[Check] | ResultTable]:
     """Measure the sheet."""
     torch.manual_seed(1)
     sizes, batch = (_TINY, _TINY_BATCH) if setting.tiny else (_REALISTIC, _BATCH)
@@ -47,7 +47,7 @@ def measure(setting: Setting) -> Iterator[list[Check] | Sheet]:
     absent = {} if setting.cuda else {"tf32": NEEDS_CUDA, "fp16": NEEDS_CUDA}
     variants = [variant for variant in variants if variant.name not in failures]
     rows = rate_rows(variants, batch, batch * flops_of_an_image(network, sizes), setting, absent)
-    yield Sheet(
+    yield ResultTable(
         f"training step of a Vision Transformer, width {sizes['width']}, depth {sizes['depth']}, patches of "
         f"{sizes['patch']} x {sizes['patch']}, {batch} images of {sizes['size']} x {sizes['size']}",
         ("ms per step", "images/s", *HEADINGS),

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks.environment import number, spread
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from benchmarks.variant_process import VariantProcess
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
 from engine.checkpointing.verification import verify
@@ -87,7 +87,7 @@ def _of_size(folder: Path, size: int, repeats: int) -> list[Stall]:
         variants = {way: stack.enter_context(_Variant(way, size, folder / "measured.ckpt")) for way in WAYS}
         # The first turn warms up; its memory counts, as a copy is allocated there.
         for turn in range(repeats + 1):
-            for way, variant in in_order(variants.items(), turn):
+            for way, variant in turn_order(variants.items(), turn):
                 taken[way].append(variant.save(turn))
     where = file_system(folder)
     stalls = []

@@ -20,7 +20,7 @@ import psutil
 import torch
 
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from benchmarks.variant_process import VariantProcess
 
 WARM_UP = 20
@@ -93,7 +93,7 @@ def take_turns(
             running[apart] = Apart([stack.enter_context(Variant(apart, first, 1, warm_up)) for _ in range(2)])
         turns: dict[str, list[Measurement]] = {name: [] for name in running}
         for turn in range(repeats):
-            for name, variant in in_order(running.items(), turn):
+            for name, variant in turn_order(running.items(), turn):
                 turns[name].append(variant.turn(steps))
         return turns
 

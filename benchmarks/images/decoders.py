@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from benchmarks.images.jpeg_images import SIZES, jpeg
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from datamodules.image_classifier.sources.image_source import fitted_pixels
 
 _EDGE = 224
@@ -30,7 +30,7 @@ def measure(repeats: int, seconds: float = _SECONDS) -> dict[str, Any]:
         data = jpeg(width, height)
         found[name] = {variant: [] for variant in variants}
         for turn in range(repeats):
-            for variant in in_order(variants, turn):
+            for variant in turn_order(variants, turn):
                 found[name][variant].append(_rate(variants[variant], data, seconds))
     return found
 

@@ -11,7 +11,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.images.jpeg_images import jpeg
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from datamodules.image_classifier.dataset import ImageDataset
 from datamodules.image_classifier.sources.image_source import FileImages
 from datamodules.images.decoding import MAX_PIXELS
@@ -72,8 +72,8 @@ def measure(repeats: int, files: int = _FILES) -> dict[str, Any]:
         columns = ["core", *map(str, numbers)]
         found: dict[str, Any] = {name: {column: [] for column in columns} for name in variants._fields}
         for turn in range(repeats):
-            for name in in_order(variants._fields, turn):
-                for number in in_order(numbers, turn):
+            for name in turn_order(variants._fields, turn):
+                for number in turn_order(numbers, turn):
                     wall, core = _rates(getattr(variants, name), number)
                     found[name][str(number)].append(wall)
                     if core is not None:

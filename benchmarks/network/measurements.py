@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from benchmarks.network.machines import Machines, connected
 from benchmarks.network.step_model import BACKWARD_SHARE, Observed, StepModel, fit, ring_bytes, step_seconds
 from benchmarks.network.training import Alone, Measurement, Options, Together, gradient_bytes
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 
 Result = dict[str, Any]
 """Measurements of a part, ready for JSON."""
@@ -152,7 +152,7 @@ def settings(repeats: int, variants: dict[str, Options] | None = None, steps: in
             folder = Path(stack.enter_context(TemporaryDirectory()))
             running[name] = Together(stack, machines, folder, port, WARM_UP, options)
         for turn in range(repeats):
-            for name, together in in_order(running.items(), turn):
+            for name, together in turn_order(running.items(), turn):
                 together.turn(SETTLING)
                 turns[name].append(together.turn(steps))
     rows: list[dict[str, Any]] = [

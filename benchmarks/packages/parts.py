@@ -10,7 +10,7 @@ from benchmarks.engine.trainings import write_interactions
 from benchmarks.packages.driver_process import Command, Driver, DriverFailed
 from benchmarks.packages.interactions import rows_of_epoch, write_ring
 from benchmarks.packages.variants import SETTINGS, Variant
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 
 Started = dict[Variant, Command]
 Result = dict[str, Any]
@@ -83,7 +83,7 @@ def _measure(
                 failed[variant.name] = str(error)
         # Negative turns warm up: allocators, caches of files, and a package's lazy work.
         for turn in range(-warm_up, repeats):
-            for variant, driver in in_order(running.items(), turn):
+            for variant, driver in turn_order(running.items(), turn):
                 try:
                     result = driver.turn(units(variant))
                 except DriverFailed as error:

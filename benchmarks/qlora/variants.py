@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from benchmarks.variant_process import VariantProcess
 
 FORMATS = {"bf16": "none", "nf4": "nf4", "int8": "int8"}
@@ -34,7 +34,7 @@ def measure(layers: int, tokens: int, repeats: int) -> dict[str, Any]:
             variants[name] = processes[name].receive() | {"seconds": [], "cpu_seconds": [], "step": 0}
         # The first turn warms up: the optimizer allocates its state in it.
         for turn in range(repeats + 1):
-            for name in in_order(FORMATS, turn):
+            for name in turn_order(FORMATS, turn):
                 processes[name].connection.send("step")
                 seconds, cpu, memory = processes[name].receive()
                 if turn:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.memory_peak import peak, reset_peak
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from benchmarks.variant_process import VariantProcess
 
 
@@ -53,7 +53,7 @@ def take_turns(variants: dict[str, Maker], repeats: int) -> dict[str, Measured]:
         running = {name: stack.enter_context(Variant(name, make)) for name, make in variants.items()}
         turns: dict[str, list[Measurement]] = {name: [] for name in variants}
         for turn in range(repeats):
-            for name, variant in in_order(running.items(), turn):
+            for name, variant in turn_order(running.items(), turn):
                 turns[name].append(variant.turn())
         return {name: Measured(turns[name], *variant.memory()) for name, variant in running.items()}
 

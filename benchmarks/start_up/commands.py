@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.environment import goals_reached, ratios, spread
 from benchmarks.start_up.first_step import PREFIX
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from benchmarks.variant_process import ONE_THREAD, run_python
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -84,7 +84,7 @@ def measure(repeats: int, commands: dict[str, list[str]] | None = None, warm_up:
     commands = commands or COMMANDS
     taken: dict[str, list[Start]] = {name: [] for name in commands}
     for turn in range(warm_up + repeats):
-        for name, arguments in in_order(commands.items(), turn):
+        for name, arguments in turn_order(commands.items(), turn):
             with TemporaryDirectory() as folder:
                 one = start(arguments, Path(folder))
             if turn >= warm_up:

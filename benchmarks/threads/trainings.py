@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.environment import goals_reached, spread
 from benchmarks.threads.rate import PREFIX
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 from benchmarks.variant_process import run_python
 from engine.system.cpu_count import available_cpus
 
@@ -120,7 +120,7 @@ def measure(repeats: int, names: Sequence[str], seconds: float) -> dict[str, Any
             for name in names:
                 # Both conditions within a turn, so that they see the same state of the machine.
                 for condition in (IDLE, BUSY):
-                    for variant, stated in in_order(variants().items(), turn):
+                    for variant, stated in turn_order(variants().items(), turn):
                         with with_background_load(condition):
                             one = train(CONFIGS[name], stated, Path(folder), seconds)
                         found.setdefault((name, condition, variant), []).append(one)

@@ -13,7 +13,7 @@ from jsonargparse.typing import PositiveInt
 from callbacks.performance.cpu_threads import RECORD, KnownThreads
 from commands.launch.rank_zero_decision import decide_on_rank_zero
 from engine.checkpointing.verification import CorruptCheckpointError, load_lazily
-from engine.system.cpu_count import check_for_cores
+from engine.system.cpu_count import check_process_count
 
 log = logging.getLogger("lockstep")
 
@@ -37,7 +37,7 @@ def state_threads(number: int, environ: MutableMapping[str, str] | None = None) 
         ValueError: the machine has far too few cores.
     """
     environ = os.environ if environ is None else environ
-    check_for_cores("threads", number)
+    check_process_count("threads", number)
     # Child processes read the variable at their start; torch in this process has read it already.
     environ["OMP_NUM_THREADS"] = str(number)
     torch.set_num_threads(number)

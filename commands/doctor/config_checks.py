@@ -74,9 +74,9 @@ class _Training:
 
     def parse(self) -> Iterator[Finding]:
         from commands.doctor.training.config_errors import config_errors
-        from commands.doctor.training.load_config import config_files, parse_files, parse_fit
+        from commands.doctor.training.load_config import parse_files, parse_fit, split_config_files
 
-        files, with_texts = config_files(self.arguments)
+        files, with_texts = split_config_files(self.arguments)
         self._named = " ".join(f"--config {file}" for file in files)
         wrong = list(config_errors(files, lambda texts: parse_fit(with_texts(texts)), parse_files))
         if not wrong:

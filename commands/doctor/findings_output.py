@@ -21,14 +21,14 @@ _FILE_WIDTH = 120
 """Columns if the output is not a terminal."""
 
 
-def worst(findings: Sequence[Finding]) -> Status:
+def worst_status(findings: Sequence[Finding]) -> Status:
     """Return the worst status, which determines the exit code."""
     return max((finding.status for finding in findings), key=lambda status: EXIT_CODES[status], default="ok")
 
 
 def findings_as_json(findings: Sequence[Finding]) -> str:
     """Return a JSON object: `{"status": ..., "exit_code": ..., "counts": {...}, "findings": [{"check": ..., ...}]}`."""
-    status = worst(findings)
+    status = worst_status(findings)
     report = {
         "status": status,
         "exit_code": EXIT_CODES[status],
@@ -82,7 +82,7 @@ def _labelled_grid(label: str, text: str, style: str) -> Table:
 
 
 def _summary(findings: Sequence[Finding]) -> Text:
-    status = worst(findings)
+    status = worst_status(findings)
     counts = {each: sum(finding.status == each for finding in findings) for each in EXIT_CODES}
     summary = {
         "ok": "All checks passed: a training can start.",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from commands.launch.command_line import CONFIG_OPTIONS, values_of
 from commands.launch.launcher_variables import LauncherVariables
 from engine.io.yaml_file import YamlFileError, parse_yaml, read_yaml
-from engine.system.cpu_count import workers_for
+from engine.system.cpu_count import num_loader_workers
 
 WITHOUT_CUDA = ("cpu", "mps", "tpu")
 """Values of `trainer.accelerator` with which NVIDIA's GPUs are not used."""
@@ -46,7 +46,7 @@ class LaunchPlan(NamedTuple):
         workers = self.workers
         if workers == "auto":
             computing = 1 if gpus else self.threads or threads(devices or 1)
-            workers = workers_for(cores, devices or 1, computing)
+            workers = num_loader_workers(cores, devices or 1, computing)
         return self._replace(devices=devices, workers=workers)
 
 

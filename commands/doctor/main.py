@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from commands.cli.shipped_configs import resolve_shipped_configs
 from commands.doctor.check import Check, Finding, is_any_hanging, run_checks
 from commands.doctor.config_checks import config_checks
-from commands.doctor.findings_output import EXIT_CODES, findings_as_json, print_table, worst
+from commands.doctor.findings_output import EXIT_CODES, findings_as_json, print_table, worst_status
 from commands.doctor.launch_plan import plan_launch
 from commands.doctor.machine_checks import machine_checks
 from commands.doctor.model_plan.cluster import Cluster, parse_cluster
@@ -84,7 +84,7 @@ def _check(json_output: bool, timeout: float, settings: list[str], runs: Path) -
         print(findings_as_json(findings)) if json_output else print_table(findings)
     if ranks:
         ranks.leave()
-    code = EXIT_CODES[worst(findings)]
+    code = EXIT_CODES[worst_status(findings)]
     if is_any_hanging():
         # os._exit flushes no buffers.
         sys.stdout.flush()

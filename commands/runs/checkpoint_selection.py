@@ -104,12 +104,12 @@ def _best_or_newest(folder: Path) -> Path:
 
 
 def record_existing_checkpoints(directory: Path) -> None:
-    """Record the checkpoints that exist when the user starts the run; `newest_since_begun` reads it after a restart."""
+    """Record which checkpoints exist when the user starts a run, for `newest_checkpoint_since_start` at a restart."""
     saved = [saved_at(path) for path in list_checkpoints(directory)]
     write_atomically(directory / BEGINNING, json.dumps({"saved_at": saved}).encode())
 
 
-def newest_since_begun(directory: Path) -> Path | None:
+def newest_checkpoint_since_start(directory: Path) -> Path | None:
     """Return the newest checkpoint that verifies, if the run saved it after the user started the run; else None.
 
     A launcher that restarts a run repeats its command, which may name an older checkpoint. Checkpoints are compared by

@@ -11,7 +11,7 @@ from commands.launch.rank_zero_decision import decide_on_rank_zero
 from commands.launch.restart_detection import is_restart
 from commands.runs.checkpoint_selection import (
     earlier_stage,
-    newest_since_begun,
+    newest_checkpoint_since_start,
     record_existing_checkpoints,
     resolve_checkpoint,
 )
@@ -151,7 +151,7 @@ class RunStart:
 
 def _resume_after_restart(directory: Path) -> Path | None:
     """Return the newest checkpoint of the run itself; None to begin as the command states, which a launcher repeats."""
-    newest = newest_since_begun(directory)
+    newest = newest_checkpoint_since_start(directory)
     outcome = f"resuming from {newest}" if newest else "nothing has been saved, so the run begins as before"
     log.info("restarted by the launcher: %s", outcome, extra=event("run_restarted", path=newest and f"{newest}"))
     return newest

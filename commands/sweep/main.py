@@ -33,10 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _sweep(arguments: Sequence[str]) -> int:
     """Run the worker; return the exit code. The imports are here, where Ctrl-C is a line."""
     from commands.sweep.settings_reader import read_sweep
-    from commands.sweep.sweep_arguments import parse
+    from commands.sweep.sweep_arguments import parse_sweep_arguments
     from engine.system.extras import require_extras
 
-    command = parse(arguments)
+    command = parse_sweep_arguments(arguments)
     try:
         settings = read_sweep(command.sweep)
     except OSError as error:

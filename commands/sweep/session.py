@@ -22,7 +22,7 @@ from commands.runs.run_names import make_runs_directory
 from commands.sweep.settings import Parameter, SweepSettings
 from commands.sweep.study import DATABASE, Claim, OtherStudyError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
-from commands.sweep.sweep_arguments import Command
+from commands.sweep.sweep_arguments import SweepCommand
 from commands.sweep.trial_process import fit_command
 from commands.sweep.value_check import check_values
 from commands.sweep.worker import MissingMetricError, SweepStopped, Worker
@@ -32,7 +32,7 @@ from engine.system.installation import PROGRAM
 from engine.system.runs_directory import run_options
 
 
-def run_session(command: Command, settings: SweepSettings) -> int:
+def run_session(command: SweepCommand, settings: SweepSettings) -> int:
     """Run trials until the study is complete; return the exit code.
 
     Raises:
@@ -96,14 +96,14 @@ def print_line(line: str, file: IO[str] | None = None) -> None:
     print(line, file=file, flush=True)
 
 
-def _summary(study: SweepStudy, settings: SweepSettings, command: Command) -> StudySummary:
+def _summary(study: SweepStudy, settings: SweepSettings, command: SweepCommand) -> StudySummary:
     with study.locked():
         summary = summarize(study, settings, command.arguments, command.folder)
         write_summary(summary, command.folder)
     return summary
 
 
-def _finish(summary: StudySummary, command: Command) -> int:
+def _finish(summary: StudySummary, command: SweepCommand) -> int:
     counts = {
         state: sum(trial.state == state for trial in summary.trials) for state in ("complete", "pruned", "failed")
     }
@@ -144,7 +144,7 @@ def checkpoint_remark(run: Path, summary: StudySummary) -> str:
     )
 
 
-def open_study(command: Command, settings: SweepSettings) -> SweepStudy:
+def open_study(command: SweepCommand, settings: SweepSettings) -> SweepStudy:
     """Return the study, which may exist.
 
     Raises:

@@ -31,7 +31,7 @@ More: docs/sweep.md"""
 _REFUSED = ("--ckpt_path", "--print_config")
 
 
-class Command(NamedTuple):
+class SweepCommand(NamedTuple):
     """Parts of a command line of the sweep: SWEEP.yaml, the folder of the study, and the options of every trial."""
 
     sweep: Path
@@ -56,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(arguments: Sequence[str]) -> Command:
+def parse_sweep_arguments(arguments: Sequence[str]) -> SweepCommand:
     """Return the parts of a command line.
 
     Raises:
@@ -70,4 +70,4 @@ def parse(arguments: Sequence[str]) -> Command:
     name = options.run_name or f"sweep-{options.sweep.stem}"
     check_run_name(name)
     configs = [word for path in options.config for word in ("--config", path)]
-    return Command(options.sweep, (options.runs_directory or runs_directory()) / name, [*configs, *others])
+    return SweepCommand(options.sweep, (options.runs_directory or runs_directory()) / name, [*configs, *others])

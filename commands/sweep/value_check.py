@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from commands.runs.current_names import current_option
 from commands.sweep.settings import Parameter, SweepSettings, Value
-from commands.sweep.sweep_arguments import Command
+from commands.sweep.sweep_arguments import SweepCommand
 from commands.sweep.trial_process import option_argument
 from engine.health.exit_codes import ExitCode
 from engine.io.yaml_file import YamlFileError
@@ -23,7 +23,7 @@ from engine.system.installation import PROJECT
 _PROGRAM = f"import sys; sys.path[0] = {str(PROJECT)!r}; from commands.sweep.value_check import main; main()"
 
 
-def check_values(command: Command, settings: SweepSettings) -> None:
+def check_values(command: SweepCommand, settings: SweepSettings) -> None:
     """Let `fit` parse the config, and create model and data, with the values of each parameter.
 
     Raises:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from datamodules.document_qa.batch import AnswerRecord
 from datamodules.document_qa.grading.baselines import MostFrequentAnswers, first_questions, most_frequent_answers
-from datamodules.document_qa.grading.evaluation_metrics import summary
+from datamodules.document_qa.grading.evaluation_metrics import metric_values
 from datamodules.document_qa.grading.grade import answer_text, grade
 from datamodules.document_qa.reports.prediction_record import prediction_line
 from datamodules.document_qa.reports.run_reports import write_prediction_report, write_test_reports
@@ -103,7 +103,7 @@ class AnswerEvaluation(ImageDataModule):
 
     def summary(self, records: Sequence[AnswerRecord]) -> dict[str, float]:
         """Compute {metric name: value} of all records of an evaluation."""
-        return summary(self.question, records, self._most_frequent, retrieved=self.ablate != "question_only")
+        return metric_values(self.question, records, self._most_frequent, retrieved=self.ablate != "question_only")
 
     def write_test_report(self, folder: Path, records: Sequence[AnswerRecord]) -> None:
         """Write the report of a test and its comparison with other ablations.

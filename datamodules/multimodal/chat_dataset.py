@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from datamodules.multimodal.batch import Chat, ChatEvaluationBatch, ChatTrainBatch
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message, Placeholders
-from datamodules.multimodal.text.packing import one_per_row, pack, pad_rows, prompts
+from datamodules.multimodal.text.packing import one_per_row, pack, pad_prompts, pad_rows
 from engine.data.epoch_order import ShuffleBlocks
 from engine.data.errors import BadSampleError
 from engine.data.sample_loading import SkippedSample, load_samples
@@ -199,7 +199,7 @@ class ChatQuestions(Dataset[ChatEvaluationBatch]):
         chats, prompt_chats = [chat for chat, *_ in loaded], [prompt for _, prompt, _ in loaded]
         encoder_input = self.source.collate([sample_input for *_, sample_input in loaded])
         return ChatEvaluationBatch(
-            one_per_row(chats, indices, pad), prompts(prompt_chats, indices, pad), encoder_input, skipped
+            one_per_row(chats, indices, pad), pad_prompts(prompt_chats, indices, pad), encoder_input, skipped
         )
 
     def _load(self, index: int) -> tuple[Chat, Chat, Any]:

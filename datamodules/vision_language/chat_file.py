@@ -7,10 +7,10 @@ from datamodules.multimodal.images.tiling import MARKER
 from datamodules.multimodal.text.chat_encoder import Message
 from engine.data.epoch_order import ShuffleBlocks
 
-__all__ = ["MARKER", "ChatFile", "ImageChat", "Reference", "last_answer"]
+__all__ = ["MARKER", "ChatFile", "ImageChat", "ReferenceAnswer", "last_answer"]
 
 
-class Reference(NamedTuple):
+class ReferenceAnswer(NamedTuple):
     """What is accepted as the answer to a question of a table."""
 
     kind: str  # kind of the question; empty if the table has no kinds
@@ -25,7 +25,7 @@ class ImageChat(NamedTuple):
     name: str  # file and row, for messages
     messages: list[Message]  # with one MARKER per image in the texts of the user, in order
     images: list[bytes]  # encoded, as in their files
-    reference: Reference | None = None  # of a row of a table of questions
+    reference: ReferenceAnswer | None = None  # of a row of a table of questions
 
     def with_system(self, message: str | None) -> "ImageChat":
         """Return the chat with this system message, unless it has one."""

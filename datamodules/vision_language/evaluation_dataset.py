@@ -9,7 +9,7 @@ from typing_extensions import override
 from datamodules.multimodal.chat_dataset import ChatItem
 from datamodules.multimodal.text.chat_encoder import Message
 from datamodules.vision_language.chat_dataset import ChatImages, Chats, ImageChatDataset
-from datamodules.vision_language.chat_file import ImageChat, Reference, last_answer
+from datamodules.vision_language.chat_file import ImageChat, ReferenceAnswer, last_answer
 from datamodules.vision_language.grading import ANLS, OUTCOMES, grade, grade_reference
 from engine.data.errors import BadSampleError
 from engine.determinism.stateless_rng import hash_permutation
@@ -28,7 +28,7 @@ class _Texts(NamedTuple):
 
     messages: list[Message]
     length: int  # estimated tokens of the prompt
-    reference: Reference | None
+    reference: ReferenceAnswer | None
 
 
 class EvaluationDataset(ImageChatDataset):

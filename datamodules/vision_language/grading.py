@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from datamodules.multimodal.text.text_similarity import anls
-from datamodules.vision_language.chat_file import Reference
+from datamodules.vision_language.chat_file import ReferenceAnswer
 
 OUTCOMES = ("exact", "token_f1")
 """Names of the outcomes of `grade`."""
@@ -38,7 +38,7 @@ def grade(right: str, text: str) -> dict[str, tuple[float, float]]:
     return {"exact": (exact, 1.0), "token_f1": (_token_f1(right, text, exact), 1.0)}
 
 
-def grade_reference(reference: Reference, text: str, with_anls: bool) -> dict[str, tuple[float, float]]:
+def grade_reference(reference: ReferenceAnswer, text: str, with_anls: bool) -> dict[str, tuple[float, float]]:
     """Return {outcome: (points reached, points possible)} of an answer to a question of a table.
 
     With options, `exact` is whether the answer chooses the right option, by its letter or by its text. Otherwise each
@@ -60,7 +60,7 @@ def grade_reference(reference: Reference, text: str, with_anls: bool) -> dict[st
     return grades | ({f"{reference.kind}/exact": grades["exact"]} if reference.kind else {})
 
 
-def chosen_letter(reference: Reference, text: str) -> str:
+def chosen_letter(reference: ReferenceAnswer, text: str) -> str:
     """Return the letter of the option that an answer chooses; empty if it chooses none.
 
     Args:

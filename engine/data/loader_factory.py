@@ -13,7 +13,7 @@ from engine.data.samplers import EvaluationSampler, MicroBatchRequest, TrainSamp
 from engine.data.stream import EpochEndCheck, StreamBatches, StreamDataset
 from engine.data.worker_process import Workers, WorkerStart
 from engine.distributed.collectives import gloo_group
-from engine.system.cpu_count import available_cpus, workers_for
+from engine.system.cpu_count import available_cpus, num_loader_workers
 
 log = logging.getLogger("lockstep")
 
@@ -117,7 +117,7 @@ def auto_num_workers(local_world_size: int, on_gpu: bool, is_in_memory: bool) ->
     else:
         # On a CPU the training itself needs the cores of its threads.
         computing = 1 if on_gpu else torch.get_num_threads()
-        number = workers_for(cpus, local_world_size, computing)
+        number = num_loader_workers(cpus, local_world_size, computing)
         reason = f"{cpus:g} cores for {local_world_size} processes here, each computing with {computing}"
     log.info("data.num_workers auto: %d (%s)", number, reason)
     return number

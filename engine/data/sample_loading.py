@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.data.errors import BadSampleError
-from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, or_padding
+from engine.data.samplers import PADDING_INDEX, MicroBatchRequest, pad_if_empty
 from engine.data.worker_process import report_position
 
 Item = TypeVar("Item")
@@ -113,7 +113,7 @@ def load_batch_skipping_bad(
                 raise
             skipped += bad
             is_bad = np.isin(request.indices, [skip.sample for skip in bad])
-            request = request._replace(indices=or_padding(request.indices[~is_bad]))
+            request = request._replace(indices=pad_if_empty(request.indices[~is_bad]))
 
 
 def _find_bad(

@@ -32,7 +32,7 @@ class MicroBatchRequest(NamedTuple):
     """
 
 
-def or_padding(indices: NDArray[np.int64]) -> NDArray[np.int64]:
+def pad_if_empty(indices: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the indices [b] of a micro-batch; one padding row if it has no sample."""
     return indices if len(indices) else np.array([PADDING_INDEX])
 
@@ -136,7 +136,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
             parts = [batch[micro * self.world_size + rank :: shares] for micro in range(self.accumulation)]
         # In a small last batch a rank may have no sample. It gets a padding row, to take as many steps as the others.
         for part in parts:
-            yield MicroBatchRequest(epoch, or_padding(part), number, global_batch)
+            yield MicroBatchRequest(epoch, pad_if_empty(part), number, global_batch)
 
     def _global_batches(self, epoch: int, batches_done: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         if self.num_samples is None:
@@ -174,7 +174,7 @@ class EvaluationSampler(Sampler[MicroBatchRequest]):
             start = (number * self.world_size + self.rank) * self.batch_size
             end = start + self.batch_size
             indices = np.arange(start, end if self.num_samples is None else min(end, self.num_samples))
-            yield MicroBatchRequest(0, or_padding(indices), number)
+            yield MicroBatchRequest(0, pad_if_empty(indices), number)
 
 
 def _snake_order(batch: NDArray[np.int64], shares: int) -> NDArray[np.int64]:

@@ -43,7 +43,9 @@ def convert_limits_to_micro_batches(trainer: Trainer, steps_in_epoch: int | None
         trainer.val_check_interval = interval * accumulation
 
 
-def batches_to_evaluate(trainer: Trainer, stage: Literal["val", "test", "predict"], batches: int | None) -> int | None:
+def num_evaluation_batches(
+    trainer: Trainer, stage: Literal["val", "test", "predict"], batches: int | None
+) -> int | None:
     """Return the number of batches that `limit_{stage}_batches` allows over all ranks, or None for all batches.
 
     A fractional limit of the trainer is replaced by its number of batches, because Lightning would apply the fraction

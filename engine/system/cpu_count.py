@@ -37,7 +37,7 @@ def available_cpus(
     return min([float(affinity), *_quotas(groups, own_groups)])
 
 
-def check_for_cores(key: str, number: int) -> None:
+def check_process_count(key: str, number: int) -> None:
     """Check that this machine can run a number of processes or threads.
 
     Far more of them exhaust it before any of them reports an error.
@@ -55,7 +55,7 @@ def check_for_cores(key: str, number: int) -> None:
         raise ValueError(f"{key} is {number}, expected at most {max_number} on a machine with {cores:g} cores")
 
 
-def workers_for(cores: float, processes: int, computing: int) -> int:
+def num_loader_workers(cores: float, processes: int, computing: int) -> int:
     """Return the number of loader workers of each training process.
 
     Args:

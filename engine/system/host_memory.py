@@ -57,10 +57,12 @@ def memory_limit(proc: Path = _PROC, groups: Path = _GROUPS) -> Limit:
 
 def available_memory(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Return the bytes that this process can still allocate, within its groups and its `ulimit`."""
-    return min([available_to_all(proc, groups), *(max(0, remaining) for _, remaining in remaining_under_ulimit(proc))])
+    return min(
+        [available_cgroup_memory(proc, groups), *(max(0, remaining) for _, remaining in remaining_under_ulimit(proc))]
+    )
 
 
-def available_to_all(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
+def available_cgroup_memory(proc: Path = _PROC, groups: Path = _GROUPS) -> int:
     """Return the bytes that all processes of this process's groups together can still allocate."""
     remaining = [psutil.virtual_memory().available]
     for folder in memory_groups(proc, groups):

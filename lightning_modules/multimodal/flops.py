@@ -26,7 +26,7 @@ _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 """Layers whose FLOPs are counted."""
 
 
-def chat_amounts(
+def chat_throughput_counts(
     batch: Sequence[ChatTrainBatch], token_metric: str, flops: Callable[[ChatTrainBatch], int | None]
 ) -> dict[str, float]:
     """Return the counts of a micro-batch, see LockstepModule.throughput_counts.

@@ -28,7 +28,7 @@ from lightning_modules.multimodal.export.load_export import load_parts
 from lightning_modules.multimodal.export.parts import export_parts
 from lightning_modules.multimodal.flops import (
     LanguageModelFlops,
-    chat_amounts,
+    chat_throughput_counts,
     has_trainable_weights,
     language_model_flops,
 )
@@ -145,7 +145,7 @@ class MultimodalModule(LanguageModule[ChatDataT]):
 
     @override
     def throughput_counts(self, batch: Any) -> dict[str, float]:
-        return chat_amounts(batch, self.modality.token_metric, self._flops)
+        return chat_throughput_counts(batch, self.modality.token_metric, self._flops)
 
     @cached_property
     def _language_model_flops(self) -> LanguageModelFlops | None:

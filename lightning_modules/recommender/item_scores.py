@@ -41,7 +41,7 @@ class DotProductScores:
     def __len__(self) -> int:
         return len(self.states)
 
-    def of_user(self, row: int) -> "DotProductScores":
+    def select_user(self, row: int) -> "DotProductScores":
         """Return the scores of a single user."""
         user_scores = DotProductScores(self.states[row : row + 1], self.weight)
         user_scores._single_block = self._single_block and ScoreBlock(1, self._single_block.scores[row : row + 1])
@@ -64,7 +64,7 @@ class DotProductScores:
             self._single_block = block
         return block
 
-    def of_items(self, items: Tensor) -> Tensor:
+    def gather_items(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n], from the same products as in `blocks`; 0 where an item is 0."""
         result = self.states.new_zeros(items.shape)
         numbers = (items - 1).div(self._size, rounding_mode="floor")
@@ -92,7 +92,7 @@ class PrecomputedScores:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def of_user(self, row: int) -> "PrecomputedScores":
+    def select_user(self, row: int) -> "PrecomputedScores":
         """Return the scores of a single user."""
         return PrecomputedScores(self.scores[row : row + 1])
 
@@ -101,7 +101,7 @@ class PrecomputedScores:
         for first in range(1, self.num_items + 1, self._size):
             yield ScoreBlock(first, self.scores[:, first : min(first + self._size, self.num_items + 1)])
 
-    def of_items(self, items: Tensor) -> Tensor:
+    def gather_items(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n]; scores of item 0 have no meaning."""
         return self.scores.gather(1, items)
 
@@ -116,11 +116,11 @@ class ShardedScores(ABC):
     num_items: int
 
     @abstractmethod
-    def of_user(self, row: int) -> "ShardedScores":
+    def select_user(self, row: int) -> "ShardedScores":
         """Return the scores of one of this rank's users."""
 
     @abstractmethod
-    def of_items(self, items: Tensor) -> Tensor:
+    def gather_items(self, items: Tensor) -> Tensor:
         """Return the scores of items [B, n]; 0 where an item is 0."""
 
     @abstractmethod

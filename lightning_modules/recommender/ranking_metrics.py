@@ -33,7 +33,7 @@ def ranks(scores: Scores, target: Tensor, seen: Tensor | None = None) -> Tensor:
     if isinstance(scores, ShardedScores):
         return scores.count_ahead(target, seen) * (target > 0)
     # The target's score comes from the same product as those it is compared with: rounding cannot break a tie.
-    return count_ahead(scores, scores.of_items(target[:, None]), target, seen) * (target > 0)
+    return count_ahead(scores, scores.gather_items(target[:, None]), target, seen) * (target > 0)
 
 
 def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def candidate_ranks(scores: Scores, target: Tensor, candidates: Tensor) -> Tenso
     Returns:
         [B] int64, from 1 to C + 1; 0 in rows without a target.
     """
-    candidate_scores = as_blocks(scores).of_items(torch.cat((target[:, None], candidates), 1))
+    candidate_scores = as_blocks(scores).gather_items(torch.cat((target[:, None], candidates), 1))
     # `not <` and not `>=`, so that NaN counts as ahead.
     ahead = ~(candidate_scores[:, 1:] < candidate_scores[:, :1])
     return (ahead.sum(1) + 1) * (target > 0)

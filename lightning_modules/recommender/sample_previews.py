@@ -33,7 +33,7 @@ def user_preview(scores: Scores, batch: RankingBatch, row: int, remove_seen: boo
         row: row of the user.
         remove_seen: whether items of the history are excluded.
     """
-    user_scores, target = as_blocks(scores).of_user(row), batch.target[row : row + 1]
+    user_scores, target = as_blocks(scores).select_user(row), batch.target[row : row + 1]
     seen = batch.seen[row : row + 1] if remove_seen else None
     rank = int(ranks(user_scores, target, seen))
     best, values = best_items(user_scores, BEST, seen)

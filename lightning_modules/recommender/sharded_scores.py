@@ -45,11 +45,11 @@ class ShardedDotProductScores(ShardedScores):
         self._rank = torch.distributed.get_rank()
 
     @override
-    def of_user(self, row: int) -> "ShardedDotProductScores":
+    def select_user(self, row: int) -> "ShardedDotProductScores":
         return ShardedDotProductScores(self.states[row : row + 1], self.table)
 
     @override
-    def of_items(self, items: Tensor) -> Tensor:
+    def gather_items(self, items: Tensor) -> Tensor:
         # All ranks score the items of all, and each keeps its own users' rows.
         return self._scores_for_each_rank(self._own_numbers(items))[self._rank]
 
@@ -102,7 +102,7 @@ class ShardedDotProductScores(ShardedScores):
 
     def _scores_for_each_rank(self, numbers: list[Tensor]) -> list[Tensor]:
         """Return the scores of items for each rank's users, [B, n]. The rank that has an item gives its score."""
-        return _sum_over_ranks([part.of_items(own) for part, own in zip(self._parts, numbers, strict=True)])
+        return _sum_over_ranks([part.gather_items(own) for part, own in zip(self._parts, numbers, strict=True)])
 
 
 def _sum_over_ranks(parts: list[Tensor]) -> list[Tensor]:

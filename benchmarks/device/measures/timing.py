@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from benchmarks.device.part import NEEDS_CUDA
-from benchmarks.turn_order import in_order
+from benchmarks.turn_order import turn_order
 
 Work = Callable[[], object]
 
@@ -30,7 +30,7 @@ def take_turns(works: Mapping[str, Work], device: str, repeats: int, seconds: fl
         calls[name] = max(1, min(1000, round(seconds / _time_calls(work, device, 1))))
     found: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats):
-        for name in in_order(works, turn):
+        for name in turn_order(works, turn):
             works[name]()  # evicts what the previous variant left in caches
             found[name].append(_time_calls(works[name], device, calls[name]))
     return found

@@ -140,7 +140,7 @@ class RecommenderAnswers(AnswerService):
         # A single batch: the whole history, and the history without each event.
         shortened = [[*events[:index], *events[index + 1 :]] for index in indices]
         scores = self._scores(self._batch([list(events), *shortened], at))
-        values = scores.of_items(torch.full((len(scores), 1), best, device=scores.states.device))[:, 0].tolist()
+        values = scores.gather_items(torch.full((len(scores), 1), best, device=scores.states.device))[:, 0].tolist()
         changes = sorted(zip((values[0] - value for value in values[1:]), indices, strict=True), reverse=True)
         if len(events) > 1:
             rows = [

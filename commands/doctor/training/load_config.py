@@ -107,7 +107,7 @@ def ranks_of_group(strategy: Any) -> int:
     return settings.get("tensor_parallel") or 1
 
 
-def config_files(arguments: Sequence[str]) -> tuple[list[Path], Callable[[Sequence[str]], list[str]]]:
+def split_config_files(arguments: Sequence[str]) -> tuple[list[Path], Callable[[Sequence[str]], list[str]]]:
     """Return the config files of a command line, and a function that returns it with texts in their place."""
 
     def with_texts(texts: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from commands.doctor.check import Finding
 from engine.data.dataloader import TimedDataLoader
 from engine.data.stream import StreamBatch
-from engine.system.cpu_count import available_cpus, workers_for
+from engine.system.cpu_count import available_cpus, num_loader_workers
 
 _SECONDS = 1.0
 """Seconds after which no further micro-batch is loaded."""
@@ -71,7 +71,7 @@ def planned_workers(setting: int | str, ranks_per_node: int, on_gpu: bool, in_me
     if isinstance(setting, int):
         return setting
     computing = 1 if on_gpu else torch.get_num_threads()
-    return 0 if in_memory else workers_for(available_cpus(), ranks_per_node, computing)
+    return 0 if in_memory else num_loader_workers(available_cpus(), ranks_per_node, computing)
 
 
 def throughput_finding(

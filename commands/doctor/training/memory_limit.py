@@ -29,7 +29,7 @@ def limit_host_memory(device: torch.device, ranks: int) -> Iterator[None]:
 
     soft, hard = before = resource.getrlimit(resource.RLIMIT_DATA)
     # VmData would include memory that is freed but still mapped, so count from the resident memory.
-    limit = status["RssAnon"] + int(_PROBE_SHARE * host_memory.available_to_all()) // ranks
+    limit = status["RssAnon"] + int(_PROBE_SHARE * host_memory.available_cgroup_memory()) // ranks
     limit = min([limit, *(set_limit for set_limit in (soft, hard) if set_limit != resource.RLIM_INFINITY)])
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     try:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datamodules.document_qa.retrieval.tokenization import terms
+from datamodules.document_qa.retrieval.tokenization import tokenize
 from datamodules.document_qa.types.document import Chunk, Document, Page
 from datamodules.document_qa.types.question import Question
 from datamodules.document_qa.views.document_view import DocumentView
@@ -107,12 +107,12 @@ def _unrelated_pages(
 ) -> Iterator[int]:
     # Words of questions, options and answers except function words: a page with any of them may be on the subject.
     asked = [text for question in questions for text in (question.question, *question.options, question.answer or "")]
-    words = set(terms("\n".join(asked))) - _EMPTY_WORDS
+    words = set(tokenize("\n".join(asked))) - _EMPTY_WORDS
     for index in random.permutation(len(document.pages))[:_MAX_TRIED_PAGES].tolist():
         # Words describe a page only if it has chunks and no drawing or photo.
         page = document.pages[index]
         readable = page.chunks and all(chunk.kind != "figure" for chunk in page.chunks)
-        if readable and not words & set(terms("\n".join(chunk.text for chunk in page.chunks))):
+        if readable and not words & set(tokenize("\n".join(chunk.text for chunk in page.chunks))):
             yield page.number
             max_pages -= 1
         if not max_pages:

@@ -31,7 +31,7 @@ class GradedRecord(NamedTuple):
     grade: Grade
 
 
-def summary(
+def metric_values(
     questions: Callable[[int], Question],
     records: Sequence[AnswerRecord],
     most_frequent: MostFrequentAnswers | None = None,

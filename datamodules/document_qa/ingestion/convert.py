@@ -42,7 +42,7 @@ def convert_document(path: Path, cache: DocumentCache) -> ConversionResult:
         return ConversionResult("", None, str(error), unopened=isinstance(error.__cause__, OSError))
     key = cache.key(record.content, path)
     with cache.locked(key) as alone:
-        done = cache.at(key, path.name)
+        done = cache.find_by_key(key, path.name)
         if done is None:
             if alone:
                 _remove_unfinished(cache.document_folder(key))

@@ -89,9 +89,9 @@ class DocumentCache:
             return None
         if current != record:
             self._compared[str(path.absolute())] = current
-        return self.at(self.key(record.content, path), path.name)
+        return self.find_by_key(self.key(record.content, path), path.name)
 
-    def at(self, key: str, name: str) -> IngestedDocument | str | None:
+    def find_by_key(self, key: str, name: str) -> IngestedDocument | str | None:
         """Look up a document by key. Returns the error message of a broken document; None if there is no entry."""
         folder = self.document_folder(key)
         if (folder / DOCUMENT).is_file():
@@ -126,7 +126,7 @@ class DocumentCache:
         write_atomically(marker, text)
         return record
 
-    def remember(self, found: dict[str, SourceRecord]) -> None:
+    def save_records(self, found: dict[str, SourceRecord]) -> None:
         """Save source records, merged with those that other processes have saved."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.locked(_KNOWN):
@@ -138,13 +138,13 @@ class DocumentCache:
             text = json.dumps(content, ensure_ascii=False, indent=1).encode(errors=_ESCAPED)
             write_atomically(self.folder / _KNOWN, text)
 
-    def remember_compared(self) -> None:
+    def save_compared_records(self) -> None:
         """Save the new times of files whose content `find` compared, so that it is not read again."""
         if self._compared:
-            self.remember(self._compared)
+            self.save_records(self._compared)
             self._compared = {}
 
-    def tidy(self) -> None:
+    def remove_temporary_files(self) -> None:
         """Delete temporary files of killed processes."""
         remove_leftovers(self.folder / _DOCUMENTS, "")
         remove_leftovers(self.folder, "")

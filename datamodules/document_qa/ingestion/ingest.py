@@ -61,7 +61,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
     store, started = DocumentCache(cache, settings), time.monotonic()
     again = (GIVEN_UP, FAILED) if settings.on_broken == "stop" else (GIVEN_UP,)
     outcomes = {path: store.find(path, again) for path in paths}
-    store.remember_compared()
+    store.save_compared_records()
     new = [path for path, result in outcomes.items() if result is None]
     for path, result in outcomes.items():
         if isinstance(result, str):
@@ -71,7 +71,7 @@ def ingest(paths: Sequence[Path], cache: Path, settings: IngestionSettings) -> I
         if settings.engine == "ray":
             require_ray()
         make_gitignored_folder(cache)
-        store.tidy()
+        store.remove_temporary_files()
         page_count = _convert(new, store, outcomes)
         done = sum(isinstance(outcomes[path], IngestedDocument) for path in new)
         log.info(
@@ -128,12 +128,12 @@ def _convert(new: Sequence[Path], store: DocumentCache, outcomes: dict[Path, Ing
                     _report_broken(path, str(outcomes[path]), store.settings)
                 progress(number, pages)
                 if time.monotonic() - saved_at > _KEPT:
-                    store.remember(remembered)
+                    store.save_records(remembered)
                     remembered, saved_at = {}, time.monotonic()
     finally:
         # Remembered also after an error or Ctrl-C, so that finished documents are not ingested again.
         if remembered:
-            store.remember(remembered)
+            store.save_records(remembered)
     return pages
 
 

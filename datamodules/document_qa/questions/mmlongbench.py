@@ -9,11 +9,11 @@ from typing import Any
 from datamodules.document_qa.questions.answer_types import canonical_answer, infer_answer_type
 from datamodules.document_qa.questions.question_record import (
     answer_as_text,
-    document_of,
     format_value,
-    pages_of,
-    source_of,
-    text_of,
+    parse_document_name,
+    parse_evidence_source,
+    parse_page_numbers,
+    parse_text_field,
     with_location,
 )
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType, Question, Source
@@ -63,11 +63,11 @@ def _record(record: object, where: str) -> Question:
         source = _source(record.get("evidence_sources"))
         return Question(
             id="",
-            question=text_of("question", record.get("question")),
-            document=document_of(record.get("doc_id")),
+            question=parse_text_field("question", record.get("question")),
+            document=parse_document_name(record.get("doc_id")),
             answer=answer,
             answer_type=answer_type,
-            evidence_pages=pages_of(_list("evidence_pages", record.get("evidence_pages"))),
+            evidence_pages=parse_page_numbers(_list("evidence_pages", record.get("evidence_pages"))),
             source="none" if answer_type == "unanswerable" else source,
             where=where,
         )
@@ -93,7 +93,7 @@ def _source(value: object) -> Source | None:
     for source in found:
         if not isinstance(source, str) or source not in _SOURCES:
             raise ValueError(f"evidence_sources: found {format_value(source)}, expected {', '.join(_SOURCES)}")
-    return source_of([_SOURCES[source] for source in found])
+    return parse_evidence_source([_SOURCES[source] for source in found])
 
 
 def _list(field: str, value: object) -> list[Any]:

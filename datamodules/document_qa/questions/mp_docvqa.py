@@ -9,10 +9,10 @@ from typing import Any
 
 from datamodules.document_qa.questions.answer_types import infer_answer_type
 from datamodules.document_qa.questions.question_record import (
-    document_of,
     format_value,
-    identifier,
-    text_of,
+    parse_document_name,
+    parse_id,
+    parse_text_field,
     with_location,
 )
 from datamodules.document_qa.types.question import Question
@@ -59,9 +59,9 @@ def _record(record: object, where: str) -> tuple[Question, tuple[str, ...]]:
         if evidence is not None and (not is_integer(evidence) or not 0 <= evidence < len(pages)):
             raise ValueError(f"answer_page_idx: found {format_value(evidence)}, expected 0 to {len(pages) - 1}")
         return Question(
-            id=identifier(record.get("questionId")),
-            question=text_of("question", record.get("question")),
-            document=document_of(record.get("doc_id")),
+            id=parse_id(record.get("questionId")),
+            question=parse_text_field("question", record.get("question")),
+            document=parse_document_name(record.get("doc_id")),
             answer=answers[0] if answers else None,
             answer_type=infer_answer_type(answers[0]) if answers else None,
             evidence_pages=() if evidence is None else (evidence + 1,),
@@ -75,11 +75,11 @@ def _record(record: object, where: str) -> tuple[Question, tuple[str, ...]]:
 def _page_ids(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise ValueError(f"page_ids: found {format_value(value)}, expected a list of page names")
-    return tuple(document_of(text_of("page_ids", page)) for page in value)
+    return tuple(parse_document_name(parse_text_field("page_ids", page)) for page in value)
 
 
 def _answers(value: object) -> tuple[str, ...]:
     answers = [] if value is None else value
     if not isinstance(answers, list):
         raise ValueError(f"answers: found {format_value(value)}, expected a list of texts")
-    return tuple(dict.fromkeys(text_of("answers", answer) for answer in answers))
+    return tuple(dict.fromkeys(parse_text_field("answers", answer) for answer in answers))

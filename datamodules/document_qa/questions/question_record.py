@@ -44,16 +44,16 @@ def parse_question(record: object, where: str) -> Question:
         answer_type = _answer_type(record.get("answer_type"), options)
         if not options:
             answer, answer_type = _open(answer, answer_type)
-        source = source_of(record.get("evidence_sources"))
+        source = parse_evidence_source(record.get("evidence_sources"))
         return Question(
-            id=identifier(record.get("id")),
-            question=text_of("question", record.get("question")),
-            document=document_of(record.get("document")),
+            id=parse_id(record.get("id")),
+            question=parse_text_field("question", record.get("question")),
+            document=parse_document_name(record.get("document")),
             options=options,
             answer=answer,
             right=right,
             answer_type="choice" if options and answer_type is None else answer_type,
-            evidence_pages=pages_of(record.get("evidence_pages")),
+            evidence_pages=parse_page_numbers(record.get("evidence_pages")),
             source="none" if source is None and answer_type == "unanswerable" else source,
             where=where,
         )
@@ -79,7 +79,7 @@ def with_location(where: str, error: ValueError) -> ValueError:
     return ValueError(f"{where}: {text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + '...'}")
 
 
-def text_of(field: str, value: object) -> str:
+def parse_text_field(field: str, value: object) -> str:
     """Check a text field: not empty, and not too long.
 
     Raises:
@@ -92,18 +92,18 @@ def text_of(field: str, value: object) -> str:
     return value.strip()
 
 
-def identifier(value: object) -> str:
+def parse_id(value: object) -> str:
     """Check a question id: text or an integer."""
     if is_integer(value):
         return str(value)
     if not isinstance(value, str):
         raise ValueError(f"id: found {format_value(value)}, expected text or an integer")
-    return text_of("id", value)
+    return parse_text_field("id", value)
 
 
-def document_of(value: object) -> str:
+def parse_document_name(value: object) -> str:
     """Check a document name: a path inside the folder of documents."""
-    name = text_of("document", value)
+    name = parse_text_field("document", value)
     # Data may be written on one operating system and read on another, so both path syntaxes are checked.
     parts = {*PurePosixPath(name).parts, *PureWindowsPath(name).parts}
     if PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor or ".." in parts or "\0" in name:
@@ -111,7 +111,7 @@ def document_of(value: object) -> str:
     return name
 
 
-def pages_of(value: object) -> tuple[int, ...]:
+def parse_page_numbers(value: object) -> tuple[int, ...]:
     """Check page numbers, from 1; sort them and remove duplicates."""
     pages = [] if value is None else value
     if not isinstance(pages, list) or not all(map(is_integer, pages)):
@@ -121,7 +121,7 @@ def pages_of(value: object) -> tuple[int, ...]:
     return tuple(sorted(set(pages)))
 
 
-def source_of(value: object) -> Source | None:
+def parse_evidence_source(value: object) -> Source | None:
     """Combine evidence sources to a single source; several kinds of chunks are `cross`."""
     found = [] if value is None else value if isinstance(value, list) else [value]
     for source in found:
@@ -153,7 +153,7 @@ def answer_as_text(value: object) -> str | None:
         raise ValueError(f"answer: found {format_value(value)}, expected a text or a number")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"answer: found {value}, expected a text or a number")
-    return text_of("answer", str(value))
+    return parse_text_field("answer", str(value))
 
 
 def _options(value: object) -> tuple[tuple[str, ...], bool]:
@@ -161,7 +161,9 @@ def _options(value: object) -> tuple[tuple[str, ...], bool]:
         return (), False
     if not isinstance(value, list):
         raise ValueError(f"options: found {format_value(value)}, expected a list of texts")
-    return strip_letters([text_of("options", str(option) if is_number(option) else option) for option in value])
+    return strip_letters(
+        [parse_text_field("options", str(option) if is_number(option) else option) for option in value]
+    )
 
 
 def _answer(value: object, options: tuple[str, ...], lettered: bool) -> tuple[str | None, int | None]:

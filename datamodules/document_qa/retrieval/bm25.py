@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from datamodules.document_qa.retrieval.question_terms import identifiers, question_terms
-from datamodules.document_qa.retrieval.tokenization import terms
+from datamodules.document_qa.retrieval.tokenization import tokenize
 from datamodules.document_qa.types.document import Document, Page
 from datamodules.document_qa.types.question import Question, Retriever
 
@@ -64,7 +64,7 @@ def _build_index(document: Document) -> Any:
     import bm25s
 
     texts = [page_text(page) for page in document.pages]
-    pages = [terms(text) + identifiers(text) for text in texts]
+    pages = [tokenize(text) + identifiers(text) for text in texts]
     if not any(pages):
         return None
     index = bm25s.BM25(method="lucene", backend="numpy")

@@ -5,7 +5,7 @@ import unicodedata
 from functools import cache
 from typing import NamedTuple
 
-from datamodules.document_qa.retrieval.tokenization import terms
+from datamodules.document_qa.retrieval.tokenization import tokenize
 
 _CHINESE = (
     *("请问", "什么", "怎么", "怎样", "如何", "为什么", "为何", "多少", "哪个", "哪些", "哪里", "几个", "是否"),
@@ -49,8 +49,8 @@ def question_terms(text: str) -> QuestionTerms:
     """
     stops = _english()
     other_text = _CHINESE_WORD.sub(" ", text)
-    words = terms(other_text)
-    function = [term for word in _CHINESE_WORD.findall(text) for term in terms(word)]
+    words = tokenize(other_text)
+    function = [term for word in _CHINESE_WORD.findall(text) for term in tokenize(word)]
     return QuestionTerms(
         [word for word in words if word not in stops] + identifiers(other_text),
         function + [word for word in words if word in stops],

@@ -12,7 +12,7 @@ _TERM = re.compile(rf"[{_CJK}]+|[0-9]+(?:[.,][0-9]+)*|[^\W\d_{_CJK}]+")
 _IS_CJK = re.compile(f"[{_CJK}]")
 
 
-def terms(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Return the terms of a text in their order, normalized in case and character width."""
     result: list[str] = []
     for term in _TERM.findall(unicodedata.normalize("NFKC", text).casefold()):

@@ -26,7 +26,7 @@ from datamodules.multimodal.batch import Chat, Images
 from datamodules.multimodal.chat_dataset import ChatItem, encode_sample, sample_indices
 from datamodules.multimodal.images.tiling import Views, collate_views, empty_views
 from datamodules.multimodal.text.chat_encoder import ChatEncoder, Message
-from datamodules.multimodal.text.packing import prompts
+from datamodules.multimodal.text.packing import pad_prompts
 from engine.data.errors import KnownBadSampleError
 from engine.data.sample_loading import SkippedSample, load_samples
 from engine.data.samplers import MicroBatchRequest
@@ -120,7 +120,7 @@ class DocumentEvaluationDataset(Dataset[EvaluationBatch]):
         )
         pad = self.encoder.tokenizer.pad
         return EvaluationBatch(
-            prompts([prompt.chat for prompt in evaluation_prompts], samples, pad),
+            pad_prompts([prompt.chat for prompt in evaluation_prompts], samples, pad),
             torch.tensor([prompt.variant for prompt in evaluation_prompts] or [WHOLE], dtype=torch.int64),
             self._images([prompt.views for prompt in evaluation_prompts]),
             self._continuations([prompt.continuations for prompt in evaluation_prompts]),

@@ -58,7 +58,7 @@ def one_per_row(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> 
     return _assemble(chats, samples, [[index] for index in range(len(chats))], pad)[0]
 
 
-def prompts(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> Prompts:
+def pad_prompts(chats: Sequence[Chat], samples: NDArray[np.int64], pad: int) -> Prompts:
     """Batch prompts in the given order, padded on the left.
 
     Without any chat the result is one prompt of one token, for the padding sample.

@@ -34,7 +34,7 @@ _MINUS = re.compile(
 _RAISED = re.compile("(?<=\\d)(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹¼½¾⅐-⅞])")
 
 
-def normalized(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Normalize a text for comparison: without case, punctuation, articles and repeated spaces.
 
     As in Rajpurkar et al., "SQuAD", 2016, with two differences: punctuation with meaning is kept (their script reads
@@ -55,7 +55,7 @@ def join_minus(text: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """Return the words of a normalized text; of Chinese and Japanese, the characters."""
-    return _WORD.findall(normalized(text))
+    return _WORD.findall(normalize_text(text))
 
 
 def exact_match(expected: str, predicted: str) -> float:
@@ -119,12 +119,12 @@ def _is_punctuation(mark: str) -> bool:
 
 
 def _characters(text: str) -> str:
-    return "".join(normalized(text).split())
+    return "".join(normalize_text(text).split())
 
 
 def _comparable(text: str) -> str:
     # Removes all spaces but those between two digits, which separate numbers.
-    return re.sub(r"(?<!\d) | (?!\d)", "", normalized(text)) or "".join(text.split())
+    return re.sub(r"(?<!\d) | (?!\d)", "", normalize_text(text)) or "".join(text.split())
 
 
 def _overlap(expected_items: Iterable[str], predicted_items: Iterable[str]) -> float:

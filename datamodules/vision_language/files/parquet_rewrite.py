@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from datamodules.vision_language.files.parquet_row_groups import (
     CACHE_BYTES,
-    Outline,
+    RowGroupOutline,
     check_dictionaries,
     one_line,
     read_footer,
@@ -51,7 +51,7 @@ _FOLDER = "parquet"  # of the rewritten files, below the root
 _REWRITTEN = re.compile(r"-[0-9a-f]{16}\.parquet$")  # end of the name of a rewritten file
 
 
-def too_large(found: Outline) -> bool:
+def has_large_row_groups(found: RowGroupOutline) -> bool:
     """Return whether a file must be rewritten before it is read."""
     return bool((found.sizes > LARGEST).any() or (found.rows > MAX_ROWS).any())
 

@@ -28,7 +28,7 @@ _OPEN_FILES = 64
 _MESSAGE = 300  # characters
 
 
-class Outline(NamedTuple):
+class RowGroupOutline(NamedTuple):
     """The g non-empty row groups of a file, from its footer."""
 
     groups: NDArray[np.int64]  # [g] number in the file
@@ -76,7 +76,7 @@ def file_identity(path: Path) -> str:
         return hashlib.sha256(f"{size} ".encode() + file.read()).hexdigest()[:16]
 
 
-def read_outline(footer: "FileMetaData", columns: Sequence[str]) -> Outline:
+def read_outline(footer: "FileMetaData", columns: Sequence[str]) -> RowGroupOutline:
     """Return the row groups of a file, with the sizes of some columns."""
     leaves = [leaf for leaf in range(footer.num_columns) if footer.schema.column(leaf).path.split(".")[0] in columns]
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
@@ -84,7 +84,7 @@ def read_outline(footer: "FileMetaData", columns: Sequence[str]) -> Outline:
     unpacked = (sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups)
     sizes = np.fromiter(unpacked, np.int64, len(groups))
     # Empty row groups would give two groups the same first row.
-    return Outline(np.flatnonzero(rows), rows[rows > 0], sizes[rows > 0])
+    return RowGroupOutline(np.flatnonzero(rows), rows[rows > 0], sizes[rows > 0])
 
 
 class RowGroups:
@@ -107,7 +107,7 @@ class RowGroups:
         self,
         paths: Sequence[Path],
         columns: Sequence[str],
-        outlines: Sequence[Outline],
+        outlines: Sequence[RowGroupOutline],
         prepared: Set[Path] = frozenset(),
     ) -> None:
         self._prepared = prepared

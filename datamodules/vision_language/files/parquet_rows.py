@@ -14,10 +14,10 @@ from datamodules.vision_language.chat_file import ChatFile, ImageChat
 from datamodules.vision_language.files.chat_formats import first_filled
 from datamodules.vision_language.files.image_folder import ImageFolder
 from datamodules.vision_language.files.parquet_rewrite import (
+    has_large_row_groups,
     is_rewritten,
     rewritten_folder,
     rewritten_path,
-    too_large,
     write_small_groups,
 )
 from datamodules.vision_language.files.parquet_row_groups import (
@@ -70,7 +70,7 @@ class ParquetRows(ChatFile):
         files, outlines = [], []
         for source in self.paths:
             outline = read_outline(read_footer(source), self.columns)
-            if too_large(outline):
+            if has_large_row_groups(outline):
                 source = rewritten_path(source, root, self.columns)
                 outline = read_outline(read_footer(source), self.columns)
             files.append(source)
@@ -192,5 +192,5 @@ def prepare_rows(path: str | Path, root: str | Path, find_columns: ColumnFinder)
         for file in files:
             footers.check(file)
     columns = find_columns(files)
-    large = [file for file in files if too_large(read_outline(read_footer(file), columns))]
+    large = [file for file in files if has_large_row_groups(read_outline(read_footer(file), columns))]
     return [written for file in large if (written := write_small_groups(file, root, columns)) is not None]

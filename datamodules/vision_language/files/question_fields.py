@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from datamodules.multimodal.text.chat_encoder import Message
-from datamodules.vision_language.chat_file import MARKER, Reference
+from datamodules.vision_language.chat_file import MARKER, ReferenceAnswer
 from engine.data.errors import BadSampleError
 from engine.io.json_records import describe_value
 from engine.number_check import is_number
@@ -42,7 +42,7 @@ class ImageQuestion(NamedTuple):
     """Question of a row as messages, with the answers that are accepted; images are read separately."""
 
     messages: list[Message]  # of the user and of the assistant
-    reference: Reference
+    reference: ReferenceAnswer
 
 
 def parse_image_question(name: str, fields: Mapping[str, object]) -> ImageQuestion:
@@ -73,7 +73,7 @@ def parse_image_question(name: str, fields: Mapping[str, object]) -> ImageQuesti
     messages = [Message(role="user", content="\n".join(texts)), Message(role="assistant", content=answer)]
     if MARKER in answer:
         raise BadSampleError(f"{name}: the answer contains {MARKER}, which belongs in a question")
-    reference = Reference(_kind(name, filled), (answer,) if letters else tuple(accepted), letters, tuple(options))
+    reference = ReferenceAnswer(_kind(name, filled), (answer,) if letters else tuple(accepted), letters, tuple(options))
     return ImageQuestion(messages, reference)
 
 

@@ -23,7 +23,7 @@ _SUSPECT = re.compile(r"\.\.|^/|[\\:\0]")
 _REGULAR = (b"0", b"\0", b"7")
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """A regular file in a tar archive: where its headers and its content are."""
 
     name: str
@@ -33,7 +33,7 @@ class Member(NamedTuple):
     data: bytes | None  # the content, if `keep` was set and it is not too large
 
 
-def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> Iterator[Member]:
+def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> Iterator[TarMember]:
     """Yield the regular files of an archive; folders are skipped.
 
     Args:
@@ -78,7 +78,7 @@ def iter_members(file: BinaryIO, archive: str, keep: bool, begin: int = 0) -> It
                 data = _contents(file, padded, size) if keep else None
                 if data is not None and len(data) < size:
                     raise _truncation_error(archive, last, offset + len(data))
-                yield Member(name, begin, offset, size, data)
+                yield TarMember(name, begin, offset, size, data)
             elif kind != _FOLDER:
                 raise ValueError(
                     f"{archive}: {last} is a link or a device; only regular files and folders are read. Write the "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import BinaryIO, NamedTuple
 
-from datamodules.vision_language.shards.tar_index import MAX_BYTES, Member, iter_members, shown_name
+from datamodules.vision_language.shards.tar_index import MAX_BYTES, TarMember, iter_members, shown_name
 from engine.data.errors import BadSampleError
 
 IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp")
@@ -28,7 +28,7 @@ class TarSample(NamedTuple):
     number: int  # in the shard, from 0
     begin: int  # offset in the shard, in bytes
     key: str
-    files: dict[str, Member]  # by the suffix after the key's dot: "jpg", "0.jpg", "json"
+    files: dict[str, TarMember]  # by the suffix after the key's dot: "jpg", "0.jpg", "json"
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ def iter_samples(file: BinaryIO, shard: str, keep: bool, begin: int = 0, number:
     # groupby joins adjacent members only, as WebDataset does: the files of a sample follow each other in a shard.
     grouped = groupby((entry for entry in entries if _is_sample(entry[0][0])), key=lambda entry: entry[0][0])
     for index, (key, group) in enumerate(grouped, number):
-        files: dict[str, Member] = {}
+        files: dict[str, TarMember] = {}
         for (_, suffix), member in group:
             if suffix in files:
                 raise ValueError(f"{shard}: {shown_name(member.name)} occurs twice in sample {index}")

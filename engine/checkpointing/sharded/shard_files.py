@@ -31,7 +31,7 @@ def weights_prefix(paths: Iterable[str]) -> str:
     return next((prefix for prefix in _WEIGHTS if any(path.startswith(f"{prefix}.") for path in paths)), _WEIGHTS[0])
 
 
-def entries_below(paths: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+def entries_with_prefix(paths: Mapping[str, Value], prefix: str) -> dict[str, Value]:
     """Return the entries whose path begins with a prefix, without it."""
     return {path[len(prefix) + 1 :]: value for path, value in paths.items() if path.startswith(f"{prefix}.")}
 

@@ -19,7 +19,7 @@ from engine.checkpointing.sharded.saved_state_checks import (
     check_optimizer_parameters,
     check_shapes,
 )
-from engine.checkpointing.sharded.shard_files import entries_below, load_tensors, tensor_sizes, weights_prefix
+from engine.checkpointing.sharded.shard_files import entries_with_prefix, load_tensors, tensor_sizes, weights_prefix
 from engine.distributed.collectives import gather_shards
 from engine.distributed.errors import MismatchError
 from engine.distributed.row_shards import is_trained_by_rows, new_rows
@@ -80,13 +80,13 @@ def read_shards(
     module_weights = {name: tensor.detach() for name, tensor in module.state_dict().items()}
     prefix = weights_prefix(sizes)
     check_shapes(
-        {name: tensor.shape for name, tensor in module_weights.items()}, entries_below(sizes, prefix), "the model"
+        {name: tensor.shape for name, tensor in module_weights.items()}, entries_with_prefix(sizes, prefix), "the model"
     )
     tensors = {f"{prefix}.{name}": tensor for name, tensor in module_weights.items()}
     # The tensors of the states are created from the shapes in the checkpoint: a new optimizer has none.
     states: list[dict[Tensor, dict[str, Tensor]]] = []
     for number, optimizer in enumerate(optimizers):
-        saved = entries_below(sizes, f"optimizer_{number}.state")
+        saved = entries_with_prefix(sizes, f"optimizer_{number}.state")
         names = {name: weight for name, weight in optimized_parameters(module).items() if weight.requires_grad}
         empty = _empty_state(saved, names, module)
         tensors.update({f"optimizer_{number}.state.{path}": tensor for path, tensor in empty.items()})
@@ -111,7 +111,7 @@ def read_shards(
 def saved_state_keys(folder: Path, number: int) -> dict[str, dict[str, tuple[torch.Size, torch.dtype]]]:
     """Return {parameter: {key: (shape, format)}} of the state of optimizer `number` in a sharded checkpoint."""
     states: dict[str, dict[str, tuple[torch.Size, torch.dtype]]] = {}
-    for path, saved in entries_below(tensor_sizes(folder), f"optimizer_{number}.state").items():
+    for path, saved in entries_with_prefix(tensor_sizes(folder), f"optimizer_{number}.state").items():
         name, _, key = path.rpartition(".")
         states.setdefault(name, {})[key] = saved
     return states
@@ -134,12 +134,12 @@ def read_full_checkpoint(folder: Path, groups: Sequence[Any] | None) -> dict[str
         prefix = weights_prefix(sizes)
         tensors = {path: tensor for path, tensor in tensors.items() if path.startswith(f"{prefix}.")}
     load_tensors(folder, tensors, alone=True)
-    content: dict[str, Any] = {"state_dict": entries_below(tensors, weights_prefix(sizes))}
+    content: dict[str, Any] = {"state_dict": entries_with_prefix(tensors, weights_prefix(sizes))}
     if groups is not None:
         content["optimizer_states"] = []
         for number, param_groups in enumerate(groups):
             state: dict[str, dict[str, Tensor]] = {}
-            for path, tensor in entries_below(tensors, f"optimizer_{number}.state").items():
+            for path, tensor in entries_with_prefix(tensors, f"optimizer_{number}.state").items():
                 name, _, key = path.rpartition(".")
                 state.setdefault(name, {})[key] = tensor
             content["optimizer_states"].append(number_parameters({"state": state, "param_groups": param_groups}))

@@ -57,7 +57,7 @@ class TowerShape(NamedTuple):
     """Width of a feature."""
 
 
-def shape_of(config: "PretrainedConfig") -> TowerShape:
+def read_tower_shape(config: "PretrainedConfig") -> TowerShape:
     """Return the sizes of a tower with this config.
 
     Raises:

@@ -12,7 +12,7 @@ from lightning_modules.multimodal.flops import view_flops
 from lightning_modules.multimodal.language.activation_checkpointing import recompute_activations
 from lightning_modules.multimodal.language.compile import compile_layers
 from lightning_modules.multimodal.language.precision import Precision, set_dtypes
-from lightning_modules.multimodal.vision.architectures import KINDS, TowerShape, num_prefix_tokens, shape_of
+from lightning_modules.multimodal.vision.architectures import KINDS, TowerShape, num_prefix_tokens, read_tower_shape
 from lightning_modules.multimodal.vision.pixel_normalization import pixel_normalization
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.multimodal.vision.vision_tower_loading import load_tower, tower_config
@@ -35,7 +35,7 @@ def tower_background(settings: VisionTowerSettings) -> tuple[int, int, int]:
 
 
 def _shape(settings: VisionTowerSettings, config: "PretrainedConfig") -> TowerShape:
-    shape = shape_of(config)
+    shape = read_tower_shape(config)
     return shape._replace(patches=1) if settings.first_patch_only else shape
 
 
@@ -85,7 +85,7 @@ class VisionTower(nn.Module):
     def flops(self) -> int:
         """Return the FLOPs of a view, forward and backward; see flops.py."""
         config = self.network.config
-        patches = shape_of(config).patches
+        patches = read_tower_shape(config).patches
         return view_flops(self.network, self._layers, self.output_size, patches, patches + self.num_prefix_tokens)
 
     @property

@@ -57,7 +57,7 @@ model = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained({b
 processor = AutoProcessor.from_pretrained(".")"""
 
 
-def export_image_text(
+def export_pretrained_model(
     network: ImageTextNetwork, processor: ModelProcessor, folder: Path, merge: bool, trained: Sequence[str]
 ) -> ExportedModel:
     """Write the model, or its adapters if these alone were trained and are not merged. The network is spent then.

@@ -47,7 +47,7 @@ CLASSES = {
 """{model_type of transformers: structure}"""
 
 
-def class_of(path: str, config: "PretrainedConfig") -> ImageTextClass:
+def find_image_text_class(path: str, config: "PretrainedConfig") -> ImageTextClass:
     """Return the class of a pretrained model.
 
     Raises:

@@ -13,7 +13,7 @@ from lightning_modules.multimodal.language.transformers_loading import (
     read_pretrained,
     require_local_files,
 )
-from lightning_modules.vision_language.pretrained.image_text_classes import class_of
+from lightning_modules.vision_language.pretrained.image_text_classes import find_image_text_class
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -33,7 +33,7 @@ def load_config(path: str) -> "PretrainedConfig":
     require_local_files(_SECTION, path)
     config = read_pretrained(_SECTION, AutoConfig, path)
     # Raises for an unknown class before gigabytes are downloaded.
-    class_of(path, config)
+    find_image_text_class(path, config)
     return config
 
 

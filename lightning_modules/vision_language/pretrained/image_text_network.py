@@ -15,7 +15,7 @@ from lightning_modules.multimodal.language.precision import Precision, set_dtype
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
 from lightning_modules.vision_language.pretrained.image_text_classes import (
     ImageTextClass,
-    class_of,
+    find_image_text_class,
     part_weights,
     unused_weights,
 )
@@ -51,7 +51,7 @@ class ImageTextNetwork(LanguageModel):
         device: torch.device | None = None,
     ) -> None:
         assert settings.path is not None
-        kind = class_of(settings.path, network.config)
+        kind = find_image_text_class(settings.path, network.config)
         # peft matches names anywhere in the model, and tower and decoder both have a `q_proj`.
         settings = replace(settings, lora=_inside_decoder(settings.lora, network))
         weights = part_weights(network, kind)  # before adapters are added

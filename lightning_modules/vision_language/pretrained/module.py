@@ -18,12 +18,12 @@ from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.multimodal.evaluation.generative_evaluation import GenerativeEvaluation, check_max_new_tokens
 from lightning_modules.multimodal.evaluation.outcome_metric import widest_float
 from lightning_modules.multimodal.export.load_export import has_adapters, load_adapters
-from lightning_modules.multimodal.flops import chat_amounts
+from lightning_modules.multimodal.flops import chat_throughput_counts
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModule, LanguageModuleOptions
 from lightning_modules.vision_language.pretrained.black_images import BlackImages
-from lightning_modules.vision_language.pretrained.export import export_image_text
-from lightning_modules.vision_language.pretrained.image_text_classes import class_of
+from lightning_modules.vision_language.pretrained.export import export_pretrained_model
+from lightning_modules.vision_language.pretrained.image_text_classes import find_image_text_class
 from lightning_modules.vision_language.pretrained.image_text_model_loading import (
     download_model,
     load_config,
@@ -83,7 +83,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
     @cached_property
     def processor_source(self) -> ProcessorSource:
         """Files and settings from which the data build the processor of transformers."""
-        obstacle = class_of(self.path, self.config).packing_obstacle
+        obstacle = find_image_text_class(self.path, self.config).packing_obstacle
         return ProcessorSource(self.path, download_model(self.path), self.image_settings, obstacle)
 
     @override
@@ -152,7 +152,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
 
     @override
     def throughput_counts(self, batch: Any) -> dict[str, float]:
-        return chat_amounts(batch, "image_tokens", lambda part: None)
+        return chat_throughput_counts(batch, "image_tokens", lambda part: None)
 
     # -- checkpoints and exports -------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class PretrainedVisionLanguageModel(LanguageModule[ProcessedChatData]):
                 "export the whole model with --merge"
             )
         trained = [name for name, part in self.part_settings.items() if part.trainable != "none"]
-        return export_image_text(self.language_model, self.data.model_processor, folder, merge, trained)
+        return export_pretrained_model(self.language_model, self.data.model_processor, folder, merge, trained)
 
     @override
     def load_export(self, folder: Path) -> None:

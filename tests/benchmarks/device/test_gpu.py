@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import gpu
 from benchmarks.device import part as parts
-from benchmarks.device.part import Check, Failure, Row, Setting, Sheet, part_results
+from benchmarks.device.part import Check, Failure, ResultTable, Row, Setting, part_results
 from tests.conftest import REPOSITORY
 
 WITHOUT = """
@@ -96,7 +96,7 @@ TINY = ["--device", "cpu", "--tiny"]
 
 
 def test_a_wrong_result_a_failed_row_and_a_failed_part_are_reported(set_results, capsys, tmp_path):
-    sheet = Sheet("products", ("ms",), [Row("one", ([1.0, 2.0],))], {"two": "no memory"})
+    sheet = ResultTable("products", ("ms",), [Row("one", ([1.0, 2.0],))], {"two": "no memory"})
     set_results(
         ceilings=[[Check("product", 1e-7, 1e-5)], sheet],
         recommender=[[Check("SASRec", float("nan"), 1e-5)]],

@@ -10,7 +10,7 @@ import torch
 from benchmarks import gpu
 from benchmarks.device import rates, recommender, time_attention, vision_transformer
 from benchmarks.device.measures.reference import Outcome
-from benchmarks.device.part import NEEDS_CUDA, Setting, Sheet
+from benchmarks.device.part import NEEDS_CUDA, ResultTable, Setting
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 
 TINY = Setting("cpu", tiny=True, repeats=2, compiled=False, peak_tflops=1.0)
@@ -23,7 +23,7 @@ def test_a_part_checks_first_and_measures_then(part):
     assert isinstance(found[0], list)
     assert found[0]
     assert all(check.passed for checks in found if isinstance(checks, list) for check in checks)
-    sheets = [sheet for sheet in found if isinstance(sheet, Sheet)]
+    sheets = [sheet for sheet in found if isinstance(sheet, ResultTable)]
     assert sheets
     assert all(not sheet.failures for sheet in sheets)
     for row in (row for sheet in sheets for row in sheet.rows):
@@ -71,7 +71,7 @@ def test_no_ratio_to_a_naive_form_that_could_not_run(monkeypatch):
         return real(layer, x, relations)
 
     monkeypatch.setattr(time_attention.NaiveTimeAttention, "forward", broken)
-    sheets = [found for found in time_attention.measure(TINY) if isinstance(found, Sheet)]
+    sheets = [found for found in time_attention.measure(TINY) if isinstance(found, ResultTable)]
     bf16 = next(sheet for sheet in sheets if sheet.failures)
     (ours,) = bf16.rows
     assert list(bf16.failures) == ["naive bf16"]
@@ -94,7 +94,7 @@ def test_a_timed_part_leaves_no_gradients(part, monkeypatch):
     before = _gradients()
     monkeypatch.setattr(rates, "memory_of", looking)
     monkeypatch.setattr(time_attention, "memory_of", looking)
-    assert any(isinstance(sheet, Sheet) for sheet in part.measure(TINY))
+    assert any(isinstance(sheet, ResultTable) for sheet in part.measure(TINY))
     assert left[-1] == before  # when each form was timed
 
 
@@ -114,7 +114,7 @@ def test_a_form_that_cannot_run_is_named_and_the_others_are_measured(monkeypatch
         return step(*arguments, **(options | {"for_graph": arguments[2] == "bf16"}))
 
     monkeypatch.setattr(recommender, "_step", captured)
-    sheet = [found for found in recommender.measure(TINY) if isinstance(found, Sheet)][0]
+    sheet = [found for found in recommender.measure(TINY) if isinstance(found, ResultTable)][0]
     assert list(sheet.failures) == ["eager bf16"]
     assert "no such kernel" in sheet.failures["eager bf16"]
     assert [row.name for row in sheet.rows if isinstance(row.cells[0], list)] == ["eager fp32"]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from commands.doctor.check import Finding
-from commands.doctor.findings_output import findings_as_json, print_table, worst
+from commands.doctor.findings_output import findings_as_json, print_table, worst_status
 
 OK = Finding("python", "ok", "3.11.7")
 WARN = Finding("threads", "warn", "OMP_NUM_THREADS=8 with [4] processes", "they take " + "turns " * 40, "export A=1")
@@ -18,7 +18,7 @@ FAIL = Finding("shared memory", "fail", "64 MiB", "a loader dies with `Bus error
     [([], "ok", 0), ([OK], "ok", 0), ([OK, WARN], "warn", 1), ([FAIL, OK, WARN], "fail", 2)],
 )
 def test_the_worst_finding_sets_status_and_exit_code(findings, status, code):
-    assert worst(findings) == status
+    assert worst_status(findings) == status
     report = json.loads(findings_as_json(findings))
     assert (report["status"], report["exit_code"]) == (status, code)
     assert [Finding(**finding) for finding in report["findings"]] == findings

@@ -8,7 +8,7 @@ import torch
 
 from commands.runs.checkpoint_selection import (
     earlier_stage,
-    newest_since_begun,
+    newest_checkpoint_since_start,
     record_existing_checkpoints,
     resolve_checkpoint,
 )
@@ -117,21 +117,21 @@ def test_an_earlier_stage_without_best_is_its_newest_intact_checkpoint(tmp_path,
 
 def test_only_checkpoints_saved_since_the_start_count(tmp_path, messages):
     old = write_checkpoint(tmp_path, "last.ckpt")
-    assert newest_since_begun(tmp_path) == old, "begun before beginnings were noted"
+    assert newest_checkpoint_since_start(tmp_path) == old, "begun before beginnings were noted"
     record_existing_checkpoints(tmp_path)
-    assert newest_since_begun(tmp_path) is None
+    assert newest_checkpoint_since_start(tmp_path) is None
     old.rename(old.with_name("last-1.ckpt"))
-    assert newest_since_begun(tmp_path) is None, "the same under another name"
+    assert newest_checkpoint_since_start(tmp_path) is None, "the same under another name"
     new = write_checkpoint(tmp_path, "last.ckpt", age=-10)
-    assert newest_since_begun(tmp_path) == new
+    assert newest_checkpoint_since_start(tmp_path) == new
     new.write_bytes(new.read_bytes()[:-2000])
-    assert newest_since_begun(tmp_path) is None
+    assert newest_checkpoint_since_start(tmp_path) is None
     old.with_name("last-1.ckpt").unlink()
-    assert newest_since_begun(tmp_path) is None
+    assert newest_checkpoint_since_start(tmp_path) is None
     assert "none of them is intact" in messages[-1]
     new.unlink()
     record_existing_checkpoints(tmp_path)
-    assert newest_since_begun(tmp_path) is None
+    assert newest_checkpoint_since_start(tmp_path) is None
 
 
 def test_a_device_or_a_pipe_is_no_checkpoint(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from commands.report.study_summary import StudySummary
 from commands.sweep.session import checkpoint_remark, open_study, report_stop
 from commands.sweep.settings_reader import read_sweep
-from commands.sweep.sweep_arguments import Command
+from commands.sweep.sweep_arguments import SweepCommand
 from commands.sweep.worker import SweepStopped
 from engine.io.yaml_file import YamlFileError
 from tests.commands.report.recorded import Recorded
@@ -42,7 +42,7 @@ parameters:
 )
 def test_a_changed_key_is_named_with_its_line_and_both_values(tmp_path, before, after, message):
     sweep = tmp_path / "s.yaml"
-    command = Command(sweep, tmp_path, ["--config", "x.yaml"])
+    command = SweepCommand(sweep, tmp_path, ["--config", "x.yaml"])
     sweep.write_text(SWEEP)
     open_study(command, read_sweep(sweep))
     sweep.write_text(SWEEP.replace("trials: 3", "trials: 9"))
@@ -61,10 +61,10 @@ def test_a_config_is_the_same_by_any_path(tmp_path, monkeypatch):
     (tmp_path / "x.yaml").write_text("a: 1\n")
     settings = read_sweep(tmp_path / "s.yaml")
     for path in ("x.yaml", "./x.yaml", str(tmp_path / "x.yaml")):
-        open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", path]), settings)
+        open_study(SweepCommand(tmp_path / "s.yaml", tmp_path, ["--config", path]), settings)
     (tmp_path / "x.yaml").write_text("a: 2\n")
     with pytest.raises(ValueError, match=r"other settings: content of x\.yaml: found"):
-        open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
+        open_study(SweepCommand(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
 
 
 @pytest.mark.parametrize("name", ["a?b", "{a}", "100% #"])
@@ -72,7 +72,7 @@ def test_the_database_is_in_the_folder_of_the_study(tmp_path, name):
     (tmp_path / "s.yaml").write_text(SWEEP)
     folder = tmp_path / name
     folder.mkdir()
-    open_study(Command(tmp_path / "s.yaml", folder, ["--config", "x.yaml"]), read_sweep(tmp_path / "s.yaml"))
+    open_study(SweepCommand(tmp_path / "s.yaml", folder, ["--config", "x.yaml"]), read_sweep(tmp_path / "s.yaml"))
     assert (folder / "study.db").is_file()
     assert {path.name for path in tmp_path.iterdir()} == {"s.yaml", name}
 
@@ -104,21 +104,21 @@ DAMAGES = {
 def test_a_corrupt_database_is_named_with_its_reason(tmp_path):
     (tmp_path / "s.yaml").write_text(SWEEP)
     settings = read_sweep(tmp_path / "s.yaml")
-    open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
+    open_study(SweepCommand(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), settings)
     for number, (reason, damage) in enumerate(DAMAGES.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
         shutil.copy(tmp_path / "study.db", folder)
         damage(folder / "study.db")
         with pytest.raises(ValueError, match=f"study.db: found no study of a sweep: .*{reason}.*\\nRestore the file"):
-            open_study(Command(tmp_path / "s.yaml", folder, ["--config", "x.yaml"]), settings)
+            open_study(SweepCommand(tmp_path / "s.yaml", folder, ["--config", "x.yaml"]), settings)
 
 
 def test_a_database_that_cannot_be_opened_may_be_whole(tmp_path):
     (tmp_path / "s.yaml").write_text(SWEEP)
     (tmp_path / "study.db").mkdir()
     with pytest.raises(ValueError, match="study.db cannot be read: unable to open database file\nIs another program"):
-        open_study(Command(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), read_sweep(tmp_path / "s.yaml"))
+        open_study(SweepCommand(tmp_path / "s.yaml", tmp_path, ["--config", "x.yaml"]), read_sweep(tmp_path / "s.yaml"))
 
 
 def test_a_best_checkpoint_of_another_metric_is_reported(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.data.step_limits import batches_to_evaluate, convert_limits_to_micro_batches
+from engine.data.step_limits import convert_limits_to_micro_batches, num_evaluation_batches
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
 from tests.tiers import slow
@@ -52,7 +52,7 @@ def test_a_limit_of_less_than_a_step_is_refused():
 def test_the_limit_of_evaluation_batches_is_applied_once(stage, limit, batches, expected, left):
     trainer = fake_trainer(**{f"limit_{stage}_batches": limit})
     for _ in range(2):  # a second loader must get the same limit
-        assert batches_to_evaluate(trainer, stage, batches) == expected
+        assert num_evaluation_batches(trainer, stage, batches) == expected
     assert getattr(trainer, f"limit_{stage}_batches") == left
 
 

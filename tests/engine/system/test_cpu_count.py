@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from engine.system.cpu_count import MAX_WORKERS, available_cpus, check_for_cores, workers_for
+from engine.system.cpu_count import MAX_WORKERS, available_cpus, check_process_count, num_loader_workers
 
 
 def write(root, files):
@@ -55,13 +55,13 @@ def test_the_affinity_is_a_limit():
     [(16, 4, 1, 3), (16, 1, 1, MAX_WORKERS), (2, 2, 1, 0), (2.5, 1, 1, 1), (0.5, 1, 1, 0), (8, 1, 8, 0), (6, 4, 1, 0)],
 )
 def test_workers_use_the_remaining_cpus(cores, processes, computing, workers):
-    assert workers_for(cores, processes, computing) == workers
+    assert num_loader_workers(cores, processes, computing) == workers
 
 
 def test_far_more_than_the_cores_is_refused(monkeypatch):
     monkeypatch.setattr("engine.system.cpu_count.available_cpus", lambda: 2.0)
-    check_for_cores("threads", 64)
+    check_process_count("threads", 64)
     with pytest.raises(ValueError, match="threads is 100000, expected at most 64 on a machine with 2 cores"):
-        check_for_cores("threads", 100_000)
+        check_process_count("threads", 100_000)
     monkeypatch.setattr("engine.system.cpu_count.available_cpus", lambda: 96.0)
-    check_for_cores("threads", 384)
+    check_process_count("threads", 384)

@@ -153,10 +153,10 @@ class Resume(Reader):
         return record_mutation(("saved_at",))(random, data)
 
     def read(self, path: Path) -> Any:
-        from commands.runs.checkpoint_selection import newest_since_begun, resolve_checkpoint
+        from commands.runs.checkpoint_selection import newest_checkpoint_since_start, resolve_checkpoint
 
         resolve_checkpoint("last", path.parent)
-        return newest_since_begun(path.parent) is not None
+        return newest_checkpoint_since_start(path.parent) is not None
 
     def reference(self, path: Path) -> Any:
         begun = plain_json.parse(path.read_bytes().removeprefix(b"\xef\xbb\xbf"))

@@ -90,7 +90,7 @@ def test_float_vectors_have_the_scores_of_their_own_blocks():
     scores = DotProductScores(states, weight, 4 * 5 * 37)
     together = torch.cat([block.scores for block in scores.blocks()], 1)
     items = torch.randint(1, 1001, (5, 30), generator=generator)
-    assert scores.of_items(items).equal(together.gather(1, items - 1))
+    assert scores.gather_items(items).equal(together.gather(1, items - 1))
     assert ranks(scores, torch.full((5,), 4)).equal(
         plain_ranks(torch.nn.functional.pad(together, (1, 0)), torch.full((5,), 4), torch.zeros(5, 1))
     )
@@ -103,7 +103,7 @@ def test_the_largest_tensor_does_not_grow_with_the_items(num_items, monkeypatch)
     assert max(block.scores.numel() * 4 for block in scores.blocks()) <= 1 << 12
     items, values = best_items(scores, 10)
     assert items.shape == values.shape == (4, 10)
-    assert scores.of_user(2).of_items(items[2:3]).allclose(values[2:3], atol=1e-5)
+    assert scores.select_user(2).gather_items(items[2:3]).allclose(values[2:3], atol=1e-5)
 
 
 @pytest.mark.slow

@@ -39,12 +39,12 @@ def compare():
         mask[items // 2 + 1] = True
         sharded, alone = ShardedDotProductScores(states, shard_rows(table, mesh)), DotProductScores(states, table[1:])
         assert sharded.num_items == items
-        torch.testing.assert_close(sharded.of_items(seen), alone.of_items(seen), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(sharded.gather_items(seen), alone.gather_items(seen), rtol=0, atol=0, equal_nan=True)
         assert ranks(sharded, target, seen).equal(ranks(alone, target, seen))
         assert ranks(sharded, target).equal(ranks(alone, target))
         candidates = whole_numbers(users, 3, low=1, high=items + 1, seed=rank + 30)
         assert candidate_ranks(sharded, target, candidates).equal(candidate_ranks(alone, target, candidates))
-        last = ranks(sharded.of_user(users - 1), target[-1:], seen[-1:])
+        last = ranks(sharded.select_user(users - 1), target[-1:], seen[-1:])
         assert last.equal(ranks(alone, target, seen)[-1:])
         states = states.nan_to_num()
         sharded, alone = ShardedDotProductScores(states, shard_rows(table, mesh)), DotProductScores(states, table[1:])

@@ -14,7 +14,7 @@ from datamodules.document_qa.grading.baselines import (
     most_frequent_answers,
     random_score,
 )
-from datamodules.document_qa.grading.evaluation_metrics import compute_metrics, summary
+from datamodules.document_qa.grading.evaluation_metrics import compute_metrics, metric_values
 from datamodules.document_qa.grading.grade import grade
 from datamodules.document_qa.types.question import UNANSWERABLE, Question
 from tests.support.families.tiny_documents import TinyQuestions
@@ -45,7 +45,7 @@ RECORDS = [
 
 
 def test_a_summary_equals_that_by_hand():
-    metrics = summary(ASKED.__getitem__, RECORDS, MostFrequentAnswers(1, "3.5 A"))
+    metrics = metric_values(ASKED.__getitem__, RECORDS, MostFrequentAnswers(1, "3.5 A"))
     assert metrics["accuracy"] == 1.0
     assert metrics["text/accuracy"] == 1.0
     assert metrics["choice_accuracy"] == 1.0
@@ -65,7 +65,9 @@ def test_a_summary_equals_that_by_hand():
 
 
 def test_a_summary_has_only_metrics_that_apply():
-    metrics = summary([CHOICE, CHOICE].__getitem__, [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), evidence=())])
+    metrics = metric_values(
+        [CHOICE, CHOICE].__getitem__, [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), evidence=())]
+    )
     own = {name for name in metrics if "/" not in name}
     assert own == {
         "accuracy",
@@ -80,22 +82,24 @@ def test_a_summary_has_only_metrics_that_apply():
     }
     assert not any("majority" in name for name in metrics), "the most frequent answers are unknown"
     unknown = CHOICE._replace(answer=None, right=None, evidence_pages=())
-    assert set(summary(lambda sample: unknown, [AnswerRecord(0, ModelAnswer("", (-1.0, -2.0, -3.0), 0.5))])) == set()
+    assert (
+        set(metric_values(lambda sample: unknown, [AnswerRecord(0, ModelAnswer("", (-1.0, -2.0, -3.0), 0.5))])) == set()
+    )
 
 
 def test_a_missed_page_lowers_the_recall():
     records = [RECORDS[0], RECORDS[0]._replace(sample=1, ranked=(), pages=())]
-    metrics = summary([CHOICE, CHOICE].__getitem__, records)
+    metrics = metric_values([CHOICE, CHOICE].__getitem__, records)
     assert metrics["page_recall@1"] == metrics["page_recall@4"] == metrics["context_recall"] == 0.5
-    nothing = summary([CHOICE, CHOICE].__getitem__, records[1:])
+    nothing = metric_values([CHOICE, CHOICE].__getitem__, records[1:])
     assert nothing["page_recall@1"] == nothing["context_recall"] == nothing["table/context_recall"] == 0.0
-    assert not any("recall" in name for name in summary([CHOICE].__getitem__, records[:1], retrieved=False))
+    assert not any("recall" in name for name in metric_values([CHOICE].__getitem__, records[:1], retrieved=False))
 
 
 def test_an_answer_without_a_number_for_its_confidence_is_named():
     broken = RECORDS[1]._replace(whole=words("x", math.nan))
     with pytest.raises(ValueError, match=r"sample 1 \(question n, document d\).* nan, .*diverged.*earlier checkpoint"):
-        summary(ASKED.__getitem__, [RECORDS[0], broken])
+        metric_values(ASKED.__getitem__, [RECORDS[0], broken])
 
 
 def test_a_right_answer_in_the_same_words_is_right():
@@ -114,8 +118,8 @@ def test_a_choice_of_no_answer_abstains():
 def test_the_tolerance_is_for_numbers():
     records = [AnswerRecord(0, words("3.6 A"))]
     asked = [NUMBER]
-    assert summary(asked.__getitem__, records)["accuracy"] == 0.0
-    assert summary(asked.__getitem__, records, relative_tolerance=0.03)["accuracy"] == 1.0
+    assert metric_values(asked.__getitem__, records)["accuracy"] == 0.0
+    assert metric_values(asked.__getitem__, records, relative_tolerance=0.03)["accuracy"] == 1.0
 
 
 def test_the_most_frequent_option_and_answer_are_found():
@@ -138,7 +142,7 @@ def test_the_right_words_are_right_by_whatever_letter():
     assert random_score(twice) == pytest.approx(2 / 3)
     assert majority_score(twice, MostFrequentAnswers(0)) == 1.0
     assert [majority_score(twice, MostFrequentAnswers(index)) for index in (2, 5, None)] == [0.0, 0.0, 0.0]
-    assert summary([twice].__getitem__, [AnswerRecord(0, choice(0))])["balanced_accuracy"] == 1.0
+    assert metric_values([twice].__getitem__, [AnswerRecord(0, choice(0))])["balanced_accuracy"] == 1.0
 
 
 def test_a_right_answer_is_never_an_abstention():

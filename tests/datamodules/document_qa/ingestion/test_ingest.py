@@ -365,7 +365,7 @@ def test_a_document_whose_name_is_not_utf_8_is_remembered(tmp_path):
     path = tmp_path / os.fsdecode(b"donn\xe9es.pdf")
     path.write_bytes(b"no PDF")
     cache = DocumentCache(tmp_path / "cache", SETTINGS)
-    cache.remember({str(path): cache.mark_unreadable([path], f"{path.name} is broken", FAILED)})
+    cache.save_records({str(path): cache.mark_unreadable([path], f"{path.name} is broken", FAILED)})
     assert DocumentCache(tmp_path / "cache", SETTINGS).find(path) == f"{path.name} is broken"
 
 

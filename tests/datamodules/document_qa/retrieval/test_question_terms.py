@@ -8,7 +8,7 @@ from datamodules.document_qa.manuals.settings import ManualQuestionSettings, Man
 from datamodules.document_qa.retrieval import bm25
 from datamodules.document_qa.retrieval.bm25 import BM25Retriever
 from datamodules.document_qa.retrieval.question_terms import QuestionTerms, identifiers, question_terms
-from datamodules.document_qa.retrieval.tokenization import terms
+from datamodules.document_qa.retrieval.tokenization import tokenize
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question
 from datamodules.multimodal.synthetic_split import Split
@@ -116,5 +116,5 @@ def test_the_embedded_manuals_are_found_at_least_as_often(monkeypatch):
         return sum(right) / len(right)
 
     better = found()
-    monkeypatch.setattr(bm25, "question_terms", lambda text: QuestionTerms(terms(text), []))
+    monkeypatch.setattr(bm25, "question_terms", lambda text: QuestionTerms(tokenize(text), []))
     assert better > found() + 0.2

@@ -11,7 +11,7 @@ from datamodules.document_qa.retrieval.page_mentions import mentioned_pages
 from datamodules.document_qa.retrieval.retrievers import build_retriever
 from datamodules.document_qa.retrieval.saved_rankings import rankings_file, read_rankings
 from datamodules.document_qa.retrieval.settings import RetrieverSettings
-from datamodules.document_qa.retrieval.tokenization import terms
+from datamodules.document_qa.retrieval.tokenization import tokenize
 from datamodules.document_qa.types.document import Chunk, Page
 from datamodules.document_qa.types.question import Question
 
@@ -70,7 +70,7 @@ def rankings(tmp_path):
     ],
 )
 def test_a_text_has_the_expected_terms(text, expected):
-    assert terms(text) == expected
+    assert tokenize(text) == expected
 
 
 @pytest.mark.parametrize(

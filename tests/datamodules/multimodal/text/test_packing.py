@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datamodules.multimodal.batch import IGNORE, Chat
-from datamodules.multimodal.text.packing import first_fit, one_per_row, pack, pad_rows, prompts
+from datamodules.multimodal.text.packing import first_fit, one_per_row, pack, pad_prompts, pad_rows
 from engine.data.samplers import PADDING_INDEX
 
 PAD = 0
@@ -112,7 +112,7 @@ def test_without_a_chat_there_is_a_row_that_weighs_nothing():
         assert len(rows.samples) == len(rows.placeholders) == 0
         assert rows.samples.dtype == torch.int64
         assert rows.counts == (0, 0, 0, 0)
-    padded_prompts = prompts([], none, PAD)
+    padded_prompts = pad_prompts([], none, PAD)
     assert padded_prompts.tokens.tolist() == [[PAD]]
     assert padded_prompts.mask.all()
     assert padded_prompts.samples.tolist() == [PADDING_INDEX]
@@ -121,7 +121,7 @@ def test_without_a_chat_there_is_a_row_that_weighs_nothing():
 @given(sizes=st.lists(st.integers(1, 20), min_size=1, max_size=9))
 def test_prompts_are_padded_on_the_left(sizes):
     chats, samples = batch(sizes)
-    padded_prompts = prompts(chats, samples, PAD)
+    padded_prompts = pad_prompts(chats, samples, PAD)
     assert padded_prompts.samples.tolist() == samples.tolist()
     assert padded_prompts.tokens.shape == (
         len(sizes),

@@ -9,7 +9,7 @@ from datamodules.multimodal.text.text_similarity import (
     character_f1,
     edit_distance,
     exact_match,
-    normalized,
+    normalize_text,
     token_f1,
     tokens,
 )
@@ -81,7 +81,7 @@ def test_exact_match_keeps_signs_units_and_separators_of_numbers(first, second, 
 
 
 def test_normalisation_keeps_what_tells_numbers_apart():
-    assert normalized(" The 3.5 A, a fuse (-5 °C); x-y. ") == "3.5 a fuse -5 °c x y"
+    assert normalize_text(" The 3.5 A, a fuse (-5 °C); x-y. ") == "3.5 a fuse -5 °c x y"
 
 
 def test_chinese_counts_by_characters():

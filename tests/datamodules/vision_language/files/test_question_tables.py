@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from datamodules.vision_language.chat_file import Reference
+from datamodules.vision_language.chat_file import ReferenceAnswer
 from datamodules.vision_language.evaluation_dataset import EvaluationDataset
 from datamodules.vision_language.files.question_fields import INSTRUCTION, parse_image_question
 from datamodules.vision_language.files.question_tables import QuestionParquet, QuestionText
@@ -57,7 +57,7 @@ def test_rows_of_mmbench_become_questions_with_images(tmp_path):
     first, second = table.read(0), table.read(1)
     prompt = f'<image>\nHint: é\nWhich "colour"?\nLook.\nA. red\nB. blue\n{INSTRUCTION}'
     assert texts(first) == [("user", prompt), ("assistant", "A")]
-    assert first.reference == Reference("colour_hue", ("A",), "AB", ("red", "blue"))
+    assert first.reference == ReferenceAnswer("colour_hue", ("A",), "AB", ("red", "blue"))
     assert texts(second)[1] == ("assistant", "B")
     assert second.images == first.images == [RED]
     assert [table.name(0), table.name(1)] == [f"{table.path}, line 2", f"{table.path}, line 4"]
@@ -105,10 +105,10 @@ def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
     for name, row in tables.items():
         found[name] = QuestionParquet(write_parquet(tmp_path / f"{name}.parquet", [row]), tmp_path).read(0)
         assert found[name].images == [BLUE]
-    assert found["mmstar"].reference == Reference("coarse_perception", ("B",), "AB")
+    assert found["mmstar"].reference == ReferenceAnswer("coarse_perception", ("B",), "AB")
     assert texts(found["mmstar"])[0][1].endswith(f"A: red, B: blue\n{INSTRUCTION}")
-    assert found["scienceqa"].reference == Reference("Colours", ("B",), "AB", ("red", "blue"))
-    assert found["docvqa"].reference == Reference("form", ("May 5", "5 May"))
+    assert found["scienceqa"].reference == ReferenceAnswer("Colours", ("B",), "AB", ("red", "blue"))
+    assert found["docvqa"].reference == ReferenceAnswer("form", ("May 5", "5 May"))
     assert texts(found["docvqa"]) == [("user", "<image>\nDate?"), ("assistant", "May 5")]
 
 
@@ -190,11 +190,11 @@ def test_an_option_that_is_a_letter(tmp_path):
     ],
 )
 def test_the_chosen_letter_is_read_from_an_answer(text, letter):
-    assert chosen_letter(Reference("", ("B",), "ABC", ("one cat", "two cats", "three cats")), text) == letter
+    assert chosen_letter(ReferenceAnswer("", ("B",), "ABC", ("one cat", "two cats", "three cats")), text) == letter
 
 
 def test_the_best_of_several_references_counts():
-    dates = Reference("form", ("5 May 1990", "May 5"))
+    dates = ReferenceAnswer("form", ("5 May 1990", "May 5"))
     assert grade_reference(dates, "may 5.", with_anls=True) == {
         "exact": (1.0, 1.0),
         "token_f1": (1.0, 1.0),
@@ -205,10 +205,10 @@ def test_the_best_of_several_references_counts():
     assert near["exact"] == (0.0, 1.0)
     assert near["anls"] == (0.8, 1.0)
     assert near["token_f1"] == (0.5, 1.0)
-    one = Reference("", ("x",))
+    one = ReferenceAnswer("", ("x",))
     assert grade_reference(one, "x", with_anls=False) == {"exact": (1.0, 1.0), "token_f1": (1.0, 1.0)}
     assert grade_reference(one, "x", with_anls=True)["anls"] == (1.0, 1.0)
-    choice = Reference("", ("A",), "AB", ("x", "y"))
+    choice = ReferenceAnswer("", ("A",), "AB", ("x", "y"))
     assert grade_reference(choice, "x", with_anls=True) == {"exact": (1.0, 1.0)}
 
 

@@ -5,7 +5,7 @@ import pytest
 from transformers import Gemma3TextConfig, GPT2Config, MambaConfig, Qwen2Config
 
 from datamodules.multimodal.batch import Chat, ChatEvaluationBatch
-from datamodules.multimodal.text.packing import one_per_row, prompts
+from datamodules.multimodal.text.packing import one_per_row, pad_prompts
 from lightning_modules.multimodal.evaluation.context_check import check_context, context_length
 
 PAD = 0
@@ -16,7 +16,7 @@ def batch(*lengths, answer=0):
     chats = [Chat(np.full(length, 7), np.zeros(length, np.bool_), 0) for length in lengths]
     prompt_chats = [Chat(chat.tokens[: len(chat.tokens) - answer], chat.supervised, 0) for chat in chats]
     samples = np.arange(len(chats)) + 10
-    return ChatEvaluationBatch(one_per_row(chats, samples, PAD), prompts(prompt_chats, samples, PAD), None)
+    return ChatEvaluationBatch(one_per_row(chats, samples, PAD), pad_prompts(prompt_chats, samples, PAD), None)
 
 
 @pytest.mark.parametrize(("lengths", "answer", "tokens"), [((3, 9, 4), 0, 9), ((3, 9, 8), 2, 9), ((9,), 0, 9)])

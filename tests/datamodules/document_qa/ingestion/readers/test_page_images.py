@@ -38,7 +38,7 @@ def read(folder, **settings):
     done = convert_document(folder, cache)
     if done.broken:
         return done.broken
-    document = cache.at(done.key, folder.name)
+    document = cache.find_by_key(done.key, folder.name)
     return [document.picture(page).getpixel((5, 5)) for page in range(1, done.pages + 1)]
 
 
@@ -102,7 +102,7 @@ def test_the_orientation_of_a_tiff_is_applied_once(folder):
     image.save(file, "TIFF", tiffinfo={0x0112: 6})  # its left edge is the top
     (folder / "1.tif").write_bytes(file.getvalue())
     cache = DocumentCache(folder.parent / "cache", SETTINGS)
-    picture = cache.at(convert_document(folder, cache).key, "scans").picture(1)
+    picture = cache.find_by_key(convert_document(folder, cache).key, "scans").picture(1)
     assert picture.size == (20, 40)
     assert picture.getpixel((10, 5)) == RED
     assert picture.getpixel((10, 30)) == BLUE
