@@ -27,7 +27,7 @@ def read(tmp_path):
     def one(path, settings=SETTINGS, cache="cache"):
         cached = DocumentCache(tmp_path / cache, settings)
         done = convert_document(path, cached)
-        found = cached.at(done.key, path.name)
+        found = cached.find_by_key(done.key, path.name)
         assert isinstance(found, str) == bool(done.broken)
         return found
 
