@@ -6,7 +6,7 @@ from functools import partial
 
 from benchmarks.recommender.bfloat16 import note as bfloat16_note
 from benchmarks.recommender.evaluation import batched, one_by_one
-from benchmarks.recommender.loading import per_row, vectorised
+from benchmarks.recommender.loading import per_row, vectorized
 from benchmarks.recommender.measure import Maker
 from benchmarks.recommender.training_steps import attention_alone, sasrec_step, step_with_loader, tisasrec_step
 from benchmarks.recommender.whole_training import whole_training
@@ -116,13 +116,13 @@ COMPARISONS = (
         "sampler",
         "Batches for SASRec with a negative each, B 128, L 200",
         "batch",
-        {"row by row in Python": partial(per_row, False, batches=4), _OURS: partial(vectorised, False)},
+        {"row by row in Python": partial(per_row, False, batches=4), _OURS: partial(vectorized, False)},
     ),
     Comparison(
         "sampler-times",
         "Batches for TiSASRec: the same and the intervals of all pairs",
         "batch",
-        {"row by row in Python": partial(per_row, True), _OURS: partial(vectorised, True)},
+        {"row by row in Python": partial(per_row, True), _OURS: partial(vectorized, True)},
     ),
     Comparison(
         "evaluation",

@@ -1,4 +1,4 @@
-"""Measures the construction of batches: the project's vectorised rows beside the per-row sampler."""
+"""Measures the construction of batches: the project's vectorized rows beside the per-row sampler."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def per_row(
     return work
 
 
-def vectorised(with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200) -> Work:
+def vectorized(with_times: bool, num_users: int = 1024, batch_size: int = 128, length: int = 200) -> Work:
     """Build the same batches with the project's data set, in parts of similar length, an epoch at a time.
 
     Intervals are computed as the model computes them.

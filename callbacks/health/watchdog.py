@@ -1,4 +1,4 @@
-"""Reports the phases of a run to engine.health.monitor, which ends stalled runs."""
+"""Reports the phases of a run to engine.health.process_monitor, which ends stalled runs."""
 
 import logging
 import math
@@ -18,7 +18,7 @@ from callbacks.health.slurm_requeue import checkpoint_times, requeue_if_saved
 from engine.data.dataloader import BadBatchError
 from engine.distributed.errors import CollectiveError, is_full_disk, is_user_error
 from engine.health.exit_codes import ExitCode
-from engine.health.monitor import GRACE, ProcessMonitor
+from engine.health.process_monitor import GRACE, ProcessMonitor
 from engine.lightning_internals.processes import (
     after_setup_environment,
     copies_this_process,

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from callbacks.logging.metric_sink import MetricSink
 from callbacks.logging.progress_bar import TimeLeft
-from engine.health.monitor import ProcessMonitor
+from engine.health.process_monitor import ProcessMonitor
 from engine.run_trainer import as_run_trainer
 from engine.system import host_memory
 from engine.telemetry.log_events import EVENTS, event_of

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from commands.answers.answer_service import AnswerService, UserInputError
-from commands.chat.session import ChatCommand, ChatSession, parse_command
+from commands.chat.chat_session import ChatCommand, ChatSession, parse_command
 from commands.chat.terminal import print_blocks
 
 _MAX_LINE_LENGTH = 4000

@@ -60,7 +60,7 @@ def report_error(error: Exception, arguments: Sequence[str] = ()) -> int:
     if is_full_disk(error):
         log.error("error: %s (`df -h` and `df -i` show what is full)", error, extra=extra)
         return ExitCode.FAILED
-    # Once the ranks are connected, engine.health.monitor reports such errors.
+    # Once the ranks are connected, engine.health.process_monitor reports such errors.
     if isinstance(error, (DistNetworkError, DistStoreError)):
         log.error(
             "error: the ranks did not connect: rank 0 has ended, and its log has the reason, or cannot be reached (%s)",

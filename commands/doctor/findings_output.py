@@ -66,13 +66,13 @@ def print_table(findings: Sequence[Finding], file: TextIO | None = None, width: 
             table.add_row(word, finding.check, Text(finding.found))
             for label, text, style in (("why", finding.why, "dim"), ("fix", finding.remedy, "cyan")):
                 if text and status != "ok":
-                    table.add_row("", "", _labelled_grid(label, text, style))
+                    table.add_row("", "", _labeled_grid(label, text, style))
         console.print(table)
     console.print()
     console.print(_summary(findings))
 
 
-def _labelled_grid(label: str, text: str, style: str) -> Table:
+def _labeled_grid(label: str, text: str, style: str) -> Table:
     """Return a grid in which a long text stays to the right of its label."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(style="bold", width=4, no_wrap=True)

@@ -45,7 +45,7 @@ def write_card(
         "Data": f"{data.name}. {data.content}",
         "Metrics": _metrics(training),
         "Training": _training(training),
-        "Licence": _licence(exported, data),
+        "License": _license(exported, data),
     }
     parts = [f"# {name}: {exported.title}", exported.content]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items()]
@@ -151,14 +151,14 @@ def _training(training: TrainingProvenance) -> str:
     return "\n".join([*lines, "", "Configuration:", "", "```yaml", text.rstrip(), "```"])
 
 
-def _licence(exported: ExportedModel, data: DatasetCard) -> str:
+def _license(exported: ExportedModel, data: DatasetCard) -> str:
     lines = [
-        "No licence has been chosen for these weights (`license: unknown` above). To publish them, choose one that "
-        "the licences of their sources allow:",
+        "No license has been chosen for these weights (`license: unknown` above). To publish them, choose one that "
+        "the licenses of their sources allow:",
         "",
         f"- data, {data.name}: {data.license}",
     ]
-    for name, licence in exported.pretrained.items():
-        stated = f"its own files state `{licence}`" if licence else "its own files state none; check its source"
+    for name, license in exported.pretrained.items():
+        stated = f"its own files state `{license}`" if license else "its own files state none; check its source"
         lines.append(f"- pretrained model {name}: {stated}")
     return "\n".join(lines)

@@ -29,7 +29,7 @@ class StudySummary(NamedTuple):
 
     metric: str
     direction: str  # maximize or minimize
-    parameters: Sequence[Mapping[str, Any]]  # fields of commands.sweep.settings.Parameter
+    parameters: Sequence[Mapping[str, Any]]  # fields of commands.sweep.sweep_settings.Parameter
     trials: Sequence[TrialSummary]
     command: str  # trains the best trial again; empty without a complete trial
 

@@ -51,8 +51,8 @@ def lock_run(directory: Path, timeout: float = _TIMEOUT) -> BaseFileLock | None:
 def record_start(directory: Path) -> None:
     """Report whether the previous start was OOM-killed, and record this start; called by the holder of the lock.
 
-    A process that the kernel kills cannot report it. With several ranks `engine.health.monitor` on a surviving rank
-    does; this covers a single process, and all ranks killed at once.
+    A process that the kernel kills cannot report it. With several ranks `engine.health.process_monitor` does, on a
+    surviving rank; this covers a single process, and all ranks killed at once.
     """
     path = directory / RUNNING
     counter = oom_counter_id()

@@ -42,6 +42,6 @@ def _sweep(arguments: Sequence[str]) -> int:
     except OSError as error:
         raise ValueError(f"--sweep {command.sweep}: {error.strerror}; docs/sweep.md describes the file") from error
     require_extras({"sweep": "sweep"})
-    from commands.sweep.session import run_session  # imports Optuna
+    from commands.sweep.sweep_session import run_session  # imports Optuna
 
     return run_session(command, settings)

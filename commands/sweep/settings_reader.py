@@ -10,7 +10,7 @@ from typing import NoReturn
 import yaml
 
 from commands.runs.current_names import REMOVED_OPTIONS, current_value
-from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings, Value, option_text
+from commands.sweep.sweep_settings import Parameter, Pruner, Sampler, SweepSettings, Value, option_text
 from engine.io.yaml_file import YamlFileError, check_yaml, parse_yaml, read_text
 from engine.number_check import is_integer, is_number
 

@@ -16,7 +16,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from commands.sweep.settings import Parameter, Sampler, SweepSettings, Value
+from commands.sweep.sweep_settings import Parameter, Sampler, SweepSettings, Value
 from engine.io.sqlite_url import sqlite_url
 
 DATABASE, LOCK = "study.db", "study.lock"

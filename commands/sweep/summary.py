@@ -8,8 +8,8 @@ from pathlib import Path
 from optuna.trial import FrozenTrial, TrialState
 
 from commands.report.study_summary import SUMMARY, StudySummary, TrialSummary
-from commands.sweep.settings import SweepSettings
 from commands.sweep.study import MESSAGE, STEP, SweepStudy, trial_name
+from commands.sweep.sweep_settings import SweepSettings
 from commands.sweep.trial_process import option_argument
 from engine.io.atomic_file import write_atomically
 from engine.io.html_page import replace_non_finite

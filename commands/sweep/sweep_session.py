@@ -19,10 +19,10 @@ from commands.report.run_selection import is_run, missing_trials
 from commands.report.settings_diff import read_recorded_settings
 from commands.report.study_summary import StudySummary
 from commands.runs.run_names import make_runs_directory
-from commands.sweep.settings import Parameter, SweepSettings
 from commands.sweep.study import DATABASE, Claim, OtherStudyError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
 from commands.sweep.sweep_arguments import SweepCommand
+from commands.sweep.sweep_settings import Parameter, SweepSettings
 from commands.sweep.trial_process import fit_command
 from commands.sweep.value_check import check_values
 from commands.sweep.worker import MissingMetricError, SweepStopped, Worker

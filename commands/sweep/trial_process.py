@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from commands.runs.runs_option import OPTION
-from commands.sweep.settings import Value, option_text
+from commands.sweep.sweep_settings import Value, option_text
 from engine.system.installation import PROJECT
 
 _STOP_SECONDS = 600.0

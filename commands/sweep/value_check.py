@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from commands.runs.current_names import current_option
-from commands.sweep.settings import Parameter, SweepSettings, Value
 from commands.sweep.sweep_arguments import SweepCommand
+from commands.sweep.sweep_settings import Parameter, SweepSettings, Value
 from commands.sweep.trial_process import option_argument
 from engine.health.exit_codes import ExitCode
 from engine.io.yaml_file import YamlFileError

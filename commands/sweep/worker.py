@@ -10,8 +10,8 @@ from pathlib import Path
 from optuna.trial import TrialState
 
 from commands.runs.run_lock import BUSY
-from commands.sweep.settings import SweepSettings
 from commands.sweep.study import Claim, SweepStudy, is_locked
+from commands.sweep.sweep_settings import SweepSettings
 from commands.sweep.trial_process import TrialProcess, fit_command, training_lock
 from commands.sweep.validation_history import ValidationHistory
 from engine.health.exit_codes import ExitCode

@@ -13,7 +13,7 @@ from datamodules.image_classifier.augmentation import Augmentation, prepare_batc
 from datamodules.image_classifier.batch import ClassifierImages
 from datamodules.image_classifier.dataset import ImageDataset, RawImages
 from datamodules.image_classifier.sources.cifar import download_cifar, read_cifar
-from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
+from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabeled
 from datamodules.image_classifier.sources.image_source import ImageSplits, digits
 from engine.base_options import LoadingOptions, Unpack
 from engine.datamodule import LockstepDataModule
@@ -118,7 +118,7 @@ class LabelledImages(LockstepDataModule):
     @override
     def setup(self, stage: str) -> None:
         if stage == "predict" and self.predict_folder is not None:  # training images need not exist
-            images = read_unlabelled(Path(self.predict_folder), self.shape)
+            images = read_unlabeled(Path(self.predict_folder), self.shape)
             self.predict_set, self.image_name = ImageDataset(images), images.name
             log.info("%s: %d images to predict", self.predict_folder, len(images.labels))
             return

@@ -23,7 +23,7 @@ class History(NamedTuple):
     time_scale: Tensor  # [B] int64, seconds; smallest non-zero gap of the whole history (not only L events), 1 if none
     request_time: Tensor | None = None  # [B] int64, seconds; time of the target, or of a request without a target
     event_codes: Tensor | None = None  # [B, L, K] int64, categories of the events from 1; 0 where unknown or padded
-    event_numbers: Tensor | None = None  # [B, L, M] float32, standardised numbers; NaN where missing or padded
+    event_numbers: Tensor | None = None  # [B, L, M] float32, standardized numbers; NaN where missing or padded
 
 
 class SampledItems(NamedTuple):
@@ -80,7 +80,7 @@ class ItemFeatureArrays(NamedTuple):
 
     codes: NDArray[np.int32]  # [N + 1, slots] categories, from 1; 0 in an empty slot
     shares: NDArray[np.float32]  # [N + 1, slots] weight of each; 0 in an empty slot
-    dense: NDArray[np.float32]  # [N + 1, D] standardised numbers and the components of the vector
+    dense: NDArray[np.float32]  # [N + 1, D] standardized numbers and the components of the vector
     known: NDArray[np.bool_]  # [codes] whether a training item has a code
     trained: NDArray[np.bool_]  # [N + 1] whether an item occurs in the training
 
@@ -93,11 +93,11 @@ class FeaturesIdentity(NamedTuple):
 
 
 LARGEST_NUMBER = 5.0
-"""Limit of a standardised number of an event; the numbers of items have the same limit."""
+"""Limit of a standardized number of an event; the numbers of items have the same limit."""
 
 
 class NumberStatistics(NamedTuple):
-    """How a number of events is standardised: (x - mean) / deviation, limited to `LARGEST_NUMBER`."""
+    """How a number of events is standardized: (x - mean) / deviation, limited to `LARGEST_NUMBER`."""
 
     mean: float
     deviation: float  # above 0

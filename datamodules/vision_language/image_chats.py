@@ -25,7 +25,7 @@ from datamodules.vision_language.mixture import Mixture
 from datamodules.vision_language.predict_questions import PredictDataset
 from datamodules.vision_language.pretrained.native_images import NativeImages
 from datamodules.vision_language.row_subset import held_out_rows, training_rows
-from datamodules.vision_language.shards.stream import ShardRecords
+from datamodules.vision_language.shards.shard_stream import ShardRecords
 from datamodules.vision_language.source_config import (
     SourceSettings,
     check_sources,

@@ -11,9 +11,9 @@ from engine.base_options import Unpack
 from engine.export.artifacts import ExportedModel
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.evaluation.generative_evaluation import check_max_new_tokens
-from lightning_modules.multimodal.export.image_text import export_image_text
+from lightning_modules.multimodal.export.image_text_export import export_image_text
 from lightning_modules.multimodal.export.load_export import load_image_text
-from lightning_modules.multimodal.export.parts import MODALITY
+from lightning_modules.multimodal.export.parts_export import MODALITY
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
 from lightning_modules.multimodal.language_module import LanguageModuleOptions

@@ -29,7 +29,7 @@ from lightning_modules.multimodal.language.kernels.kernel_checks import require_
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import Precision, device_has_bf16, precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
-from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
+from lightning_modules.multimodal.part_parameter_groups import parameter_groups, parameter_table
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -135,7 +135,7 @@ class LanguageModule(LockstepModule[ChatDataT]):
 
     @override
     def tensor_parallel_layers(self, size: int) -> "dict[nn.Module, ParallelStyle]":
-        from lightning_modules.multimodal.language.tensor_parallel import divided_layers
+        from lightning_modules.multimodal.language.tensor_parallel_layers import divided_layers
 
         return divided_layers(self.language_model, size)
 

@@ -25,7 +25,7 @@ from lightning_modules.multimodal.connector.merge_embeddings import Features, me
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
 from lightning_modules.multimodal.evaluation.evaluator import Evaluator
 from lightning_modules.multimodal.export.load_export import load_parts
-from lightning_modules.multimodal.export.parts import export_parts
+from lightning_modules.multimodal.export.parts_export import export_parts
 from lightning_modules.multimodal.flops import (
     LanguageModelFlops,
     chat_throughput_counts,

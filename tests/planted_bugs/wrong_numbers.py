@@ -167,7 +167,7 @@ DATA = (
         "datamodules/temporal/timelines/recorded/csv_file.py",
         "float(distances.min())",
         "float(distances[0])",
-        ("tests/datamodules/temporal/timelines/recorded/test_reader.py",),
+        ("tests/datamodules/temporal/timelines/recorded/test_recording_reader.py",),
     ),
     Bug(
         "end-of-turn-is-not-learned",

@@ -71,7 +71,7 @@ def _draw_part(
 
 
 def _write(pencil: "ImageDraw", text: str, x: float, y: float, height: float, boxed: bool = True) -> None:
-    """Draw a number, centred at a point; on a white plate, for the same contrast on all colours."""
+    """Draw a number, centered at a point; on a white plate, for the same contrast on all colours."""
     from PIL import ImageFont
 
     font = ImageFont.load_default(height * 1.25)  # digits are about 0.75 times as high as the font size

@@ -41,7 +41,7 @@ def read_folder(root: Path, shape: tuple[int, int, int], validation_share: float
     return ImageSplits(classes, train, sources["val"], sources["test"])
 
 
-def read_unlabelled(folder: Path, shape: tuple[int, int, int]) -> FileImages:
+def read_unlabeled(folder: Path, shape: tuple[int, int, int]) -> FileImages:
     """Return all images below a folder, sorted by name, for prediction.
 
     Raises:

@@ -53,7 +53,7 @@ class EncodedEvents:
         for column, code_of in enumerate(self._code_of):
             codes[real, column] = code_of[features.codes[rows, column]]
         for column, number in enumerate(self._encoding.numbers.values()):
-            numbers[real, column] = _standardise(features.numbers[rows, column], number)
+            numbers[real, column] = _standardize(features.numbers[rows, column], number)
         return codes, numbers
 
 
@@ -145,5 +145,5 @@ def _mean(parts: Iterable[NDArray[np.float64]]) -> float:
     return total / count
 
 
-def _standardise(values: NDArray[np.float64], number: NumberStatistics) -> NDArray[np.float64]:
+def _standardize(values: NDArray[np.float64], number: NumberStatistics) -> NDArray[np.float64]:
     return ((values - number.mean) / number.deviation).clip(-LARGEST_NUMBER, LARGEST_NUMBER)

@@ -20,7 +20,7 @@ from datamodules.recommender.batch import ItemFeatureArrays
 from datamodules.recommender.features.item_table import ItemTable
 
 LIMIT = 5.0
-"""Largest standardised number. Without a limit, a price of a million would decide the score of a new item."""
+"""Largest standardized number. Without a limit, a price of a million would decide the score of a new item."""
 
 
 SMALLEST_DEVIATION = 1e-9
@@ -45,7 +45,7 @@ def encode_items(table: ItemTable, row_of: NDArray[np.int64], trained: NDArray[n
     """
     training_rows = np.unique(row_of[trained & (row_of >= 0)])
     slots = [_category_slots(cells, row_of, training_rows) for cells in table.categories.values()]
-    dense, missing = _standardise(table.numbers, row_of, training_rows)
+    dense, missing = _standardize(table.numbers, row_of, training_rows)
     slots += [_missing_slots(column) for column in missing.T]
     if table.vectors.shape[1]:
         vectors, without = _center(table.vectors, row_of, training_rows)
@@ -85,10 +85,10 @@ def _missing_slots(missing: NDArray[np.bool_]) -> _Slots:
     return _Slots(np.zeros((len(missing), 1), np.int32), missing[:, None].astype(np.float32), 1)
 
 
-def _standardise(
+def _standardize(
     numbers: NDArray[np.float64], row_of: NDArray[np.int64], training_rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return standardised numbers [N + 1, columns], and where they are missing."""
+    """Return standardized numbers [N + 1, columns], and where they are missing."""
     table = np.vstack((numbers, np.full(numbers.shape[1], np.nan)))
     training_values = table[training_rows]
     # np.nanmean and np.nanstd would warn about a column without a number.

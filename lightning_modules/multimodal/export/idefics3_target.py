@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from lightning_modules.multimodal.export.target import (
+from lightning_modules.multimodal.export.export_target import (
     ExportTarget,
     ModelParts,
     has_tied_embeddings,

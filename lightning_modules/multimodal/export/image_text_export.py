@@ -15,11 +15,11 @@ from datamodules.multimodal.batch import ImageLayout
 from datamodules.multimodal.interface import ImageChatData
 from engine.export.artifacts import ExportedModel
 from lightning_modules.multimodal.connector.projector import Projector
+from lightning_modules.multimodal.export.export_target import ExportTarget, ModelParts, weight_format
 from lightning_modules.multimodal.export.idefics3_target import Idefics3
 from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
 from lightning_modules.multimodal.export.model_card import base_model_licenses, image_text_card
-from lightning_modules.multimodal.export.parts import without_progress_bars
-from lightning_modules.multimodal.export.target import ExportTarget, ModelParts, weight_format
+from lightning_modules.multimodal.export.parts_export import without_progress_bars
 from lightning_modules.multimodal.export.transformers_compatibility import incompatibilities
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.vision.vision_tower import VisionTower

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
 
-from lightning_modules.multimodal.export.image_text import ImageTextSource, choose_target
+from lightning_modules.multimodal.export.image_text_export import ImageTextSource, choose_target
 from lightning_modules.multimodal.export.llava_target import Llava, LlavaNext
-from lightning_modules.multimodal.export.parts import MODALITY, ModuleInParts
+from lightning_modules.multimodal.export.parts_export import MODALITY, ModuleInParts
 from lightning_modules.multimodal.export.vision_weights import own_weights
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.transformers_loading import preview_names, read_pretrained

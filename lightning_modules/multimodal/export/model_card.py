@@ -8,7 +8,7 @@ from datamodules.multimodal.batch import ImageLayout
 from engine.export.artifacts import ExportedModel
 from engine.io.yaml_file import YamlFileError, parse_yaml
 from lightning_modules.multimodal.checkpoints.base_model_identity import folder_of
-from lightning_modules.multimodal.export.target import ExportTarget
+from lightning_modules.multimodal.export.export_target import ExportTarget
 
 _LONGEST_FRONT_MATTER = 1 << 16  # characters of a README that are searched
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.multimodal.connector.feature_order import order_features
-from lightning_modules.multimodal.export.target import ExportTarget, ModelParts, weight_format
+from lightning_modules.multimodal.export.export_target import ExportTarget, ModelParts, weight_format
 from lightning_modules.multimodal.language.compile import uncompiled
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.logit_processing import has_plain_logits

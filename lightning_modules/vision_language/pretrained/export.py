@@ -14,7 +14,7 @@ from datamodules.vision_language.interface import ModelProcessor
 from engine.export.artifacts import ExportedModel
 from engine.io.atomic_file import remove
 from lightning_modules.multimodal.export.model_card import base_model_licenses
-from lightning_modules.multimodal.export.parts import without_progress_bars
+from lightning_modules.multimodal.export.parts_export import without_progress_bars
 from lightning_modules.vision_language.pretrained.image_text_network import ImageTextNetwork
 
 if TYPE_CHECKING:

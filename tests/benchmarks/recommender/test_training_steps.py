@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from benchmarks.recommender.bfloat16 import loss_after
-from benchmarks.recommender.loading import vectorised
+from benchmarks.recommender.loading import vectorized
 from benchmarks.recommender.training_steps import LENGTH_GROUPS, ModuleAlone, sasrec_step, step_with_loader
 from benchmarks.recommender.whole_training import whole_training
 from datamodules.recommender.datamodule import InteractionSequences
@@ -43,4 +43,4 @@ def test_an_epoch_through_the_loader() -> None:
     steps, waited = step_with_loader("time_interval", **sizes)()
     assert steps == 2
     assert waited > 0
-    assert vectorised(True, **sizes)().amount == 2
+    assert vectorized(True, **sizes)().amount == 2

@@ -11,7 +11,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from callbacks.guards.finite_guard import FiniteGuard
 from callbacks.health.slurm_requeue import checkpoint_times, requeue_if_saved
 from callbacks.health.watchdog import Watchdog
-from engine.health.monitor import ProcessMonitor
+from engine.health.process_monitor import ProcessMonitor
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
 

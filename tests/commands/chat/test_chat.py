@@ -8,8 +8,8 @@ from rich.console import Console
 
 from commands.answers.answer_blocks import Bar, Bars, Table, Text
 from commands.answers.answer_service import AnswerService, FieldChoice, InputField
+from commands.chat.chat_session import ChatCommand, parse_command
 from commands.chat.main import chat
-from commands.chat.session import ChatCommand, parse_command
 
 
 class Echo(AnswerService):

@@ -8,8 +8,8 @@ from jsonargparse import ArgumentParser
 
 from commands.cli.deprecated_names import PARSER_MODE, register_aliases
 from commands.sweep.main import main
-from commands.sweep.settings import Parameter, Pruner, Sampler
 from commands.sweep.settings_reader import read_sweep
+from commands.sweep.sweep_settings import Parameter, Pruner, Sampler
 from commands.sweep.trial_process import option_argument
 from tests.conftest import REPOSITORY
 
@@ -142,6 +142,8 @@ def test_ctrl_c_is_a_line(tmp_path, capsys, monkeypatch):
 
 
 def test_a_worker_has_no_torch_in_its_memory():
-    program = "import sys; import commands.sweep.session; print(sorted({'torch', 'lightning'} & set(sys.modules)))"
+    program = (
+        "import sys; import commands.sweep.sweep_session; print(sorted({'torch', 'lightning'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 
 from commands.report.study_summary import StudySummary
-from commands.sweep.session import checkpoint_remark, open_study, report_stop
 from commands.sweep.settings_reader import read_sweep
 from commands.sweep.sweep_arguments import SweepCommand
+from commands.sweep.sweep_session import checkpoint_remark, open_study, report_stop
 from commands.sweep.worker import SweepStopped
 from engine.io.yaml_file import YamlFileError
 from tests.commands.report.recorded import Recorded

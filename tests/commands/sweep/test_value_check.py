@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from commands.sweep.main import main
-from commands.sweep.settings import Parameter
+from commands.sweep.sweep_settings import Parameter
 from commands.sweep.trial_process import option_argument
 from commands.sweep.value_check import checked_cases, problem_of
 from tests.conftest import REPOSITORY

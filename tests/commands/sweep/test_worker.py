@@ -11,9 +11,9 @@ import pytest
 
 from commands.report.study_summary import read_study
 from commands.runs.run_lock import BUSY
-from commands.sweep.settings import Parameter, Pruner, Sampler, SweepSettings
 from commands.sweep.study import OtherStudyError, SweepStudy
 from commands.sweep.summary import describe_trial, summarize, write_summary
+from commands.sweep.sweep_settings import Parameter, Pruner, Sampler, SweepSettings
 from commands.sweep.trial_process import training_lock
 from commands.sweep.worker import MissingMetricError, RefusedSettingsError, SweepStopped, Worker
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
+from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabeled
 from datamodules.multimodal.batch import ImageLayout
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.files.json_chats import JsonChats
@@ -63,7 +63,7 @@ def answers(folder, data):
     chats = JsonChats(folder / "chats.jsonl", True)
     for read in (
         lambda: read_folder(folder, SHAPE, 0.3).train.read(np.array([0]))[0],
-        lambda: read_unlabelled(folder / "train", SHAPE).read(np.array([0]))[0],
+        lambda: read_unlabeled(folder / "train", SHAPE).read(np.array([0]))[0],
         lambda: processor.item(chats.read(0)).encoder_input.pixels[0],
         lambda: PredictDataset(folder / "questions.jsonl", processor).item(0, 0).encoder_input.pixels[0],
     ):

@@ -71,10 +71,10 @@ class Images(Reader):
     def read(self, path: Path) -> Any:
         import numpy as np
 
-        from datamodules.image_classifier.sources.image_folder import read_unlabelled
+        from datamodules.image_classifier.sources.image_folder import read_unlabeled
         from datamodules.images.decoding import MAX_PIXELS, decode
 
-        pixels = read_unlabelled(path.parent, (3, 8, 8)).read(np.zeros(1, np.int64))
+        pixels = read_unlabeled(path.parent, (3, 8, 8)).read(np.zeros(1, np.int64))
         assert pixels.shape == (1, 3, 8, 8)
         image = decode(path.read_bytes(), str(path), MAX_PIXELS)
         return image.mode, image.size, image.tobytes() if image.width * image.height < 10_000 else b""

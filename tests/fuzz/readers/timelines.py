@@ -31,7 +31,7 @@ class Timelines(Reader):
         return table_mutation(b",")(random, data)
 
     def read(self, path: Path) -> Any:
-        from datamodules.temporal.timelines.recorded.reader import read
+        from datamodules.temporal.timelines.recorded.recording_reader import read
 
         [found] = read(path)
         amounts = {

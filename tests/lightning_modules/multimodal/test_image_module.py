@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
-from lightning_modules.multimodal.export.parts import MODALITY
+from lightning_modules.multimodal.export.parts_export import MODALITY
 from tests.lightning_modules.document_qa.reader import built
 
 

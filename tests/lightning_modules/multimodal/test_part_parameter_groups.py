@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.parameter_groups import parameter_groups, parameter_table
+from lightning_modules.multimodal.part_parameter_groups import parameter_groups, parameter_table
 
 RATES = {"encoder": 1e-3, "projector": 5e-4, "language_model": 2e-5}
 

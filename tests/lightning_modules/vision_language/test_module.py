@@ -9,7 +9,7 @@ from datamodules.multimodal.batch import IGNORE
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.language.settings import LanguageModelSettings
-from lightning_modules.multimodal.parameter_groups import parameter_table
+from lightning_modules.multimodal.part_parameter_groups import parameter_table
 from lightning_modules.multimodal.vision.settings import VisionTowerSettings
 from lightning_modules.vision_language.module import VisionLanguageModel
 from tests.support.families.attached_trainer import attach

@@ -15,10 +15,10 @@ from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.predict_questions import PredictDataset
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.image_text import GenerationSettings, write_transformers_model
+from lightning_modules.multimodal.export.export_target import ModelParts
+from lightning_modules.multimodal.export.image_text_export import GenerationSettings, write_transformers_model
 from lightning_modules.multimodal.export.llava_target import Llava
 from lightning_modules.multimodal.export.model_card import image_text_card
-from lightning_modules.multimodal.export.target import ModelParts
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings

@@ -18,8 +18,12 @@ from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from lightning_modules.multimodal.connector.merge_embeddings import Features
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.image_text import GenerationSettings, choose_target, write_transformers_model
-from lightning_modules.multimodal.export.target import ModelParts
+from lightning_modules.multimodal.export.export_target import ModelParts
+from lightning_modules.multimodal.export.image_text_export import (
+    GenerationSettings,
+    choose_target,
+    write_transformers_model,
+)
 from lightning_modules.multimodal.export.transformers_compatibility import incompatibilities
 from lightning_modules.multimodal.image_features import ImageFeatures
 from lightning_modules.multimodal.language.language_model import LanguageModel

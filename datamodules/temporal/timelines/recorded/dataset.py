@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from datamodules.multimodal.synthetic_split import Split
 from datamodules.temporal.timelines.channels import CHANNELS, KEYS, Scale
-from datamodules.temporal.timelines.recorded.reader import read
 from datamodules.temporal.timelines.recorded.recording import Recording
+from datamodules.temporal.timelines.recorded.recording_reader import read
 from datamodules.temporal.timelines.synthetic.question_sampler import QuestionSpec, draw_spec, matches
 from datamodules.temporal.timelines.synthetic.sample_builder import TimelineSample, build_sample
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from datamodules.image_classifier.datamodule import LabelledImages
-from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabelled
+from datamodules.image_classifier.sources.image_folder import read_folder, read_unlabeled
 from engine.data.errors import BadSampleError
 from engine.data.samplers import MicroBatchRequest
 from tests.support.data_files.image_files import write_colors
@@ -50,7 +50,7 @@ def test_a_picture_is_scaled_and_cropped_at_its_middle(tmp_path):
     wide = np.zeros((16, 48), np.uint8)
     wide[:, 16:32] = 200
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    pixels = read_unlabelled(tmp_path, (1, 8, 8)).read(np.array([0]))
+    pixels = read_unlabeled(tmp_path, (1, 8, 8)).read(np.array([0]))
     assert pixels.shape == (1, 1, 8, 8)
     assert (pixels > 150).all()
 
@@ -71,9 +71,9 @@ def test_a_wrong_folder_layout_is_named(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/one.jpg").write_bytes(b"no image")
     with pytest.raises(BadSampleError, match="broken/one.jpg: found 8 bytes"):
-        read_unlabelled(tmp_path / "broken", SHAPE).read(np.array([0]))
+        read_unlabeled(tmp_path / "broken", SHAPE).read(np.array([0]))
     with pytest.raises(FileNotFoundError, match="nowhere: does not exist"):
-        read_unlabelled(tmp_path / "nowhere", SHAPE)
+        read_unlabeled(tmp_path / "nowhere", SHAPE)
 
 
 def test_impossible_settings_of_a_folder_are_refused(tmp_path):
@@ -125,7 +125,7 @@ def test_a_file_that_is_no_image_is_a_bad_sample(tmp_path, kind):
         path.write_bytes({"text": b"no image", "empty": b"", "cut": good[:-40], "large": good}[kind])
         if kind == "large":
             os.truncate(path, 2**28 + 1)  # sparse
-    images = read_unlabelled(tmp_path, SHAPE)
+    images = read_unlabeled(tmp_path, SHAPE)
     assert len(images.labels) == 2
     assert images.read(np.array([0])).shape == (1, *SHAPE)
     with pytest.raises(BadSampleError, match=r"red/bad.png(:| )") as error:

@@ -78,7 +78,7 @@ def test_a_constant_number_whose_mean_is_rounded_is_zero():
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-200])
-def test_numbers_whose_squares_overflow_or_vanish_are_standardised(scale):
+def test_numbers_whose_squares_overflow_or_vanish_are_standardized(scale):
     numbers = np.array([1.0, -1.0, 0.5, 3.0])
     np.testing.assert_allclose(one_column(numbers * scale), one_column(numbers), rtol=1e-6)
 

@@ -1,4 +1,4 @@
-"""Tests the vectorised count of rows against a plain reference, on any bytes and block sizes."""
+"""Tests the vectorized count of rows against a plain reference, on any bytes and block sizes."""
 
 from pathlib import Path
 

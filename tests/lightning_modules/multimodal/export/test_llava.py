@@ -15,9 +15,9 @@ from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from datamodules.multimodal.text.tokenizer_export import exported_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.image_text import GenerationSettings, write_transformers_model
+from lightning_modules.multimodal.export.export_target import ModelParts
+from lightning_modules.multimodal.export.image_text_export import GenerationSettings, write_transformers_model
 from lightning_modules.multimodal.export.llava_target import Llava
-from lightning_modules.multimodal.export.target import ModelParts
 from lightning_modules.multimodal.export.transformers_compatibility import incompatibilities
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of

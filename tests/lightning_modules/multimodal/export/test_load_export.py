@@ -8,9 +8,13 @@ from torch import nn
 
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.image_text import GenerationSettings, choose_target, write_transformers_model
+from lightning_modules.multimodal.export.image_text_export import (
+    GenerationSettings,
+    choose_target,
+    write_transformers_model,
+)
 from lightning_modules.multimodal.export.load_export import load_image_text, load_parts
-from lightning_modules.multimodal.export.parts import export
+from lightning_modules.multimodal.export.parts_export import export
 from tests.support.families.image_text_exports import Computed, chat_item, noise, tiny_parts
 
 POSITIONS = torch.arange(11).unsqueeze(0)

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import Projector, ProjectorSettings
-from lightning_modules.multimodal.export.parts import export
+from lightning_modules.multimodal.export.parts_export import export
 from lightning_modules.multimodal.language.quantized_linear import quantized_layers
 from lightning_modules.multimodal.language.settings import LoraSettings
 

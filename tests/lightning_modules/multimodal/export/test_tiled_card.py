@@ -11,7 +11,7 @@ from PIL import Image
 from datamodules.multimodal.text.tokenizer import ChatTokenizer
 from datamodules.vision_language.chat_dataset import ImageProcessor
 from datamodules.vision_language.predict_questions import PredictDataset
-from lightning_modules.multimodal.export.image_text import choose_target
+from lightning_modules.multimodal.export.image_text_export import choose_target
 from lightning_modules.multimodal.export.model_card import image_text_card
 from tests.support.families.bos_tokenizers import KINDS, WITH_BOS, WITHOUT_BOS
 from tests.support.families.image_text_exports import Computed, export, tiny_parts

@@ -8,7 +8,7 @@ from datamodules.multimodal.images.llava_next import llava_next_grid, llava_next
 from datamodules.multimodal.text.tokenizer import load_tokenizer
 from lightning_modules.multimodal.connector.projector import ProjectorSettings
 from lightning_modules.multimodal.export.idefics3_target import _arrange_positions
-from lightning_modules.multimodal.export.image_text import choose_target
+from lightning_modules.multimodal.export.image_text_export import choose_target
 from lightning_modules.multimodal.export.transformers_compatibility import incompatibilities
 from tests.support.families.image_text_exports import PROJECTORS, Computed, chat_item, export, noise, tiny_parts
 

@@ -8,7 +8,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from lightning_modules.multimodal.language.language_model import LanguageModel
 from lightning_modules.multimodal.language.precision import precision_of
 from lightning_modules.multimodal.language.settings import LanguageModelSettings, LoraSettings
-from lightning_modules.multimodal.language.tensor_parallel import divided_layers
+from lightning_modules.multimodal.language.tensor_parallel_layers import divided_layers
 from tests.support.families.colored_squares import LANGUAGE_MODEL
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from datamodules.temporal.timelines.recorded.reader import read, read_csv, read_npz
+from datamodules.temporal.timelines.recorded.recording_reader import read, read_csv, read_npz
 
 HEADER = "time_ms,cpu_cores,gpu_sm\n"
 
