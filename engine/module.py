@@ -179,7 +179,7 @@ class LockstepModule(FamilyHooks, OptimizerModule, Generic[DataT]):
 
     @override
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        # Dropout's seed is a hash of (seed, step, micro-batch, data rank): a resumed run needs no generator state.
+        # Dropout's seed is a hash of (seed, step, micro-batch, data-parallel rank), so a resumed run needs no state.
         micro = batch_idx % self.trainer.accumulate_grad_batches
         if micro == 0:
             for table in self.row_tables:
