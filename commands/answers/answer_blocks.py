@@ -165,11 +165,11 @@ def block_as_json(block: AnswerBlock) -> dict[str, Any]:
     """Return a block as an object with its kind, for `json.dumps`."""
     if isinstance(block, RunBlock):
         return {"run": block.run, **block_as_json(block.block)}
-    return {"kind": type(block).__name__.lower(), **plain(block)}
+    return {"kind": type(block).__name__.lower(), **to_plain_value(block)}
 
 
-def plain(value: object) -> Any:
+def to_plain_value(value: object) -> Any:
     """Return a value with its NamedTuples as objects, for `json.dumps`."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(item) for name, item in value._asdict().items()}
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {name: to_plain_value(item) for name, item in value._asdict().items()}
+    return [to_plain_value(item) for item in value] if isinstance(value, (list, tuple)) else value

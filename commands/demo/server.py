@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from commands.answers.answer_blocks import AnswerBlock, block_as_json, plain
+from commands.answers.answer_blocks import AnswerBlock, block_as_json, to_plain_value
 from commands.answers.answer_service import MEGABYTE, AnswerService, Example, InputField, UploadedFile, UserInputError
 from commands.demo.file_store import FileStore, shorten_name
 from commands.demo.model_queue import ModelQueue, QueueFullError
@@ -83,7 +83,7 @@ class DemoServer:
             "task": self._service.task,
             "runs": list(self._service.runs),
             "is_conversation": self._service.is_conversation,
-            "fields": plain(list(self._service.fields)),
+            "fields": to_plain_value(list(self._service.fields)),
             "examples": self._examples,
         }
         # Without "<", no text of a run can end the script element that holds the data.

@@ -33,7 +33,7 @@ class LaunchPlan(NamedTuple):
         """Return the number of loader workers of each rank; 0 if it is not known."""
         return self.workers if isinstance(self.workers, int) else 0
 
-    def on(self, gpus: int, cores: float, threads: Callable[[int], int]) -> "LaunchPlan":
+    def resolve(self, gpus: int, cores: float, threads: Callable[[int], int]) -> "LaunchPlan":
         """Return the plan with the numbers that the training chooses on this machine.
 
         Args:

@@ -35,7 +35,7 @@ def machine_checks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[Check]:
     def local_plan() -> LaunchPlan:
         """Return the plan with what the training chooses; needs the GPUs."""
         seen = gpus.visible_gpus(driver(), environ)
-        return plan.on(seen, usable, lambda processes: cpu.threads_started(processes, affinity, environ))
+        return plan.resolve(seen, usable, lambda processes: cpu.threads_started(processes, affinity, environ))
 
     def on_cpu() -> bool:
         return plan.accelerator == "cpu" or not gpus.visible_gpus(driver(), environ)

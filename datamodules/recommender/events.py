@@ -16,7 +16,7 @@ class EventColumns(NamedTuple):
     numbers: NDArray[np.float64]  # [N, M], NaN where missing
     categories: Sequence[Sequence[str]]  # categories of each of the K columns
 
-    def at(self, events: Integers) -> "EventColumns":
+    def select_rows(self, events: Integers) -> "EventColumns":
         """Return the features of the events at some indices, int64 [n]; missing features where the index is -1."""
         is_known = (events >= 0)[:, None]
         codes = np.where(is_known, self.codes[events], 0).astype(np.int32)

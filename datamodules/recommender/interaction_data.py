@@ -59,7 +59,7 @@ class InteractionData(LockstepDataModule):
     @cached_property
     def splits(self) -> Splits:
         """Events for training, validation and test."""
-        return self.split.of(self.events)
+        return self.split.apply(self.events)
 
     @property
     def catalog(self) -> Catalog:

@@ -20,7 +20,7 @@ class InteractionSplitSettings(NamedTuple):
     validation_from: float
     test_from: float
 
-    def of(self, events: InteractionStore) -> Splits:
+    def apply(self, events: InteractionStore) -> Splits:
         """Return the events for training, validation and test.
 
         Raises:

@@ -245,5 +245,5 @@ class ImageChats(VisionLanguageDataModule):
         if not rows:
             return None
         # The model's own answer may contain what no chat may, such as a special token; then the conversation ends.
-        turns = ChatQuestions(source.after(answers), self.sample_encoder, in_order=True, skip_bad=True)
+        turns = ChatQuestions(source.next_turns(answers), self.sample_encoder, in_order=True, skip_bad=True)
         return turns[MicroBatchRequest(0, np.array(rows))]

@@ -94,7 +94,7 @@ class PredictDataset(ImageChatDataset):
         """Return the number of questions of a row that the model answers."""
         return len(open_turns(self.rows[index].messages))
 
-    def after(self, answers: Mapping[int, Sequence[str]]) -> "PredictDataset":
+    def next_turns(self, answers: Mapping[int, Sequence[str]]) -> "PredictDataset":
         """Return the same rows, of which some go on after answers of the model.
 
         Args:

@@ -23,7 +23,7 @@ class DataParallelRank(NamedTuple):
     """Whether this rank counts and writes the results of its samples. One rank of each tensor-parallel group does."""
 
     @classmethod
-    def of(cls, rank: int, world_size: int, tensor_parallel: int) -> "DataParallelRank":
+    def from_global_rank(cls, rank: int, world_size: int, tensor_parallel: int) -> "DataParallelRank":
         """Return the data-parallel rank of a global rank. Neighbors form groups: 0 and 1, 2 and 3, ... for size 2."""
         return cls(rank // tensor_parallel, world_size // tensor_parallel, rank % tensor_parallel == 0)
 
@@ -32,7 +32,7 @@ def data_parallel_rank(trainer: Trainer | None) -> DataParallelRank:
     """Return the data-parallel rank of this process. Without tensor parallelism it is the global rank."""
     if trainer is None:
         return DataParallelRank(0, 1, True)
-    return DataParallelRank.of(trainer.global_rank, trainer.world_size, tensor_parallel_size(trainer))
+    return DataParallelRank.from_global_rank(trainer.global_rank, trainer.world_size, tensor_parallel_size(trainer))
 
 
 def tensor_parallel_size(trainer: Trainer | None) -> int:

@@ -47,7 +47,7 @@ class StepCounters:
         # Counters have the order of their registration, which is the same on every rank.
         return 0.0 if self._totals is None else float(self._totals[list(self._pending).index(name)])
 
-    def take(self) -> list[float]:
+    def pop_pending(self) -> list[float]:
         """Return this rank's additions to each counter since the last step, and reset them."""
         values = dict(self._pending)
         for name, value in values.items():

@@ -42,7 +42,7 @@ class ContentHashes:
         self._remembered = [_read(folder / REMEMBERED) for folder in folders]
         self._new: dict[str, dict[str, Any]] = {}
 
-    def of(self, path: Path) -> str:
+    def get(self, path: Path) -> str:
         """Return the SHA-256 of a file's content. See the module for the changes that are found.
 
         Raises:

@@ -95,7 +95,7 @@ def _update_numbers(parameter: Tensor, gradient: Tensor, state: Mapping[str, Ten
 
 
 def _update_codes(parameter: Tensor, gradient: Tensor, state: Mapping[str, Tensor], group: dict[str, Any]) -> None:
-    weight, part = _local(parameter), BlockPart.of(parameter)
+    weight, part = _local(parameter), BlockPart.from_parameter(parameter)
     codes = [_local(state[name]) for name in _MOMENTS]
     # [2, blocks]: both moments in one tensor, for a single all-reduce.
     scales = torch.stack([state["absmax1"], state["absmax2"]])
@@ -150,7 +150,7 @@ class BlockPart(NamedTuple):
     """Elements of the last block that belong to the ranks after this rank."""
 
     @classmethod
-    def of(cls, parameter: Tensor) -> "BlockPart":
+    def from_parameter(cls, parameter: Tensor) -> "BlockPart":
         """Return the part of a weight that this rank holds."""
         begin, size = _first_element(parameter), _local(parameter).numel()
         first, last = begin // BLOCK, math.ceil((begin + size) / BLOCK)

@@ -72,7 +72,7 @@ class GlobalLossMean:
         assert not self._is_complete, "normalize_gradients() without a micro-batch"
         self._is_complete = True
         # [2 + counters]: loss sum, number of terms, counters. A single all-reduce carries them all.
-        sums = self._local_sums([] if counters is None else counters.take())
+        sums = self._local_sums([] if counters is None else counters.pop_pending())
         world_size = 1
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             world_size = torch.distributed.get_world_size()

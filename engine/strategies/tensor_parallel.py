@@ -47,7 +47,7 @@ class TensorParallelStrategy(VerifiedFSDPStrategy):
     @property
     @override
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
-        groups = DataParallelRank.of(self.global_rank, self.world_size, self.tensor_parallel)
+        groups = DataParallelRank.from_global_rank(self.global_rank, self.world_size, self.tensor_parallel)
         return {"num_replicas": groups.size, "rank": groups.rank}
 
     @override

@@ -55,7 +55,7 @@ class PageRankingEvaluation(Evaluator[EncodingModule]):
                 self._vectors.append((rows.samples.cpu(), module.encode(rows, images).cpu()))
 
     @override
-    def finish(self, module: EncodingModule) -> dict[str, float]:
+    def compute(self, module: EncodingModule) -> dict[str, float]:
         return module.data.evaluated.metrics(self._rankings(module))
 
     @override

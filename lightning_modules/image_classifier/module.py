@@ -156,7 +156,7 @@ class ImageClassifier(EvaluatedClassifier):
     def logits(self, pixels: Tensor) -> Tensor:
         """Return logits [B, K] of the images themselves, without shifts, with the weights that are evaluated."""
         pixels = self._as_weights(pixels)
-        return self.network(pixels) if self.average is None else self.average.of(self.network, pixels)
+        return self.network(pixels) if self.average is None else self.average.apply_to(self.network, pixels)
 
     def _as_weights(self, pixels: Tensor) -> Tensor:
         """Cast pixels to the dtype of the weights: Lightning casts a batch before its images are decoded."""

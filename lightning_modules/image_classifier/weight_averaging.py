@@ -45,7 +45,7 @@ class MovingAverage(nn.Module):
         for name in set(self._names).difference(floating):
             state[name].copy_(values[name])
 
-    def of(self, network: nn.Module, *inputs: Tensor) -> Tensor:
+    def apply_to(self, network: nn.Module, *inputs: Tensor) -> Tensor:
         """Return the outputs of the network with the averaged state."""
         return functional_call(network, self.state, inputs)
 

@@ -225,7 +225,7 @@ class LanguageModule(LockstepModule[ChatDataT]):
             self.evaluation.report(self)
 
     def _log_metrics(self, stage: str) -> None:
-        for name, value in self.evaluation.finish(self).items():
+        for name, value in self.evaluation.compute(self).items():
             metric = torch.tensor(value, dtype=torch.float32, device=self.device)
             main = stage == "val" and name == self.evaluation.main_metric
             self.log(f"{stage}/{name}", metric, prog_bar=main, batch_size=1)

@@ -129,7 +129,7 @@ class RankingEvaluation:
             self._metrics[prefix, protocol] = RankingMetrics(name).to(device)
         return self._metrics[prefix, protocol]
 
-    def results(self) -> Iterator[tuple[str, Tensor]]:
+    def compute(self) -> Iterator[tuple[str, Tensor]]:
         """Yield name and value of each metric over all ranks: scalars in float64; of the baselines only a few."""
         for (prefix, _), metric in self._metrics.items():
             for name, value in metric.compute().items():

@@ -80,7 +80,7 @@ class RankingModule(LockstepModule[RecommenderData]):
     @override
     def on_validation_epoch_end(self) -> None:
         self.next_item_scores.forget()
-        for name, value in self.evaluation.results():
+        for name, value in self.evaluation.compute():
             main = name == self.evaluation.main_metric and self.evaluation_stage == "val"
             self.log(f"{self.evaluation_stage}/{name}", value.float(), prog_bar=main, batch_size=1)
         if self.evaluation.collected:

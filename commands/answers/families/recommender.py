@@ -209,7 +209,7 @@ class RecommenderAnswers(AnswerService):
         times = np.array([event.time for history in histories for event in history], np.int64)
         rows_of_data = np.array([event.row for history in histories for event in history], np.int64)
         features = self._data.events.features
-        event_features = None if features is None else features.at(rows_of_data)
+        event_features = None if features is None else features.select_rows(rows_of_data)
         events = EventArrays(ends, items, times, self._catalog.num_items, event_features)
         users = [str(number) for number in range(len(histories))]
         rows = Histories(events, users, request_times=np.full(len(users), at, np.int64))

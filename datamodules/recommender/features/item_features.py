@@ -29,7 +29,7 @@ class LoadedItemFeatures(NamedTuple):
     def trained_items(self) -> TrainedItems | None:
         """The items that occur in the training; None if all items of the data do."""
         trained = self.arrays.trained[: len(self.arrays.trained) - len(self.cold_ids)]  # of the items of the data
-        return None if trained[1:].all() else TrainedItems.of(trained)
+        return None if trained[1:].all() else TrainedItems.from_mask(trained)
 
 
 def with_cold_items(catalog: Catalog, features: LoadedItemFeatures | None) -> Catalog:

@@ -47,7 +47,7 @@ def _read_text(path: Path, settings: ItemFeatures) -> ItemTable:
     categories: list[list[tuple[str, ...]]] = [[] for _ in category_columns]
     numbers: list[list[float]] = []
     for record in records(layout):
-        if fault := faults.of(record):
+        if fault := faults.find(record):
             raise InteractionError(f"{path}: line {record.number}: {fault}")
         if record.number == 1:
             continue

@@ -16,7 +16,7 @@ class TrainedItems(NamedTuple):
     number_of: NDArray[np.int64]  # [num_items + 1] new number of an item, from 1; 0 if it has no training event
 
     @classmethod
-    def of(cls, trained: NDArray[np.bool_]) -> "TrainedItems":
+    def from_mask(cls, trained: NDArray[np.bool_]) -> "TrainedItems":
         """Number the items of a mask [num_items + 1]."""
         return cls(np.flatnonzero(trained), np.where(trained, np.cumsum(trained), 0))
 

@@ -44,7 +44,7 @@ def locate_row_error(layout: Layout) -> str | None:
         if layout.header and record.number == 1:
             continue
         count += 1
-        if fault := faults.of(record):
+        if fault := faults.find(record):
             located.append((record.number, fault))
         if len(located) > MAX_NAMED or (located and record.number >= located[0][0] + _SEARCHED):
             more = " and perhaps more"
@@ -67,7 +67,7 @@ class RowErrors:
         self._layout = layout
         self._iso: bool | None = None
 
-    def of(self, record: Record) -> str | None:
+    def find(self, record: Record) -> str | None:
         """Return what is wrong with a record; None if it is valid."""
         if record.fault:
             return record.fault

@@ -127,7 +127,7 @@ def _plan(source: Path, conversion: Conversion, cache: Path | None) -> _Plan:
     event_columns = None if features is None else choose_event_columns(layout, features)
     caches = [Path(cache)] if cache else [layout.folder / ".lockstep", Path("data/cache")]
     hashes = ContentHashes(caches)
-    files = {path: hashes.of(path) for path in (*layout.files, layout.titles) if path}
+    files = {path: hashes.get(path) for path in (*layout.files, layout.titles) if path}
     stores = {}
     # Paths of the files are written relative to the cache, so each possible folder has a key of its own.
     for folder in caches:
@@ -196,7 +196,7 @@ def _check_unchanged(plan: _Plan) -> None:
         SourceChangedError: a file was changed while it was read.
     """
     for path, content in plan.files.items():
-        if not path.is_file() or plan.hashes.of(path) != content:
+        if not path.is_file() or plan.hashes.get(path) != content:
             raise SourceChangedError(f"{path}: was changed while it was read; start again when no program writes to it")
 
 

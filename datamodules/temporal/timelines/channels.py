@@ -45,7 +45,7 @@ class Scale(NamedTuple):
     top: int  # level of the full capacity
 
     @classmethod
-    def of(cls, channel: Channel, format: Format, capacity: float) -> "Scale":
+    def for_channel(cls, channel: Channel, format: Format, capacity: float) -> "Scale":
         """Return the scale of a channel with a capacity in the channel's unit."""
         if format == Format.TINY:
             return cls("%", 0, 100)

@@ -128,7 +128,9 @@ class CachedTimelines:
             values=values.values.to_numpy().reshape(-1, len(CHANNELS)),
             present=present.values.to_numpy(zero_copy_only=False).reshape(-1, len(CHANNELS)),
             capacities=capacities,
-            units=tuple(Scale.of(*scale).unit for scale in zip(CHANNELS, [format] * 4, capacities, strict=True)),
+            units=tuple(
+                Scale.for_channel(*scale).unit for scale in zip(CHANNELS, [format] * 4, capacities, strict=True)
+            ),
             step_ms=self.synthesis.step_ms,
             question=question.as_py(),
             answer=answer.as_py(),

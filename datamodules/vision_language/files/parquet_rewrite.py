@@ -125,7 +125,7 @@ def _hashes(root: str | Path) -> ContentHashes:
 def _target_path(source: Path, root: str | Path, columns: Sequence[str], hashes: ContentHashes) -> Path:
     """Return a path named after the source, its content and place, and the columns."""
     folder = rewritten_folder(root)
-    identity = [path_for_key(source, folder), hashes.of(source), GROUP_SIZE, *columns]
+    identity = [path_for_key(source, folder), hashes.get(source), GROUP_SIZE, *columns]
     digest = hashlib.sha256(json.dumps(identity).encode())
     return folder / f"{source.stem}-{digest.hexdigest()[:16]}.parquet"
 

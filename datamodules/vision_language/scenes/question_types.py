@@ -62,12 +62,12 @@ def _yes_or_no(world: World) -> list[str]:
 
 def _colour_at(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
-    return SceneSpec({"place": world.cell_names[cell]}, lambda: {cell: world.thing(random, colour=answer)})
+    return SceneSpec({"place": world.cell_names[cell]}, lambda: {cell: world.draw_object(random, colour=answer)})
 
 
 def _shape_at(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
-    return SceneSpec({"place": world.cell_names[cell]}, lambda: {cell: world.thing(random, shape=answer)})
+    return SceneSpec({"place": world.cell_names[cell]}, lambda: {cell: world.draw_object(random, shape=answer)})
 
 
 def _thing_at(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
@@ -79,7 +79,7 @@ def _empty(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
     cell = choice(random, world.cells)
     slots = {"place": world.cell_names[cell]}
     if answer == "no":
-        return SceneSpec(slots, lambda: {cell: world.thing(random)})
+        return SceneSpec(slots, lambda: {cell: world.draw_object(random)})
     return SceneSpec(slots, dict, lambda scene: scene.cells[cell] is None)
 
 
@@ -118,7 +118,7 @@ def _has_colour(random: np.random.Generator, world: World, answer: str) -> Scene
 
 
 def _exists(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
-    thing = world.thing(random)
+    thing = world.draw_object(random)
     slots = {"thing": str(thing)}
     if answer == "yes":
         return SceneSpec(slots, lambda: _place_objects(random, world, thing))
@@ -135,7 +135,7 @@ def _exists(random: np.random.Generator, world: World, answer: str) -> SceneSpec
 
 
 def _where(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
-    thing, cell = world.thing(random), world.cell_names.index(answer)
+    thing, cell = world.draw_object(random), world.cell_names.index(answer)
     return SceneSpec({"thing": str(thing)}, lambda: {cell: thing}, _once(thing))
 
 
@@ -156,8 +156,8 @@ def _shape_of(random: np.random.Generator, world: World, answer: str) -> SceneSp
 
 
 def _relation(random: np.random.Generator, world: World, answer: str) -> SceneSpec:
-    first = world.thing(random)
-    second = choice(random, [thing for thing in world.things if thing != first])
+    first = world.draw_object(random)
+    second = choice(random, [thing for thing in world.objects if thing != first])
     direction = choice(random, list(DIRECTIONS))
     pairs = [(here, there) for here in world.cells for there in world.cells if here != there]
     # Cells for which the answer is right; the objects are placed in a random pair of them.
@@ -182,7 +182,7 @@ def _has_number(number: int, colour: str | None = None, shape: str | None = None
     """Return a condition: the scene has exactly this number of objects (of the color, of the shape)."""
 
     def holds(scene: Scene) -> bool:
-        matching = [thing for thing in scene.things if colour in (None, thing.colour) and shape in (None, thing.shape)]
+        matching = [thing for thing in scene.objects if colour in (None, thing.colour) and shape in (None, thing.shape)]
         return len(matching) == number
 
     return holds
@@ -202,7 +202,7 @@ def _scatter_objects(
     random: np.random.Generator, world: World, number: int, colour: str | None = None, shape: str | None = None
 ) -> dict[int, SceneObject]:
     """Place random objects (of the color, of the shape) in random cells."""
-    return _place_objects(random, world, *(world.thing(random, colour, shape) for _ in range(number)))
+    return _place_objects(random, world, *(world.draw_object(random, colour, shape) for _ in range(number)))
 
 
 KINDS: dict[str, QuestionType] = {
@@ -210,7 +210,7 @@ KINDS: dict[str, QuestionType] = {
     for kind in (
         QuestionType("colour_at", lambda world: list(world.palette), _colour_at),
         QuestionType("shape_at", lambda world: list(world.forms), _shape_at),
-        QuestionType("thing_at", lambda world: list(map(str, world.things)), _thing_at),
+        QuestionType("thing_at", lambda world: list(map(str, world.objects)), _thing_at),
         QuestionType("empty", _yes_or_no, _empty),
         QuestionType("count", _numbers, _count),
         QuestionType("count_shape", _numbers_and_none, _count_shape),

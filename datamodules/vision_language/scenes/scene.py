@@ -42,7 +42,7 @@ class Scene(NamedTuple):
         return round(len(self.cells) ** 0.5)
 
     @property
-    def things(self) -> list[SceneObject]:
+    def objects(self) -> list[SceneObject]:
         """The objects in reading order."""
         return [thing for thing in self.cells if thing]
 
@@ -91,7 +91,7 @@ class World:
         return SHAPES[: self.shapes]
 
     @property
-    def things(self) -> list[SceneObject]:
+    def objects(self) -> list[SceneObject]:
         """All possible objects."""
         return [SceneObject(colour, shape) for colour in self.palette for shape in self.forms]
 
@@ -122,10 +122,12 @@ class World:
         cells: list[SceneObject | None] = [required.get(cell) for cell in self.cells]
         free = [cell for cell in self.cells if cell not in required]
         for _ in range(objects - len(required)):
-            cells[free.pop(int(random.random() * len(free)))] = self.thing(random)
+            cells[free.pop(int(random.random() * len(free)))] = self.draw_object(random)
         return Scene(tuple(cells))
 
-    def thing(self, random: np.random.Generator, colour: str | None = None, shape: str | None = None) -> SceneObject:
+    def draw_object(
+        self, random: np.random.Generator, colour: str | None = None, shape: str | None = None
+    ) -> SceneObject:
         """Return a random object, of a given color or shape."""
         return SceneObject(colour or choice(random, self.palette), shape or choice(random, self.forms))
 

@@ -41,7 +41,7 @@ class DocumentEvaluation(Evaluator[AnsweringModule]):
 
     def __init__(self) -> None:
         self._records: list[AnswerRecord] = []
-        self._all_records: list[AnswerRecord] = []  # of all ranks, after `finish`
+        self._all_records: list[AnswerRecord] = []  # of all ranks, after `compute`
 
     @override
     def begin(self) -> None:
@@ -52,7 +52,7 @@ class DocumentEvaluation(Evaluator[AnsweringModule]):
         self._records += module.answering.records(batch)
 
     @override
-    def finish(self, module: AnsweringModule) -> dict[str, float]:
+    def compute(self, module: AnsweringModule) -> dict[str, float]:
         # The ranks of a tensor-parallel group evaluate the same samples.
         by_sample = {record.sample: record for record in chain.from_iterable(all_gather_objects(self._records))}
         self._records = []

@@ -43,7 +43,7 @@ class Evaluator(Generic[ModuleT]):
         """Evaluate one batch of this rank."""
         raise NotImplementedError
 
-    def finish(self, module: ModuleT) -> dict[str, float]:
+    def compute(self, module: ModuleT) -> dict[str, float]:
         """Return the metrics over the samples of all ranks. Collective: every rank must call it."""
         raise NotImplementedError
 
@@ -52,7 +52,7 @@ class Evaluator(Generic[ModuleT]):
         return []
 
     def report(self, module: ModuleT) -> None:
-        """Write the reports on a test into the run's folder, on rank 0. Collective; called after `finish`."""
+        """Write the reports on a test into the run's folder, on rank 0. Collective; called after `compute`."""
 
     def predict(self, module: ModuleT, batch: Any) -> list[PredictionLine]:
         """Return the lines of predictions for a batch, ordered by row."""

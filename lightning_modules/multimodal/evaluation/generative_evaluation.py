@@ -80,7 +80,7 @@ class GenerativeEvaluation(nn.Module, Evaluator[ModuleT]):
             self.metrics.add_answer(Answer(sample, text, blind))
 
     @override
-    def finish(self, module: ModuleT) -> dict[str, float]:
+    def compute(self, module: ModuleT) -> dict[str, float]:
         metrics = {}
         for system, values in self.metrics.compute():
             prefix = "" if system == MODEL else f"baseline/{system}/"

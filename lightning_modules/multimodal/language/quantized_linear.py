@@ -70,7 +70,7 @@ class QuantizedLinear(nn.Linear):
                 # In place, as load_state_dict does: DDP and checkpoints refer to these tensors.
                 current.copy_(new)
 
-    def plain(self) -> nn.Linear:
+    def to_linear(self) -> nn.Linear:
         """Return a linear layer with the dequantized weight, frozen, and this layer's bias."""
         # On `meta`, so that no weight is allocated and initialized only to be replaced.
         layer = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
@@ -149,7 +149,7 @@ def dequantize_linear_layers(network: nn.Module) -> None:
     for parent in list(network.modules()):
         for key, layer in parent.named_children():
             if isinstance(layer, QuantizedLinear):
-                setattr(parent, key, layer.plain())
+                setattr(parent, key, layer.to_linear())
 
 
 def quantized_layers(network: nn.Module) -> Iterator[tuple[str, QuantizedLinear]]:

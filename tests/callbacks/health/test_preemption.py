@@ -126,7 +126,7 @@ class Answers:
         for _ in range(steps):
             self.clock += self.seconds
             callback.on_before_backward(self, self, None)
-            self.counters.accumulate(torch.tensor(self.counters.take(), dtype=torch.float64))
+            self.counters.accumulate(torch.tensor(self.counters.pop_pending(), dtype=torch.float64))
             self.global_step += 1
             before = callback._poll._last
             callback.on_train_batch_end(self, self, None, None, 0)

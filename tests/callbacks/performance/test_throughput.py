@@ -56,7 +56,9 @@ class FakeRun:
                 self.callback.on_train_batch_start(self.trainer, self.module, None, micro)
                 if micro == micro_batches - 1:
                     self.trainer.global_step += 1
-                    self.module.counters.accumulate(2 * torch.tensor(self.module.counters.take(), dtype=torch.float64))
+                    self.module.counters.accumulate(
+                        2 * torch.tensor(self.module.counters.pop_pending(), dtype=torch.float64)
+                    )
                 index = step * micro_batches + micro
                 self.callback.on_train_batch_end(self.trainer, self.module, None, None, index)
 

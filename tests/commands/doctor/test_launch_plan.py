@@ -61,12 +61,12 @@ def test_a_launcher_that_names_no_number_for_a_node(variables, count):
 
 def test_default_plan_has_a_rank_for_each_gpu_and_loaders_by_the_cores(tmp_path):
     threads = {1: 16, 2: 8}.get
-    assert LaunchPlan().on(8, 64.0, threads) == LaunchPlan(8)
-    assert LaunchPlan(accelerator="cpu").on(8, 64.0, threads) == LaunchPlan(accelerator="cpu")
-    assert LaunchPlan(2, accelerator="gpu", workers="auto").on(8, 16.0, threads).loaders() == 7  # of 8 cores each
-    assert LaunchPlan(2, accelerator="cpu", workers="auto").on(8, 32.0, threads).loaders() == 8
-    assert LaunchPlan(1, accelerator="cpu", workers="auto").on(8, 16.0, threads).loaders() == 0  # all 16 compute
-    assert LaunchPlan(1, workers=3).on(0, 16.0, threads) == LaunchPlan(1, workers=3)
+    assert LaunchPlan().resolve(8, 64.0, threads) == LaunchPlan(8)
+    assert LaunchPlan(accelerator="cpu").resolve(8, 64.0, threads) == LaunchPlan(accelerator="cpu")
+    assert LaunchPlan(2, accelerator="gpu", workers="auto").resolve(8, 16.0, threads).loaders() == 7  # of 8 cores each
+    assert LaunchPlan(2, accelerator="cpu", workers="auto").resolve(8, 32.0, threads).loaders() == 8
+    assert LaunchPlan(1, accelerator="cpu", workers="auto").resolve(8, 16.0, threads).loaders() == 0  # all 16 compute
+    assert LaunchPlan(1, workers=3).resolve(0, 16.0, threads) == LaunchPlan(1, workers=3)
 
 
 def test_a_config_that_is_missing_or_broken_is_the_business_of_another_check(config, tmp_path):

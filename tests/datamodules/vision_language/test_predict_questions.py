@@ -118,7 +118,7 @@ def test_a_conversation_continues_after_the_models_answers(tmp_path):
 
     assert texts(found, 0) == (["Be brief.", "<image> First?"], 1)
     assert texts(found, 2) == (["own", "<image>\nOne?", "1", "Two?"], 1)
-    after = found.after({0: ["red"], 2: ["2"]})
+    after = found.next_turns({0: ["red"], 2: ["2"]})
     assert texts(after, 0) == (["Be brief.", "<image> First?", "red", "And <image>?"], 2)
     assert texts(after, 2) == (["own", "<image>\nOne?", "1", "Two?", "2", "Three?"], 1)
     assert texts(after, 1) == texts(found, 1) == (["Be brief.", "Once?"], 0)

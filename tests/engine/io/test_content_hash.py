@@ -35,7 +35,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "large"
     path.write_bytes(bytes(SIZE))
     hashes = ContentHashes([tmp_path])
-    assert hashes.of(path) == sha256(bytes(SIZE)).hexdigest()
+    assert hashes.get(path) == sha256(bytes(SIZE)).hexdigest()
     hashes.save(tmp_path)
     return path
 
@@ -55,7 +55,7 @@ def test_a_small_file_has_the_hash_of_its_content_whatever_its_times(
     for content in (before, after):
         path.write_bytes(content)
         os.utime(path, ns=(0, 4_000_000_000_000_000_000))  # in the year 2096
-        found.append(hashes.of(path))
+        found.append(hashes.get(path))
         hashes.save(path.parent)
     assert found == [sha256(before).hexdigest(), sha256(after).hexdigest()]
 
@@ -64,7 +64,7 @@ def test_a_small_file_has_the_hash_of_its_content_whatever_its_times(
 def test_a_byte_of_a_large_file_with_the_old_times_is_found(large: Path, changed: int) -> None:
     content = bytes(changed) + b"\1" + bytes(SIZE - changed - 1)
     rewrite_with_old_times(large, content)
-    assert ContentHashes([large.parent]).of(large) == sha256(content).hexdigest()
+    assert ContentHashes([large.parent]).get(large) == sha256(content).hexdigest()
 
 
 def test_a_sampled_byte_is_found_even_if_no_time_moves(
@@ -77,25 +77,25 @@ def test_a_sampled_byte_is_found_even_if_no_time_moves(
     now = large.stat()
     remembered[str(large)]["state"][1:3] = [now.st_mtime_ns, now.st_ctime_ns]  # as if the clock stood still
     (tmp_path / REMEMBERED).write_text(json.dumps(remembered))
-    assert ContentHashes([tmp_path]).of(large) == sha256(bytes(SIZE - 1) + b"\1").hexdigest()
+    assert ContentHashes([tmp_path]).get(large) == sha256(bytes(SIZE - 1) + b"\1").hexdigest()
 
 
 def test_an_unchanged_large_file_is_not_read_again(large: Path, never_read: None) -> None:
-    assert ContentHashes([large.parent / "none", large.parent]).of(large) == sha256(bytes(SIZE)).hexdigest()
+    assert ContentHashes([large.parent / "none", large.parent]).get(large) == sha256(bytes(SIZE)).hexdigest()
 
 
 def test_other_permissions_and_links_leave_the_hash(large: Path) -> None:
     large.chmod(0o400)
     os.link(large, large.with_name("link"))
     os.utime(large, ns=(1, 1))
-    assert ContentHashes([large.parent]).of(large) == sha256(bytes(SIZE)).hexdigest()
+    assert ContentHashes([large.parent]).get(large) == sha256(bytes(SIZE)).hexdigest()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"large": 1}', '{"large": {"state": [], "sha256": 3}}'])
 def test_an_invalid_cached_hash_is_computed_again(large: Path, text: str) -> None:
     (large.parent / REMEMBERED).write_text(text.replace("large", str(large)))
     hashes = ContentHashes([large.parent])
-    assert hashes.of(large) == sha256(bytes(SIZE)).hexdigest()
+    assert hashes.get(large) == sha256(bytes(SIZE)).hexdigest()
     hashes.save(large.parent)
     assert str(large) in json.loads((large.parent / REMEMBERED).read_text())
 
@@ -104,7 +104,7 @@ def test_entries_of_other_processes_are_kept(large: Path, tmp_path: Path) -> Non
     other = tmp_path / "other"
     other.write_bytes(bytes(2000))
     first, second = ContentHashes([]), ContentHashes([])
-    first.of(large), second.of(other)
+    first.get(large), second.get(other)
     first.save(tmp_path / "cache")
     second.save(tmp_path / "cache")
     assert json.loads((tmp_path / "cache" / REMEMBERED).read_text()).keys() == {str(large), str(other)}
@@ -112,9 +112,9 @@ def test_entries_of_other_processes_are_kept(large: Path, tmp_path: Path) -> Non
 
 def test_a_folder_that_is_not_writable_only_costs_time(large: Path) -> None:
     hashes = ContentHashes([])
-    digest = hashes.of(large)
+    digest = hashes.get(large)
     hashes.save(large / "below a file")
-    assert ContentHashes([large / "below a file"]).of(large) == digest
+    assert ContentHashes([large / "below a file"]).get(large) == digest
 
 
 def test_the_path_of_a_source_is_relative_to_a_cache_beside_it_and_else_absolute(tmp_path: Path) -> None:

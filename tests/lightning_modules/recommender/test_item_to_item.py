@@ -151,5 +151,5 @@ def test_the_limit_is_that_of_all_pairs_of_items():
             history_of([[1]]), torch.tensor([2]), torch.tensor([[1]]), torch.zeros(1, 0), torch.zeros(1)
         )
         evaluation.update(torch.zeros(1, 4), batch)
-        evaluated[limit] = {name.split("/")[1] for name, _ in evaluation.results() if name.startswith("baseline/")}
+        evaluated[limit] = {name.split("/")[1] for name, _ in evaluation.compute() if name.startswith("baseline/")}
     assert evaluated == {2: {"popularity"}, 3: {"popularity", "item-knn", "ease"}}

@@ -147,7 +147,7 @@ class RecordedTimelines:
             present: NDArray[np.bool_] = ~np.isnan(column)
             if present.mean() < _ENOUGH:
                 continue
-            scale = Scale.of(CHANNELS[queried], self.notation.format, recording.capacities[queried])
+            scale = Scale.for_channel(CHANNELS[queried], self.notation.format, recording.capacities[queried])
             fallback = recording, window
             if not self.balanced or matches(spec, scale.levels(np.nan_to_num(column)), present, scale.top):
                 return fallback

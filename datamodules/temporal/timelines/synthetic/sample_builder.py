@@ -49,7 +49,8 @@ def build_sample(
         series_position: order of question and series.
     """
     scales = [
-        Scale.of(resource, notation.format, capacity) for resource, capacity in zip(CHANNELS, capacities, strict=True)
+        Scale.for_channel(resource, notation.format, capacity)
+        for resource, capacity in zip(CHANNELS, capacities, strict=True)
     ]
     tops = np.array([scale.top for scale in scales])
     levels = np.floor(shares * tops + 0.5).astype(np.int64)

@@ -111,7 +111,7 @@ class SyntheticTimelines:
         capacities = tuple(channel.capacities[int(len(channel.capacities) * random.random())] for channel in CHANNELS)
         spec = draw_spec(random, self.task(random.random()), self.notation.format)
         present = self._draw_present(random, steps, queried)
-        scale = Scale.of(CHANNELS[queried], self.notation.format, capacities[queried])
+        scale = Scale.for_channel(CHANNELS[queried], self.notation.format, capacities[queried])
         columns = self._columns(random, steps, queried, spec, scale, present[:, queried])
         check_physics(columns, KEYS, f"sample (seed {self.seed}, {split!r}, epoch {epoch}, index {index})")
         shares = np.stack([column.shares for column in columns], 1)

@@ -173,7 +173,7 @@ def test_the_coding_is_that_of_inputs_of_training_rows(tmp_path):
     assert coded.gather(np.array([3]), np.array([1]), 1)[1][0, 0, 1] == 5, "a million is limited"
     identity = encoding_identity(encoding)
     assert identity.columns == "categories device, number stars, number paid"
-    features = store.features.at(np.array([1, -1, 3]))
+    features = store.features.select_rows(np.array([1, -1, 3]))
     assert as_rows(SimpleNamespace(features=features)) == [as_rows(store)[1], (None, None, None), as_rows(store)[3]]
     assert identity.sha256 != encoding_identity(encoding._replace(categories={"device": ["tv"]})).sha256
 

@@ -20,13 +20,13 @@ def test_items_of_the_rows(chunk):
 
 
 def test_trained_items_are_numbered_without_gaps():
-    trained = TrainedItems.of(items_of_examples(EVENTS, EXAMPLES))
+    trained = TrainedItems.from_mask(items_of_examples(EVENTS, EXAMPLES))
     assert trained.items.tolist() == [1, 2, 4, 6, 7]
     assert trained.number_of.tolist() == [0, 1, 2, 0, 3, 0, 4, 5, 0, 0, 0, 0]
 
 
 def test_negatives_are_uniform_over_the_absent_trained_items():
-    trained = TrainedItems.of(items_of_examples(EVENTS, EXAMPLES))
+    trained = TrainedItems.from_mask(items_of_examples(EVENTS, EXAMPLES))
     starts, ends = EVENTS.offsets[EXAMPLES.users], EXAMPLES.ends
     draws = absent_items(EVENTS, starts, ends, 3, np.arange(3)[:, None], np.arange(3000), among=trained)
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -38,7 +38,7 @@ def test_negatives_are_uniform_over_the_absent_trained_items():
 
 def test_all_items_are_as_none():
     bounds = EVENTS.offsets[:-1], EVENTS.offsets[1:]
-    everything = TrainedItems.of(np.arange(12) > 0)
+    everything = TrainedItems.from_mask(np.arange(12) > 0)
     ours, theirs = (
         absent_items(EVENTS, *bounds, 1, np.arange(4)[:, None], np.arange(50), among=among)
         for among in (everything, None)

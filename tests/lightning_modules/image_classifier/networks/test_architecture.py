@@ -65,7 +65,7 @@ def test_the_average_follows_the_network():
     assert average.state["stem.1.num_batches_tracked"] == 3
     other, images = ResNet18(1, 3, 8, "batch").eval(), torch.randn(4, 1, 8, 8)
     other.load_state_dict(average.state)
-    torch.testing.assert_close(average.of(network.eval(), images), other(images))
+    torch.testing.assert_close(average.apply_to(network.eval(), images), other(images))
     assert not torch.allclose(network(images), other(images))
 
 

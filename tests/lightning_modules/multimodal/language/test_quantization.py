@@ -94,7 +94,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(threads):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_quantized_layer_computes_as_a_plain_one_with_its_weights(kind, autocast):
     layer = QuantizedLinear(nn.Linear(64, 24), kind, True, torch.device("cpu"))
-    plain, dtype = layer.plain(), torch.bfloat16 if autocast else torch.float32
+    plain, dtype = layer.to_linear(), torch.bfloat16 if autocast else torch.float32
     plain.weight.data = layer.dequantized(dtype).float()
     ours, theirs = (matrix((2, 3, 64)).requires_grad_() for _ in range(2))
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):

@@ -21,7 +21,7 @@ def test_a_matching_column_is_constructed_where_sampling_finds_none(spec, format
     for index in range(300):
         random = np.random.Generator(np.random.Philox(key=index))
         channel = CHANNELS[index % 4]
-        scale = Scale.of(channel, format, channel.capacities[0])  # the coarsest
+        scale = Scale.for_channel(channel, format, channel.capacities[0])  # the coarsest
         present = draw_present(random, 16)
         column = draw_column(random, 16, channel, None, noise=0.03, drop_probability=0.2, pod_share=0.5)
         if matches(spec, scale.levels(column.shares), present, scale.top):

@@ -74,7 +74,7 @@ def test_samples_have_the_promised_shapes_and_show_whole_levels(settings):
         assert PLACEHOLDER not in sample.answer
         for position, (channel, capacity) in enumerate(zip(CHANNELS, sample.capacities, strict=True)):
             assert capacity in channel.capacities
-            top = Scale.of(channel, synthesis.format, capacity).top
+            top = Scale.for_channel(channel, synthesis.format, capacity).top
             assert np.allclose(sample.values[:, position] * top, np.round(sample.values[:, position] * top), atol=1e-3)
         assert sample.present[:, KEYS.index(sample.facts.channel)].any()
 

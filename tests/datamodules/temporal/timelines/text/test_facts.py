@@ -97,7 +97,7 @@ def test_facts_survive_json():
 @pytest.mark.parametrize("format", Format)
 def test_every_level_is_shown_exactly(channel, format):
     for capacity in channel.capacities:
-        scale = Scale.of(channel, format, capacity)
+        scale = Scale.for_channel(channel, format, capacity)
         levels = np.arange(scale.top + 1)
         assert (scale.levels(levels / scale.top) == levels).all()
         assert (scale.levels((levels / scale.top).astype(np.float32)) == levels).all()

@@ -20,7 +20,7 @@ def facts_and_notation(draw):
     """Facts as a curve could have them, in either format and with any length of a step."""
     notation = Notation(draw(st.sampled_from(Format)), draw(st.sampled_from([1, 10, 50, 100, 250, 1000, 57_000])))
     channel = draw(st.sampled_from(CHANNELS))
-    scale = Scale.of(channel, notation.format, draw(st.sampled_from(channel.capacities)))
+    scale = Scale.for_channel(channel, notation.format, draw(st.sampled_from(channel.capacities)))
     full = notation.format == Format.FULL
     value = st.integers(0, scale.top).map(scale.value)
     step = st.integers(0, STEPS - 1)
