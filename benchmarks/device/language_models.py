@@ -153,7 +153,7 @@ class _Reader(nn.Module):
         # Only shape and counts are read; a row's last token predicts none.
         whole = TokenRows(tokens, tokens, tokens, tokens, tokens, Counts(supervised=rows * (length - 1)))
         before = 0 if self.before is None else tokens.numel() * product_flops(self.before, back=False)
-        return before + counted.count(whole, attention_within_chats=False)
+        return before + counted.total(whole, attention_within_chats=False)
 
 
 class _Step:

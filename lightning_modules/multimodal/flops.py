@@ -55,7 +55,7 @@ class LanguageModelFlops(NamedTuple):
     pair: int  # per pair of positions in attention
     scored: int  # per supervised token, as logits are computed only there
 
-    def count(self, rows: TokenRows, attention_within_chats: bool) -> int:
+    def total(self, rows: TokenRows, attention_within_chats: bool) -> int:
         """Return the FLOPs of rows of chats.
 
         Args:

@@ -161,7 +161,7 @@ class MultimodalModule(LanguageModule[ChatDataT]):
             return None
         # Other kernels compute all pairs of a packed row and mask those between chats.
         apart = self.language_model_settings.attention in ("flash_attention_2", "flex_attention")
-        return features + self._language_model_flops.count(examples.rows, apart)
+        return features + self._language_model_flops.total(examples.rows, apart)
 
     # -- checkpoints and exports -------------------------------------------------------------------------------------
 

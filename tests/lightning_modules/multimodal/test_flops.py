@@ -81,7 +81,7 @@ def estimated(encoder, projection, model, rows, images):
     before = has_trainable_weights(encoder) or has_trainable_weights(projection)
     view = encoder.flops() + projection.flops(encoder.shape.patches, behind_trained=has_trainable_weights(encoder))
     of_rows = language_model_flops(model.causal_lm, behind_trained=before)
-    return len(images.pixels) * view + of_rows.count(rows, attention_within_chats=False)
+    return len(images.pixels) * view + of_rows.total(rows, attention_within_chats=False)
 
 
 def compare(encoder, projection, model, tolerance=0.002):
@@ -143,7 +143,7 @@ def test_attention_within_chats_counts_less_than_within_rows(build):
     flops = language_model_flops(build().causal_lm, behind_trained=True)
     made, _ = chats(16)
     rows, _ = pack(made, torch.arange(3).numpy(), 90, 0)
-    assert flops.count(rows, attention_within_chats=False) - flops.count(
+    assert flops.total(rows, attention_within_chats=False) - flops.total(
         rows, attention_within_chats=True
     ) == flops.pair * (rows.tokens.shape[0] * rows.tokens.shape[1] ** 2 - sum(len(chat.tokens) ** 2 for chat in made))
     assert (rows.labels != IGNORE).sum() == rows.counts.supervised == 27
