@@ -57,6 +57,7 @@ OPTION_GROUPS: Mapping[str, str] = {
 
 OPTIONS: Mapping[str, str] = {
     "asking": "questions",
+    "augmentation.unneeded": "augmentation.drop_irrelevant",
     "decay_share": "decay_fraction",
     "describing_epochs": "caption_epochs",
     "exam": "synthesis",
@@ -66,6 +67,7 @@ OPTIONS: Mapping[str, str] = {
     "questions.kinds": "questions.task_mix",
     "questions.letters": "questions.answer_letter_weights",
     "row_tokens": "packed_length",
+    "smoothing": "label_smoothing",
     "synthesis.mix": "synthesis.task_mix",
     "tasks.question_mix": "tasks.task_mix",
 }

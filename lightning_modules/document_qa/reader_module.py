@@ -38,7 +38,7 @@ class DocumentReader(ImageTextModule[DocumentData]):
         projector: maps the tower's features to the language model's embeddings.
         loss: training loss: `answer` (cross-entropy of the right answers' tokens), `label_smoothing`, `focal`, or
             `contrastive_options` (`answer` plus the cross-entropy of the right option among the question's options).
-        smoothing: share of each target that label smoothing spreads over all tokens.
+        label_smoothing: share of each target that label smoothing spreads over all tokens.
         focal_gamma: exponent of the focal loss; 0 is cross-entropy.
         contrast_weight: weight of the choice among options in `contrastive_options`.
         evidence_questions: number of test questions whose evidence is searched. Each is answered again without each
@@ -59,7 +59,7 @@ class DocumentReader(ImageTextModule[DocumentData]):
         vision_tower: VisionTowerSettings,
         projector: ProjectorSettings | None = None,
         loss: Loss = "answer",
-        smoothing: float = 0.1,
+        label_smoothing: float = 0.1,
         focal_gamma: float = 2.0,
         contrast_weight: float = 1.0,
         evidence_questions: int = 0,
@@ -69,7 +69,7 @@ class DocumentReader(ImageTextModule[DocumentData]):
         **training: Unpack[LanguageModuleOptions],
     ) -> None:
         super().__init__(language_model, vision_tower, projector, blind, max_new_tokens, **training)
-        check_number("model.init_args.smoothing", smoothing, at_least=0, below=1)
+        check_number("model.init_args.label_smoothing", label_smoothing, at_least=0, below=1)
         check_number("model.init_args.focal_gamma", focal_gamma, at_least=0)
         check_number("model.init_args.contrast_weight", contrast_weight, at_least=0)
         check_number("model.init_args.evidence_questions", evidence_questions, at_least=0)
@@ -77,7 +77,7 @@ class DocumentReader(ImageTextModule[DocumentData]):
         self.contrast_weight = contrast_weight
         self.evidence_questions, self.predict_evidence = evidence_questions, predict_evidence
         # contrastive_options needs whole options and not single tokens, so `part_loss` computes it.
-        criteria = {"label_smoothing": losses.label_smoothing(smoothing), "focal": losses.focal(focal_gamma)}
+        criteria = {"label_smoothing": losses.label_smoothing(label_smoothing), "focal": losses.focal(focal_gamma)}
         if language_model.loss_kernel == "liger" and loss in criteria:
             raise ValueError(
                 f"model.init_args.language_model.loss_kernel is liger, which has no loss {loss}. Set it to torch, or "

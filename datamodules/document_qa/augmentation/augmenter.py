@@ -68,6 +68,6 @@ class Augmenter:
         if settings.distractors:
             document, ranked = add_distractor_pages(questions, document, ranked, another, settings.distractors, random)
         scan = sample_scan(settings, random)
-        if settings.unneeded and random.random() < settings.unneeded:
+        if settings.drop_irrelevant and random.random() < settings.drop_irrelevant:
             document = drop_irrelevant(questions, document, random)
         return questions, document if scan is None else ScannedDocument(document, scan, key), tuple(ranked)

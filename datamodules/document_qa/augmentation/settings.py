@@ -23,7 +23,7 @@ class AugmentationSettings:
         skew: largest rotation of images in degrees, up to 2.
         jpeg: fraction of documents whose images are JPEG-compressed.
         blur: fraction of documents whose images are slightly blurred.
-        unneeded: fraction of samples from which a kind of chunk (texts, tables or figures) is removed that no
+        drop_irrelevant: fraction of samples from which a kind of chunk (texts, tables or figures) is removed that no
             question needs (`evidence_sources`). Not for data in which captions answer questions about figures.
         flips: mirror figures and the direction words of their questions: `none`, `horizontal`, `vertical`. Only for
             drawings without text, which would be mirrored too.
@@ -37,7 +37,7 @@ class AugmentationSettings:
     skew: float = 1.0
     jpeg: float = 0.3
     blur: float = 0.2
-    unneeded: float = 0.0
+    drop_irrelevant: float = 0.0
     flips: Literal["none", "horizontal", "vertical"] = "none"
 
     def check(self, name: str = "data.init_args.augmentation.") -> None:
@@ -49,7 +49,7 @@ class AugmentationSettings:
         Raises:
             ValueError: a value is invalid.
         """
-        shares = {key: getattr(self, key) for key in ("paraphrase", "scan", "jpeg", "blur", "unneeded")}
+        shares = {key: getattr(self, key) for key in ("paraphrase", "scan", "jpeg", "blur", "drop_irrelevant")}
         check_numbers(name, shares, at_least=0, at_most=1)
         check_number(f"{name}skew", self.skew, at_least=0, at_most=MAX_SKEW)
         check_number(f"{name}distractors", self.distractors, at_least=0)

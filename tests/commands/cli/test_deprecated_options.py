@@ -47,6 +47,7 @@ def test_parts_by_the_old_and_the_current_name_are_of_one_option():
         ("temporal/quickstart_series", "exam.mix", "synthesis.task_mix", {"lag": 2.0}),
         ("document_qa/quickstart", "asking.kinds", "questions.task_mix", {"value": 1.0}),
         ("document_qa/quickstart", "asking.letters", "questions.answer_letter_weights", [1.0, 2.0, 3.0, 4.0]),
+        ("document_qa/quickstart", "augmentation.unneeded", "augmentation.drop_irrelevant", 0.5),
         ("document_qa/quickstart", "manuals.parts", "manuals.parts_per_chapter", 4),
         ("vision_language/quickstart_sft", "tasks.question_mix", "tasks.task_mix", {"where": 1.0}),
         ("vision_language/sft", "fit", "resize_mode", "crop"),
@@ -94,3 +95,11 @@ def test_the_settings_of_a_command_are_read_by_their_old_names():
     register_aliases()
     config = get_loader(PARSER_MODE)("fit: {model: {class_path: A, init_args: {decay_share: 0.1}}}")
     assert config["fit"]["model"]["init_args"] == {"decay_fraction": 0.1}
+
+
+def test_an_option_of_a_model_is_read_by_its_old_name(capsys, tmp_path):
+    path = tmp_path / "old.yaml"
+    path.write_text("model: {class_path: DocumentReader, init_args: {smoothing: 0.3}}", encoding="utf-8")
+    quickstart = REPOSITORY / "configs/document_qa/quickstart.yaml"
+    found = printed_config(capsys, "--config", str(quickstart), "--config", str(path))
+    assert found["model"]["init_args"]["label_smoothing"] == 0.3

@@ -89,7 +89,7 @@ def test_losses_differ_and_settings_count():
     for reader in (
         {"loss": "answer"},
         {"loss": "label_smoothing"},
-        {"loss": "label_smoothing", "smoothing": 0.3},
+        {"loss": "label_smoothing", "label_smoothing": 0.3},
         {"loss": "focal"},
         {"loss": "focal", "focal_gamma": 1.0},
         {"loss": "contrastive_options"},
@@ -105,8 +105,8 @@ def test_losses_differ_and_settings_count():
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("smoothing", 1.0),
-        ("smoothing", -0.1),
+        ("label_smoothing", 1.0),
+        ("label_smoothing", -0.1),
         ("focal_gamma", -1.0),
         ("contrast_weight", -1.0),
         ("evidence_questions", -1),
