@@ -29,7 +29,7 @@ from lightning_modules.recommender.networks.architecture import (
     check_architecture,
     reads_times,
 )
-from lightning_modules.recommender.networks.attention import AttentionKernel
+from lightning_modules.recommender.networks.attention.time_interval import AttentionKernel
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 from lightning_modules.recommender.ranking_module import RankingModule

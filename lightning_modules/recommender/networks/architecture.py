@@ -7,13 +7,13 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from engine.number_check import check_numbers
-from lightning_modules.recommender.networks.attention import StandardAttention, TimeIntervalAttention
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import PointwiseAttentionLayer
+from lightning_modules.recommender.networks.attention.fuxi import FuXiAttention
+from lightning_modules.recommender.networks.attention.hstu import HSTUAttention
+from lightning_modules.recommender.networks.attention.time_interval import StandardAttention, TimeIntervalAttention
 from lightning_modules.recommender.networks.blocks import FeedForward, SwiGLU
-from lightning_modules.recommender.networks.fused_pointwise_attention import PointwiseAttentionLayer
-from lightning_modules.recommender.networks.fuxi import FuXiAttention
-from lightning_modules.recommender.networks.hstu import HSTUAttention
+from lightning_modules.recommender.networks.gru import NAME, check_gru_settings
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureSizes
-from lightning_modules.recommender.networks.recurrent.gru import NAME, check_gru_settings
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 
 Attention = Literal["standard", "time_interval", "hstu", "fuxi", "gru"]

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from datamodules.recommender.batch import History
-from lightning_modules.recommender.networks.fused_causal_attention import Relations
-from lightning_modules.recommender.networks.fused_pointwise_attention import Biases
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import Biases
 
 _MAX_GROUPS = 8
 _POSITIONS_PER_GROUP = 1024

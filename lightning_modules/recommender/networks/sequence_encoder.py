@@ -18,7 +18,7 @@ from lightning_modules.recommender.networks.architecture import (
     has_own_dropout,
     initialize_weights,
 )
-from lightning_modules.recommender.networks.attention import TimeTables
+from lightning_modules.recommender.networks.attention.time_interval import TimeTables
 from lightning_modules.recommender.networks.blocks import Context, EncoderBlock, Sublayer
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.dropout_keys import (
@@ -27,10 +27,10 @@ from lightning_modules.recommender.networks.dropout_keys import (
     number_layers,
     set_keys,
 )
+from lightning_modules.recommender.networks.gru import GRULayers
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection, PlainResidual, diagnose
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder
 from lightning_modules.recommender.networks.inputs.request_time import request_times
-from lightning_modules.recommender.networks.recurrent.gru import GRULayers
 from lightning_modules.recommender.networks.time_buckets import time_buckets
 
 

@@ -6,7 +6,7 @@ import torch
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
 from benchmarks.recommender.training_steps import ModuleAlone, full_batch
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
-from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.attention.time_interval import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 

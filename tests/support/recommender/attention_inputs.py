@@ -2,7 +2,7 @@
 
 import torch
 
-from lightning_modules.recommender.networks.fused_pointwise_attention import Biases
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import Biases
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, time_buckets
 
 B, L, D, LONGEST = 3, 7, 4, 9

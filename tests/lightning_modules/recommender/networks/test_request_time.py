@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.recommender.networks.attention import time_intervals
+from lightning_modules.recommender.networks.attention.time_interval import time_intervals
 from lightning_modules.recommender.networks.inputs.request_time import request_times
 from tests.support.recommender.encoders import LONGEST, V, make_encoder, make_history
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
-from lightning_modules.recommender.networks.kernels import time_attention_kernels as kernels
-from lightning_modules.recommender.networks.kernels.time_attention import time_interval_attention
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations, causal_attention
+from lightning_modules.recommender.networks.attention.kernels import time_attention_kernels as kernels
+from lightning_modules.recommender.networks.attention.kernels.time_attention import time_interval_attention
 
 CASES = {
     "several_tiles": {"B": 2, "H": 2, "L": 37, "D": 8, "T": 5, "dropout": 0.0},

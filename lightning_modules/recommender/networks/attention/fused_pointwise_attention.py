@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from lightning_modules.recommender.networks.attention_tiles import Tile, tiles
+from lightning_modules.recommender.networks.attention.tiles import Tile, tiles
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 
 _HIDDEN = -1e30

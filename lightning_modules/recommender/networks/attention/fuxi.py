@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lightning_modules.recommender.networks.attention import join_heads, split_heads
-from lightning_modules.recommender.networks.fused_pointwise_attention import PointwiseAttentionLayer
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import PointwiseAttentionLayer
+from lightning_modules.recommender.networks.attention.time_interval import join_heads, split_heads
 from lightning_modules.recommender.networks.last_position import last_pointwise_attention, select_position
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET
 

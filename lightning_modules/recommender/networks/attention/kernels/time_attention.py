@@ -11,14 +11,14 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.recommender.networks.counter_dropout import dropped_levels
-from lightning_modules.recommender.networks.dropout_keys import position_bits
-from lightning_modules.recommender.networks.fused_causal_attention import Relations
-from lightning_modules.recommender.networks.kernels.time_attention_kernels import (
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations
+from lightning_modules.recommender.networks.attention.kernels.time_attention_kernels import (
     differentiate_keys,
     differentiate_queries,
     mix_values,
 )
+from lightning_modules.recommender.networks.counter_dropout import dropped_levels
+from lightning_modules.recommender.networks.dropout_keys import position_bits
 
 _TILES = {64: 64, 128: 32}
 """{width of a head: queries and keys of a program's tile} in 16 bits, at most; half as many in 32 bits."""

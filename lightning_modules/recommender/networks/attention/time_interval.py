@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations, causal_attention
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.dropout_keys import KeyedDropoutLayer
-from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
 from lightning_modules.recommender.networks.last_position import last_attention, select_position
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, TimeBuckets, time_buckets
 
@@ -87,7 +87,7 @@ class TimeIntervalAttention(MultiHeadAttention):
             mixed = last_attention(query, key, value, last, dropout, context.relations)
         elif self.kernel == "triton" and x.is_cuda:
             # Imported here, because triton is installed on machines with CUDA only.
-            from lightning_modules.recommender.networks.kernels.time_attention import time_interval_attention
+            from lightning_modules.recommender.networks.attention.kernels.time_attention import time_interval_attention
 
             mixed = time_interval_attention(query, key, value, dropout, context.relations, self.row_keys())
         elif dropout:

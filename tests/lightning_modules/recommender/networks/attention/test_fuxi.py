@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
-from lightning_modules.recommender.networks.fused_pointwise_attention import pointwise_attention
-from lightning_modules.recommender.networks.fuxi import FuXiAttention
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import pointwise_attention
+from lightning_modules.recommender.networks.attention.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from tests.support.recommender.attention_inputs import LONGEST, B, L, gradients, make, silu
 

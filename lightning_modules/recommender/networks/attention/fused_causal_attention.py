@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.recommender.networks.attention_tiles import Tile, tiles
+from lightning_modules.recommender.networks.attention.tiles import Tile, tiles
 from lightning_modules.recommender.networks.counter_dropout import keep_mask
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.lightning_modules.recommender.networks.kernels import __name__ as package
+from tests.lightning_modules.recommender.networks.attention.kernels import __name__ as package
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton has no wheel for this system"

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from lightning_modules.recommender.networks.attention import (
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations, causal_attention
+from lightning_modules.recommender.networks.attention.time_interval import (
     StandardAttention,
     TimeIntervalAttention,
     TimeTables,
     time_intervals,
 )
 from lightning_modules.recommender.networks.counter_dropout import Dropout, keep_mask
-from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
 from tests.tiers import slow
 
 B, L, D, T = 3, 7, 4, 5
