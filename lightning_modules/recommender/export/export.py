@@ -21,7 +21,8 @@ from engine.export.onnx import check_close, export_onnx, run_onnx
 from lightning_modules.recommender.compatibility import items_identity
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
 from lightning_modules.recommender.features.event_inputs import coding_settings
-from lightning_modules.recommender.networks.architecture import ArchitectureSettings, reads_times
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from lightning_modules.recommender.networks.attention.kinds import reads_times
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 FORMAT = 1

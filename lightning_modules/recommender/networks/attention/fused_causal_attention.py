@@ -6,7 +6,7 @@ With T + 1 different intervals the relation terms need no [L, L, D] tensor (D: s
 - values: `sum_j a_ij r^V_{R_ij} = (W r^V)_i`, where `W[i, t]` is the attention of i to all events at interval t:
   a scatter-add and one product.
 
-The result is exact but for the order of sums. The computation is split into tiles (attention_tiles.py). Forward and
+The result is exact but for the order of sums. The computation is split into tiles (tiles.py). Forward and
 backward are written by hand: autograd would keep every tile's scores, masks and gathered terms, while this keeps the
 probabilities and one byte per element for dropout.
 

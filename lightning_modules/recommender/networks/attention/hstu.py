@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lightning_modules.recommender.networks.attention.fused_pointwise_attention import Biases, PointwiseAttentionLayer
-from lightning_modules.recommender.networks.attention.time_interval import join_heads, split_heads
-from lightning_modules.recommender.networks.last_position import last_pointwise_attention, select_position
+from lightning_modules.recommender.networks.attention.last_query import last_pointwise_attention
+from lightning_modules.recommender.networks.attention.standard import join_heads, split_heads
+from lightning_modules.recommender.networks.last_position import select_position
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET
 
 _EPSILON = 1e-6  # of the norm, as in the paper's code

@@ -10,7 +10,8 @@ from lightning_modules.recommender.metrics import ranks
 from lightning_modules.recommender.networks import last_position as grouping
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations, causal_attention
-from lightning_modules.recommender.networks.last_position import encode_last_position, last_attention, select_position
+from lightning_modules.recommender.networks.attention.last_query import last_attention
+from lightning_modules.recommender.networks.last_position import encode_last_position, select_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 V, LONGEST = 50, 24

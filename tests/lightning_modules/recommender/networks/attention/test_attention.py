@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations, causal_attention
+from lightning_modules.recommender.networks.attention.standard import StandardAttention
 from lightning_modules.recommender.networks.attention.time_interval import (
-    StandardAttention,
     TimeIntervalAttention,
     TimeTables,
     time_intervals,

@@ -9,7 +9,8 @@ from lightning_modules.recommender.export.onnx_graph import pointwise_attention 
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from lightning_modules.recommender.networks.attention.fused_pointwise_attention import Biases, pointwise_attention
 from lightning_modules.recommender.networks.attention.hstu import HSTUAttention
-from lightning_modules.recommender.networks.last_position import last_pointwise_attention, select_position
+from lightning_modules.recommender.networks.attention.last_query import last_pointwise_attention
+from lightning_modules.recommender.networks.last_position import select_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, time_buckets
 from tests.support.recommender.attention_inputs import LONGEST, B, D, L, gradients, make, silu
