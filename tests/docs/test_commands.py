@@ -44,7 +44,7 @@ def split(page: str, words: list[str]) -> tuple[str, list[str]]:
                 options += ["--config", word]
             elif word not in ("...", "configs/FAMILY/X.yaml"):
                 experiments.append(word)
-        elif word == "--model.help":
+        elif word in ("--model.help", "--data.help"):
             assert next(following) in registry.__all__
         elif word == GONE:
             next(following)
