@@ -10,8 +10,6 @@ import torch
 
 from engine.checkpointing import checkpoint_io
 from engine.checkpointing.checkpoint_io import VerifiedCheckpointIO
-from engine.checkpointing.compatibility import check_weights_only_loadable
-from engine.checkpointing.cpu_snapshot import Snapshot
 from engine.checkpointing.discovery import newest_verified
 from engine.checkpointing.verification import CorruptCheckpointError
 from engine.distributed.errors import CollectiveError
@@ -206,28 +204,6 @@ def test_content_that_cannot_be_loaded_is_not_saved(plugin, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_weights_only_content_is_accepted_and_other_types_refused():
-    from collections import Counter, OrderedDict
-
-    check_weights_only_loadable(
-        {
-            "a": [1, 2.0, None, True, "x", b"y", 1j],
-            3: (torch.ones(1), torch.float32, torch.device("cpu")),
-            "c": OrderedDict(a={1, 2}),
-            "d": Counter("aab"),
-            "e": torch.Size([1]),
-        }
-    )
-
-    class Text(str):
-        pass
-
-    refused = (({"a": Text("b")}, r"\['a'\]"), ({Text("b"): 1}, "key 'b'"), ({"a": {"b": (print,)}}, r"\[0\]"))
-    for wrong, name in refused:
-        with pytest.raises(TypeError, match=name):
-            check_weights_only_loadable(wrong)
-
-
 class Gate:
     """Blocks the writer until it is opened."""
 
@@ -275,25 +251,6 @@ def test_a_removal_waits_for_the_save(tmp_path, monkeypatch):
     gate.open.set()
     remover.join(30)
     assert {path.name for path in tmp_path.iterdir()} == {"new.ckpt"}
-
-
-def test_a_snapshot_is_a_copy():
-    snapshot = Snapshot()
-    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
-    module.add_module("tied", module[0])
-    shared = {"state_dict": module.state_dict(), "views": [torch.arange(12.0).view(3, 4).t()], "step": 3}
-    taken = snapshot.copy_to_cpu(shared)
-    assert taken["state_dict"].keys() == shared["state_dict"].keys()
-    assert taken["step"] == 3
-    assert taken["state_dict"]._metadata == shared["state_dict"]._metadata, "versions of the modules"
-    for name, tensor in shared["state_dict"].items():
-        assert torch.equal(taken["state_dict"][name], tensor)
-        assert taken["state_dict"][name].data_ptr() != tensor.data_ptr()
-    assert torch.equal(taken["views"][0], shared["views"][0])
-    assert taken["state_dict"]["tied.weight"].data_ptr() == taken["state_dict"]["0.weight"].data_ptr(), "stored once"
-    again = snapshot.copy_to_cpu(shared)
-    addresses = {tensor.data_ptr() for tensor in taken["state_dict"].values()}
-    assert {tensor.data_ptr() for tensor in again["state_dict"].values()} == addresses, "the memory is used again"
 
 
 def test_the_newest_intact_checkpoint(plugin, tmp_path):
