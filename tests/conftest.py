@@ -1,6 +1,5 @@
 """Fixtures and constants of all tests: the repository, a tiny config, and runs of the command line."""
 
-import json
 import logging
 import math
 import os
@@ -16,6 +15,7 @@ import hypothesis
 import pytest
 
 from tests.support.fit_parser import fit_parser
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.slurm.scontrol import scontrol  # noqa: F401
 
 if TYPE_CHECKING:
@@ -68,7 +68,11 @@ class Run:
     @property
     def records(self) -> list[dict[str, Any]]:
         """The records of metrics.jsonl."""
-        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        return read_jsonl(self.folder / "metrics.jsonl")
+
+    def predictions(self, file: str = "predictions.jsonl") -> list[dict[str, Any]]:
+        """Return the records of a file that `predict` has written into the run's folder."""
+        return read_jsonl(self.folder / file)
 
     @property
     def test_metrics(self) -> list[dict[str, float]]:

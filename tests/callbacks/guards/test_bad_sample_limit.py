@@ -13,6 +13,7 @@ from engine.data.skip_counters import SkipCounter
 from engine.distributed.errors import CollectiveInputError
 from engine.distributed.step_counters import StepCounters
 from tests.support.fake_trainer import fake_trainer
+from tests.support.outputs.jsonl import read_jsonl
 
 
 def bad(sample, what="cut off"):
@@ -20,7 +21,7 @@ def bad(sample, what="cut off"):
 
 
 def lines(folder):
-    return [json.loads(line) for line in (folder / "bad_samples.jsonl").read_text(encoding="utf-8").splitlines()]
+    return read_jsonl(folder / "bad_samples.jsonl")
 
 
 def test_each_sample_of_a_stage_is_listed_once(tmp_path):
@@ -40,7 +41,7 @@ def test_each_sample_of_a_stage_is_listed_once(tmp_path):
 def test_a_torn_line_is_passed_over(tmp_path):
     (tmp_path / "bad_samples.jsonl").write_text('{"stage": "train", "sample": 5, "wh\n[1]\n')
     BadSampleList(tmp_path).add("train", 0, 3, [[bad(5, "x" * 5000)]])
-    last = json.loads((tmp_path / "bad_samples.jsonl").read_text().splitlines()[-1])
+    last = read_jsonl(tmp_path / "bad_samples.jsonl")[-1]
     assert last["sample"] == 5
     assert len(last["what"]) == 2000
 

@@ -1,7 +1,5 @@
 """Tests the table at the end of a run: the model and its baselines."""
 
-import json
-
 import pytest
 
 from callbacks.checkpointing.best_checkpoint import BestCheckpoint
@@ -9,6 +7,7 @@ from callbacks.logging.results_table import ResultsTable, better_baselines, tabl
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny import TINY_FAMILY
+from tests.support.outputs.jsonl import read_jsonl
 
 
 def test_rows_of_a_model_and_its_baselines():
@@ -120,7 +119,7 @@ def test_a_run_that_early_stopping_ended_prints_its_best_again(lockstep, message
         "--trainer.callbacks.min_delta=1e9",
     ]
     run = lockstep("fit", *options, name="a")
-    losses = [json.loads(line)["loss"] for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in read_jsonl(run.folder / "evaluations.jsonl")]
     assert losses[-1] == min(losses) < losses[0]
     printed = [line for line in messages if line.startswith("validation, best checkpoint: ")]
     assert len(printed) == 1

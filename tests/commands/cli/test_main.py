@@ -176,12 +176,12 @@ def test_evaluation_finds_run_and_checkpoint(lockstep, done, messages):
     cli = main(["test", *TINY])
     assert "using the newest run of this config: recommender-quickstart-job1" in messages
     assert cli.config.test.ckpt_path == "runs/recommender-quickstart-job1/checkpoints/best.ckpt"
-    with_config = json.loads((done.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    with_config = done.records[-1]
     best = torch.load(done.folder / "checkpoints/best.ckpt", weights_only=True)["global_step"]
     assert with_config["step"] == best
 
     lockstep("test", name=done.folder.name)
-    without_config = json.loads((done.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    without_config = done.records[-1]
     del with_config["time"], without_config["time"]
     assert without_config == with_config
     assert 0 < with_config["test/ndcg@10"] < 1
@@ -196,7 +196,7 @@ def test_the_weights_that_are_tested_are_the_best_ones(lockstep):
 
     def tested(*checkpoint):
         lockstep("test", *checkpoint, name="a")
-        record = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+        record = run.records[-1]
         return {name: value for name, value in record.items() if name.startswith("test/")}
 
     found = tested()

@@ -14,6 +14,7 @@ from datamodules.document_qa.questions.splits import SplitSettings
 from datamodules.document_qa.user_documents import DocumentQuestions
 from tests.support.data_files.document_folder import PARTS, questions_about, write_folder, write_pdf, write_questions
 from tests.support.data_files.vision_language_files import png
+from tests.support.outputs.jsonl import read_jsonl
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +59,7 @@ def test_each_document_is_in_one_split(prepared, messages):
     )
     assert any({"manual-3.pdf", "again.pdf"} <= names for names in of.values())
     assert sum(len(asked(data, split)) for split in of) == 44
-    lines = Path(train["questions"]).read_text().splitlines()
-    turned = write_questions(folder / "turned.jsonl", [json.loads(line) for line in reversed(lines)])
+    turned = write_questions(folder / "turned.jsonl", read_jsonl(Path(train["questions"]))[::-1])
     other = module(folder, {**train, "questions": str(turned)}, split=data.split)
     assert {question.document for question in asked(other, "test")} == of["test"]
 
@@ -273,7 +273,7 @@ def test_a_resumed_run_reports_other_questions(prepared):
     folder, train = prepared
     identity = module(folder, train).loaded_split("train").identity
     assert module(folder, train).loaded_split("train").identity == identity
-    records = [json.loads(line) for line in Path(train["questions"]).read_text().splitlines()]
+    records = read_jsonl(Path(train["questions"]))
     held = module(folder, train).loaded_split("train").questions[0].id
     changed = [{**record, "question": "else ?"} if str(record["id"]) == held else record for record in records]
     other = write_questions(folder / "other.jsonl", changed)

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.support.families.tiny_documents import write_config
+from tests.support.outputs.jsonl import read_jsonl
 
 REPORTS = ("test_report.json", "ablation.json", "ablation/none.json", "prediction_report.json", "predictions.jsonl")
 
@@ -36,7 +37,7 @@ def test_reports_are_the_same_on_any_number_of_processes(lockstep, team, tmp_pat
 
 
 def metrics_of_test(folder):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    lines = read_jsonl(folder / "metrics.jsonl")
     return {name: value for line in lines for name, value in line.items() if name.startswith("test/")}
 
 

@@ -1,6 +1,5 @@
 """Image classifier with all randomness on: the same on 1 and 2 ranks, and bit-identical after a kill."""
 
-import json
 import signal
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 
 from tests.conftest import REPOSITORY
 from tests.support.data_files.image_files import write_colors
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.outputs.metric_series import assert_same_series
 from tests.tiers import slow
 
@@ -102,7 +102,7 @@ def test_only_corrupt_files_are_skipped(team, tmp_path):
         processes=2,
     )
     assert run.end(200) == [0, 0], run.output
-    lines = map(json.loads, (run.folder / "bad_samples.jsonl").read_text().splitlines())
+    lines = read_jsonl(run.folder / "bad_samples.jsonl")
     assert sorted((line["stage"], line["sample"]) for line in lines) == [("train", 0), ("val", 0)]
     assert sorted(run.series("train/loss")) == list(range(1, 13))
     assert run.survivors == []

@@ -45,7 +45,7 @@ def test_two_processes_answer_in_the_order_of_the_questions(lockstep, team, tmp_
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     pair = team("predict", *OPTIONS, "--data.init_args.questions", "questions.jsonl", name="model", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    answered = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
+    answered = pair.predictions()
     assert [question["question"] for question in answered] == [question["question"] for question in questions]
     assert pair.survivors == []
 

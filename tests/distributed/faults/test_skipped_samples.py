@@ -192,7 +192,7 @@ def test_a_question_that_cannot_be_used_keeps_its_line(options, lockstep, team, 
     asked = data(questions="questions.jsonl", evaluation_batch_size=1)
     pair = team("predict", *options, *asked, *skip(1), "--ckpt_path", "last", name="a", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    answers = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
+    answers = pair.predictions()
     assert [answer["id"] for answer in answers] == [0, 1, 2]
     assert answers[1]["answer"] is None
     assert "line 2, image 1 of 1" in answers[1]["why"]

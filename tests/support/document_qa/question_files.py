@@ -25,7 +25,7 @@ ROUND_2 = {
 }
 
 
-def write_questions(path: Path, *records: str | dict[str, Any]) -> Path:
+def write_question_lines(path: Path, *records: str | dict[str, Any]) -> Path:
     """Write a file with a record, or a text as it is, on each line."""
     path.write_text(
         "\n".join(record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records)
@@ -33,6 +33,6 @@ def write_questions(path: Path, *records: str | dict[str, Any]) -> Path:
     return path
 
 
-def read_questions(folder: Path, *records: str | dict[str, Any]) -> Sequence[Question]:
+def read_question_lines(folder: Path, *records: str | dict[str, Any]) -> Sequence[Question]:
     """Return the questions of a file of these records in the folder."""
-    return read_question_file(write_questions(folder / "questions.jsonl", *records)).questions
+    return read_question_file(write_question_lines(folder / "questions.jsonl", *records)).questions

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from datamodules.document_qa.questions.question_file import read_question_file
 from datamodules.document_qa.types.question import UNANSWERABLE
-from tests.support.document_qa.question_files import ROUND_1, ROUND_2, read_questions, write_questions
+from tests.support.document_qa.question_files import ROUND_1, ROUND_2, read_question_lines, write_question_lines
 
 
 def test_the_competitions_files_are_accepted_unchanged(tmp_path):
-    file = read_question_file(write_questions(tmp_path / "questions.jsonl", ROUND_1, "", ROUND_2))
+    file = read_question_file(write_question_lines(tmp_path / "questions.jsonl", ROUND_1, "", ROUND_2))
     choice, open_one = file.questions
     assert choice.options == ("17位于18的左侧", "17位于18的右侧", "17位于18的上方", "17位于18的下方")
     assert (choice.id, choice.right, choice.answer) == ("17", 1, "17位于18的右侧")
@@ -26,9 +26,9 @@ def test_the_competitions_files_are_accepted_unchanged(tmp_path):
 def test_a_test_file_has_no_answers(tmp_path):
     without = {key: value for key, value in ROUND_1.items() if key != "answer"}
     for answer in ({}, {"answer": None}, {"answer": ""}):
-        (question,) = read_questions(tmp_path, {**without, **answer})
+        (question,) = read_question_lines(tmp_path, {**without, **answer})
         assert (question.right, question.answer, question.answer_type) == (None, None, "choice")
-    (question,) = read_questions(tmp_path, {**ROUND_2, "answer": None})
+    (question,) = read_question_lines(tmp_path, {**ROUND_2, "answer": None})
     assert (question.answer, question.answer_type) == (None, None)
 
 
@@ -62,9 +62,9 @@ def test_an_answer_is_a_letter_or_an_options_text(tmp_path, options, answer, rig
     record = {**ROUND_1, "options": options, "answer": answer}
     if right is None:
         with pytest.raises(ValueError, match="line 1: found the options' letters in the order ACB, expected ABC"):
-            read_questions(tmp_path, record)
+            read_question_lines(tmp_path, record)
     else:
-        (question,) = read_questions(tmp_path, record)
+        (question,) = read_question_lines(tmp_path, record)
         assert question.right == right
         assert question.answer == question.options[right]
 
@@ -75,7 +75,7 @@ def test_every_spelling_is_the_same_option(tmp_path_factory, texts, right, lette
     options = [f"{letter}. {text}" for letter, text in zip("ABCDE", texts, strict=True)] if lettered else list(texts)
     answer = "ABCDE"[right] if by_letter else texts[right]
     names_another = "B" in texts and answer in texts and texts.index(answer) != right if not lettered else False
-    (question,) = read_questions(tmp_path_factory.mktemp("one"), {**ROUND_1, "options": options, "answer": answer})
+    (question,) = read_question_lines(tmp_path_factory.mktemp("one"), {**ROUND_1, "options": options, "answer": answer})
     assert question.options == tuple(texts)
     if lettered and answer == "B":  # a letter, wherever an option of that text is
         assert question.right == 1
@@ -113,20 +113,20 @@ def test_every_spelling_is_the_same_option(tmp_path_factory, texts, right, lette
     ],
 )
 def test_types_of_answers_are_found_out(tmp_path, answer, kind):
-    (question,) = read_questions(tmp_path, {**ROUND_2, "answer": answer})
+    (question,) = read_question_lines(tmp_path, {**ROUND_2, "answer": answer})
     assert question.answer_type == kind
     assert question.answer == (UNANSWERABLE if kind == "unanswerable" else str(answer))
 
 
 def test_a_data_sets_own_words_for_no_answer_are_kept(tmp_path):
     for reported in ({}, {"answer_type": "unanswerable"}):
-        (question,) = read_questions(tmp_path, {**ROUND_2, "answer": "文中未提及", **reported})
+        (question,) = read_question_lines(tmp_path, {**ROUND_2, "answer": "文中未提及", **reported})
         assert (question.answer, question.answer_type, question.source) == ("文中未提及", "unanswerable", "none")
 
 
 def test_evidence_pages_sources_and_answer_types_are_kept(tmp_path):
     reported = {"evidence_pages": [7, 3, 3], "evidence_sources": ["table", "figure"], "answer_type": "number"}
-    questions = read_questions(
+    questions = read_question_lines(
         tmp_path,
         {**ROUND_2, **reported},
         {**ROUND_2, "id": 2, "evidence_sources": "text"},
@@ -179,12 +179,12 @@ def test_errors_are_reported_with_file_and_line(tmp_path, change, messages):
     wrong = change if isinstance(change, str) else {**ROUND_1, "id": "b", **change}
     with pytest.raises(ValueError, match=messages) as raised:
         # Written as ASCII: half of a character cannot be written otherwise.
-        read_questions(tmp_path, ROUND_1, wrong if isinstance(wrong, str) else json.dumps(wrong))
+        read_question_lines(tmp_path, ROUND_1, wrong if isinstance(wrong, str) else json.dumps(wrong))
     assert str(raised.value).startswith(f"{tmp_path / 'questions.jsonl'}, line 2: ")
 
 
 def test_unknown_fields_are_named_once(tmp_path, messages):
-    read_questions(tmp_path, ROUND_1, {**ROUND_2, "pages": [3], "solution": 1}, {**ROUND_2, "id": 3, "pages": [4]})
+    read_question_lines(tmp_path, ROUND_1, {**ROUND_2, "pages": [3], "solution": 1}, {**ROUND_2, "id": 3, "pages": [4]})
     fields = "pages (did you mean evidence_pages?), solution"
     assert messages == [
         f"{tmp_path / 'questions.jsonl'}, line 2: ignored {fields}; known fields are id, question, document, options, "
@@ -194,4 +194,4 @@ def test_unknown_fields_are_named_once(tmp_path, messages):
 
 def test_an_id_that_occurs_twice_is_refused_with_both_lines(tmp_path):
     with pytest.raises(ValueError, match="line 2: the id '17' is already used by .*line 1"):
-        read_questions(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})
+        read_question_lines(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})

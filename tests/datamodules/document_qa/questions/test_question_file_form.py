@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datamodules.document_qa.questions.question_file import read_question_file
-from tests.support.document_qa.question_files import ROUND_1, ROUND_2, read_questions, write_questions
+from tests.support.document_qa.question_files import ROUND_1, ROUND_2, read_question_lines, write_question_lines
 
 
 def test_absent_empty_and_binary_files_are_refused(tmp_path):
@@ -15,14 +15,14 @@ def test_absent_empty_and_binary_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="the question file does not exist"):
         read_question_file(path)
     with pytest.raises(ValueError, match="found no question"):
-        read_question_file(write_questions(path, ""))
+        read_question_file(write_question_lines(path, ""))
     path.write_bytes(b"\xff{}")
     with pytest.raises(
         ValueError, match="questions.jsonl, line 1: found the byte 0xff, which is not UTF-8, at position 0"
     ):
         read_question_file(path)
     with pytest.raises(ValueError, match="found a JSON list without doc_id"):
-        read_question_file(write_questions(path, json.dumps([ROUND_1])))
+        read_question_file(write_question_lines(path, json.dumps([ROUND_1])))
 
 
 def test_a_byte_order_mark_and_other_line_ends(tmp_path):
@@ -30,7 +30,7 @@ def test_a_byte_order_mark_and_other_line_ends(tmp_path):
     (tmp_path / "questions.jsonl").write_text("\ufeff" + lines + "\r\n", encoding="utf-8", newline="")
     assert len(read_question_file(tmp_path / "questions.jsonl").questions) == 2
     odd = {**ROUND_2, "question": "a\u2028b"}  # a line separator, which JSON allows in a text
-    assert read_questions(tmp_path, odd)[0].question == "a\u2028b"
+    assert read_question_lines(tmp_path, odd)[0].question == "a\u2028b"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_cut_file_of_a_published_format_is_named_with_what_is_wrong(tmp_path, 
 
 def test_a_large_file_is_read_as_lines_without_parsing_it_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("datamodules.document_qa.questions.question_file.LARGEST_VALUE", 10)
-    assert len(read_questions(tmp_path, ROUND_1, ROUND_2)) == 2
+    assert len(read_question_lines(tmp_path, ROUND_1, ROUND_2)) == 2
     path = tmp_path / "val.json"
     path.write_text(json.dumps({"data": []}))
     with pytest.raises(

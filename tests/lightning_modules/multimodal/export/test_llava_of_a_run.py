@@ -1,7 +1,5 @@
 """A run that is exported as a Llava answers in transformers as predict does."""
 
-import json
-
 import pytest
 import torch
 import yaml
@@ -32,8 +30,7 @@ def test_a_run_answers_there_as_predict_does(lockstep, tmp_path, messages, train
     options += ["--trainer.check_val_every_n_epoch", "12"]
     lockstep("fit", *options, name="a")
     run = lockstep("predict", *options, name="a")
-    lines = (run.folder / "predictions.jsonl").read_text().splitlines()
-    predicted = [json.loads(line)["answer"] for line in lines]
+    predicted = [record["answer"] for record in run.predictions()]
     if trainable == "lora":
         lockstep("export", *options, "--output", "parts", name="a")
         assert any("not as a Llava" in line and "add --merge" in line for line in messages)

@@ -1,21 +1,19 @@
 """Trains and answers with a model as a user of transformers would, as the reference of the fine-tuning."""
 
-import json
-
 import torch
 from PIL import Image
 from torch.nn import functional as F
 
 from datamodules.vision_language.pretrained.processor import ModelProcessor
 from tests.distributed.conftest import forge, team  # noqa: F401  (fixtures)
+from tests.support.outputs.jsonl import read_jsonl
 
 QUESTION = "what colour is the square?"
 RATE = 0.001
 
 
 def records(chats):
-    lines = (chats / "chats.jsonl").read_text().splitlines()
-    return [(record["messages"], record.get("image")) for record in map(json.loads, lines)]
+    return [(record["messages"], record.get("image")) for record in read_jsonl(chats / "chats.jsonl")]
 
 
 def conversation(messages, picture):
@@ -94,7 +92,7 @@ def answers(folder, chats):
     """Answers of an exported model, by the public interface of transformers."""
     model, processor = load(folder)
     found = []
-    for line in map(json.loads, (chats / "questions.jsonl").read_text().splitlines()):
+    for line in read_jsonl(chats / "questions.jsonl"):
         picture = Image.open(chats / line["image"]).convert("RGB")
         if processor.chat_template is None:
             inputs = processor(images=picture, text=f"<image>{QUESTION}", return_tensors="pt")

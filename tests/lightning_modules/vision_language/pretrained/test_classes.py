@@ -15,6 +15,7 @@ from tests.lightning_modules.vision_language.pretrained.plain_loop import (
     plain_losses,
 )
 from tests.support.families.tiny_image_text import CLASSES, write_tiny_image_text
+from tests.support.outputs.jsonl import read_jsonl
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 180, 40), "blue": (30, 40, 220)}
 SIZES = [(56, 56), (90, 40), (40, 70), (56, 30), (28, 28)]
@@ -85,7 +86,7 @@ def options(folder, chats, **model):
 
 
 def predicted(run):
-    return [json.loads(line)["answer"] for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    return [record["answer"] for record in run.predictions()]
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of transformers' PaliGemma
@@ -119,12 +120,12 @@ def conversations(chats):
 
 
 def asked(chats):
-    return [json.loads(line) for line in (chats / "questions.jsonl").read_text().splitlines()]
+    return read_jsonl(chats / "questions.jsonl")
 
 
 def assert_answers_are_plain(run, whole, conversations, chats):
     """Compare the predictions of a run with those of a plain loop around its exported model."""
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     records = json.loads(conversations.read_text())
     assert [line["question"] for line in lines] == [record["question"] for record in records]
     model, processor = load(whole)
@@ -146,7 +147,7 @@ def test_a_class_trains_and_converses_as_a_plain_loop(name, directory, chats, co
     if name != "paligemma":
         assert_answers_are_plain(run, tmp_path / "whole", conversations, chats)
         return
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     assert [line["answer"] for line in lines[:-1]] == [None] * 7
     assert lines[-1]["answer"] is not None
     assert all(len(line["answers"]) == 1 and "turn" in line["why"] for line in lines[:-1]), "its prompt has no turns"
