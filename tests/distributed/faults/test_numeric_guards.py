@@ -69,8 +69,7 @@ def test_stop_names_rank_and_samples_and_the_next_start_resumes(team):
     """Plain Lightning: see above, NaN on both processes and exit code 0."""
     through = team("fit", *OPTIONS, *steps(8), name="through")
     run = team("fit", *OPTIONS, *steps(8), *fault("NonFiniteLoss", steps="[5]", process=1), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    assert run.end_cleanly() == [1, 1], run.output
     assert "step 6 (epoch 0, global batch 5 of it): the gradient is not finite, its norm is nan" in run.logs[0]
     named = run.logs[0].split("the loss on rank 1 is not finite; its samples: ")[1].splitlines()[0].split(", ")
     assert len(named) == 8
@@ -195,8 +194,7 @@ def test_rollback_without_a_checkpoint_stops(team):
 def test_a_dead_branch_is_named_at_the_first_step(team):
     """Plain Lightning trains a step, then fails on each process with PyTorch's own words and without names."""
     run = team("fit", *OPTIONS, *steps(5), *fault("SideBranch"), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    assert run.end_cleanly() == [1, 1], run.output
     assert "  branch.weight (1, 4)\n  branch.bias (1,)\n" in run.logs[0]
     assert "step" not in run.logs[1]
     assert not (run.folder / "checkpoints/last.ckpt").exists()
@@ -205,8 +203,7 @@ def test_a_dead_branch_is_named_at_the_first_step(team):
 def test_a_branch_that_one_rank_does_not_use_is_named_with_the_rank(team):
     """Plain Lightning: the reducers of the two wait for different buckets."""
     run = team("fit", *OPTIONS, *steps(5), *fault("SideBranch", unused_on=1), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    assert run.end_cleanly() == [1, 1], run.output
     assert "  branch.weight (1, 4) on rank 1\n" in run.logs[0]
 
 
@@ -234,7 +231,6 @@ def test_the_first_step_outside_of_the_reducer_of_ddp_is_bit_identical(team, mic
 def test_a_bit_that_differs_on_one_replica_is_detected(team):
     """Plain Lightning trains the two models on, each on the mean of both gradients."""
     run = team("fit", *OPTIONS, *steps(8), *fault("UlpAt", step=5, process=1), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    assert run.end_cleanly() == [1, 1], run.output
     assert "the replicas are no longer equal after step 6" in run.logs[0]
     assert "(one value on rank 0; another on rank 1)" in run.logs[0]
