@@ -19,6 +19,7 @@ import pytest
 
 from tests.fuzz import plain_json
 from tests.fuzz.mutations.byte_strings import mutate_bytes
+from tests.fuzz.mutations.parquet_tables import parquet_bytes
 from tests.fuzz.mutations.records import line_record_mutation, record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
 from tests.fuzz.readers.chat_rows import IMAGES, KEYS, RECORDS, row_of, shard_row, words
@@ -90,7 +91,7 @@ class ParquetChats(Chats):
             return super().read(path)
 
     def seeds(self) -> Sequence[Input]:
-        return [Input(name, _parquet(columns)) for name, columns in _TABLES.items()]
+        return [Input(name, parquet_bytes(columns, row_group_size=2)) for name, columns in _TABLES.items()]
 
     def restructure(self, random: Random, data: bytes) -> bytes:
         import pyarrow
@@ -134,7 +135,7 @@ class ParquetChats(Chats):
         else:
             columns = {key: values[:1] for key, values in columns.items()}
         try:
-            return _parquet(columns)
+            return parquet_bytes(columns, row_group_size=2)
         except (pyarrow.ArrowException, ValueError, TypeError):
             return mutate_bytes(random, data)
 
@@ -229,15 +230,6 @@ def _footers() -> Any:
     footers = FooterCheck()
     atexit.register(footers.__exit__)
     return footers
-
-
-def _parquet(columns: dict[str, list[Any]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), file, row_group_size=2)
-    return file.getvalue()
 
 
 _TABLES: dict[str, dict[str, list[Any]]] = {

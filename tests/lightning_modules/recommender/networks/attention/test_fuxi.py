@@ -7,17 +7,18 @@ from lightning_modules.recommender.networks.architecture import ArchitectureSett
 from lightning_modules.recommender.networks.attention.fused_pointwise_attention import pointwise_attention
 from lightning_modules.recommender.networks.attention.fuxi import FuXiAttention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
-from tests.support.recommender.attention_inputs import LONGEST, B, L, gradients, make, silu
+from tests.support.recommender.attention_inputs import (
+    LONGEST,
+    B,
+    L,
+    compare_with_paper,
+    drawn_layer,
+    gradients,
+    make,
+    silu,
+)
 
 C = 8
-
-
-def make_layer(heads=2):
-    torch.manual_seed(0)
-    layer = FuXiAttention(C, heads, 0.5, LONGEST)
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return layer.double().eval()
 
 
 def papers_layer(x, buckets, layer):
@@ -43,16 +44,11 @@ def papers_layer(x, buckets, layer):
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_the_layer_is_the_papers(heads):
-    layer, buckets = make_layer(heads), make()[3].buckets
-    x = torch.randn(B, L, C, dtype=torch.float64, requires_grad=True)
-    actual, expected = layer(x, buckets), papers_layer(x, buckets, layer)
-    torch.testing.assert_close(actual, expected)
-    inputs = (x, *layer.parameters())
-    torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs))
+    compare_with_paper(drawn_layer(FuXiAttention, heads), papers_layer)
 
 
 def test_one_position_has_the_values_and_gradients_of_all():
-    layer, buckets, last = make_layer(), make()[3].buckets, torch.tensor([2, 6, 0])
+    layer, buckets, last = drawn_layer(FuXiAttention), make()[3].buckets, torch.tensor([2, 6, 0])
     x = torch.randn(B, L, C, dtype=torch.float64, requires_grad=True)
     one, whole = layer(x, buckets, last)[:, 0], layer(x, buckets)[torch.arange(B), last]
     torch.testing.assert_close(one, whole)

@@ -13,7 +13,16 @@ from lightning_modules.recommender.networks.attention.last_query import last_poi
 from lightning_modules.recommender.networks.last_position import select_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import LAST_BUCKET, time_buckets
-from tests.support.recommender.attention_inputs import LONGEST, B, D, L, gradients, make, silu
+from tests.support.recommender.attention_inputs import (
+    LONGEST,
+    D,
+    L,
+    compare_with_paper,
+    drawn_layer,
+    gradients,
+    make,
+    silu,
+)
 
 
 def naive_attention(query, key, value, biases):
@@ -82,14 +91,6 @@ def test_half_precision_stays_near(dtype):
     torch.testing.assert_close(attended.float(), pointwise_attention(query, key, value, biases), atol=0.2, rtol=0.05)
 
 
-def make_layer(heads=2):
-    torch.manual_seed(0)
-    layer = HSTUAttention(8, heads, 0.5, LONGEST)
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return layer.double().eval()
-
-
 def papers_layer(x, buckets, layer):
     """Equations 1 to 3, with the norm and the division by the maximum length of the paper's code."""
     gate, query, value, key = silu(x @ layer.projection.weight.T).split(x.shape[-1], -1)
@@ -103,14 +104,7 @@ def papers_layer(x, buckets, layer):
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_the_layer_is_the_papers(heads):
-    layer, buckets = make_layer(heads), make()[3].buckets
-    x = torch.randn(B, L, 8, dtype=torch.float64, requires_grad=True)
-    actual, expected = layer(x, buckets), papers_layer(x, buckets, layer)
-    torch.testing.assert_close(actual, expected)
-    inputs = (x, *layer.parameters())
-    torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs))
-    last = torch.tensor([2, 6, 0])
-    torch.testing.assert_close(layer(x, buckets, last)[:, 0], actual[torch.arange(B), last])
+    compare_with_paper(drawn_layer(HSTUAttention, heads), papers_layer)
 
 
 def test_it_starts_as_the_papers_code_does():
@@ -138,7 +132,7 @@ def test_more_of_the_same_is_more_before_the_norm():
 @settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_a_position_depends_on_no_later_event_and_no_padding(data):
-    layer, length = make_layer(), data.draw(st.integers(1, L))
+    layer, length = drawn_layer(HSTUAttention), data.draw(st.integers(1, L))
     gaps = data.draw(st.lists(st.integers(0, 10**8), min_size=L, max_size=L))
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
     times, x = torch.tensor([gaps]).cumsum(1), torch.randn(1, L, 8, generator=generator, dtype=torch.float64)
