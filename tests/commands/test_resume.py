@@ -27,7 +27,7 @@ def test_stopped_in_the_middle_of_an_epoch(lockstep):
 
 
 @pytest.mark.slow
-def test_with_random_windows_of_long_histories(lockstep):
+def test_random_windows_resume_bit_identically(lockstep):
     short = [*OPTIONS, "--data.init_args.max_length", "8"]
     windows = [*short, "--data.init_args.windows", "random"]
     through = lockstep("fit", *windows, *steps(32), name="through")

@@ -44,6 +44,6 @@ def test_an_interrupted_run_resumes_exactly(lockstep, old_run):
         assert run.series(metric) == pytest.approx(expected, rel=difference), metric
 
 
-def test_a_report_shows_it(old_run, tmp_path):
+def test_a_report_shows_a_run_of_version_0_1_0(old_run, tmp_path):
     assert report(["old", "--output", str(tmp_path / "page.html")]) in (0, None)
     assert "ndcg@10" in (tmp_path / "page.html").read_text()

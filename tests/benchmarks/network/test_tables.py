@@ -160,7 +160,7 @@ def test_absorbed_communication_is_explained(capsys):
     assert "absorbed: communication that does not lengthen the step" in output
 
 
-def test_words_for_rates_and_models():
+def test_rates_and_models_are_described_in_words():
     assert [rate(bandwidth) for bandwidth in (None, 1e10, 2.5e8)] == ["no limit", "10 Gbit/s", "250 Mbit/s"]
     assert describe(StepModel(0.0421, 3.9e6)) == "t = 42.1 ms + 3.90 MB / bandwidth"
     output = "t = 42.1 ms + (3.90 MB / bandwidth - 8.0 ms absorbed, at least 0)"

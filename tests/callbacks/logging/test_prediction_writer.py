@@ -113,7 +113,7 @@ def movies(tmp_path):
     return folder
 
 
-def test_predictions_for_all_users_and_for_a_file_of_histories(lockstep, movies, tmp_path, messages):
+def test_predict_answers_all_users_and_a_file_of_histories(lockstep, movies, tmp_path, messages):
     lockstep("fit", *OPTIONS, name="a")
     everyone = lockstep("predict", *OPTIONS, "--model.init_args.top_k", "3", name="a").predictions()
     seen = {}
@@ -147,7 +147,7 @@ def test_predictions_for_all_users_and_for_a_file_of_histories(lockstep, movies,
     assert any("2 of 506 events were dropped" in line and "lines 3" in line for line in messages)
 
 
-def test_fewer_items_left_than_requested(lockstep, movies, tmp_path):
+def test_a_user_with_few_items_left_gets_fewer_recommendations(lockstep, movies, tmp_path):
     lockstep("fit", *OPTIONS, name="a")
     (tmp_path / "people.jsonl").write_text(json.dumps({"items": list(range(1, 14)), "times": [5] * 13}))
     run = lockstep("predict", *OPTIONS, "--data.init_args.predict_histories", "people.jsonl", name="a")

@@ -107,7 +107,7 @@ def test_candidates_halve_and_divide_the_share():
     assert sizes == [(30, 1), (15, 2), (6, 5), (3, 10), (1, 30)]
 
 
-def test_the_largest_samples_by_sample_costs():
+def test_the_largest_samples_are_chosen_by_their_costs():
     class WithCosts(Numbers):
         sample_costs = np.array([3, 1, 4, 1, 5, 9, 2, 6])
 
@@ -118,7 +118,7 @@ def test_the_largest_samples_by_sample_costs():
     assert len(largest_samples(data, 20).samples) == 20
 
 
-def test_the_largest_of_the_first_micro_batches_without_work():
+def test_without_costs_the_largest_of_the_first_micro_batches_is_chosen():
     class Padded(Numbers):
         def __getitem__(self, request):
             return (np.zeros((len(request.indices), 1 + int(request.indices.max()))),)

@@ -37,7 +37,7 @@ def test_skipped_records_are_listed_at_the_top(show, tmp_path):
     assert items[7].startswith(f"{run.folder}/metrics.jsonl, line ")
 
 
-def test_one_run_from_its_head_to_its_foot(show, tmp_path):
+def test_the_page_of_a_run_has_all_sections_from_head_to_foot(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "sasrec").folder)
     assert page.run("document.title") == "sasrec – run report"
     assert texts(page, "section > h2") == [
@@ -116,7 +116,7 @@ def test_a_part_is_looked_at_by_drawing_over_it(show, tmp_path):
     assert {"100", "150", "200"} >= {tick for tick in page.run(TICKS) if tick in ("50", "100", "150", "200", "300")}
 
 
-def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
+def test_axis_zoom_scale_and_smoothing_change_the_chart(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     assert {"0", "100", "200", "300"} <= set(page.run(TICKS))
     flat = page.run("ticks(...yRange([{x: [1, 2], y: [0.02, 0.02 + 1e-17]}], 0, 9, false, []), 4)")
@@ -213,7 +213,7 @@ def test_a_narrow_window_has_no_sideways_scrolling(show, tmp_path, dark):
         assert (seen == "rgb(255, 255, 255)") != dark
 
 
-def test_runs_with_next_to_nothing(show, tmp_path):
+def test_the_page_opens_for_runs_with_next_to_nothing(show, tmp_path):
     """Runs that only began, that have no usable number, and that were killed."""
     begun, useless, killed = (Recorded(tmp_path / name) for name in ("begun", "useless", "killed"))
     for step in range(3):

@@ -240,7 +240,7 @@ def test_written_rankings_are_read_back(reader, tmp_path):
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def test_metrics_beside_words_and_chance(reader):
+def test_metrics_are_reported_beside_bm25_and_chance(reader):
     ranked = PageRankingDataset([TinyQuestions(1, 8)], reader)
     figures = ranked.metrics(rankings(ranked, (3, 2, 1)))
     assert figures["figure/page_recall@1"] == figures["figure/mrr"] == 1

@@ -97,7 +97,7 @@ def test_a_chat_asks_about_one_document(prepared):
     assert {len(data.question_set("test").questions(0, index)) for index in range(4)} == {1}
 
 
-def test_splits_with_files_of_their_own(tmp_path):
+def test_splits_may_have_files_of_their_own(tmp_path):
     train, test = write_folder(tmp_path / "train", range(6)), write_folder(tmp_path / "test", range(20, 22))
     sources = {"test": QuestionSource(**test), "split": SplitSettings(validation=0.2, test=0.5)}
     data = module(tmp_path, train, **sources)
@@ -179,7 +179,7 @@ def test_a_document_may_be_named_without_its_ending(tmp_path):
     assert data.question_set("train").document(0, 0).name == "manual-0"
 
 
-def test_documents_of_one_name_in_folders_of_their_own(tmp_path):
+def test_documents_of_one_name_are_told_apart_by_their_folders(tmp_path):
     """The usual layout of manuals: a folder for each product."""
     texts = {"pump/manual.md": "# Pump\n\nIt is of steel.\n", "fan/manual.md": "# Fan\n\nIt is of brass.\n"}
     for name, text in texts.items():
@@ -196,7 +196,7 @@ def test_documents_of_one_name_in_folders_of_their_own(tmp_path):
     }  # fmt: skip
 
 
-def test_markdown_and_folders_of_page_images(tmp_path):
+def test_markdown_and_folders_of_page_images_are_documents(tmp_path):
     folder = tmp_path / "documents"
     (folder / "scan").mkdir(parents=True)
     for page in (1, 2, 10):
@@ -210,7 +210,7 @@ def test_markdown_and_folders_of_page_images(tmp_path):
     assert [len(questions.document(0, index).pages) for index in range(2)] == [3, 2]
 
 
-def test_the_pages_of_mp_docvqa(tmp_path, messages):
+def test_the_page_images_of_mp_docvqa_are_found_by_their_ids(tmp_path, messages):
     names = [f"abcd0001_p{page}" for page in range(1, 12)]
     folder = tmp_path / "images"
     folder.mkdir()

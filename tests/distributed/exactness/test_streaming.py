@@ -87,7 +87,7 @@ def test_overfit_batches_repeats_the_same_batches(lockstep):
     assert seen[:2] == seen[2:4] == seen[4:]
 
 
-def test_validation_within_an_epoch(lockstep):
+def test_a_stream_is_validated_within_an_epoch(lockstep):
     run = lockstep("fit", *OPTIONS, *trainer(max_epochs=1, val_check_interval=3), name="a")
     assert sorted(run.series("val/loss")) == [3, 6, 7], "as with data of known length"
 

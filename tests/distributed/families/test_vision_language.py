@@ -53,7 +53,7 @@ def test_one_and_three_processes_train_the_same(lockstep, team, options):
 
 
 @pytest.mark.slow
-def test_images_on_one_process_and_text_on_the_other(lockstep, team, options):
+def test_images_on_one_process_alone_train_as_on_a_single_process(lockstep, team, options):
     """The tower, which trains, has no image on the second process in any step."""
     options = [*options, *data(**STRIPED, length_groups=2), "--data", f"{MODULE}.StripedSquares"]
     alone = lockstep("fit", *options, name="alone")

@@ -126,7 +126,7 @@ def test_a_rank_hangs_and_holds_pythons_lock(team):
 
 
 @pytest.mark.slow
-def test_a_watchdog_without_limits(team):
+def test_a_watchdog_without_limits_trains(team):
     """PyTorch takes them: the connections' 24 days as well."""
     run = team(*FIT, "--watchdog.timeout", "0", "--watchdog.start_timeout", "0", name="a")
     assert run.end(90) == [0, 0], run.output

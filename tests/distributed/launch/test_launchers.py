@@ -93,7 +93,7 @@ def test_a_signal_to_a_child_of_lightnings_launcher(started, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the caught signals from /proc")
 @pytest.mark.parametrize(("name", "whole_group", "code"), [("SIGUSR1", False, 143), slow("SIGINT", True, 130)])
-def test_a_signal_during_the_imports(started, name, whole_group, code):
+def test_a_signal_during_the_imports_stops_the_run_in_order(started, name, whole_group, code):
     """Lightning: the signal kills the process (SIGUSR1: exit code 138), and what it has started waits."""
     first = started()
     number = signal.Signals[name]

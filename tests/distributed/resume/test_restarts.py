@@ -52,7 +52,7 @@ def test_a_killed_run_resumes(team, uninterrupted, process, restart):
 
 
 @pytest.mark.slow
-def test_a_run_killed_before_its_first_checkpoint(team, uninterrupted):
+def test_a_run_killed_before_its_first_checkpoint_starts_again(team, uninterrupted):
     dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=2, process=1), name="a")
     assert dead.end()[1] == -signal.SIGKILL, dead.output
     again = team("fit", *OPTIONS, name="a", restart=1, store=dead.store)

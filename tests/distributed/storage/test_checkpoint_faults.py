@@ -225,7 +225,7 @@ def test_a_run_that_is_stopped_inside_an_epoch(team, uninterrupted):
 
 
 @pytest.mark.slow
-def test_a_run_that_early_stopping_ends_inside_an_epoch(team, uninterrupted):
+def test_a_run_that_early_stopping_ends_inside_an_epoch_stays_ended(team, uninterrupted):
     """Plain Lightning does not save at such a stop, and the next start repeats the steps since the last save."""
     early = [
         "--trainer.val_check_interval",
@@ -247,7 +247,7 @@ def test_a_run_that_early_stopping_ends_inside_an_epoch(team, uninterrupted):
     assert max(again.series("train/loss")) == 4, "it stays ended"
 
 
-def test_a_checkpoint_of_another_model(team):
+def test_a_checkpoint_of_another_model_is_refused(team):
     """Plain Lightning: a traceback on every process, of which the first line names nothing."""
     other = team("fit", *TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "3", name="b")
     assert other.end() == [0, 0], other.output

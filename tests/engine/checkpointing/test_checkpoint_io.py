@@ -50,7 +50,7 @@ def full(monkeypatch):
     return state
 
 
-def test_saved_in_a_row(plugin, tmp_path):
+def test_checkpoints_of_a_rotation_move_on_with_each_save(plugin, tmp_path):
     row = [tmp_path / name for name in ("last.ckpt", "last-1.ckpt")]
     plugin.set_rotation(row)
     for step in (1, 2, 3):
@@ -253,7 +253,7 @@ def test_a_removal_waits_for_the_save(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"new.ckpt"}
 
 
-def test_the_newest_intact_checkpoint(plugin, tmp_path):
+def test_the_newest_intact_checkpoint_is_found(plugin, tmp_path):
     folder = tmp_path / "run"
     assert newest_verified(folder) is None
     row = [folder / "checkpoints" / name for name in ("last.ckpt", "last-1.ckpt")]

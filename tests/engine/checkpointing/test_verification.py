@@ -25,7 +25,7 @@ def path(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-def test_every_byte_that_counts(path):
+def test_a_flip_of_any_byte_that_counts_is_detected(path):
     """Flip each byte in turn: it is detected, or the loaded content is unchanged (torch pads its files)."""
     content = path.read_bytes()
     verify(path)

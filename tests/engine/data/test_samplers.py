@@ -89,7 +89,7 @@ def test_evaluation_sees_every_sample_once_in_the_same_batches(num_samples, batc
 
 @settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
-def test_shares_of_equal_work(num_samples, processes, accumulation, seed):
+def test_shares_of_equal_cost_differ_by_one_sample_at_most(num_samples, processes, accumulation, seed):
     """Shares of equal cost do not change the global batches, and their sizes differ by at most one sample."""
     shares = processes * accumulation
     size = 4 * shares

@@ -85,7 +85,7 @@ def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_prediction_without_evidence(lockstep, tmp_path):
+def test_a_prediction_without_evidence_has_the_same_answers(lockstep, tmp_path):
     options = [*write_config(tmp_path), *QUICK]
     run = lockstep("fit", *options, name="a")
     answers = []

@@ -84,7 +84,7 @@ def test_the_moving_average_is_evaluated(lockstep):
     assert abs(average - plain) > 0.002 * plain
 
 
-def test_weights_of_16_bits(lockstep):
+def test_weights_of_16_bits_train_and_metrics_are_means_in_32_bits(lockstep):
     """They train, and metrics are means in 32 bits; a 16-bit average would not change."""
     options = [*DIGITS, "--trainer.precision", "bf16-true"]
     run = lockstep("fit", *options, "--model.init_args.ema_decay", "null", name="a")

@@ -68,7 +68,7 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, tmp_path, messages
             lockstep(command, name="final")
 
 
-def test_a_loss_with_negatives_and_data_without(lockstep):
+def test_a_loss_with_negatives_is_refused_without_negatives(lockstep):
     with pytest.raises(
         ValueError, match=r"model.init_args.loss gbce needs negatives: set data.init_args.num_negatives"
     ):

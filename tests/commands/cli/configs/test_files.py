@@ -22,13 +22,13 @@ def test_a_file_without_settings_is_refused(parser, tmp_path, text, message):
 @pytest.mark.parametrize(
     "arguments", [["--config", ""], ["--config="], ["--config"], ["--config", "--trainer.devices"]]
 )
-def test_a_config_without_a_name(arguments):
+def test_a_config_without_a_name_is_refused(arguments):
     with pytest.raises(ValueError, match="^--config: found nothing, expected a YAML file"):
         check_arguments(["fit", *arguments])
 
 
 @pytest.mark.parametrize("target", ["x.yaml", "absent.yaml"])
-def test_a_config_that_is_a_link_to_no_file(tmp_path, target):
+def test_a_config_that_is_a_link_to_no_file_is_refused(tmp_path, target):
     (tmp_path / "x.yaml").symlink_to(tmp_path / target)
     with pytest.raises(FileNotFoundError, match="x.yaml: the symbolic link leads to no file; expected a YAML file"):
         check_arguments(["fit", "--config", str(tmp_path / "x.yaml")])

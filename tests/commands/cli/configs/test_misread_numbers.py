@@ -5,7 +5,7 @@ import pytest
 from tests.commands.cli.configs.refusals import answer, config_of
 
 
-def test_a_text_that_yaml_reads_as_a_boolean(parser, capsys, messages, tmp_path):
+def test_a_text_that_yaml_reads_as_a_boolean_is_refused_with_the_reason(parser, capsys, messages, tmp_path):
     (tmp_path / "x.yaml").write_text("run_name: no\n")
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
     assert "x.yaml:1: run_name: Expected a str or null, found False; YAML reads yes, no" in lines[-1]
@@ -48,7 +48,7 @@ def test_a_text_that_yaml_reads_as_something_else_stays_a_text(parser, texts):
 @pytest.mark.parametrize(
     ("text", "expected"), [("1_000", 1000), ("0x10", 16), ("1e3", None), ("yes", None), ("2024-01-01", None)]
 )
-def test_other_texts_for_a_number(parser, capsys, messages, text, expected):
+def test_texts_for_a_number_are_read_as_numbers_or_refused(parser, capsys, messages, text, expected):
     arguments = [*config_of("recommender"), f"--data.init_args.batch_size={text}"]
     if expected is not None:
         assert parser.parse_args(arguments).data.init_args.batch_size == expected

@@ -43,7 +43,7 @@ def test_a_file_is_named_where_settings_are_a_text_or_a_key_is_no_name(
     assert expected in lines[-1]
 
 
-def test_a_class_path_that_is_a_number(parser, capsys, messages, tmp_path):
+def test_a_class_path_that_is_a_number_is_refused_with_its_line(parser, capsys, messages, tmp_path):
     (tmp_path / "x.yaml").write_text("seed_everything: 1\nmodel:\n  class_path: 5\n")
     _, lines = answer(parser, [*config_of("recommender"), "--config", str(tmp_path / "x.yaml")], capsys, messages)
     assert "x.yaml:2: model: Expected a class_path that is text" in lines[-1]

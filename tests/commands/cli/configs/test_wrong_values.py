@@ -125,7 +125,7 @@ def test_null_is_refused_where_the_type_does_not_have_it(parser, capsys, message
     assert lines[-1].endswith("found None")
 
 
-def test_a_seed_that_numpy_does_not_take(messages, monkeypatch):
+def test_a_seed_that_numpy_does_not_accept_is_refused(messages, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py"])
     with pytest.raises(SystemExit) as end:
         main(["fit", *config_of("recommender"), "--seed_everything", "-1"])

@@ -189,7 +189,7 @@ def test_prefixes_are_powers_of_ten(number, decimals, unit):
 
 
 @given(st.integers(0, 10**9), st.integers(0, 999))
-def test_both_notations_of_a_number(whole, thousandths):
+def test_english_and_continental_notations_of_a_number_are_equal(whole, thousandths):
     english = f"{whole:,}.{thousandths:03}"
     assume("," in english)
     continental = english.translate(str.maketrans(",.", ".,"))

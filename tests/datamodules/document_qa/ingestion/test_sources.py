@@ -25,7 +25,7 @@ def test_hidden_and_other_files_of_a_folder_are_no_documents(tmp_path):
         find_documents(tmp_path / "gone")
 
 
-def test_page_images_in_the_order_of_their_numbers(tmp_path, read):
+def test_page_images_are_ordered_by_their_numbers(tmp_path, read):
     folder = tmp_path / "scans"
     folder.mkdir()
     for name, color in zip(("page 2.png", "page 10.jpg", "page 1.png"), COLORS, strict=True):

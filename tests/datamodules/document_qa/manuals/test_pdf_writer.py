@@ -30,7 +30,7 @@ def manuals() -> list[Manual]:
     return [Manual(settings[key % 2], key, f"manual-{key}.pdf") for key in range(8)]
 
 
-def test_the_same_bytes_every_time(manuals):
+def test_a_manual_has_the_same_bytes_every_time(manuals):
     for manual in manuals[:2]:
         again = Manual(manual.settings, manual.key, manual.name)
         assert manual.pdf() == again.pdf()

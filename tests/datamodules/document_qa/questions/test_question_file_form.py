@@ -25,7 +25,7 @@ def test_absent_empty_and_binary_files_are_refused(tmp_path):
         read_question_file(write_question_lines(path, json.dumps([ROUND_1])))
 
 
-def test_a_byte_order_mark_and_other_line_ends(tmp_path):
+def test_a_byte_order_mark_and_other_line_ends_are_accepted(tmp_path):
     lines = "\r\n".join(json.dumps(record) for record in (ROUND_1, ROUND_2))
     (tmp_path / "questions.jsonl").write_text("\ufeff" + lines + "\r\n", encoding="utf-8", newline="")
     assert len(read_question_file(tmp_path / "questions.jsonl").questions) == 2

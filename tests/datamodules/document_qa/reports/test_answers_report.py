@@ -169,7 +169,7 @@ def test_answers_are_found_and_their_evidence_is_boxed(page, tmp_path):
 
 
 @with_browser
-def test_predictions_without_known_answers(page, tmp_path):
+def test_predictions_without_known_answers_are_shown_ungraded(page, tmp_path):
     class Unknown(TinyQuestions):
         def questions(self, epoch, index):
             found = super().questions(epoch, index)

@@ -154,7 +154,7 @@ def _prepare(path, root, barrier, done):
 
 
 @pytest.mark.slow
-def test_of_several_processes_one_writes(tmp_path, large):
+def test_one_of_several_processes_rewrites_the_file(tmp_path, large):
     path, samples = large
     processes = multiprocessing.get_context("spawn")
     barrier, done = processes.Barrier(3), processes.Queue()

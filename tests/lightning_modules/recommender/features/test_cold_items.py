@@ -71,7 +71,7 @@ def write_items(folder, vectors, price=1.0):
     pl.DataFrame(frame).write_parquet(folder / "items.parquet")
 
 
-def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
+def test_items_without_a_training_event_are_recommended_by_their_features(lockstep, shop, tmp_path, messages):
     fit = lockstep("fit", *OPTIONS, *FEATURES, name="a")
     assert any("features of 60 of 60 items of the data, and of 6 items without an interaction" in m for m in messages)
     chance = 10 / (GROUPS * (KNOWN + HELD_OUT) - EVENTS)

@@ -21,7 +21,7 @@ def reader(kind="log", **changes):
     return make_encoder(**KINDS[kind], request_time=True, **changes).eval()
 
 
-def test_the_time_of_the_next_event_by_hand():
+def test_the_time_of_the_next_event_equals_that_by_hand():
     history = make_history(lengths=(4, 1, 0), padded_to=5)
     times = torch.tensor([[5, 9, 9, 20, 20], [7, 7, 7, 7, 7], [0, 0, 0, 0, 0]])
     found = request_times(history._replace(times=times, request_time=torch.tensor([31, 8, 0])))

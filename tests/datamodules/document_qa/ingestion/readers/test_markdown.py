@@ -159,7 +159,7 @@ def test_a_missing_image_is_no_figure_and_may_come_later(tmp_path, markdown, log
     assert [chunk.kind for chunk in second.pages[0].chunks] == ["text", "figure", "text", "figure"]
 
 
-def test_other_text_than_utf_8(markdown, read):
+def test_text_that_is_not_utf_8_is_refused_and_a_byte_order_mark_is_skipped(markdown, read):
     path = markdown("x")
     path.write_bytes("Größe".encode("latin-1"))
     assert "is not UTF-8" in read(path)
@@ -208,7 +208,7 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize("text", BLOCKS)
-def test_the_blocks_of_common_mark(text):
+def test_markdown_is_divided_into_blocks_as_common_mark_does(text):
     assert [(block.kind, block.text) for block in blocks(text)] == BLOCKS[text]
 
 

@@ -86,7 +86,7 @@ def test_flex_attention_is_refused_for_models_that_lack_it(config, message):
         LanguageModel(chosen(**FLEX, config=settings), VOCABULARY, precision_of("32-true", True), torch.device("cuda"))
 
 
-def test_adapters_at_the_output_layer():
+def test_adapters_at_the_output_layer_are_refused_by_the_kernel():
     from lightning_modules.multimodal.language.settings import LoraSettings
 
     settings = chosen(
