@@ -2,10 +2,12 @@
 
 import logging
 import math
+import multiprocessing.util
 import os
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +96,23 @@ class Run:
         starts = (self.folder / "train.log").read_text(encoding="utf-8").split(" run folder ")[1:]
         firsts = (re.search(r" step (\d+), epoch \d+: loss", text) for text in starts)
         return [int(first[1]) - 1 for first in firsts if first]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder for temporary files of the tests and of their processes, removed at the end.
+
+    Processes that a test kills leave theirs: torchrun's logs, sockets of multiprocessing, trackers' files.
+    """
+    tmp_path_factory.getbasetemp()  # stays where pytest keeps it, for a look at the files of a failure
+    multiprocessing.util.get_temp_dir()  # of this process, which removes it after the end of the tests
+    with (
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
 
 @pytest.fixture
