@@ -15,6 +15,7 @@ import torch
 from engine.checkpointing.verification import verify
 from tests.support.families.tiny import TINY_FAMILY
 from tests.support.families.tiny_frozen import READER
+from tests.support.faults.disk_faults import disk_fault
 from tests.support.faults.step_faults import fault
 from tests.tiers import slow
 
@@ -22,10 +23,6 @@ from tests.tiers import slow
 RUN = ["fit", *READER, "--last_checkpoint.every_n_steps", "3", "--trainer.max_steps", "14"]
 ASYNCHRONOUS = ["--checkpoints.asynchronous", "true"]
 RESUME = ["--ckpt_path", "last"]
-
-
-def disk_fault(kind, **settings):
-    return [option.replace("step_faults", "disk_faults") for option in fault(kind, **settings)]
 
 
 def whole(folder):

@@ -13,7 +13,7 @@ import pytest
 from callbacks.trackers.tensorboard import TensorBoard
 from engine.telemetry.append_file import AppendOnlyFile
 from tests.conftest import TINY
-from tests.support.faults.step_faults import fault
+from tests.support.faults.disk_faults import disk_fault
 from tests.tiers import slow
 
 FIT = ["fit", *TINY, "--trainer.max_steps", "40", "--last_checkpoint.every_n_steps", "10"]
@@ -35,8 +35,7 @@ def mounted(folder, options):
 
 
 def fill(step, until=-1):
-    options = fault("FillDisk", step=step, until=until)
-    return [option.replace("step_faults", "disk_faults") for option in options]
+    return disk_fault("FillDisk", step=step, until=until)
 
 
 def leave_no_room(folder):
