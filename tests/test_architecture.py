@@ -114,7 +114,7 @@ def public_classes() -> Iterator[tuple[str, str]]:
 
 
 def test_a_public_class_name_exists_once():
-    """Who searches a name finds one class."""
+    """A search for a name finds a single class."""
     found: dict[str, list[str]] = {}
     for name, path in public_classes():
         found.setdefault(name, []).append(path)

@@ -120,7 +120,7 @@ def test_the_report_accepts_its_commands():
 
 
 @pytest.mark.parametrize("words", LAUNCHES.values(), ids=LAUNCHES)
-def test_the_launcher_accepts_it(words):
+def test_the_launcher_accepts_the_command_of_the_guide(words):
     words = [word for word in words if word != "..."]
     if words[0] == "torchrun":
         found = get_args_parser().parse_args(words[1:])

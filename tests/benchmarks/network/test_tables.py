@@ -123,7 +123,7 @@ def test_another_cluster_can_be_asked_for(tmp_path, capsys):
     assert "the name of a family is for that family" in output
 
 
-def test_without_root_it_ends_with_a_message(monkeypatch):
+def test_the_benchmark_of_bandwidths_is_refused_without_root(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SystemExit, match="not measured: .* root .* --only predicted"):
         main(["--only", "bandwidth"])

@@ -157,7 +157,7 @@ def test_bad_samples_are_skipped_and_the_micro_batch_is_full(make):
         first_samples(data, 6)
 
 
-def test_refused_where_no_micro_batch_can_be_tried(messages):
+def test_auto_micro_batch_is_refused_where_no_micro_batch_can_be_tried(messages):
     divided = SimpleNamespace(supports_grad_accumulation=True)
     options = [("--model.init_args.encode_at_once 4", "")]
     whole = SimpleNamespace(supports_grad_accumulation=False, memory_saving_options=lambda: options)

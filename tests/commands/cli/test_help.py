@@ -10,7 +10,7 @@ from commands.cli.main import LockstepCLI
 from tests.conftest import REPOSITORY
 
 
-def test_every_command_is_in_it(capsys):
+def test_every_command_is_in_the_overview(capsys):
     assert set(COMMANDS) == {*LockstepCLI.subcommands(), "doctor", "report", "sweep"}
     assert print_overview(["--help"]) == 0
     text = capsys.readouterr().out

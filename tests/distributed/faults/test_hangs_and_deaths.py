@@ -50,7 +50,7 @@ def test_an_exception_on_one_process(team):
     assert_next_start_finishes(team)
 
 
-def test_wrong_input_of_one_process_at_the_start(team):
+def test_wrong_input_of_one_process_at_the_start_ends_all_with_code_2(team):
     """The process that read it and the others exit with the same code, by which a launcher does not restart them."""
     run = team(
         *FIT,
@@ -67,7 +67,7 @@ def test_wrong_input_of_one_process_at_the_start(team):
 
 
 @pytest.mark.slow
-def test_an_exception_while_the_others_are_connected_and_wait(team):
+def test_an_exception_ends_the_ranks_that_are_connected_and_wait(team):
     """Plain: with a checkpoint on exceptions the failed process waits in its barrier, the others in their all-reduce,
     for 30 minutes, and the error is lost (#20187)."""
     saving = ["--trainer.callbacks+=lightning.pytorch.callbacks.ModelCheckpoint"]
@@ -117,7 +117,7 @@ def test_a_rank_that_hangs_ends_all_and_is_named(team):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "pause"), reason="takes pause() of a POSIX system")
-def test_a_rank_hangs_and_holds_pythons_lock(team):
+def test_a_rank_that_hangs_and_holds_pythons_lock_ends_all(team):
     """Plain: as above. No Python code can run in it, not even what watches over it; it ends all the same."""
     run = team(*FIT, *QUICK, *fault("HoldLockAt", step=3, process=1), name="a")
     assert run.end_cleanly(90) == [1, 1], run.output
@@ -143,7 +143,7 @@ def test_a_single_rank_hangs(team):
 
 
 @pytest.mark.slow
-def test_two_workers_of_the_loader_end(team):
+def test_two_workers_of_a_loader_that_die_end_all(team):
     """Torch raises for the second while Lightning calls the hooks for the first; plain: the other rank waits."""
     run = team(*FIT, *fault("FailsTwice", step=3, process=1), name="a")
     assert run.end_cleanly(90) == [1, 1], run.output
@@ -203,7 +203,7 @@ OWN = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_lightnings_launcher_and_the_second_rank_dies(team):
+def test_lightnings_launcher_ends_when_its_second_rank_dies(team):
     """Plain: the first process kills itself with SIGKILL, without a word of the reason."""
     run = team(*FIT, *OWN, *fault("SignalAt", name="SIGKILL", step=3, process=1), name="a", processes=1)
     assert run.end_cleanly(150) == [1], run.output
@@ -213,7 +213,7 @@ def test_lightnings_launcher_and_the_second_rank_dies(team):
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_lightnings_launcher_and_the_first_rank_is_killed(team):
+def test_lightnings_launcher_leaves_no_process_when_its_first_rank_is_killed(team):
     """Plain: the child's fate is left to its connection; waiting in NCCL it is an orphan that holds a GPU. Here the
     first process also hosts the store."""
     run = team(*FIT, *OWN, *fault("SignalAt", name="SIGKILL", step=3, process=0), name="a", processes=1)

@@ -129,7 +129,7 @@ def test_a_full_disk_keeps_older_checkpoints_and_stops_after_two_failures(team, 
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_for_a_while(team, uninterrupted):
+def test_a_disk_that_is_full_for_a_while_changes_no_training(team, uninterrupted):
     run = team(*RUN, *disk_fault("DiskFull", octets=100_000, step=7, until=9), name="a", processes=2)
     assert run.end() == [0, 0], run.output
     # Step 9's save fails if it comes before the limit is lifted, at the beginning of the tenth step.
@@ -150,7 +150,7 @@ def test_the_very_last_save_fails(team):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="Windows")
-def test_a_folder_that_may_not_be_written(team, uninterrupted):
+def test_a_folder_that_may_not_be_written_ends_the_run_with_its_older_checkpoint(team, uninterrupted):
     run = team(*RUN, *disk_fault("ReadOnlyAt", step=7), name="a", processes=2)
     assert run.end_cleanly() == [1, 1], run.output
     assert re.search(r"last.ckpt could not be saved 2 times in a row: \[Errno 13\] Permission denied", run.logs[0])

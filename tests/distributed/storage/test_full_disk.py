@@ -55,7 +55,7 @@ def tags(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["false", slow("true")], ids=["sync", "async"])
-def test_a_disk_that_is_full_for_a_while(team, small_disk, how):
+def test_a_disk_that_is_full_for_a_while_changes_no_training(team, small_disk, how):
     # One attempt to save lies in between, and more lines of each record than fit the rest of its last page.
     run = team(*FIT, *fill(14, until=25), "--checkpoints.asynchronous", how, name="a", processes=2).succeeded(120)
     assert run.output.count("last.ckpt could not be saved: [Errno 28] No space left on device") == 1
@@ -70,7 +70,7 @@ def test_a_disk_that_is_full_for_a_while(team, small_disk, how):
 
 
 @pytest.mark.slow
-def test_a_disk_that_stays_full(team, small_disk):
+def test_a_disk_that_stays_full_ends_the_run_in_order(team, small_disk):
     run = team(*FIT, *fill(18), name="a", processes=2)
     assert run.end_cleanly(120) == [1, 1], run.output
     assert "Traceback" not in run.output, run.output

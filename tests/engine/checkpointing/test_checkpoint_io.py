@@ -175,7 +175,7 @@ def test_the_last_save_must_succeed(plugin, tmp_path, full):
         plugin.sync_outcomes(ALONE, last=True)
 
 
-def test_all_processes_hear_of_it(tmp_path, full):
+def test_all_processes_end_after_failed_saves_of_rank_0(tmp_path, full):
     """Rank 0 writes, and all ranks decide by what it broadcasts."""
     writes, listens = VerifiedCheckpointIO(), VerifiedCheckpointIO()
     reported = []

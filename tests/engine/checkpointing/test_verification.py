@@ -62,7 +62,7 @@ def test_a_file_that_is_no_checkpoint_is_corrupt(tmp_path):
         verify(tmp_path / "absent.ckpt")
 
 
-def test_when_it_was_saved(path):
+def test_a_checkpoint_states_when_it_was_saved(path):
     assert saved_at(path) == 5.0
     assert "weight" in load_lazily(path)
     path.write_bytes(path.read_bytes()[:100])

@@ -46,7 +46,7 @@ def test_results_in_tuples_and_lists_are_counted():
     del parts
 
 
-def test_what_a_backward_pass_keeps():
+def test_a_backward_pass_keeps_its_gradients_alone():
     weight = torch.zeros(250, requires_grad=True)  # not counted, made outside
     with AllocationCounter() as counter:
         loss = (weight.exp() * 2).sum()

@@ -49,7 +49,7 @@ def test_finds_pages_where_words_do_not(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_finds_pictures_by_what_is_on_them(lockstep, tmp_path):
+def test_the_retriever_finds_pictures_by_what_is_on_them(lockstep, tmp_path):
     """BM25 and a model without images rank pages without text in their order."""
     options = write_config(tmp_path, PICTURES_ALONE)
     longer = ["--trainer.max_steps", "60", "--trainer.check_val_every_n_epoch", "30"]

@@ -152,7 +152,7 @@ def test_even_kernels_are_refused():
         encoder("patch", kernel_sizes=(3, 4))
 
 
-def test_the_numbers_of_steps_differ():
+def test_the_features_of_200_steps_all_differ():
     table = fourier_features(torch.arange(200.0), STEP_WAVES)
     assert torch.cdist(table, table).add(torch.eye(200)).min() > 0.05
 

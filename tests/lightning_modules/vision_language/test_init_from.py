@@ -154,7 +154,7 @@ def test_adapters_are_not_dropped(lockstep, pretrained, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path, messages):
+def test_the_earlier_stage_is_found_by_every_name(lockstep, aligned, pretrained, tmp_path, messages):
     run, model_options = aligned
     kept = run.folder.relative_to(tmp_path) / "checkpoints/last.ckpt"
     shutil.copytree(run.folder, tmp_path / "runs" / f"{tmp_path.name}-vision_language-20990101-000000")

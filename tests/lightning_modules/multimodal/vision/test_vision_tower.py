@@ -83,7 +83,7 @@ MEANS = {
 
 @every_kind
 @pytest.mark.parametrize("layer", [None, -1, -2, 1])
-def test_hands_out_the_patches_of_the_hidden_state(kind, layer, tmp_path):
+def test_the_tower_returns_the_patches_of_the_hidden_state(kind, layer, tmp_path):
     model, folder = saved(kind, tmp_path)
     tower = built(folder, feature_layer=layer)
     pictures = images()

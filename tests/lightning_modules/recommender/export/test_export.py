@@ -87,7 +87,7 @@ def test_the_export_compares_its_recommendations_and_names_no_source_file(export
 
 
 @pytest.mark.parametrize(("lengths", "padded"), [((10, 2, 3, 9, 1), 10), ((1,), 1), ((2, 2), 4)])
-def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(exported, lengths, padded):
+def test_onnxruntime_computes_the_export_for_any_number_of_rows_and_events(exported, lengths, padded):
     """Also where a padded event's streams are exactly zero, which mHC divides by the root of 1e-20."""
     history = make_history(lengths, padded, seed=3)
     history = history._replace(time_scale=torch.full((len(lengths),), 3))
@@ -207,7 +207,7 @@ def test_the_items_of_another_export_are_refused(exported, tmp_path):
     assert load_recommender(tmp_path).item_ids == IDS[::-1]
 
 
-def test_a_loaded_model_with_request_time_needs_it():
+def test_a_loaded_model_with_request_time_needs_the_time():
     model = recommender(**LOG, request_time=True)
     settings = {"top_k": 3, "remove_seen": False}
     loaded = ExportedRecommender(model.encoder, settings, IDS, None)

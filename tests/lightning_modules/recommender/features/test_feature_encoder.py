@@ -71,7 +71,7 @@ def test_item_dropout_is_a_hash_of_seed_step_and_item(share, seed, step):
     assert abs(float(actual.float().mean()) - (1 - share)) < 0.03
 
 
-def test_what_does_not_work_with_features():
+def test_what_does_not_work_with_features_is_refused():
     arrays = random_features(5, {1, 2})
     encoder = SequenceEncoder(5, 4, ArchitectureSettings(hidden_size=4, tie_output=False))
     with pytest.raises(ValueError, match=r"item_features with model.init_args.tie_output false"):

@@ -28,7 +28,7 @@ def test_the_time_of_the_next_event_equals_that_by_hand():
     assert found.tolist() == [[9, 9, 20, 31, 31], [8] * 5, [0] * 5]
 
 
-def test_without_a_time_of_the_request_it_is_refused():
+def test_a_history_without_a_request_time_is_refused():
     with pytest.raises(ValueError, match="found a history without `History.request_time`"):
         reader()(make_history()._replace(request_time=None))
 
@@ -68,7 +68,7 @@ def test_the_state_is_that_of_the_history_cut_there(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_blind_clock_does_not_read_it(kind):
+def test_a_blind_clock_does_not_read_the_request_time(kind):
     encoder = make_encoder(**KINDS[kind]).eval()
     history = make_history()
     assert torch.equal(encoder(history), encoder(history._replace(request_time=None)))

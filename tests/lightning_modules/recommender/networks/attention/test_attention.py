@@ -60,7 +60,7 @@ def test_the_cheap_form_equals_the_definition(tiles, heads, dtype, tolerance):
     torch.testing.assert_close(gradients, wanted, atol=tolerance, rtol=tolerance)
 
 
-def test_without_relations_it_equals_torchs(tiles):
+def test_attention_without_relations_equals_torchs(tiles):
     query, key, value, _ = make()
     actual = causal_attention(query, key, value)
     expected = F.scaled_dot_product_attention(query, key, value, is_causal=True)

@@ -66,7 +66,7 @@ def test_the_tiles_need_no_biases(tiles):
     torch.testing.assert_close(gradients(actual, inputs), gradients(expected, inputs))
 
 
-def test_it_starts_as_the_papers_code_does():
+def test_the_layer_starts_as_the_papers_code_does():
     torch.manual_seed(0)
     encoder = SequenceEncoder(
         50,

@@ -107,7 +107,7 @@ def test_the_layer_is_the_papers(heads):
     compare_with_paper(drawn_layer(HSTUAttention, heads), papers_layer)
 
 
-def test_it_starts_as_the_papers_code_does():
+def test_the_layer_starts_as_the_papers_code_does():
     torch.manual_seed(0)
     encoder = SequenceEncoder(
         50, 4000, ArchitectureSettings(hidden_size=64, num_blocks=1, num_heads=2, attention="hstu", feed_forward="none")
