@@ -11,4 +11,5 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: a line is not JSON.
     """
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as file:  # str.splitlines also divides at U+2028, which a JSON text may hold
+        return [json.loads(line) for line in file]
