@@ -1,14 +1,21 @@
 """Refuses settings of Lightning's Trainer that contradict the batch plan, the order of samples or the schedule."""
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
+from lightning.pytorch.callbacks import (
+    BatchSizeFinder,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    StochasticWeightAveraging,
+)
 
 from engine.run_trainer import as_run_trainer
 
 _CALLBACKS = {
+    BatchSizeFinder: "it changes the global batch; set trainer.auto_micro_batch to find what fits one device",
     GradientAccumulationScheduler: (
         "accumulation follows from the batch size; set data.init_args.micro_batch_size to what fits one device"
     ),
+    LearningRateFinder: "it trains with a schedule of its own; search model.init_args.learning_rate by train.py sweep",
     StochasticWeightAveraging: "it replaces the learning rate of each step by a rate of each epoch",
 }
 

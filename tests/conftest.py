@@ -1,12 +1,13 @@
 """Fixtures and constants of all tests: the repository, a tiny config, and runs of the command line."""
 
-import json
 import logging
 import math
+import multiprocessing.util
 import os
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.support.fit_parser import fit_parser
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.slurm.scontrol import scontrol  # noqa: F401
 
 if TYPE_CHECKING:
@@ -68,7 +70,11 @@ class Run:
     @property
     def records(self) -> list[dict[str, Any]]:
         """The records of metrics.jsonl."""
-        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        return read_jsonl(self.folder / "metrics.jsonl")
+
+    def predictions(self, file: str = "predictions.jsonl") -> list[dict[str, Any]]:
+        """Return the records of a file that `predict` has written into the run's folder."""
+        return read_jsonl(self.folder / file)
 
     @property
     def test_metrics(self) -> list[dict[str, float]]:
@@ -90,6 +96,23 @@ class Run:
         starts = (self.folder / "train.log").read_text(encoding="utf-8").split(" run folder ")[1:]
         firsts = (re.search(r" step (\d+), epoch \d+: loss", text) for text in starts)
         return [int(first[1]) - 1 for first in firsts if first]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder for temporary files of the tests and of their processes, removed at the end.
+
+    Processes that a test kills leave theirs: torchrun's logs, sockets of multiprocessing, trackers' files.
+    """
+    tmp_path_factory.getbasetemp()  # stays where pytest keeps it, for a look at the files of a failure
+    multiprocessing.util.get_temp_dir()  # of this process, which removes it after the end of the tests
+    with (
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -2,16 +2,14 @@
 
 import ast
 import importlib
-import inspect
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.support.library_uses import inherited_private_uses, patches, private_uses
 
 # What a part may import of the project, besides itself.
 GROUND = {
@@ -116,7 +114,7 @@ def public_classes() -> Iterator[tuple[str, str]]:
 
 
 def test_a_public_class_name_exists_once():
-    """Who searches a name finds one class."""
+    """A search for a name finds a single class."""
     found: dict[str, list[str]] = {}
     for name, path in public_classes():
         found.setdefault(name, []).append(path)
@@ -129,75 +127,11 @@ def test_type_ignores_have_a_reason():
 
 
 INTERNALS = "engine/lightning_internals"
-SETTINGS = ("torch.backends.",)  # Attributes that their owner documents as settings.
-PRIVATE_OWNERS = ("lightning", "torch", "jsonargparse", "torchmetrics")
-
-
-def foreign_names(tree: ast.AST) -> set[str]:
-    """Names that a file binds by importing a library's module, class or function."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] not in GROUND:
-            found |= {alias.asname or alias.name for alias in node.names}
-    return found
-
-
-def owner(node: ast.AST) -> ast.AST:
-    """The object whose attributes an expression writes: `x` of `x.y`, of `vars(x)` and of `vars(x)[key]`."""
-    if isinstance(node, ast.Subscript):
-        node = node.value
-        return owner(node) if isinstance(node, ast.Call) or ast.unparse(node) == "sys.modules" else ast.Constant(None)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "vars" and node.args:
-        return node.args[0]
-    return node.value if isinstance(node, ast.Attribute) else ast.Constant(None)
-
-
-def patches(path: Path) -> Iterator[str]:
-    """Yield where a file changes an attribute of a module or class that it imports from a library."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    foreign = foreign_names(tree)
-    for node in ast.walk(tree):
-        changed: list[ast.AST] = []
-        if isinstance(node, ast.Assign | ast.Delete):
-            changed = [owner(target) for target in node.targets]
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            changed = [owner(node.target)]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "delattr"):
-            changed = [node.args[0]]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
-            changed = [owner(node.func.value)] if isinstance(node.func.value, ast.Call) else []
-        for target in changed:
-            text = ast.unparse(target)
-            plain = all(isinstance(part, ast.Name | ast.Attribute | ast.expr_context) for part in ast.walk(target))
-            if plain and text.split(".")[0] in foreign and not f"{text}.".startswith(SETTINGS):
-                yield f"{path.relative_to(REPOSITORY)}:{node.lineno}: {text}"
-
-
-def private_uses(path: Path) -> Iterator[str]:
-    """Yield where a file imports a private name, or names a private attribute in a string, of PRIVATE_OWNERS."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Attribute):
-            names = [ast.unparse(node)]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr") and len(node.args) > 1:
-            attribute = node.args[1]
-            if isinstance(attribute, ast.Constant) and ast.unparse(node.args[0]) != "self":
-                names = [f"{PRIVATE_OWNERS[0]}.{attribute.value}"]  # of which library is not known
-        for name in names:
-            first, *rest = name.split(".")
-            if first in PRIVATE_OWNERS and any(part.startswith("_") and not part.startswith("__") for part in rest):
-                yield f"{path.relative_to(REPOSITORY)}:{node.lineno}: {name}"
 
 
 def test_no_library_is_patched():
     """A change of a module or class affects the whole process, and an update of the library breaks it."""
-    assert [found for part in GROUND for path in sources(part) for found in patches(path)] == []
+    assert [found for part in GROUND for path in sources(part) for found in patches(path, GROUND)] == []
 
 
 def outside_internals() -> list[Path]:
@@ -206,24 +140,6 @@ def outside_internals() -> list[Path]:
 
 def test_private_names_are_used_in_one_package():
     assert [found for path in outside_internals() for found in private_uses(path)] == []
-
-
-def has_private(owner: type, name: str) -> bool:
-    """Whether a class defines a private member, or assigns it in one of its methods."""
-    return name in vars(owner) or re.search(rf"self\.{name}\b\s*(:[^=\n]*)?=", inspect.getsource(owner)) is not None
-
-
-def inherited_private_uses(node: ast.ClassDef, own: type) -> Iterator[str]:
-    """Yield private members of a library's base class that a class overrides, or uses through `self` or `super()`."""
-    bases = [base for base in own.__mro__[1:] if base.__module__.split(".")[0] in PRIVATE_OWNERS]
-    names = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.FunctionDef):
-            names.add(part.name)
-        elif isinstance(part, ast.Attribute) and ast.unparse(part.value) in ("self", "cls", "super()"):
-            names.add(part.attr)
-    for name in sorted(name for name in names if name.startswith("_") and not name.startswith("__")):
-        yield from (f"{own.__name__}: {base.__name__}.{name}" for base in bases if has_private(base, name))
 
 
 @pytest.mark.slow
@@ -239,78 +155,8 @@ def test_subclasses_use_no_private_members_of_a_library():
     assert found == []
 
 
-def test_private_members_of_a_base_class_are_found(monkeypatch):
-    source = "class Own:\n    def _save(self):\n        return super()._load() + self._file + self._other + self._own"
-
-    class Base:
-        def __init__(self):
-            self._file: str = ""
-
-        def _save(self):
-            pass
-
-        _load = _save
-
-    monkeypatch.setitem(globals(), "PRIVATE_OWNERS", (__name__.split(".")[0],))
-    (node,) = ast.parse(source).body
-    uses = list(inherited_private_uses(node, type("Own", (Base,), {})))
-    assert uses == ["Own: Base._file", "Own: Base._load", "Own: Base._save"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "torch.nn.Linear.forward = f",
-        "Trainer.fit = f",
-        "del Trainer.fit",
-        "setattr(torch.optim, name, f)",
-        "vars(torch).update(a=1)",
-        "vars(torch)['a'] = 1",
-        "sys.modules['torch'] = f",
-        "torch.optim.SGD += f",
-    ],
-)
-def test_the_scan_finds_each_form_of_patch(tmp_path, monkeypatch, line):
-    monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
-    (tmp_path / "file.py").write_text(f"import sys\nimport torch\nfrom lightning import Trainer\n{line}\n")
-    assert len(list(patches(tmp_path / "file.py"))) == 1
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from torch.nn.modules.batchnorm import _NormBase",
-        "import torch._dynamo",
-        "torch._foreach_mul_(a, b)",
-        "getattr(optimizer, '_step', None)",
-        "from lightning._graveyard import hpu",
-    ],
-)
-def test_private_uses_are_found(tmp_path, monkeypatch, line):
-    monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
-    (tmp_path / "file.py").write_text(line)
-    assert len(list(private_uses(tmp_path / "file.py"))) == 1
-
-
-def test_assignments_to_own_objects_are_allowed(tmp_path, monkeypatch):
-    lines = [
-        "import os",
-        "import torch",
-        "os.environ['A'] = '1'",
-        "torch.backends.cudnn.benchmark = True",
-        "class A:\n    b = 1",
-        "a = A()",
-        "a.b = torch.ones(1)",
-        "vars(a).update(b=2)",
-        "getattr(a, '__len__', None)",
-    ]
-    monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
-    (tmp_path / "file.py").write_text("\n".join(lines))
-    assert [*patches(tmp_path / "file.py"), *private_uses(tmp_path / "file.py")] == []
-
-
 def test_the_rules_find_what_they_forbid(tmp_path, monkeypatch):
-    """A house that breaks every rule: each of the tests above fails."""
+    """Each of the tests above fails in a tree of sources that breaks its rule."""
     files = {
         "engine/ground.py": "from callbacks.watch import x",
         "callbacks/watch.py": "def f():\n    import lightning_modules.recommender.networks.sequence_encoder",
@@ -344,24 +190,3 @@ def test_the_rules_find_what_they_forbid(tmp_path, monkeypatch):
     for rule in broken:
         with pytest.raises(AssertionError):
             rule()
-
-
-@pytest.mark.slow
-def test_help_does_not_pay_for_what_it_does_not_use():
-    """Beyond what Lightning itself imports: torchmetrics imports transformers and scipy where they are installed."""
-    program = (
-        "import runpy, sys\n"
-        "import lightning.pytorch\n"
-        "of_lightning = set(sys.modules)\n"
-        "sys.argv = ['train.py', 'fit', '--help']\n"
-        "try:\n    runpy.run_path('train.py', run_name='__main__')\n"
-        "except SystemExit as end:\n    assert end.code == 0\n"
-        "heavy = 'polars pandas transformers peft scipy matplotlib PIL sklearn pyarrow onnx onnxruntime safetensors '\n"
-        "heavy += 'faiss mlflow wandb prometheus_client tensorboard sqlalchemy'\n"
-        "print('heavy:', sorted(set(heavy.split()) & set(sys.modules) - of_lightning))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert "--trainer.max_epochs" in done.stdout
-    assert done.stdout.splitlines()[-1] == "heavy: []"

@@ -19,7 +19,7 @@ def test_there_are_forty_different_ones():
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
-def test_each_fits_the_sources(bug):
+def test_each_planted_bug_fits_the_sources(bug):
     """Each bug's text occurs exactly once, its replacement is valid Python, and its likely tests exist."""
     source = (REPOSITORY / bug.file).read_text(encoding="utf-8")
     planted = bug.planted(source)

@@ -24,6 +24,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tests.support.outputs.jsonl import read_jsonl
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 STEPS = 30
 
@@ -113,7 +115,7 @@ def _run(checkout: Path, folder: Path, *arguments: str) -> None:
 
 
 def _metrics(path: Path) -> list[dict[str, object]]:
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = read_jsonl(path)
     return [{key: value for key, value in line.items() if not any(part in key for part in MEASURED)} for line in lines]
 
 

@@ -23,7 +23,8 @@ from benchmarks.recommender.plain_sasrec import PlainSASRec
 from datamodules.recommender.batch import TrainBatch
 from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
 from lightning_modules.recommender.losses.next_item import cross_entropy
-from lightning_modules.recommender.networks.architecture import ArchitectureSettings, Attention
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from lightning_modules.recommender.networks.attention.kinds import Attention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 DROPOUT = 0.2

@@ -17,7 +17,11 @@ from benchmarks.device.measures.timing import Work, memory_of, take_turns
 from benchmarks.device.measures.traffic import Copy, bytes_of
 from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Row, Setting
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables
-from lightning_modules.recommender.networks.attention import AttentionKernel, TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.attention.time_interval import (
+    AttentionKernel,
+    TimeIntervalAttention,
+    TimeTables,
+)
 
 _DROPOUT = 0.2
 

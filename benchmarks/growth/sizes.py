@@ -16,7 +16,7 @@ from benchmarks.growth.ranking import ranking
 from benchmarks.growth.steps import item_step, length_step, row_step
 from benchmarks.growth.users import user_makers
 from benchmarks.recommender.measure import Maker, take_turns
-from lightning_modules.recommender.networks.architecture import Attention
+from lightning_modules.recommender.networks.attention.kinds import Attention
 
 LENGTHS = (50, 100, 200, 500, 1000)
 ITEMS = (3_000, 30_000, 300_000, 1_000_000)

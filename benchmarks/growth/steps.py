@@ -20,7 +20,8 @@ from datamodules.recommender.events import EventArrays
 from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
 from lightning_modules.recommender.losses.next_item import LossName
-from lightning_modules.recommender.networks.architecture import ArchitectureSettings, Attention
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from lightning_modules.recommender.networks.attention.kinds import Attention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.sparse_item_rows import ItemOptimizer
 

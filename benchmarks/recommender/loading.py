@@ -11,7 +11,7 @@ from datamodules.recommender.events import Events
 from datamodules.recommender.length_groups import LengthGroups
 from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import TrainSampler
-from lightning_modules.recommender.networks.attention import time_intervals
+from lightning_modules.recommender.networks.attention.time_interval import time_intervals
 
 
 def per_row(

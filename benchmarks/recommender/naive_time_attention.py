@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.attention.time_interval import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.blocks import EncoderBlock
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lightning_modules.recommender.networks.attention import StandardAttention
+from lightning_modules.recommender.networks.attention.standard import StandardAttention
 from lightning_modules.recommender.networks.blocks import EncoderBlock, FeedForward
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 

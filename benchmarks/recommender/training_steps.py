@@ -28,8 +28,9 @@ from engine.optim.optimizers import build_optimizer
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import LossName
 from lightning_modules.recommender.module import SequentialRecommender
-from lightning_modules.recommender.networks.architecture import ArchitectureSettings, Attention
-from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from lightning_modules.recommender.networks.attention.kinds import Attention
+from lightning_modules.recommender.networks.attention.time_interval import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.sparse_item_rows import ItemOptimizer, sparse_item_tables
 from lightning_modules.recommender.training_loss import TrainingLoss

@@ -4,8 +4,8 @@ from importlib.util import find_spec
 
 import torch
 
-from lightning_modules.recommender.networks.architecture import Attention
-from lightning_modules.recommender.networks.attention import AttentionKernel, TimeIntervalAttention
+from lightning_modules.recommender.networks.attention.kinds import Attention
+from lightning_modules.recommender.networks.attention.time_interval import AttentionKernel, TimeIntervalAttention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 _OPTION = "model.init_args.attention_kernel"

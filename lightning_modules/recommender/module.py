@@ -22,14 +22,13 @@ from lightning_modules.recommender.item_to_item import ItemBaselines
 from lightning_modules.recommender.losses.next_item import LossName, NextItemLoss, check_other_negatives
 from lightning_modules.recommender.networks.architecture import (
     ArchitectureSettings,
-    Attention,
     FeedForwardKind,
     Norm,
     Residual,
     check_architecture,
-    reads_times,
 )
-from lightning_modules.recommender.networks.attention import AttentionKernel
+from lightning_modules.recommender.networks.attention.kinds import Attention, reads_times
+from lightning_modules.recommender.networks.attention.time_interval import AttentionKernel
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 from lightning_modules.recommender.ranking_module import RankingModule

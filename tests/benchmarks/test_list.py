@@ -44,7 +44,7 @@ def test_all_hands_over_in_turn_and_names_a_file_for_each(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("given", [["all"], ["recommender"]])
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(130)])
-def test_ctrl_c_ends_it_in_a_word(given, interruption, monkeypatch):
+def test_ctrl_c_ends_the_benchmarks_with_code_130(given, interruption, monkeypatch):
     called = []
 
     def main(arguments):

@@ -78,7 +78,7 @@ def test_checkpoints_load_without_running_code(trained):
 
 
 @pytest.mark.parametrize("name", ["every_n_steps", "keep_every_n_steps"])
-def test_a_checkpoint_every_no_step(name):
+def test_saving_every_0_steps_is_refused(name):
     with pytest.raises(ValueError, match=f"last_checkpoint.{name} must be at least 1, got 0"):
         LastCheckpoint(**{name: 0})
 

@@ -8,7 +8,7 @@ from tests.support.families.tiny_linear import TINY_FAMILY
 
 
 @pytest.mark.parametrize(("command", "limit"), [("fit", "train"), ("validate", "val"), ("test", "test")])
-def test_a_limit_of_no_batches(lockstep, command, limit, tmp_path):
+def test_a_limit_of_no_batches_is_refused(lockstep, command, limit, tmp_path):
     (tmp_path / "runs/a/checkpoints").mkdir(parents=True)
     if command != "fit":
         (tmp_path / "runs/a/checkpoints/best.ckpt").touch()
@@ -16,14 +16,14 @@ def test_a_limit_of_no_batches(lockstep, command, limit, tmp_path):
         lockstep(command, *TINY, f"--trainer.limit_{limit}_batches", "0", name="a")
 
 
-def test_a_limit_of_less_than_a_step(lockstep):
+def test_a_limit_of_less_than_a_step_is_refused(lockstep):
     with pytest.raises(ValueError, match="trainer.limit_train_batches 0.01 of the .* less than a step") as caught:
         lockstep("fit", *TINY, "--trainer.limit_train_batches", "0.01", name="a")
     assert is_user_error(caught.value)
 
 
 @pytest.mark.parametrize("name", ["max_steps", "max_epochs"])
-def test_a_fit_of_no_steps(lockstep, name):
+def test_a_fit_of_no_steps_is_refused(lockstep, name):
     with pytest.raises(ValueError, match=f"trainer.{name} is 0, so fit would do nothing"):
         lockstep("fit", *TINY, f"--trainer.{name}", "0", name="a")
 

@@ -27,7 +27,7 @@ def test_stopped_in_the_middle_of_an_epoch(lockstep):
 
 
 @pytest.mark.slow
-def test_with_random_windows_of_long_histories(lockstep):
+def test_random_windows_resume_bit_identically(lockstep):
     short = [*OPTIONS, "--data.init_args.max_length", "8"]
     windows = [*short, "--data.init_args.windows", "random"]
     through = lockstep("fit", *windows, *steps(32), name="through")
@@ -54,7 +54,7 @@ def test_log_intervals_count_from_the_first_step(lockstep, stop, kept, interval)
 
 
 @pytest.mark.slow
-def test_stopped_at_the_end_of_an_epoch(lockstep):
+def test_a_run_stopped_at_the_end_of_an_epoch_resumes_exactly(lockstep):
     through = lockstep("fit", *OPTIONS, *steps(39), name="through")
     lockstep("fit", *OPTIONS, *steps(26), name="stopped")
     resumed = lockstep("fit", *OPTIONS, *steps(39), "--ckpt_path", "last", name="stopped")
@@ -103,7 +103,7 @@ def test_epochs_that_are_cut_short(lockstep):
     assert resumed.series("train/loss") == through.series("train/loss")
 
 
-def test_killed_before_the_first_checkpoint(lockstep, tmp_path):
+def test_a_run_killed_before_the_first_checkpoint_starts_from_scratch(lockstep, tmp_path):
     folder = tmp_path / "runs/killed"
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text('{"step": 1, "train/loss": -1.0}\n{"step": 2, "ep{"step": 3}\n')

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tests.conftest import REPOSITORY, TINY
-from tests.support.faults.step_faults import fault
+from tests.support.faults.number_faults import number_fault
 
 DEBUG = ["--config", str(REPOSITORY / "configs/overlays/debug.yaml")]
 PROFILE = ["--config", str(REPOSITORY / "configs/overlays/profile.yaml")]
@@ -28,7 +28,7 @@ def test_debug_overlay_overfits_one_batch(lockstep):
 @pytest.mark.filterwarnings("ignore:Error detected in:UserWarning")
 def test_debug_names_the_operation_that_makes_a_nan(lockstep):
     """A finite loss with a gradient that is not a number: the root of zero times zero."""
-    rooted = fault("RootOfZeroAt", step=2)
+    rooted = number_fault("RootOfZeroAt", step=2)
     with pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output"):
         lockstep("fit", *TINY, *DEBUG, *rooted, "--trainer.max_epochs", "4", name="a")
 

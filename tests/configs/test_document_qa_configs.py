@@ -16,6 +16,7 @@ from datamodules.document_qa.manuals.settings import ManualSettings
 from datamodules.document_qa.synthetic_manuals import SyntheticManuals
 from tests.conftest import REPOSITORY
 from tests.support.families.colored_squares import LANGUAGE_MODEL, write_tower
+from tests.support.outputs.jsonl import read_jsonl
 
 pytestmark = pytest.mark.timeout(600)  # several runs in each
 
@@ -68,7 +69,7 @@ def files(tmp_path_factory):
         manuals = SyntheticManuals(size, seed=seed, root=str(folder / name), written_manuals=number, batch_size=1)
         manuals.prepare()
     write_language_model(language_model, manuals.tokenizer)
-    asked = [json.loads(line) for line in (folder / "others/questions.jsonl").read_text().splitlines()]
+    asked = read_jsonl(folder / "others/questions.jsonl")
     asked = [{**record, "id": 7 - number} for number, record in enumerate(asked[::2] + asked[1::2])]
     for question in asked:
         del question["answer"]
@@ -115,10 +116,6 @@ def options(files):
     return of
 
 
-def lines(file):
-    return [json.loads(line) for line in file.read_text().splitlines()]
-
-
 def check_training(run, stem):
     losses = run.series("train/loss")
     assert losses
@@ -145,10 +142,10 @@ def test_a_config_trains_on_documents_and_answers_questions(lockstep, options, f
     checkpoint = ["--ckpt_path", "best"]
     tested = lockstep("test", *all_of_it, *checkpoint, name=name)
     assert {"test/accuracy", "test/baseline/random/accuracy", "test/page_recall@1"} <= {
-        key for line in lines(tested.folder / "metrics.jsonl") for key in line
+        key for line in tested.records for key in line
     }
     predicted = lockstep("predict", *all_of_it, *files.predict, *checkpoint, name=name)
-    answered = lines(predicted.folder / "predictions.jsonl")
+    answered = predicted.predictions()
     assert [line["id"] for line in answered] == [question["id"] for question in files.asked] == list(range(7, -1, -1))
     for line, question in zip(answered, files.asked, strict=True):
         assert 0 < line["confidence"] <= 1
@@ -166,7 +163,8 @@ def test_a_retriever_ranks_for_a_reader(lockstep, options, files):
     ranks = lockstep("fit", *retriever, name="ranks")
     check_training(ranks, "retriever")
     lockstep("predict", *retriever, "--ckpt_path", "best", name="ranks")
-    assert len(lines(ranks.folder / "rankings.jsonl")) == len(Path(files.train["questions"]).read_text().splitlines())
+    questions = read_jsonl(Path(files.train["questions"]))
+    assert len(read_jsonl(ranks.folder / "rankings.jsonl")) == len(questions)
     reader = [*options("your_documents")[1], *FEWER, "--data.init_args.retriever.kind", "hybrid"]
     check_training(
         lockstep("fit", *reader, "--data.init_args.retriever.rankings", "ranks", name="reads"), "your_documents"

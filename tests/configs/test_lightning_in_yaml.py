@@ -68,6 +68,8 @@ def last_record(run):
             "replaces the learning rate of each step",
         ),
         (given("GradientAccumulationScheduler", scheduling={0: 2}), "accumulation follows from the batch size"),
+        (given("BatchSizeFinder"), "changes the global batch"),
+        (given("LearningRateFinder"), "trains with a schedule of its own"),
     ],
 )
 def test_callbacks_that_are_refused(fit, callback, reason):

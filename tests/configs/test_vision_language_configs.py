@@ -87,7 +87,7 @@ def test_models_and_data_are_named_as_they_are_published(stem):
     }
 
 
-def test_one_stage_after_the_other(run):
+def test_each_stage_starts_from_the_newest_run_of_the_stage_before(run):
     """Projector alone; then with the language model or adapters to it, from the newest run of the first config."""
     first = run("pretrain")
     parts, checkpoint = trained(first)

@@ -54,7 +54,7 @@ def check(trained, stage):
 
 
 @pytest.mark.parametrize("ablation", [None, slow("first_patch_only")])
-def test_one_stage_after_the_other(run, ablation):
+def test_each_stage_starts_from_the_newest_run_of_the_stage_before(run, ablation):
     more = ["--config", str(FOLDER / f"ablation/{ablation}.yaml")] if ablation else []
     for stage in STAGES:
         trained = run(stage, *more)

@@ -214,7 +214,7 @@ def test_all_files_start_the_same():
     } == dict.fromkeys(("pytorchjob.yaml", "job.yaml", "trainjob.yaml"), 2)
 
 
-def test_the_command_line_takes_it(monkeypatch, capsys):
+def test_train_py_accepts_the_arguments_of_the_pods(monkeypatch, capsys):
     monkeypatch.chdir(REPOSITORY)
     assert PODS[0].option("ckpt_path") == "last", "a restart would begin at step 0"
     assert PODS[0].option("run_name"), "a restart would begin at step 0"

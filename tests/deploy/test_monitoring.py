@@ -109,7 +109,7 @@ def test_the_dashboard_misses_no_event_that_one_process_alone_knows():
     assert "rank=" not in of_a_process
 
 
-def test_metrics_in_a_query():
+def test_the_metrics_of_a_query_are_found():
     query = 'rate(lockstep_a_total{run="lockstep_b"}[5m]) / lockstep_c * on (run) group_left x_lockstep_d'
     assert metrics_in(query) == {"lockstep_a_total", "lockstep_c"}
 

@@ -13,6 +13,7 @@ from commands.cli.main import main
 from tests.conftest import REPOSITORY
 from tests.support.data_files.vision_language_files import colored, write_llava
 from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
+from tests.support.outputs.jsonl import read_jsonl
 
 pytestmark = [
     pytest.mark.launcher,
@@ -81,7 +82,7 @@ def test_pretrain_sft_and_export(backbones, monkeypatch):
     log = (folder / "runs/second/train.log").read_text()
     assert "initialized" in log
     assert "runs/first/checkpoints" in log
-    lines = [json.loads(line) for line in (folder / "runs/second/metrics.jsonl").read_text().splitlines()]
+    lines = read_jsonl(folder / "runs/second/metrics.jsonl")
     assert any("train/loss" in line for line in lines)
 
     monkeypatch.chdir(folder)

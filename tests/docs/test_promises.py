@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.docs import promises
-from tests.docs.pages import read, tables
+from tests.docs.pages import read
 from tests.docs.promises import PAGE, promised, rows, tier, updated
 
 ROWS = rows()
@@ -61,16 +61,6 @@ def test_every_promise_has_a_row(page):
     assert len(named) >= 7
     assert max(Counter(named).values()) == 1
     assert [row.promise for row in ROWS[page]] == named
-
-
-def test_every_row_names_the_tests_of_its_page():
-    """docs/reliability.md links to files, docs/troubleshooting.md to tests."""
-    held_by = {row[0]: row[-1] for page in ROWS for table in tables(read(page)) for row in table}
-    for row in (row for page in ("docs/reliability.md", "docs/troubleshooting.md") for row in ROWS[page]):
-        links = re.findall(r"\[([^\]]+)\]\(\.\./tests/([\w/]+\.py)\)", held_by[row.promise])
-        assert {path for _, path in links} <= {path for path, _ in row.tests}, row.promise
-        if row in ROWS["docs/troubleshooting.md"]:
-            assert {(path, name) for name, path in links} <= set(row.tests), row.promise
 
 
 @pytest.mark.parametrize("page", ROWS)

@@ -47,14 +47,14 @@ def test_both_readmes_have_as_many_promises():
     assert numbers[0] == numbers[1] >= 5
 
 
-def test_the_same_numbers_in_the_same_rows():
+def test_both_readmes_have_the_same_numbers_in_the_same_rows():
     assert numbers(ENGLISH) == numbers(CHINESE)
-    assert len(numbers(ENGLISH)) == 2
+    assert len(numbers(ENGLISH)) == 1
     assert all(any(row) for table in numbers(ENGLISH) for row in table[2:])
 
 
-def test_the_same_metrics_in_the_prose():
+def test_both_readmes_have_the_same_metrics_in_the_prose():
     """A metric that is measured again is changed in both pages; words and units around it are translated."""
     decimals = [set(re.findall(r"\d+\.\d+", re.sub(r"\]\([^)]*\)", "", text))) for text in (ENGLISH, CHINESE)]
     assert decimals[0] == decimals[1]
-    assert len(decimals[0]) >= 20
+    assert len(decimals[0]) >= 15

@@ -1,6 +1,5 @@
 """Each script of examples/ runs as a reader runs it, for two steps, with its commands in this process."""
 
-import json
 import runpy
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.support.outputs.jsonl import read_jsonl
 
 SCRIPTS = sorted(path.stem for path in (REPOSITORY / "examples").glob("*.py"))
 
@@ -37,7 +37,7 @@ def test_an_example_trains_and_tests(name, tmp_path, monkeypatch):
     assert commands[-1] in ("test", "predict")
     assert {"fit", "test"} <= set(commands)
     (config,) = (tmp_path / "runs").glob("*/config.yaml")
-    records = [json.loads(line) for line in (config.parent / "metrics.jsonl").read_text().splitlines()]
+    records = read_jsonl(config.parent / "metrics.jsonl")
     assert any(key.startswith("test/") for key in records[-1])
     assert max(record["step"] for record in records) == 2
 

@@ -1,8 +1,10 @@
 """Worker of a reader, which is replaced when it hangs or dies."""
 
 import multiprocessing
+import tempfile
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import TracebackType
 
 from tests.fuzz.outcome import Outcome, OutcomeKind
@@ -28,6 +30,7 @@ class Worker:
         self.name, self.wall = name, _WALL * reader(name).seconds
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> "Worker":
         return self
@@ -76,7 +79,10 @@ class Worker:
             server = multiprocessing.get_context("forkserver")
             server.set_forkserver_preload(["engine.distributed.errors", "tests.fuzz.worker"])
             own, remote = server.Pipe()
-            self._process = server.Process(target=work, args=(remote, self.name), daemon=True)
+            # A process that is killed leaves its inputs, so their folder belongs to this process.
+            self._folder = tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True)
+            arguments = (remote, self.name, Path(self._folder.name))
+            self._process = server.Process(target=work, args=arguments, daemon=True)
             self._process.start()
             remote.close()
             self._connection = own
@@ -92,4 +98,6 @@ class Worker:
         if self._process is not None:
             self._process.kill()
             self._process.join()
-        self._process = self._connection = None
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._process = self._connection = self._folder = None

@@ -1,5 +1,6 @@
 """The fuzzer: kept cases, a few inputs of every reader, and the faults that it has to count."""
 
+import tempfile
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -63,12 +64,14 @@ def test_a_seed_gives_the_same_inputs_again_and_another_seed_other_ones(name):
 
 
 @pytest.mark.slow
-def test_each_outcome_is_counted(tmp_path):
+def test_each_outcome_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Worker(PLANTED) as worker:
         found = {text: worker.read(Input("words.txt", text.encode())).kind for text in FAULTS}
     # A busy machine may need longer to provide the memory than an input may take.
     assert found.pop("large") in (OutcomeKind.MEMORY, OutcomeKind.TIME)
     assert found == {text: kind for text, kind in FAULTS.items() if text != "large"}
+    assert list(tmp_path.glob("fuzz-*")) == [], "a process that is killed leaves no inputs"
 
 
 @pytest.mark.slow

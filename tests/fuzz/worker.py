@@ -44,8 +44,8 @@ class Compared(NamedTuple):
     detail: str
 
 
-def work(connection: Connection, name: str) -> None:
-    """Read each input that arrives, and report; ends when the connection is closed."""
+def work(connection: Connection, name: str, folder: Path) -> None:
+    """Read each input that arrives, in a folder of its own below `folder`; ends when the connection is closed."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
@@ -54,7 +54,7 @@ def work(connection: Connection, name: str) -> None:
         import_module("engine.distributed.errors")  # by `classify`
         chosen = reader(name)
         for seed in chosen.seeds():  # imports what a read needs, so that no input is charged for it
-            _handle(chosen, seed, lambda report: None)
+            _handle(chosen, seed, lambda report: None, folder)
         _limit_memory()
     except Exception:  # noqa: BLE001  (any failure is of the fuzzer itself, and is raised where it is seen)
         connection.send(traceback.format_exc())
@@ -65,7 +65,7 @@ def work(connection: Connection, name: str) -> None:
             found = connection.recv()
         except (EOFError, OSError):
             return
-        _handle(chosen, found, connection.send)
+        _handle(chosen, found, connection.send, folder)
 
 
 def examine(chosen: Reader, mutated: Input) -> Outcome:
@@ -78,8 +78,8 @@ def examine(chosen: Reader, mutated: Input) -> Outcome:
     return Outcome(last.kind, last.detail, first.seconds, first.megabytes)
 
 
-def _handle(chosen: Reader, mutated: Input, send: Any) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+def _handle(chosen: Reader, mutated: Input, send: Any, parent: Path | None = None) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=parent))
     try:
         chosen.surround(folder)
         path = folder / mutated.path

@@ -8,7 +8,7 @@ from tests.support.device.options import on
 from tests.support.families.tiny_linear import TINY_FAMILY
 
 
-def test_the_machine_and_the_first_step(device, workplace, record_property):
+def test_the_checks_of_the_machine_and_of_the_first_step_pass(device, workplace, record_property):
     config = [*TINY_FAMILY, *on(device, "bf16-mixed"), "--data.init_args.batch_size", "16"]
     findings = workplace.call(looked_at, config)["findings"]
     by_check = {check: [each for each in findings if each["check"] == check] for check in names(findings)}

@@ -34,7 +34,7 @@ def _installed():
 
 
 @pytest.mark.slow
-def test_the_state_of_the_optimizer_in_8_bits(device, workplace, record_property):
+def test_the_state_of_the_optimizer_is_kept_in_8_bits(device, workplace, record_property):
     wide = ["--model.init_args.language_model.config.hidden_size", "64"]  # matrices of 4,096 numbers, and more
     common = [*TINY_TEMPORAL, *wide, "--trainer.limit_val_batches", "0", *on(device, "bf16-mixed")]
     plain = workplace.run("fit", *common, *quiet(4), name="plain").series("train/loss")
@@ -59,7 +59,7 @@ def _tensors(content):
 
 
 @pytest.mark.slow
-def test_adapters_beside_weights_in_4_bits(device, workplace):
+def test_adapters_train_beside_weights_in_4_bits(device, workplace):
     options = [*TINY_TEMPORAL, *on(device), "--config", str(OVERLAYS / "qlora.yaml")]
     run = workplace.run("fit", *options, *quiet(3), "--trainer.limit_val_batches", "0", name="qlora")
     losses = run.series("train/loss")

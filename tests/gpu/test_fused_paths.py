@@ -14,11 +14,11 @@ from benchmarks.device.measures.reference import GRADIENT_BOUNDS, SIXTEEN_BITS, 
 from benchmarks.device.part import Setting
 from engine.determinism.tensor_hash import hash_tensor
 from lightning_modules.recommender.losses.linear_cross_entropy import linear_cross_entropy
-from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
-from lightning_modules.recommender.networks.fused_pointwise_attention import Biases, pointwise_attention
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations, causal_attention
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import Biases, pointwise_attention
 from lightning_modules.recommender.networks.sinkhorn import sinkhorn
 from lightning_modules.recommender.networks.time_buckets import time_buckets
-from tests.lightning_modules.recommender.networks import test_attention, test_hstu
+from tests.lightning_modules.recommender.networks.attention import test_attention, test_hstu
 from tests.support.recommender.plain_sinkhorn import plain_sinkhorn
 
 LENGTH = 60  # more than a tile of a CPU
@@ -99,7 +99,7 @@ def _timed() -> Case:
 
 
 def _timed_triton() -> Case:
-    from lightning_modules.recommender.networks.kernels.time_attention import time_interval_attention
+    from lightning_modules.recommender.networks.attention.kernels.time_attention import time_interval_attention
 
     plain, _, tensors, only_float32 = _timed()
 

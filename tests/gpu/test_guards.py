@@ -6,7 +6,7 @@ import torch
 
 from tests.conftest import TINY
 from tests.support.device.options import on, quiet
-from tests.support.faults.step_faults import fault
+from tests.support.faults.number_faults import number_fault
 
 SCALE = 2.0**16  # at the start
 
@@ -16,7 +16,7 @@ def options(device):
 
 
 def test_a_bad_loss_is_skipped_and_an_overflow_left_to_the_scaler(device, workplace):
-    nan, overflow = fault("NonFiniteLoss", steps="[2]"), fault("InfiniteGradientAt", step=4)
+    nan, overflow = number_fault("NonFiniteLoss", steps="[2]"), number_fault("InfiniteGradientAt", step=4)
     run = workplace.run("fit", *options(device), *nan, *overflow, "--finite_guard.policy", "skip", name="skipped")
     losses = run.series("train/loss")
     assert [step for step in losses if not math.isfinite(losses[step])] == [3]
@@ -31,7 +31,7 @@ def test_a_bad_loss_is_skipped_and_an_overflow_left_to_the_scaler(device, workpl
 
 
 def test_a_bad_loss_stops_the_run_and_changes_no_weight(device, workplace):
-    nan, saving = fault("NonFiniteLoss", steps="[2]"), ["--last_checkpoint.every_n_steps", "1"]
+    nan, saving = number_fault("NonFiniteLoss", steps="[2]"), ["--last_checkpoint.every_n_steps", "1"]
     run = workplace.run("fit", *options(device), *nan, *saving, name="stopped", codes=[1])
     assert "step 3" in run.output
     assert "its norm is nan" in run.output

@@ -50,7 +50,7 @@ def options(device):
     ]
 
 
-def test_one_process_and_two_on_one_device(device, workplace):
+def test_two_processes_on_one_device_train_as_one(device, workplace):
     """NCCL refuses two ranks on a GPU, so the two are connected by gloo."""
     alone = workplace.run("fit", *options(device), name="alone")
     assert group(alone) == {"backend": "nccl" if device == "cuda" else "gloo", "device": device, "ranks": 1}
@@ -72,7 +72,7 @@ def sharded(device, cpu_offload=False):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cpu_offload", [False, pytest.param(True, marks=pytest.mark.no_cpu_form)])
-def test_shards_of_one_process(device, workplace, record_property, cpu_offload):
+def test_shards_of_one_process_train_as_a_whole_model_and_resume(device, workplace, record_property, cpu_offload):
     """The losses are those without shards, also after the run has resumed from its folder of shards."""
     common = [*TINY_TEMPORAL, "--trainer.limit_val_batches", "0", *DETERMINISTIC]
     plain = workplace.run("fit", *common, *on(device, "bf16-mixed"), *quiet(6), name="plain")

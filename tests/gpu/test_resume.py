@@ -54,7 +54,7 @@ def test_stopped_in_the_middle_of_an_epoch(device, workplace, through):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("saving", [[], ASYNCHRONOUS], ids=["synchronous", "asynchronous"])
-def test_killed_in_the_middle_of_an_epoch(device, workplace, through, saving):
+def test_a_run_killed_in_the_middle_of_an_epoch_resumes_to_the_bit(device, workplace, through, saving):
     """It resumes from the last checkpoint before, and trains the steps after that again."""
     kill = fault("SignalAt", name="SIGKILL", step=8)
     killed = workplace.run("fit", *options(device), *saving, *kill, name="killed", codes=[-9])

@@ -27,7 +27,7 @@ def test_the_order_names_every_file():
     ("expression", "asks"),
     [("gpu", True), ("gpu and not slow", True), ("not slow", False), ("gpus", False), ("", False)],
 )
-def test_the_expression_that_selects_a_gpu(expression, asks):
+def test_an_expression_that_selects_gpu_tests_is_recognized(expression, asks):
     assert asks_for_gpu(expression) == asks
 
 

@@ -59,7 +59,7 @@ class Profiled(Callback):
 
 
 @pytest.mark.slow
-def test_time_operations_and_their_share_of_the_peak(device, workplace, record_property):
+def test_time_operations_and_their_share_of_the_peak_are_measured(device, workplace, record_property):
     options = [
         "--config",
         str(QUICKSTART),

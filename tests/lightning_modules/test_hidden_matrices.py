@@ -17,7 +17,7 @@ class Classifier(ImageClassifier):
     data = SimpleNamespace(shape=(1, 8, 8), classes=("a", "b"))
 
 
-def test_of_a_language_model_that_sees():
+def test_muon_trains_the_hidden_matrices_of_a_language_model_that_sees():
     reader, _ = built()
     names = turned(reader)
     assert not [name for name in names if "embed" in name or "lm_head" in name]

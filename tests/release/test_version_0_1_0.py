@@ -4,13 +4,13 @@
 training over 12 steps without a stop.
 """
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from commands.report.main import main as report
+from tests.support.outputs.jsonl import read_jsonl
 
 RUN = Path(__file__).with_name("version_0_1_0")
 
@@ -23,14 +23,10 @@ def old_run(tmp_path, lockstep):
     return folder
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_a_checkpoint_evaluates_alike(lockstep, old_run):
-    before = lines(old_run / "metrics.jsonl")[-1]
+    before = read_jsonl(old_run / "metrics.jsonl")[-1]
     lockstep("test", "--ckpt_path", "last", name="old")
-    after = lines(old_run / "metrics.jsonl")[-1]
+    after = read_jsonl(old_run / "metrics.jsonl")[-1]
     metrics = [name for name in before if name.startswith("test/")]
     assert len(metrics) > 10
     assert after["step"] == 6
@@ -43,11 +39,11 @@ def test_an_interrupted_run_resumes_exactly(lockstep, old_run):
     further += ["--trainer.check_val_every_n_epoch", "null"]  # which that version did not write into config.yaml
     run = lockstep("fit", *further, name="old")
     for metric, difference in {"train/loss": 0.005, "train/gradient_norm": 0.15, "val/ndcg@10": 0.05}.items():
-        expected = {line["step"]: line[metric] for line in lines(RUN / "uninterrupted.jsonl") if metric in line}
+        expected = {line["step"]: line[metric] for line in read_jsonl(RUN / "uninterrupted.jsonl") if metric in line}
         assert len(expected) >= 4
         assert run.series(metric) == pytest.approx(expected, rel=difference), metric
 
 
-def test_a_report_shows_it(old_run, tmp_path):
+def test_a_report_shows_a_run_of_version_0_1_0(old_run, tmp_path):
     assert report(["old", "--output", str(tmp_path / "page.html")]) in (0, None)
     assert "ndcg@10" in (tmp_path / "page.html").read_text()

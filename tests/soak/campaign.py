@@ -1,6 +1,5 @@
 """Kills a training again and again, resumes it, and compares the result with an undisturbed run."""
 
-import json
 import random
 import signal
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from engine.checkpointing.verification import load_lazily
 from tests.soak.kills import Kill, draw_kill, send
 from tests.soak.launched_run import LaunchedRun
 from tests.soak.trainings import LIMITS, Training
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.ranks.team import ForkServer, Team
 
 HANG = TIMEOUT + 60.0
@@ -122,7 +122,7 @@ class Campaign:
 
 
 def _losses(folder: Path) -> list[tuple[int, float]]:
-    records = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    records = read_jsonl(folder / "metrics.jsonl")
     return [(record["step"], record["train/loss"]) for record in records if "train/loss" in record]
 
 

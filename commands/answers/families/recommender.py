@@ -30,7 +30,7 @@ from datamodules.recommender.reading.predict_histories import Histories
 from engine.timestamp import to_seconds
 from lightning_modules.recommender.item_scores import DotProductScores
 from lightning_modules.recommender.module import SequentialRecommender
-from lightning_modules.recommender.networks.architecture import reads_times
+from lightning_modules.recommender.networks.attention.kinds import reads_times
 
 _MAX_EVENTS = 50
 """Events that a visitor may pick."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from datamodules.document_qa.batch import ModelAnswer
 from datamodules.document_qa.grading.abstention import is_abstention, is_unanswerable, says_unanswerable
-from datamodules.document_qa.grading.quantities import same_quantities
+from datamodules.document_qa.grading.quantity_match import same_quantities
 from datamodules.document_qa.grading.spatial_relations import same_relation
 from datamodules.document_qa.types.question import Question
 from datamodules.multimodal.text.text_similarity import anls, character_f1, exact_match, token_f1

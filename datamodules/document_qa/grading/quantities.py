@@ -1,4 +1,4 @@
-"""Parses numbers with units, and compares the quantities of two texts."""
+"""Parses numbers with units."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from datamodules.document_qa.grading.units import Unit, normal_form, parse_unit
-from datamodules.multimodal.text.text_similarity import exact_match, join_minus
+from datamodules.multimodal.text.text_similarity import join_minus
 
 _DIGITS = (
     r"\d{1,3}(?:[,' \u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\d])"  # 1,234.5 and 1 234,5
@@ -15,7 +15,7 @@ _DIGITS = (
     r"|\d+(?:[.,]\d+)?|\.\d+"
 )
 # Digits in a name such as M8 are not a number; a hyphen between two numbers is not a sign.
-_NUMBER = re.compile(
+NUMBER = re.compile(
     rf"(?<![A-Za-z\d_.,^])(?P<sign>(?:(?<![\w)])|(?<=[至到为是]))[-+\u2212])?(?P<digits>{_DIGITS})"
     r"(?:\s*[x×*·]\s*10\s*(?:\^\s*(?P<power>[-+\u2212]?\d+)|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
     r"|[eE](?P<exponent>[-+]?\d+))?"
@@ -35,27 +35,11 @@ _NOT_COUNTED = frozenset([
     "至", "到", "和", "或", "与", "以上", "以下",
 ])  # fmt: skip
 
-_BOUND = re.compile(r"([<>±≤≥])\s*$")
-_BOUNDS_IN_SIGNS = {r"<=|[⩽≦]": "≤", r">=|[⩾≧]": "≥", r"\+\s?/\s?[-\u2212]|\+[-\u2212]": "±"}
-_BOUNDS_IN_WORDS = {
-    r"\b(?:at most|up to|(?:no|not) (?:more|greater|higher) than|less than or equal to)\b"
-    r"|不(?:超过|大于|高于)|小于等于": "≤",
-    r"\b(?:at least|(?:no|not) (?:less|lower) than|(?:more|greater) than or equal to)\b"
-    r"|不(?:少于|小于|低于)|大于等于|至少": "≥",
-    r"\b(?:less|lower|smaller|fewer) than\b|小于|低于|少于": "<",
-    r"\b(?:more|greater|higher|larger) than\b|大于|高于|多于": ">",
-    r"\bplus or minus\b|正负": "±",
-}
-_BOUND_BEHIND = re.compile(
-    r"(\s*[^\s以及或]{0,10}?)\s*"
-    r"(?:及?(?:(?P<most>以下|以内)|以上)|or (?:(?P<less>less|below|lower|under)|more|above|higher|over)\b)",
-    re.IGNORECASE,
-)
-"""A unit and a bound in words behind it: 0.5 MPa以下, 3 V or more."""
-
-_CURRENT = re.compile(r"(\d\s*[kmM]?V)(?=[AD]C(?![A-Za-z\d_]))", re.IGNORECASE)
-"""A voltage whose kind of current is written without a space: 230 VAC, 24 VDC."""
-
+BOUND = re.compile(r"([<>±≤≥])\s*$")
+BOUNDS_IN_SIGNS = {r"<=|[⩽≦]": "≤", r">=|[⩾≧]": "≥", r"\+\s?/\s?[-\u2212]|\+[-\u2212]": "±"}
+"""Patterns of bounds in signs, and the signs that `BOUND` has."""
+_IN_TWO_UNITS = re.compile(r"\s*(?:and\s+|零|又)?", re.IGNORECASE)
+"""What may be between the parts of a quantity in two units: 1 h 30 min, 1小时零5分钟."""
 _IN_A_WORD = re.compile(r"\s|[A-Za-z\d][A-Za-z\d]")
 
 _LONGEST_UNIT = 40
@@ -79,121 +63,70 @@ def quantities(text: str) -> list[Quantity]:
     """Parse all numbers of a text with their units, in their order.
 
     Thousands may be separated by commas, points, spaces or apostrophes, decimals by a point or a comma. A single comma
-    before three digits separates thousands (1,234 is 1234), a single point decimals (1.234).
+    before three digits separates thousands (1,234 is 1234), a single point decimals (1.234). A quantity in two units,
+    such as "1 h 30 min", is one quantity in the first unit, 1.5 h.
     """
-    text = _replace_signs(_plain(text), _BOUNDS_IN_SIGNS)
-    return [_quantity(text, match) for match in _NUMBER.finditer(text)]
-
-
-def same_quantities(expected: str, predicted: str, relative_tolerance: float = 0.0) -> float:
-    """Return 1 if an answer has the right number in the right unit, or in a convertible unit, else 0.
-
-    3500 mA equals 3.5 A; 35 A, 3.5 V, 3.5 and < 3.5 A do not. If the right answer has no unit, units are ignored, but
-    the answer must name what is counted, as in "5 teeth". Other words are ignored. Other numbers (with the same kind of
-    unit, if any) make an answer wrong, as it must be unique. A right answer with several numbers, such as
-    "10 to 20 mm", requires all of them in order.
-
-    Args:
-        expected: the right answer; without a number it is compared by exact match.
-        predicted: the answer.
-        relative_tolerance: largest deviation as a fraction of the right number.
-    """
-    # Words such as "at most" become signs only if one of the two texts has a sign, or both have such words; otherwise
-    # they are ignored.
-    in_signs = [_bounds_in_signs(text) for text in (expected, predicted)]
-    if any(map(_has_bound, (expected, predicted))) or all(map(_has_bound, in_signs)):
-        expected, predicted = in_signs
-    if not _CURRENT.search(expected):  # without a unit, VAC of the right answer is a word that the answer must have
-        predicted = _CURRENT.sub(r"\1 ", predicted)
-    references, answers = (_apply_common_unit(quantities(text)) for text in (expected, predicted))
-    if any(quantity.unit is None and quantity.counted not in _plain(predicted).casefold() for quantity in references):
-        return 0.0
-    if not references:
-        return exact_match(expected, predicted)
-    if len(references) == 1 and references[0].unit is not None:
-        answers = [
-            quantity for quantity in answers if quantity.unit and quantity.unit.bases == references[0].unit.bases
-        ]
-    if len(references) == 1:
-        answers = answers[:1] if all(_is_same(answers[0], other, 0.0) for other in answers) else []
-    pairs = zip(references, answers, strict=False)
-    return float(
-        len(references) == len(answers) and all(_is_same(first, second, relative_tolerance) for first, second in pairs)
-    )
-
-
-def is_limit(text: str) -> bool:
-    """Return whether a text is a bound of a quantity and nothing else: "< 5 V", "up to 1.5 MPa", "0.5 MPa以下"."""
-    text = _bounds_in_signs(_plain(text).strip())
-    return text[:1] in tuple("<>±≤≥") and is_quantity(text[1:])
+    return [quantity for quantity, _ in _quantities_with_ends(replace_signs(half_width(text), BOUNDS_IN_SIGNS))]
 
 
 def is_quantity(text: str) -> bool:
     """Return whether a text is a single number, with or without a unit, and nothing else."""
-    text = _plain(text).strip().rstrip(".\u3002")
-    match = _NUMBER.match(text)
-    unit_text = "" if match is None else normal_form(text[match.end() :]).strip()
-    return match is not None and (not unit_text or parse_unit(unit_text) is not None)
-
-
-def _bounds_in_signs(text: str) -> str:
-    """Write the bounds of a text as signs before the numbers."""
-    text = _replace_signs(text, _BOUNDS_IN_SIGNS)
-    for number in reversed(list(_NUMBER.finditer(text))):
-        if behind := _BOUND_BEHIND.match(text, number.end()):
-            sign = "≤" if behind["most"] or behind["less"] else "≥"
-            before = text[: number.start()]
-            if re.search(r"\d\s*(?:[-\u2013~至到]|to)\s*$", before[-8:]):  # the end of a range, whose words stay
-                continue
-            # "±0.1 mm以内" has a bound already.
-            before += "" if _BOUND.search(before[-4:]) else sign
-            text = before + text[number.start() : number.end()] + behind[1] + text[behind.end() :]
-    return _replace_signs(text, _BOUNDS_IN_WORDS)
-
-
-def _has_bound(text: str) -> bool:
-    return any(quantity.bound for quantity in quantities(text))
-
-
-def _apply_common_unit(found: list[Quantity]) -> list[Quantity]:
-    """In "10 to 20 mm", apply the unit to both numbers."""
-    units = {quantity.unit for quantity in found} - {None}
-    if len(found) < 2 or len(units) != 1 or found[-1].unit is None:
-        return found
-    return [quantity._replace(unit=found[-1].unit) for quantity in found]
-
-
-def _is_same(expected: Quantity, predicted: Quantity, relative_tolerance: float) -> bool:
-    if expected.bound != predicted.bound:
+    text = half_width(text).strip().rstrip(".\u3002")
+    match = NUMBER.match(text)
+    if match is None:
         return False
-    if expected.unit is None:
-        return _is_close(expected.number, predicted.number, relative_tolerance)
-    if predicted.unit is None or expected.unit.bases != predicted.unit.bases:
+    unit_text = normal_form(text[match.end() :]).strip()
+    if not unit_text or parse_unit(unit_text) is not None:
+        return True
+    found = _quantities_with_ends(text)
+    return len(found) == 1 and found[0][1] == len(text)
+
+
+def _quantities_with_ends(text: str) -> list[tuple[Quantity, int]]:
+    """Parse the quantities of a text, each with the position behind its unit."""
+    found: list[tuple[Quantity, int]] = []
+    previous: Quantity | None = None
+    for match in NUMBER.finditer(text):
+        quantity, end = _quantity(text, match)
+        joined = previous is not None and _IN_TWO_UNITS.fullmatch(text, found[-1][1], match.start())
+        if joined and previous is not None and _continues(previous, quantity):
+            found[-1] = _add(found[-1][0], quantity), end
+        else:
+            found.append((quantity, end))
+        previous = quantity
+    return found
+
+
+def _continues(first: Quantity, second: Quantity) -> bool:
+    """Return whether two quantities are one: a whole number of a unit, and less than one such unit."""
+    if first.unit is None or second.unit is None or second.bound or not first.unit.bases:
         return False
-    return _is_close(expected.in_base_units, predicted.in_base_units, relative_tolerance)
+    same = (first.unit.zero, first.unit.bases) == (second.unit.zero, second.unit.bases)
+    return same and first.number.is_integer() and 0 <= second.in_base_units < first.unit.factor
 
 
-def _is_close(expected: float, predicted: float, relative_tolerance: float) -> bool:
-    # Unit conversion rounds in the sixteenth digit.
-    deviation = abs(expected - predicted)
-    return math.isclose(expected, predicted, rel_tol=1e-9) or deviation <= relative_tolerance * abs(expected)
+def _add(first: Quantity, second: Quantity) -> Quantity:
+    """Return a quantity and its part in a smaller unit, as one quantity."""
+    factor = 1.0 if first.unit is None else first.unit.factor
+    return first._replace(number=first.number + math.copysign(second.in_base_units / factor, first.number))
 
 
-def _quantity(text: str, match: re.Match[str]) -> Quantity:
-    bound, unit = _BOUND.search(text, max(0, match.start() - 4), match.start()), _unit_at(text, match.end())
+def _quantity(text: str, match: re.Match[str]) -> tuple[Quantity, int]:
+    bound, (unit, end) = BOUND.search(text, max(0, match.start() - 4), match.start()), _unit_at(text, match.end())
     counted = _COUNTED.match(text, match.end()) if unit is None else None
     word = "" if counted is None else counted[1].casefold()
     word = "" if word in _NOT_COUNTED else word.removesuffix("s")
-    return Quantity(_parse_value(match), unit, "" if bound is None else bound[1], word)
+    return Quantity(_parse_value(match), unit, "" if bound is None else bound[1], word), end
 
 
-def _replace_signs(text: str, signs: Mapping[str, str]) -> str:
+def replace_signs(text: str, signs: Mapping[str, str]) -> str:
+    """Replace what matches each pattern, in any case, by its sign."""
     for written, sign in signs.items():
         text = re.sub(written, sign, text, flags=re.IGNORECASE)
     return text
 
 
-def _plain(text: str) -> str:
+def half_width(text: str) -> str:
     """Return a text in half width, with its minus signs as hyphens before the numbers."""
     # Superscripts and unit signs are kept, as NFKC would turn them into plain digits and letters.
     marks = (unicodedata.normalize("NFKC", mark) if "\uff00" <= mark <= "\uffef" else mark for mark in text)
@@ -225,14 +158,14 @@ def _to_python_syntax(digits: str) -> str:
     return digits.replace(",", ".")
 
 
-def _unit_at(text: str, start: int) -> Unit | None:
-    """Return the longest unit at a position."""
+def _unit_at(text: str, start: int) -> tuple[Unit | None, int]:
+    """Return the longest unit at a position and the position behind it."""
     match = _UNIT.match(text, start, start + _LONGEST_UNIT)
     if match is None:
-        return None
+        return None, start
     candidate = match[1]
     for end in range(len(candidate), 0, -1):
         # A unit ends at the end of a word; Chinese has no spaces.
         if not _IN_A_WORD.match(candidate, end - 1) and (unit := parse_unit(normal_form(candidate[:end]))) is not None:
-            return unit
-    return None
+            return unit, match.start(1) + end
+    return None, start

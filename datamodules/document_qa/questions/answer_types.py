@@ -3,7 +3,8 @@
 import re
 
 from datamodules.document_qa.grading.abstention import says_unanswerable
-from datamodules.document_qa.grading.quantities import is_limit, is_quantity, quantities
+from datamodules.document_qa.grading.quantities import is_quantity, quantities
+from datamodules.document_qa.grading.quantity_match import is_limit
 from datamodules.document_qa.grading.spatial_relations import parse_relation
 from datamodules.document_qa.types.question import UNANSWERABLE, AnswerType
 

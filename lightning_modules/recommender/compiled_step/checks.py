@@ -9,7 +9,7 @@ import torch
 from datamodules.recommender.interface import RecommenderData
 from engine.strategies.fsdp import has_sharded_weights
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
-from lightning_modules.recommender.networks.attention import AttentionKernel
+from lightning_modules.recommender.networks.attention.time_interval import AttentionKernel
 from lightning_modules.recommender.sparse_item_rows import ItemOptimizer
 
 _MODEL = "model.init_args."

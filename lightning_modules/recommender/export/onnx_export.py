@@ -21,7 +21,8 @@ from engine.export.onnx import check_close, export_onnx, run_onnx
 from lightning_modules.recommender.compatibility import items_identity
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
 from lightning_modules.recommender.features.event_inputs import event_encoding_settings
-from lightning_modules.recommender.networks.architecture import ArchitectureSettings, reads_times
+from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from lightning_modules.recommender.networks.attention.kinds import reads_times
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 FORMAT = 1
@@ -30,14 +31,14 @@ FORMAT = 1
 OUTPUTS = "scores", "top_items", "top_scores"
 
 PAUSE = 5 * 365 * 86_400 + 1
-"""Seconds between the first two events of the artificial histories that `export` compares besides real users'."""
+"""Seconds between the first two events of the artificial histories that `export_recommender` compares besides real users'."""
 
 LATER = 3
 """Seconds between the last event of these histories and the request."""
 
 
 class Recommender(NamedTuple):
-    """What `export` writes of a trained recommender, and what its model card states."""
+    """What `export_recommender` writes of a trained recommender, and what its model card states."""
 
     encoder: SequenceEncoder
     architecture: ArchitectureSettings

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from datamodules.recommender.batch import History
-from lightning_modules.recommender.networks.attention import TimeIntervalAttention
-from lightning_modules.recommender.networks.fused_causal_attention import Relations
-from lightning_modules.recommender.networks.fused_pointwise_attention import Biases, PointwiseAttentionLayer
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import Biases, PointwiseAttentionLayer
+from lightning_modules.recommender.networks.attention.time_interval import TimeIntervalAttention
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 

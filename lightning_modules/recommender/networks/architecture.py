@@ -1,4 +1,4 @@
-"""Names the kinds of layers that a sequence encoder can have, creates and initializes them, and checks its settings."""
+"""Names the kinds of layers that a sequence encoder can have, initializes their weights, and checks its settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,16 +7,13 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from engine.number_check import check_numbers
-from lightning_modules.recommender.networks.attention import StandardAttention, TimeIntervalAttention
+from lightning_modules.recommender.networks.attention.fused_pointwise_attention import PointwiseAttentionLayer
+from lightning_modules.recommender.networks.attention.kinds import Attention, reads_times
 from lightning_modules.recommender.networks.blocks import FeedForward, SwiGLU
-from lightning_modules.recommender.networks.fused_pointwise_attention import PointwiseAttentionLayer
-from lightning_modules.recommender.networks.fuxi import FuXiAttention
-from lightning_modules.recommender.networks.hstu import HSTUAttention
+from lightning_modules.recommender.networks.gru import NAME, check_gru_settings
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureSizes
-from lightning_modules.recommender.networks.recurrent.gru import NAME, check_gru_settings
 from lightning_modules.recommender.networks.time_buckets import TimeBuckets
 
-Attention = Literal["standard", "time_interval", "hstu", "fuxi", "gru"]
 Residual = Literal["plain", "gated", "mhc", "gated_mhc"]
 FeedForwardKind = Literal["relu", "swiglu", "none"]
 Norm = Literal["pre", "post"]
@@ -85,11 +82,6 @@ class ArchitectureSettings:
         return {name: value for name, value in vars(self).items() if name != "event_features" or value is not None}
 
 
-def reads_times(attention: Attention) -> bool:
-    """Return whether attention of a kind depends on the times of events."""
-    return attention not in ("standard", "gru")
-
-
 def check_architecture(settings: ArchitectureSettings, prefix: str = "") -> None:
     """Check the settings of an encoder.
 
@@ -114,16 +106,6 @@ def check_architecture(settings: ArchitectureSettings, prefix: str = "") -> None
         raise ValueError(
             f"{prefix}request_time: found true, and {prefix}attention {attention} reads no times; set another attention"
         )
-
-
-def attention_layer(kind: Attention, hidden_size: int, num_heads: int, dropout: float, max_length: int) -> nn.Module:
-    """Return a new attention layer of a kind; `gru` has none."""
-    if kind == "standard":
-        return StandardAttention(hidden_size, num_heads, dropout)
-    if kind == "time_interval":
-        return TimeIntervalAttention(hidden_size, num_heads, dropout)
-    pointwise = HSTUAttention if kind == "hstu" else FuXiAttention
-    return pointwise(hidden_size, num_heads, dropout, max_length)
 
 
 def feed_forward_layer(kind: FeedForwardKind, hidden_size: int, inner_size: int, dropout: float) -> list[nn.Module]:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from typing_extensions import override
 
-from lightning_modules.recommender.networks.attention import TimeContext
+from lightning_modules.recommender.networks.attention.time_interval import TimeContext
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.last_position import select_position
 

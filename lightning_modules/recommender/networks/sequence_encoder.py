@@ -12,13 +12,13 @@ from datamodules.recommender.batch import History
 from engine.number_check import check_numbers
 from lightning_modules.recommender.networks.architecture import (
     ArchitectureSettings,
-    attention_layer,
     check_architecture,
     feed_forward_layer,
     has_own_dropout,
     initialize_weights,
 )
-from lightning_modules.recommender.networks.attention import TimeTables
+from lightning_modules.recommender.networks.attention.kinds import ATTENTION_KINDS, attention_layer
+from lightning_modules.recommender.networks.attention.time_interval import TimeTables
 from lightning_modules.recommender.networks.blocks import Context, EncoderBlock, Sublayer
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.dropout_keys import (
@@ -27,10 +27,10 @@ from lightning_modules.recommender.networks.dropout_keys import (
     number_layers,
     set_keys,
 )
+from lightning_modules.recommender.networks.gru import GRULayers
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection, PlainResidual, diagnose
 from lightning_modules.recommender.networks.inputs.event_features import EventFeatureEncoder
 from lightning_modules.recommender.networks.inputs.request_time import request_times
-from lightning_modules.recommender.networks.recurrent.gru import GRULayers
 from lightning_modules.recommender.networks.time_buckets import time_buckets
 
 
@@ -62,15 +62,16 @@ class SequenceEncoder(nn.Module):
         self.activation_checkpointing, self.request_time = settings.activation_checkpointing, settings.request_time
         self._real: Tensor | None = None
         self.items = nn.Embedding(num_items + 1, hidden_size, padding_idx=0)
-        self.positions = nn.Embedding(max_length, hidden_size) if attention not in ("time_interval", "gru") else None
-        self.bucketed = attention in ("hstu", "fuxi")
+        kind = ATTENTION_KINDS.get(attention)
+        self.positions = nn.Embedding(max_length, hidden_size) if kind is not None and kind.adds_positions else None
+        self.time_input = None if kind is None else kind.time_input
         self.time_tables = None
-        if attention == "time_interval":
+        if self.time_input == "tables":
             sizes = max_length, settings.time_span, hidden_size, num_heads
             self.time_tables = TimeTables(*sizes, dropout, settings.time_buckets)
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList()
-        self.recurrent = GRULayers(hidden_size, num_blocks, dropout) if attention == "gru" else None
+        self.recurrent = GRULayers(hidden_size, num_blocks, dropout) if kind is None else None
         for _ in range(num_blocks if self.recurrent is None else 0):
             functions = [attention_layer(attention, hidden_size, num_heads, dropout, max_length)]
             functions += feed_forward_layer(settings.feed_forward, hidden_size, settings.inner_size, dropout)
@@ -152,7 +153,7 @@ class SequenceEncoder(nn.Module):
         query_times = request_times(history) if self.request_time else history.times
         if self.time_tables is not None:
             context = self.time_tables(positions, history.times, history.time_scale, query_times)
-        elif self.bucketed:
+        elif self.time_input == "buckets":
             context = time_buckets(query_times.unsqueeze(2) - history.times.unsqueeze(1))
         state = self.dropout(x)
         if self.streams is not None:

@@ -30,7 +30,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # two processes import torch anew
-def test_a_part_alone_as_a_file(tmp_path):
+def test_a_part_runs_alone_and_writes_a_file(tmp_path):
     """Start the benchmark as on a machine with a GPU: from another folder, in processes of its own."""
     file = tmp_path / "results.json"
     done = subprocess.run(

@@ -20,7 +20,7 @@ def test_the_tower_is_as_described():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_variants")
-def test_turns_of_one_and_of_two_processes(capsys):
+def test_turns_are_measured_on_one_and_on_two_processes(capsys):
     variants = {"bare": partial(bare, batch_size=8), "engine": partial(engine, batch_size=8)}
     turns = take_turns(variants, processes={"bare": 1, "engine": 2}, steps=2, repeats=2, apart="twice", warm_up=2)
     assert {name: len(measured) for name, measured in turns.items()} == {"bare": 2, "engine": 2, "twice": 2}

@@ -17,7 +17,7 @@ def test_decoders_agree_within_three_grey_levels():
     assert {name for name, picture in pictures.items() if np.abs(picture - full_size).mean() > 3} == set()
 
 
-def test_one_turn_of_the_decoders(monkeypatch):
+def test_each_decoder_is_measured_in_a_turn(monkeypatch):
     monkeypatch.setattr(decoders, "SIZES", {"32 x 24": (32, 24)})
     measured = decoders.measure(1, seconds=0)
     assert list(SIZES)[0] == "224 x 224"
@@ -25,7 +25,7 @@ def test_one_turn_of_the_decoders(monkeypatch):
     assert "Pillow, reduced (Lockstep)" in printed(decoders.table(measured))
 
 
-def test_one_turn_of_the_loaders(monkeypatch):
+def test_each_loader_is_measured_in_a_turn(monkeypatch):
     monkeypatch.setattr(loaders, "_SIZE", (40, 30))
     monkeypatch.setattr(loaders, "_VIEW", 16)
     monkeypatch.setattr(loaders, "_WORKERS", (1,))

@@ -123,7 +123,7 @@ def test_another_cluster_can_be_asked_for(tmp_path, capsys):
     assert "the name of a family is for that family" in output
 
 
-def test_without_root_it_ends_with_a_message(monkeypatch):
+def test_the_benchmark_of_bandwidths_is_refused_without_root(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SystemExit, match="not measured: .* root .* --only predicted"):
         main(["--only", "bandwidth"])
@@ -160,7 +160,7 @@ def test_absorbed_communication_is_explained(capsys):
     assert "absorbed: communication that does not lengthen the step" in output
 
 
-def test_words_for_rates_and_models():
+def test_rates_and_models_are_described_in_words():
     assert [rate(bandwidth) for bandwidth in (None, 1e10, 2.5e8)] == ["no limit", "10 Gbit/s", "250 Mbit/s"]
     assert describe(StepModel(0.0421, 3.9e6)) == "t = 42.1 ms + 3.90 MB / bandwidth"
     output = "t = 42.1 ms + (3.90 MB / bandwidth - 8.0 ms absorbed, at least 0)"

@@ -6,12 +6,12 @@ import torch
 from benchmarks.recommender.naive_time_attention import NaiveTimeAttention, NaiveTimeTables, with_naive_attention
 from benchmarks.recommender.training_steps import ModuleAlone, full_batch
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
-from lightning_modules.recommender.networks.attention import TimeIntervalAttention, TimeTables
+from lightning_modules.recommender.networks.attention.time_interval import TimeIntervalAttention, TimeTables
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_same_outputs_and_gradients_of_the_layer(heads: int) -> None:
+def test_the_layers_have_the_same_outputs_and_gradients(heads: int) -> None:
     torch.manual_seed(0)
     history = full_batch(length=30, batch_size=3).history
     tables, attention = TimeTables(30, 20, 8, heads, 0.0), TimeIntervalAttention(8, heads, 0.0)
@@ -27,7 +27,7 @@ def test_same_outputs_and_gradients_of_the_layer(heads: int) -> None:
         torch.testing.assert_close(theirs, mine, rtol=1e-4, atol=1e-5)
 
 
-def test_same_loss_of_the_whole_model() -> None:
+def test_the_whole_models_have_the_same_loss() -> None:
     torch.manual_seed(0)
     batch = (full_batch(length=30, batch_size=3),)
     encoder = SequenceEncoder(

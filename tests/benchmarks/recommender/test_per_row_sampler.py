@@ -9,7 +9,7 @@ from benchmarks.recommender.per_row_sampler import PerRowSampler
 from benchmarks.recommender.training_steps import left_padded, train_sequences
 from datamodules.recommender.negatives.negative_mixture import NegativeOptions
 from engine.data.samplers import MicroBatchRequest
-from lightning_modules.recommender.networks.attention import time_intervals
+from lightning_modules.recommender.networks.attention.time_interval import time_intervals
 
 LENGTH, SPAN = 40, 256
 

@@ -26,7 +26,7 @@ def _encoder() -> SequenceEncoder:
 
 
 @torch.no_grad()
-def test_same_ranks_among_the_same_candidates() -> None:
+def test_both_evaluations_rank_the_same_candidates_alike() -> None:
     events, encoder = movielens_like(NUM_USERS, NUM_ITEMS), _encoder()
     cases = held_out_cases(events)
     one_by_one = evaluate_each(PlainSASRec(encoder).eval(), cases, NUM_ITEMS, LENGTH, Random(1))

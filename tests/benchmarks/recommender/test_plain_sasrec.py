@@ -31,7 +31,7 @@ def test_loss_and_gradients_equal_those_of_the_encoder(heads: int, groups: int) 
         torch.testing.assert_close(their_gradient, our_gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_same_binary_loss_of_the_same_negatives() -> None:
+def test_the_same_negatives_give_the_same_binary_loss() -> None:
     torch.manual_seed(0)
     sequences = train_sequences(movielens_like(6, 2300), length=60, negatives=NegativeOptions(1))
     batch = sequences[MicroBatchRequest(0, np.arange(6))]

@@ -53,7 +53,7 @@ def test_wrong_options_are_explained(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
-def test_a_run_prints_and_writes(
+def test_a_run_prints_its_comparisons_and_writes_results_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from functools import partial

@@ -38,7 +38,7 @@ def test_bfloat16_is_another_loss_but_not_far() -> None:
     assert abs(rough / exact - 1) < 0.05
 
 
-def test_an_epoch_through_the_loader() -> None:
+def test_an_epoch_through_the_loader_counts_steps_and_waiting() -> None:
     sizes = {"num_users": 7, "batch_size": 4, "length": 20}
     steps, waited = step_with_loader("time_interval", **sizes)()
     assert steps == 2

@@ -91,7 +91,7 @@ def _tokens(tokens, data):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_variants")
-def test_turns_of_the_peer_and_of_ours():
+def test_the_table_names_the_peer_and_each_of_our_variants():
     variants = {
         name: body for name, body in trainers.variants_of(TINY).items() if name in (trainers.PEER, *trainers.GOALS)
     }

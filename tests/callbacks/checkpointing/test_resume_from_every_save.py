@@ -71,7 +71,7 @@ def position(path: Path) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_it_resumes_from_every_save(trainer, micro_batch, lockstep, saves):
+def test_a_run_resumes_from_every_save_to_the_bit(trainer, micro_batch, lockstep, saves):
     """Since a resumed run also saves what the whole run saves there, any number of stops changes nothing."""
     options = [*OPTIONS, f"--data.init_args.micro_batch_size={micro_batch}"]
     options += [f"--trainer.{key}={value}" for key, value in trainer.items()]

@@ -13,6 +13,7 @@ from engine.data.skip_counters import SkipCounter
 from engine.distributed.errors import CollectiveInputError
 from engine.distributed.step_counters import StepCounters
 from tests.support.fake_trainer import fake_trainer
+from tests.support.outputs.jsonl import read_jsonl
 
 
 def bad(sample, what="cut off"):
@@ -20,7 +21,7 @@ def bad(sample, what="cut off"):
 
 
 def lines(folder):
-    return [json.loads(line) for line in (folder / "bad_samples.jsonl").read_text(encoding="utf-8").splitlines()]
+    return read_jsonl(folder / "bad_samples.jsonl")
 
 
 def test_each_sample_of_a_stage_is_listed_once(tmp_path):

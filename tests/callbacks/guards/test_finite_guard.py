@@ -10,7 +10,7 @@ from callbacks.guards.finite_guard import FiniteGuard
 from engine.distributed.errors import CollectiveError
 from tests.conftest import TINY
 from tests.support.device.half_on_cpu import half_on_cpu
-from tests.support.faults.step_faults import change_next_loss, fault
+from tests.support.faults.number_faults import change_next_loss, number_fault
 
 SIX_STEPS = [*TINY, "--trainer.max_steps", "6", "--model.init_args.dropout", "0"]
 SKIP = ["--finite_guard.policy", "skip"]
@@ -76,7 +76,7 @@ def test_clipping_is_lightnings_to_the_bit(fit, monkeypatch):
 
 def test_a_skipped_step_leaves_weights_and_optimizer_as_they_were(fit, messages):
     before = fit(*SIX_STEPS, "--trainer.max_steps", "5", name="before")
-    run = fit(*SIX_STEPS, *SKIP, *fault("NonFiniteLoss", steps="[5]", value=".inf"), name="skipped")
+    run = fit(*SIX_STEPS, *SKIP, *number_fault("NonFiniteLoss", steps="[5]", value=".inf"), name="skipped")
     assert all(torch.equal(weight, weights(before)[name]) for name, weight in weights(run).items())
     first, second = (torch.load(r.folder / "checkpoints/last.ckpt", weights_only=True) for r in (before, run))
     assert (first["global_step"], second["global_step"]) == (5, 6)
@@ -111,7 +111,7 @@ def test_fp16_an_overflow_is_the_scalers_affair(fit, messages):
 
 @pytest.mark.parametrize("policy", ["stop", "skip"])
 def test_fp16_a_loss_that_is_not_finite_is_ours(fit, policy):
-    nan = fault("NonFiniteLoss", steps="[2]")
+    nan = number_fault("NonFiniteLoss", steps="[2]")
     options = [*SIX_STEPS, *half_on_cpu(scale=1024.0), *nan, "--finite_guard.policy", policy]
     if policy == "stop":
         with pytest.raises(CollectiveError, match="step 3 .*its norm is nan"):
@@ -125,9 +125,9 @@ def test_fp16_a_loss_that_is_not_finite_is_ours(fit, policy):
 def test_fp16_a_norm_that_alone_overflows_is_ours(fit):
     """Every gradient is finite, so the scaler would take the step."""
     with pytest.raises(CollectiveError, match="step 2 (.|\n)*their squares overflow"):
-        fit(*SIX_STEPS, *half_on_cpu(scale=1024.0), *fault("InfiniteGradientAt", step=1, value="1e30"))
+        fit(*SIX_STEPS, *half_on_cpu(scale=1024.0), *number_fault("InfiniteGradientAt", step=1, value="1e30"))
 
 
 def test_fp16_an_overflow_without_any_scale_is_ours_as_well(fit):
     with pytest.raises(CollectiveError, match="step 2 .*its norm is inf(.|\n)*finite loss"):
-        fit(*SIX_STEPS, *half_on_cpu(scale=0.5), *fault("InfiniteGradientAt", step=1))
+        fit(*SIX_STEPS, *half_on_cpu(scale=0.5), *number_fault("InfiniteGradientAt", step=1))

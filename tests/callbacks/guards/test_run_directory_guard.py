@@ -23,7 +23,7 @@ def test_a_deleted_folder_ends_the_run_at_the_next_logged_step(fit, tmp_path, to
 
 
 @pytest.mark.slow
-def test_a_checkpoint_does_not_create_it_again(fit, tmp_path):
+def test_a_checkpoint_does_not_create_a_deleted_run_folder(fit, tmp_path):
     """The steps 10 (a checkpoint) and 13 (the next logged one) follow."""
     with pytest.raises(CollectiveError, match="renamed or moved before step 10"):
         fit(*OPTIONS, *folder_gone(step=4), "--trainer.log_every_n_steps", "13")

@@ -137,7 +137,7 @@ def test_out_of_memory_before_a_run_is_reported(capsys):
     assert "error: out of memory: " in capsys.readouterr().err
 
 
-def test_shapes_by_name_the_largest_first():
+def test_tensors_are_described_by_name_the_largest_first():
     class Part(NamedTuple):
         tokens: Tensor
         labels: Tensor

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from callbacks.logging.jsonl_logger import JsonlLogger
+from tests.support.outputs.jsonl import read_jsonl
 
 
 @pytest.fixture
@@ -16,17 +17,13 @@ def metrics(tmp_path):
     file.close()
 
 
-def records(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_a_record_names_step_epoch_and_time(metrics):
     file, progress = metrics
     before = datetime.now(timezone.utc).replace(microsecond=0)
     file.log_metrics({"train/loss": 0.5, "epoch": 7}, step=99)  # Lightning's own numbers count micro-batches
     progress[:] = [2, 1]
     file.log_metrics({"val/ndcg@10": 0.25})
-    first, second = records(file.path)
+    first, second = read_jsonl(file.path)
     assert list(first) == ["time", "run", "rank", "process", "step", "epoch", "train/loss"]
     assert (first["run"], first["rank"], first["process"]) == (file.path.parent.name, 0, 0)
     assert (first["step"], first["epoch"], first["train/loss"]) == (1, 0, 0.5)
@@ -41,7 +38,7 @@ def test_a_value_that_is_not_finite_is_null(metrics):
     (record,) = [json.loads(line, parse_constant=pytest.fail) for line in file.path.read_text().splitlines()]
     assert (record["train/loss"], record["train/gradient_norm"], record["train/speed"]) == (None, None, 1.5)
     file.drop_after(1)
-    assert len(records(file.path)) == 1
+    assert len(read_jsonl(file.path)) == 1
 
 
 def test_records_after_a_checkpoint_are_dropped(metrics):
@@ -52,10 +49,10 @@ def test_records_after_a_checkpoint_are_dropped(metrics):
     with file.path.open("a") as torn:
         torn.write('{"step": 2, "ep')  # the last write of a killed process
     file.drop_after(3)
-    assert [record["step"] for record in records(file.path)] == [1, 2, 3]
+    assert [record["step"] for record in read_jsonl(file.path)] == [1, 2, 3]
     progress[:] = [4, 0]
     file.log_metrics({"train/loss": -4.0})
-    assert [record["train/loss"] for record in records(file.path)] == [1, 2, 3, -4]
+    assert [record["train/loss"] for record in read_jsonl(file.path)] == [1, 2, 3, -4]
 
 
 @pytest.mark.parametrize(
@@ -68,5 +65,5 @@ def test_lines_that_are_no_records_are_dropped(metrics, corrupt):
     with file.path.open("ab") as output:
         output.write(corrupt + b"\n")
     file.drop_after(1)
-    assert [record["step"] for record in records(file.path)] == [1]
+    assert [record["step"] for record in read_jsonl(file.path)] == [1]
     assert file.last_training_step == 1

@@ -113,13 +113,9 @@ def movies(tmp_path):
     return folder
 
 
-def predictions(run, name="predictions.jsonl"):
-    return [json.loads(line) for line in (run.folder / name).read_text().splitlines()]
-
-
-def test_predictions_for_all_users_and_for_a_file_of_histories(lockstep, movies, tmp_path, messages):
+def test_predict_answers_all_users_and_a_file_of_histories(lockstep, movies, tmp_path, messages):
     lockstep("fit", *OPTIONS, name="a")
-    everyone = predictions(lockstep("predict", *OPTIONS, "--model.init_args.top_k", "3", name="a"))
+    everyone = lockstep("predict", *OPTIONS, "--model.init_args.top_k", "3", name="a").predictions()
     seen = {}
     for line in (movies / "u.data").read_text().splitlines():
         seen.setdefault(line.split("\t")[0], set()).add(line.split("\t")[1])
@@ -139,8 +135,8 @@ def test_predictions_for_all_users_and_for_a_file_of_histories(lockstep, movies,
     ]
     (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, histories)) + "\n")
     run = lockstep("predict", *OPTIONS, "--data.init_args.predict_histories", "people.jsonl", name="a")
-    rows = predictions(run, "predictions-people.jsonl")
-    assert predictions(run) == everyone, "those of the data are kept"
+    rows = run.predictions("predictions-people.jsonl")
+    assert run.predictions() == everyone, "those of the data are kept"
     assert [row["user"] for row in rows] == ["anna", "2", "nobody", "zoe"]
     assert [len(row["recommendations"]) for row in rows] == [10, 10, 10, 10]
     assert [row.get("fallback") for row in rows] == [None, None, "popularity", None]
@@ -151,9 +147,9 @@ def test_predictions_for_all_users_and_for_a_file_of_histories(lockstep, movies,
     assert any("2 of 506 events were dropped" in line and "lines 3" in line for line in messages)
 
 
-def test_fewer_items_left_than_requested(lockstep, movies, tmp_path):
+def test_a_user_with_few_items_left_gets_fewer_recommendations(lockstep, movies, tmp_path):
     lockstep("fit", *OPTIONS, name="a")
     (tmp_path / "people.jsonl").write_text(json.dumps({"items": list(range(1, 14)), "times": [5] * 13}))
     run = lockstep("predict", *OPTIONS, "--data.init_args.predict_histories", "people.jsonl", name="a")
-    (row,) = predictions(run, "predictions-people.jsonl")
+    (row,) = run.predictions("predictions-people.jsonl")
     assert {answer["item"] for answer in row["recommendations"]} <= {"14", "15"}

@@ -1,7 +1,5 @@
 """Tests the table at the end of a run: the model and its baselines."""
 
-import json
-
 import pytest
 
 from callbacks.checkpointing.best_checkpoint import BestCheckpoint
@@ -9,9 +7,10 @@ from callbacks.logging.results_table import ResultsTable, better_baselines, tabl
 from tests.conftest import TINY
 from tests.support.fake_trainer import fake_trainer
 from tests.support.families.tiny_linear import TINY_FAMILY
+from tests.support.outputs.jsonl import read_jsonl
 
 
-def test_rows_of_a_model_and_its_baselines():
+def test_the_table_has_a_row_for_the_model_and_for_each_baseline():
     """The model first, then the baselines; the baselines' metrics are the columns."""
     metrics = {
         "val/hr@1": 0.1,
@@ -28,7 +27,7 @@ def test_rows_of_a_model_and_its_baselines():
     ]
 
 
-def test_rows_without_baselines_and_without_metrics():
+def test_the_table_needs_no_baselines_and_is_empty_without_metrics():
     assert table_rows("test", {"test/loss": 1.0, "test/accuracy": 0.5}) == [
         ("this model", {"loss": 1.0, "accuracy": 0.5})
     ]
@@ -120,7 +119,7 @@ def test_a_run_that_early_stopping_ended_prints_its_best_again(lockstep, message
         "--trainer.callbacks.min_delta=1e9",
     ]
     run = lockstep("fit", *options, name="a")
-    losses = [json.loads(line)["loss"] for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in read_jsonl(run.folder / "evaluations.jsonl")]
     assert losses[-1] == min(losses) < losses[0]
     printed = [line for line in messages if line.startswith("validation, best checkpoint: ")]
     assert len(printed) == 1
@@ -138,7 +137,7 @@ def test_the_sanity_check_does_not_count():
     assert table.best == {}
 
 
-def test_the_table_of_a_run(lockstep, done, messages, capsys):
+def test_a_test_prints_a_table_of_the_model_and_its_baselines(lockstep, done, messages, capsys):
     lockstep("test", *TINY, name=done.folder.name)
     printed = capsys.readouterr().out
     for system in ("this model", "popularity", "last-item-transition", "optimum-without-times", "optimum"):

@@ -9,15 +9,12 @@ from callbacks.logging.file_handlers import LogFile
 from tests.conftest import TINY, Run
 from tests.support.families.tiny_linear import TINY_FAMILY
 from tests.support.faults.step_faults import fault
-
-
-def records(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+from tests.support.outputs.jsonl import read_jsonl
 
 
 def test_a_finished_run_has_its_metrics_by_step_and_epoch(trained):
     run = Run(trained / "runs/recommender-quickstart-job1")
-    lines = records(run.folder / "metrics.jsonl")
+    lines = run.records
     assert all({"time", "run", "process", "step", "epoch"} < record.keys() for record in lines)
     assert [record["step"] for record in lines] == sorted(record["step"] for record in lines)
     assert sorted(run.series("train/loss")) == list(range(1, 27))
@@ -106,12 +103,12 @@ def test_metrics_of_a_step_are_logged_though_the_run_was_killed_after_its_checkp
     options = [*TINY, "--last_checkpoint.every_n_steps", "6", "--trainer.limit_val_batches", "0"]
     lockstep("fit", *options, "--trainer.max_steps", "6", name="a")
     path = tmp_path / "runs/a/metrics.jsonl"
-    *earlier, lost = records(path)
+    *earlier, lost = read_jsonl(path)
     assert lost["step"] == 6
     assert "train/loss" in lost
     path.write_text("".join(json.dumps(record) + "\n" for record in earlier))
     lockstep("fit", *TINY, "--trainer.max_steps", "8", "--ckpt_path", "last", name="a")
-    lines = records(path)
+    lines = read_jsonl(path)
     assert [record["step"] for record in lines if "train/loss" in record] == [1, 2, 3, 4, 5, 6, 7, 8]
     (restored,) = (record for record in lines if record["step"] == 6 and "train/loss" in record)
     assert {**restored, "time": lost["time"]} == lost
@@ -120,5 +117,5 @@ def test_metrics_of_a_step_are_logged_though_the_run_was_killed_after_its_checkp
 def test_metrics_that_were_logged_are_not_logged_again(lockstep, tmp_path):
     lockstep("fit", *TINY, "--trainer.max_steps", "6", name="a")
     lockstep("fit", *TINY, "--trainer.max_steps", "8", "--ckpt_path", "last", name="a")
-    steps = [record["step"] for record in records(tmp_path / "runs/a/metrics.jsonl") if "train/loss" in record]
+    steps = [record["step"] for record in read_jsonl(tmp_path / "runs/a/metrics.jsonl") if "train/loss" in record]
     assert steps == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -85,7 +85,7 @@ def test_the_pictures_are_those_of_the_samples(lockstep):
 
 
 @pytest.mark.parametrize("options", [TINY, slow(DIGITS)], ids=["recommender", "image_classifier"])
-def test_a_run_is_the_same_to_the_bit_without_them(lockstep, options):
+def test_a_run_without_previews_is_the_same_to_the_bit(lockstep, options):
     short = [*options, "--trainer.max_epochs", "2"]
     runs = [lockstep("fit", *short, "--sample_previews.number", number, name=number) for number in ("8", "0")]
     assert previews_of(runs[0])

@@ -107,7 +107,7 @@ def test_candidates_halve_and_divide_the_share():
     assert sizes == [(30, 1), (15, 2), (6, 5), (3, 10), (1, 30)]
 
 
-def test_the_largest_samples_by_sample_costs():
+def test_the_largest_samples_are_chosen_by_their_costs():
     class WithCosts(Numbers):
         sample_costs = np.array([3, 1, 4, 1, 5, 9, 2, 6])
 
@@ -118,7 +118,7 @@ def test_the_largest_samples_by_sample_costs():
     assert len(largest_samples(data, 20).samples) == 20
 
 
-def test_the_largest_of_the_first_micro_batches_without_work():
+def test_without_costs_the_largest_of_the_first_micro_batches_is_chosen():
     class Padded(Numbers):
         def __getitem__(self, request):
             return (np.zeros((len(request.indices), 1 + int(request.indices.max()))),)
@@ -157,7 +157,7 @@ def test_bad_samples_are_skipped_and_the_micro_batch_is_full(make):
         first_samples(data, 6)
 
 
-def test_refused_where_no_micro_batch_can_be_tried(messages):
+def test_auto_micro_batch_is_refused_where_no_micro_batch_can_be_tried(messages):
     divided = SimpleNamespace(supports_grad_accumulation=True)
     options = [("--model.init_args.encode_at_once 4", "")]
     whole = SimpleNamespace(supports_grad_accumulation=False, memory_saving_options=lambda: options)

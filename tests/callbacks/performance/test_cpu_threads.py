@@ -154,7 +154,7 @@ def test_nothing_is_changed_or_recorded_on_a_gpu(cores, measured, messages):
     assert (torch.get_num_threads(), checkpoint, timed, messages) == (before, {}, [], [])
 
 
-def test_where_passes_before_training_are_not_possible():
+def test_threads_are_not_timed_where_passes_before_training_are_not_possible():
     undivided, divided = (SimpleNamespace(supports_grad_accumulation=splits) for splits in (False, True))
     assert reason_not_timed(a_trainer(), undivided) == reason_not_timed(a_trainer(2), divided) == ""
     assert "samples of all ranks" in reason_not_timed(a_trainer(2), undivided)

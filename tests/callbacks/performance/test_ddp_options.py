@@ -75,7 +75,7 @@ def test_a_setting_that_is_given_twice_is_refused():
     ("devices", "nodes", "expected"),
     [(4, 2, 8), ("2", 1, 2), ("0,3", 1, 2), ([0, 1], 2, 4), ("auto", 1, 1), (-1, 3, 3)],
 )
-def test_the_number_of_processes_on_cpus(devices, nodes, expected):
+def test_processes_on_cpus_are_counted_from_devices_and_nodes(devices, nodes, expected):
     assert process_count(devices, nodes, on_accelerator=False) == expected
 
 

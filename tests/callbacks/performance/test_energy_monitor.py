@@ -19,7 +19,7 @@ def counters(monkeypatch):
     return cpu, gpu
 
 
-def test_power_by_interval_and_energy_in_total_over_restarts(lockstep, counters):
+def test_power_is_logged_by_interval_and_energy_in_total_over_restarts(lockstep, counters):
     options = [
         *TINY,
         "--trainer.log_every_n_steps",

@@ -219,14 +219,14 @@ def test_a_peak_is_positive():
         Throughput(0)
 
 
-def test_a_run_of_a_family_that_counts_nothing(lockstep):
+def test_a_family_that_counts_no_operations_logs_no_tflops(lockstep):
     run = lockstep("fit", *TINY, "--trainer.max_steps", "3", name="a")
     assert all(speed > 0 for speed in run.series("train/samples_per_second").values())
     assert all(0 <= share <= 1 for share in run.series("train/data_wait").values())
     assert not run.series("train/tflops")
 
 
-def test_a_run_of_a_family_that_counts(lockstep):
+def test_a_family_that_counts_logs_tokens_tflops_and_mfu(lockstep):
     options = ["--throughput.peak_tflops", "0.001", "--trainer.max_steps", "3"]
     run = lockstep("fit", *TINY_TEMPORAL, *options, name="a")
     tokens, supervised, features, flops, share, real = (

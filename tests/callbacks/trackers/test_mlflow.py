@@ -101,7 +101,7 @@ def test_the_database_is_beside_the_runs_of_a_path_with_a_question_mark(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["what?"]
 
 
-def test_more_metrics_than_mlflow_accepts_in_a_request(logger, tmp_path):
+def test_metrics_beyond_mlflows_limit_are_sent_in_several_requests(logger, tmp_path):
     tracker = logger()
     tracker.log_metrics({f"train/metric {n}": n for n in range(2500)}, 1)
     tracker.finalize("success")

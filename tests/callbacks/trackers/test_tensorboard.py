@@ -16,7 +16,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path, messages):
     assert messages[0].endswith("the run continues without it")
 
 
-def test_nothing_is_left_of_the_probe(tmp_path):
+def test_the_probe_of_tensorboard_leaves_no_file(tmp_path):
     logger = TensorBoard(tmp_path, name="a", version="")
     logger.log_metrics({"train/loss": 0.965}, 1)
     logger.finalize("success")

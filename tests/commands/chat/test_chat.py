@@ -1,7 +1,6 @@
 """Tests the chat, with a fake model and lines from a pipe."""
 
 import io
-import json
 
 import pytest
 from rich.console import Console
@@ -10,6 +9,7 @@ from commands.answers.answer_blocks import Bar, Bars, Table, Text
 from commands.answers.answer_service import AnswerService, FieldChoice, InputField
 from commands.chat.chat_session import ChatCommand, parse_command
 from commands.chat.main import chat
+from tests.support.outputs.jsonl import read_jsonl
 
 
 class Echo(AnswerService):
@@ -72,7 +72,7 @@ def test_lines_are_answered_and_commands_change_the_inputs(tmp_path, monkeypatch
     assert "############" in text
     assert "75.0 %" in text
     assert text.count("turns []") == 2  # the first question, and the one after /new
-    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    answers = read_jsonl(tmp_path / "out.jsonl")
     assert [answer["question"] for answer in answers] == ["first", "second"]
     assert answers[1]["picture"] == ["a.png"]
     assert answers[1]["answer"][0]["text"] == "secon."

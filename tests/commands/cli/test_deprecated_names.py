@@ -36,7 +36,7 @@ def test_no_alias_hides_a_class():
             continue
 
 
-def test_a_config_with_old_class_paths(capsys, messages):
+def test_a_config_with_old_class_paths_is_read_with_the_new_ones(capsys, messages):
     config = printed_config(capsys, "--config", str(CONFIG))
     assert config["trainer"]["strategy"]["class_path"] == CLASS_PATHS[STRATEGY]
     callback = {"class_path": "callbacks.performance.stragglers.Stragglers"}
@@ -61,13 +61,13 @@ def test_a_config_with_old_class_paths(capsys, messages):
         [f"--trainer.strategy={STRATEGY}", "--trainer.strategy.state_dict_type=full"],
     ],
 )
-def test_an_old_class_path_on_the_command_line(capsys, messages, options):
+def test_an_old_class_path_on_the_command_line_is_replaced(capsys, messages, options):
     config = printed_config(capsys, *TINY, *options)
     assert config["trainer"]["strategy"]["class_path"] == CLASS_PATHS[STRATEGY]
     assert len(deprecations(messages)) == 1
 
 
-def test_an_old_group_on_the_command_line(messages):
+def test_an_old_group_on_the_command_line_is_replaced(messages):
     arguments = ["fit", "--gradients.bucket_mb", "5", "--gradients.compression=bf16", "--example_log", '{"number": 2}']
     assert replace_aliases([*arguments, "--gradients_of", "gradients.bucket_mb"]) == [
         "fit",
@@ -85,7 +85,7 @@ def test_an_old_group_on_the_command_line(messages):
     ]
 
 
-def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, messages, tmp_path):
+def test_an_old_group_in_a_file_is_merged_with_its_new_name_on_the_command_line(capsys, messages, tmp_path):
     file = tmp_path / "old.yaml"
     file.write_text("gradients: {bucket_mb: 3}\nreplica_parity: {every_n_steps: 7}\nddp: {compression: bf16}\n")
     config = printed_config(capsys, *TINY, "--config", str(file), "--replica_consistency.every_n_steps", "8")
@@ -95,7 +95,7 @@ def test_an_old_group_in_a_file_and_its_new_name_on_the_command_line(capsys, mes
 
 
 @pytest.mark.parametrize(("old", "new"), DISTINCT_OPTIONS.items())
-def test_an_old_option_on_the_command_line_and_in_a_text(messages, old, new):
+def test_an_old_option_is_replaced_on_the_command_line_and_in_yaml(messages, old, new):
     arguments = ["fit", f"--data.{old}", "5", f"--data.init_args.{old}=6", "--run_name", old]
     assert replace_aliases(arguments) == ["fit", f"--data.{new}", "5", f"--data.init_args.{new}=6", "--run_name", old]
     register_aliases()
@@ -143,7 +143,7 @@ def test_an_error_names_the_line_of_an_old_option(tmp_path, capsys):
     assert f"{file}:3: " in capsys.readouterr().err
 
 
-def test_an_old_class_name_on_the_command_line_and_in_a_text(messages):
+def test_an_old_class_name_is_replaced_on_the_command_line_and_in_yaml(messages):
     arguments = ["fit", "--model", "TimelineReader", "--run_name", "TimelineReader", "--model=TimelineReader"]
     assert replace_aliases(arguments) == [
         "fit", "--model", "SeriesLanguageModel", "--run_name", "TimelineReader", "--model=SeriesLanguageModel"
@@ -156,7 +156,7 @@ def test_an_old_class_name_on_the_command_line_and_in_a_text(messages):
     ]
 
 
-def test_an_old_value_on_the_command_line_and_in_a_text(messages):
+def test_an_old_value_is_replaced_on_the_command_line_and_in_yaml(messages):
     arguments = ["fit", "--data.tiling", "places", "--data.init_args.tiling=places", "--run_name", "places"]
     assert replace_aliases(arguments) == [
         "fit", "--data.tiling", "tile_positions", "--data.init_args.tiling=tile_positions", "--run_name", "places"

@@ -15,7 +15,7 @@ def deprecations(lines):
     return [line for line in lines if line.startswith("deprecated: ")]
 
 
-def test_a_part_of_an_old_option_in_a_config(messages):
+def test_a_part_of_an_old_option_is_replaced_in_a_config(messages):
     register_aliases()
     config = get_loader(PARSER_MODE)("data: {init_args: {exam: {min_steps: 20}}}\ndata.exam.max_steps: 30\n")
     assert config == {"data": {"init_args": {"synthesis": {"min_steps": 20}}}, "data.synthesis.max_steps": 30}
@@ -23,7 +23,7 @@ def test_a_part_of_an_old_option_in_a_config(messages):
     assert deprecations(messages) == [line]
 
 
-def test_an_old_option_within_an_old_option(messages):
+def test_an_old_option_within_an_old_option_is_replaced(messages):
     register_aliases()
     config = get_loader(PARSER_MODE)("data: {init_args: {asking: {letters: 1}}}\ndata.asking.letters: 2\n")
     new = {"answer_letter_weights": 1}

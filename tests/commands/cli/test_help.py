@@ -10,7 +10,7 @@ from commands.cli.main import LockstepCLI
 from tests.conftest import REPOSITORY
 
 
-def test_every_command_is_in_it(capsys):
+def test_every_command_is_in_the_overview(capsys):
     assert set(COMMANDS) == {*LockstepCLI.subcommands(), "doctor", "report", "sweep"}
     assert print_overview(["--help"]) == 0
     text = capsys.readouterr().out
@@ -44,16 +44,36 @@ def test_a_misspelled_command_is_answered_with_all_commands(name, advice):
     )
 
 
-def test_help_imports_nothing_heavy():
+def printed_with_modules(arguments, names, imported_before=""):
+    """What `train.py` prints in a new process, and the modules of these names that it imports."""
     program = (
         "import runpy, sys\n"
-        "sys.argv = ['train.py', '--help']\n"
+        f"{imported_before}\n"
+        "before = set(sys.modules)\n"
+        f"sys.argv = ['train.py', *{arguments!r}]\n"
         "try:\n    runpy.run_path('train.py', run_name='__main__')\n"
         "except SystemExit as end:\n    assert end.code == 0\n"
-        "print(sorted({'torch', 'lightning', 'numpy', 'jsonargparse', 'yaml', 'rich'} & set(sys.modules)))"
+        f"print(*sorted(set({names!r}) & set(sys.modules) - before))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True
     )
-    assert "fit" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
+    *printed, modules = done.stdout.splitlines()
+    return "\n".join(printed), modules.split()
+
+
+def test_the_overview_imports_nothing_heavy():
+    heavy = ["torch", "lightning", "numpy", "jsonargparse", "yaml", "rich"]
+    printed, modules = printed_with_modules(["--help"], heavy)
+    assert "fit" in printed
+    assert modules == []
+
+
+@pytest.mark.slow
+def test_the_help_of_fit_imports_no_package_that_it_does_not_use():
+    """Beyond what Lightning itself imports: torchmetrics imports transformers and scipy where they are installed."""
+    heavy = "polars pandas transformers peft scipy matplotlib PIL sklearn pyarrow onnx onnxruntime safetensors faiss"
+    heavy += " mlflow wandb prometheus_client tensorboard sqlalchemy"
+    printed, modules = printed_with_modules(["fit", "--help"], heavy.split(), "import lightning.pytorch")
+    assert "--trainer.max_epochs" in printed
+    assert modules == []

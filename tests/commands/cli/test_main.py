@@ -35,7 +35,7 @@ def test_help_names_the_common_options(capsys, command):
     assert f"train.py {command} --config FILE" in text
 
 
-def test_configs_and_the_command_line(capsys, tmp_path):
+def test_later_configs_and_the_command_line_override_earlier_configs(capsys, tmp_path):
     """Later files win over earlier ones, the command line over all; classes are known by their short names."""
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("model: {init_args: {hidden_size: 24, num_blocks: 3, dropout: 0.3}}")
@@ -76,7 +76,7 @@ def test_a_wrong_option_is_refused_in_three_lines(capsys, options, words):
     assert len(message.splitlines()) <= 3, "the mistake must not drown in a list of all options"
 
 
-def test_refused_keys_of_a_file(capsys, tmp_path):
+def test_an_unknown_key_of_a_file_is_refused_by_name(capsys, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("trainer: {max_epoch: 3}")
     message = refusal(capsys, "fit", "--config", QUICKSTART, "--config", str(file))
@@ -132,7 +132,7 @@ def test_an_occupied_run_is_refused(lockstep, done):
     assert {path: path.read_bytes() for path in done.folder.rglob("*") if path.is_file()} == before
 
 
-def test_the_config_of_a_resumed_run(lockstep, done):
+def test_a_changed_config_of_a_resumed_run_takes_effect_and_gets_its_own_file(lockstep, done):
     """An equal config is kept as it is; a different config gets a file of its own and takes effect."""
     options = [*TINY, "--ckpt_path", "last"]
     original = (done.folder / "config.yaml").read_text()
@@ -176,12 +176,12 @@ def test_evaluation_finds_run_and_checkpoint(lockstep, done, messages):
     cli = main(["test", *TINY])
     assert "using the newest run of this config: recommender-quickstart-job1" in messages
     assert cli.config.test.ckpt_path == "runs/recommender-quickstart-job1/checkpoints/best.ckpt"
-    with_config = json.loads((done.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    with_config = done.records[-1]
     best = torch.load(done.folder / "checkpoints/best.ckpt", weights_only=True)["global_step"]
     assert with_config["step"] == best
 
     lockstep("test", name=done.folder.name)
-    without_config = json.loads((done.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    without_config = done.records[-1]
     del with_config["time"], without_config["time"]
     assert without_config == with_config
     assert 0 < with_config["test/ndcg@10"] < 1
@@ -196,7 +196,7 @@ def test_the_weights_that_are_tested_are_the_best_ones(lockstep):
 
     def tested(*checkpoint):
         lockstep("test", *checkpoint, name="a")
-        record = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+        record = run.records[-1]
         return {name: value for name, value in record.items() if name.startswith("test/")}
 
     found = tested()
@@ -217,7 +217,7 @@ def test_the_last_is_evaluated_where_no_validation_has_chosen_a_best(lockstep, m
     assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)
 
 
-def test_the_config_that_belongs_to_a_run(tmp_path):
+def test_commands_after_fit_use_the_config_of_the_run(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a/config.yaml").touch()
     expected = ["test", "--config", str(tmp_path / "a/config.yaml"), "--run_name"]
@@ -246,7 +246,7 @@ def test_the_config_that_belongs_to_a_run(tmp_path):
         add_run_config(["test", "--run_name", "b"], tmp_path)
 
 
-def test_a_checkpoint_of_other_data(lockstep, done):
+def test_a_checkpoint_of_other_data_is_refused(lockstep, done):
     with pytest.raises(ValueError, match=r"60 items.*the data have 50.*Use the data"):
         lockstep("test", *TINY, "--data.init_args.marketplace.num_items", "50", name=done.folder.name)
 

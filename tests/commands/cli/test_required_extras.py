@@ -104,14 +104,14 @@ def assert_names(lines: list[str], extra: str) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("command", ["fit", "prepare"])
-def test_a_family_without_its_extra(refused, tmp_path, config, command):
+def test_a_family_without_its_extra_is_refused_with_the_extras_name(refused, tmp_path, config, command):
     extra = CONFIGS[config]
     assert_names(refused([command, "--config", str(REPOSITORY / f"configs/{config}.yaml")], extra), extra)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("extra", OPTIONS)
-def test_an_option_without_its_extra(refused, tmp_path, extra):
+def test_an_option_without_its_extra_is_refused_with_the_extras_name(refused, tmp_path, extra):
     assert_names(refused(OPTIONS[extra], extra), extra)
     assert not (tmp_path / "runs").exists()
 

@@ -27,7 +27,7 @@ def test_arguments_that_name_no_shipped_config_are_unchanged(tmp_path, monkeypat
     assert resolve_shipped_configs(arguments) == arguments
 
 
-def test_a_command_in_another_folder(tmp_path, monkeypatch):
+def test_shipped_configs_are_found_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, _, *small = TINY
     main(["fit", "--config", QUICKSTART, "--config", "configs/overlays/debug.yaml", *small, "--trainer.max_steps", "1"])

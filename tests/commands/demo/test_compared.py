@@ -122,7 +122,7 @@ def test_every_step_of_a_run_is_in_its_own_context():
     assert entered[-3:] == ["-b", "+b", "-b"]
 
 
-def test_the_command_line_of_the_second_run(tmp_path):
+def test_the_second_run_of_a_comparison_gets_its_own_config(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").touch()

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import logging
 import sys
 import zlib
@@ -21,6 +20,7 @@ from tests.support.data_files.document_folder import questions_about, write_fold
 from tests.support.demo import demo_server, page_driver
 from tests.support.families.tiny_documents import write_config
 from tests.support.outputs import browser
+from tests.support.outputs.jsonl import read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
             "new",
         ]
     )
-    lines = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
+    lines = read_jsonl(folder / "runs/a/predictions.jsonl")
     assert len(lines) == 8
     for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "\n".join(record.get("options", []))}

@@ -1,7 +1,6 @@
 """Tests the page of an image classifier: in process, and in a real browser."""
 
 import io
-import json
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from tests.conftest import REPOSITORY
 from tests.support.data_files.vision_language_files import encoded
 from tests.support.demo import demo_server, page_driver
 from tests.support.outputs import browser
+from tests.support.outputs.jsonl import read_jsonl
 
 DIGITS = [
     f"--config={REPOSITORY / 'configs/image_classifier/digits.yaml'}",
@@ -42,7 +42,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     folder, demo = run
     monkeypatch.chdir(folder)
     main(["predict", "--run_name", "a", "--data.init_args.predict_folder", "pictures"])
-    records = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
+    records = read_jsonl(folder / "runs/a/predictions.jsonl")
     assert len(records) == 3
     for record in records:
         file = UploadedFile("x.png", (folder / record["image"]).read_bytes())

@@ -8,6 +8,7 @@ from PIL import Image
 from commands.answers.answer_service import Turn, UploadedFile, UserInputError, UserQuestion
 from tests.support.demo import demo_server
 from tests.support.families.tiny_image_text import write_tiny_image_text
+from tests.support.outputs.jsonl import read_jsonl
 
 
 def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
@@ -38,7 +39,7 @@ def test_the_answer_is_that_of_predict(tmp_path, monkeypatch):
     main(["fit", "--config", "config.yaml", "--run_name", "a"])
     main(["predict", "--run_name", "a"])
     (predictions,) = (tmp_path / "runs/a").glob("predictions*.jsonl")
-    lines = [json.loads(line) for line in predictions.read_text().splitlines()]
+    lines = read_jsonl(predictions)
     demo = demo_server.loaded("a")
     assert len(lines) == 2
     assert "lean" not in [field.name for field in demo.fields]

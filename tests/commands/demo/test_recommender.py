@@ -8,6 +8,7 @@ from commands.answers.answer_service import PickedValue, UserInputError, UserQue
 from tests.conftest import TINY
 from tests.support.demo import demo_server, page_driver
 from tests.support.outputs import browser
+from tests.support.outputs.jsonl import read_jsonl
 
 TIMED = [
     *TINY,
@@ -43,7 +44,7 @@ def predicted(folder, *options):
 
     main(["predict", "--run_name", "a", *options])
     (path,) = (folder / "runs/a").glob("predictions*.jsonl")
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = read_jsonl(path)
     path.unlink()
     return records
 

@@ -10,6 +10,7 @@ from commands.answers.answer_service import UploadedFile, UserInputError, UserQu
 from tests.support.demo import demo_server, page_driver
 from tests.support.families.tiny_series import write_series_folder
 from tests.support.outputs import browser
+from tests.support.outputs.jsonl import read_jsonl
 
 CSV = b"time,load (kW),flow (l/s)\n0,1.5,3\n60,2.5,\n120,-4,5\n180,2,5\n"
 
@@ -39,7 +40,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, records)))
     main(["predict", "--run_name", "a", "--data.init_args.questions", "questions.jsonl"])
-    lines = [json.loads(line) for line in (folder / "runs/a/predictions-questions.jsonl").read_text().splitlines()]
+    lines = read_jsonl(folder / "runs/a/predictions-questions.jsonl")
     for line, record in zip(lines, records, strict=True):
         texts = {"question": record["question"], "options": "; ".join(record.get("options", []))}
         blocks = demo_server.answered(

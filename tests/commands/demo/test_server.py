@@ -251,7 +251,7 @@ def answers_get(port):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_with_code_0():
+def test_ctrl_c_ends_the_demo_with_code_0():
     process = subprocess.Popen(
         [sys.executable, "-c", SERVED], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

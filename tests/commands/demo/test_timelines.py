@@ -9,6 +9,7 @@ from commands.answers.families.timelines import _chart
 from tests.support.demo import demo_server, page_driver
 from tests.support.families.tiny_temporal import TINY_TEMPORAL
 from tests.support.outputs import browser
+from tests.support.outputs.jsonl import read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
             (folder / f"{number}.csv").write_bytes(example.values["timeline"][0].content)
             file.write(json.dumps({"question": example.values["question"], "csv": f"{number}.csv"}) + "\n")
     main(["predict", "--run_name", "a", "--data.init_args.questions", "questions.jsonl"])
-    records = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
+    records = read_jsonl(folder / "runs/a/predictions.jsonl")
     for record, example in zip(records, examples, strict=True):
         question = UserQuestion({"question": record["question"]}, {"timeline": example.values["timeline"]})
         blocks = demo_server.answered(demo, question)

@@ -13,6 +13,7 @@ from tests.conftest import REPOSITORY
 from tests.support.demo import demo_server, page_driver
 from tests.support.families.colored_squares import LANGUAGE_MODEL, TOWER
 from tests.support.outputs import browser
+from tests.support.outputs.jsonl import read_jsonl
 
 SCENES = [
     f"--config={REPOSITORY / 'configs/vision_language/quickstart_sft.yaml'}",
@@ -46,7 +47,7 @@ def test_the_answer_is_that_of_predict(run, monkeypatch):
     folder, demo = run
     monkeypatch.chdir(folder)
     main(["predict", "--run_name", "a"])
-    records = [json.loads(line) for line in (folder / "runs/a/predictions.jsonl").read_text().splitlines()]
+    records = read_jsonl(folder / "runs/a/predictions.jsonl")
     assert len(records) == 3
     demo._data.setup("test")
     for record in records:

@@ -99,7 +99,7 @@ def test_a_batch_that_does_not_divide(doctor):
     assert warning.found.endswith("a checkpoint's size is not known")
 
 
-def test_a_launcher_that_starts_another_number_than_the_config_wants(doctor):
+def test_a_launcher_that_starts_another_number_than_the_config_wants_is_reported(doctor):
     launched = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
     (error,) = doctor(*TINY, "--trainer.devices", "2", only=["config", "batch"], **launched)["batch"]
     assert "started 4 process(es) on each of 1 node(s), but the config has trainer.devices 2" in error.found

@@ -55,7 +55,7 @@ def test_the_launcher_completes_the_config(config):
         ({}, None),
     ],
 )
-def test_a_launcher_that_names_no_number_for_a_node(variables, count):
+def test_a_launcher_without_a_number_per_node_is_understood(variables, count):
     assert plan_launch([], variables).devices == count
 
 

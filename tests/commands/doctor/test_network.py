@@ -93,7 +93,7 @@ def test_a_name_that_leads_back_here_is_wrong_for_several_nodes_alone():
     assert finding.status == "ok"  # gloo then does not look at the name
 
 
-def test_a_name_that_leads_elsewhere():
+def test_a_host_name_that_leads_to_another_machine_fails_the_check():
     (finding,) = check_host_name(TWO_NODES, {}, "192.0.2.9", ALL)
     assert finding.status == "fail"
     assert "no interface of this machine has" in finding.why
@@ -177,7 +177,7 @@ def test_several_interfaces_and_none_is_chosen(tmp_path):
     assert "none that leads to other machines" in finding.found
 
 
-def test_nccl_and_gloo_on_different_networks():
+def test_nccl_and_gloo_on_different_networks_are_reported():
     *_, finding = check_interfaces(TWO_NODES, {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth1"}, ALL)
     assert finding.status == "warn"
     assert "different interfaces" in finding.found

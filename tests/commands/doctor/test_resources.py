@@ -46,7 +46,7 @@ def test_cores_that_a_process_may_not_use_are_not_counted():
         assert finding["found"].startswith(f"1 of {os.cpu_count()} cores may be used")
 
 
-def test_loaders_beyond_the_cores_and_a_quota():
+def test_more_loader_workers_than_the_quota_allows_are_reported():
     (finding,) = check_cores(LOADING, 64, 64, 4.0)
     assert finding.status == "warn"
     assert "quota leaves 4" in finding.found
@@ -109,14 +109,14 @@ def test_a_container_with_a_quota_starts_a_thread_for_each_core_of_the_machine()
     assert finding.remedy == "export OMP_NUM_THREADS=4"
 
 
-def test_processes_bound_to_the_same_cores():
+def test_processes_bound_to_the_same_cores_are_reported():
     *_, finding = check_threads(TWO, 8, 8.0, {"OMP_NUM_THREADS": "4", "OMP_PROC_BIND": "true"})
     assert finding.status == "warn"
     assert finding.remedy == "unset OMP_PROC_BIND"
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_control_group_that_allows_too_little_memory(tmp_path, version):
+def test_a_control_group_that_allows_too_little_memory_is_reported(tmp_path, version):
     proc, groups = tmp_path / "proc", tmp_path / "groups"
     group = groups / ("memory/job" if version == 1 else "job")
     group.mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_low_limits_of_the_shell_are_reported(name, soft, status, words, remedy)
     assert remedy in found[0]["remedy"]
 
 
-def test_core_dumps_of_any_size(tmp_path):
+def test_core_dumps_without_a_limit_are_reported(tmp_path):
     if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
         pytest.skip("the hard limit forbids them")
     (tmp_path / "core_pattern").write_text("core\n")
@@ -205,7 +205,7 @@ def test_locked_memory_where_there_is_infiniband(tmp_path):
     assert "64 KiB" in finding["found"]
 
 
-def test_a_control_group_that_allows_few_processes(tmp_path):
+def test_a_control_group_that_allows_few_processes_is_reported(tmp_path):
     group = tmp_path / "groups/pids/pod"
     group.mkdir(parents=True)
     (tmp_path / "cgroup").write_text("8:pids:/pod\n")

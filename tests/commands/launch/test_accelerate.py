@@ -15,12 +15,12 @@ def test_a_single_process_counts_as_not_launched():
     assert launched_processes({**ALONE, "MASTER_PORT": "29500"}) is None
 
 
-def test_several_that_would_each_train_alone():
+def test_accelerate_processes_that_would_each_train_alone_are_refused():
     with pytest.raises(ValueError, match="give accelerate launch --multi_gpu"):
         launched_processes(SEVERAL)
 
 
-def test_several_as_torchrun_starts_them():
+def test_accelerate_processes_with_torchruns_variables_are_torchruns():
     torchrun = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2", "RANK": "1"}
     assert launched_processes({**SEVERAL, **torchrun}) == LaunchedProcesses("torchrun", 2, 1)
 
@@ -47,7 +47,7 @@ def test_every_name_of_a_precision_is_accepted(precision, names):
     assert len(ignored_options(environ, "32")) == 1
 
 
-def test_numbers_and_devices_without_effect():
+def test_options_of_accelerate_without_effect_are_named():
     usual = {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1", "ACCELERATE_GRADIENT_CLIPPING": "none"}
     assert ignored_options({**usual, "ACCELERATE_USE_CPU": "False"}, None, on_accelerator=True) == []
     ignored = ignored_options(

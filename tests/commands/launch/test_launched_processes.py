@@ -44,7 +44,7 @@ def test_copies_that_know_nothing_of_each_other_are_refused(devices, nodes):
         match_launched(devices, nodes, LaunchedProcesses("torchrun", 2, 4))
 
 
-def test_variables_set_by_hand_or_by_kubernetes(monkeypatch):
+def test_variables_set_by_hand_or_by_kubernetes_are_recognized(monkeypatch):
     for key in ("SLURM_NTASKS", "SLURM_JOB_NAME", "SLURM_NNODES"):
         monkeypatch.delenv(key, raising=False)
     meeting = {"MASTER_ADDR": "first", "MASTER_PORT": "2222"}
@@ -59,7 +59,7 @@ def test_variables_set_by_hand_or_by_kubernetes(monkeypatch):
     assert rendezvous_from_env({}) is None
 
 
-def test_where_processes_of_srun_meet(monkeypatch):
+def test_processes_of_srun_meet_at_a_port_of_their_job_and_step(monkeypatch):
     job = {
         "SLURM_NTASKS": "4",
         "SLURM_NTASKS_PER_NODE": "2",

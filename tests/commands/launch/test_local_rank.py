@@ -34,7 +34,7 @@ def test_arguments_that_only_look_like_it_stay():
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_torchs_launcher_without_use_env(tmp_path):
+def test_torchs_launcher_without_use_env_is_understood(tmp_path):
     """It passes the argument before the command, which must still be found; the parser must not see the argument."""
     launch = [sys.executable, "-W", "ignore", "-m", "torch.distributed.launch", "--nproc_per_node", "1"]
     command = [*launch, "--master_port", "0", str(REPOSITORY / "train.py"), "fit", "--trainer.max_epoch", "1"]

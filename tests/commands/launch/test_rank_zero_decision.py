@@ -127,7 +127,7 @@ def test_an_error_of_process_0_ends_all(torchrun):
     assert "rank 0 ended: no such checkpoint" in str(theirs)
 
 
-def test_processes_started_by_hand_or_by_kubernetes():
+def test_processes_started_by_hand_or_by_kubernetes_share_the_decision_of_rank_0():
     """Plain Lightning trains a PyTorchJob's pods each for itself: it detects no environment without LOCAL_RANK."""
     port = free_port()
     answers = side_by_side(
@@ -137,7 +137,7 @@ def test_processes_started_by_hand_or_by_kubernetes():
     assert answers == ["first", "first"]
 
 
-def test_whether_the_launcher_starts_a_run_again(torchrun):
+def test_a_restart_by_the_launcher_is_recognized(torchrun):
     assert [is_restart(torchrun(0)) for _ in range(3)] == [False, True, True]
     assert is_restart({**torchrun(0), "TORCHELASTIC_RESTART_COUNT": "1"})
     assert is_restart({"SLURM_RESTART_COUNT": "2"})
@@ -179,7 +179,7 @@ def test_a_busy_port_is_named(monkeypatch):
             decide_on_rank_zero("run_name", never, by_hand(0, port))
 
 
-def test_a_port_that_becomes_free():
+def test_the_store_waits_for_a_port_that_becomes_free():
     other = socket.socket()
     other.bind(("0.0.0.0", 0))
     other.listen()

@@ -21,7 +21,7 @@ def keep(runs, name, points, metric="test/accuracy", question="question {}"):
     write_graded_answers(folder, metric, reversed(answers))
 
 
-def test_the_exact_test_of_mcnemar(runs, report_lines):
+def test_two_runs_are_compared_by_the_exact_test_of_mcnemar(runs, report_lines):
     keep(runs, "a", [1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     keep(runs, "b", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
     first, numbers = report_lines("a", "b")

@@ -102,7 +102,7 @@ def test_very_many_are_thinned_and_counted(run):
     assert [event["message"] for event in events.events if event["event"] == "disk_full"] == ["no room"]
 
 
-def test_long_messages_and_torn_lines(run):
+def test_long_messages_are_cut_and_torn_lines_are_skipped(run):
     run.log("run_failed", 1, 1, "x" * 5000, "error", traceback="y" * 5000, **{f"f{i}": i for i in range(50)})
     with (run.folder / "log.jsonl").open("a") as file:
         file.write('{"time": "2026-01-02T03:04:06Z", "fields": {"event": "straggl\n"event"\n')
@@ -122,5 +122,5 @@ def test_lines_that_no_run_writes_are_passed_over(run):
     assert events.attempts[0].to_step == 7
 
 
-def test_a_run_without_a_log(run):
+def test_a_run_without_a_log_has_no_events(run):
     assert not read_events(run.folder).logged

@@ -36,7 +36,7 @@ def cells(line):
     return [cell for cell in re.split(r"  +", line.strip()) if cell]
 
 
-def test_metrics_with_intervals_of_each_group(run, capsys):
+def test_metrics_of_each_group_are_printed_with_intervals(run, capsys):
     keep(run)
     title, heads, _, *rows = [line for line in printed(capsys) if line.strip()]
     assert title.startswith("test by events of the history and training events of the target, with 95 % bootstrap")
@@ -74,7 +74,7 @@ def test_cutoffs_select_the_metrics_and_a_test_is_preferred(run, capsys):
     assert any("test by events" in line for line in printed(capsys)), "a test is preferred"
 
 
-def test_without_ranks_nothing_and_with_those_of_other_settings_a_remark(run, capsys):
+def test_ranks_that_are_absent_print_nothing_and_ranks_of_other_settings_a_remark(run, capsys):
     assert printed(capsys) == []
     keep(run)
     run.metrics(26, test__ndcg_at_10=0.9)

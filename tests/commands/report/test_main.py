@@ -22,7 +22,7 @@ def error_of(capsys, *arguments):
     return capsys.readouterr().err
 
 
-def test_one_run_several_and_a_file_of_choice(runs, capsys):
+def test_a_report_is_written_of_one_run_of_several_and_into_a_named_file(runs, capsys):
     for seed in (1, 2):
         killed_and_resumed(runs / f"a-{seed}", seed)
     main(["a-1"])
@@ -110,7 +110,7 @@ def test_a_run_that_has_just_begun(runs):
     assert (run.folder / "report.html").stat().st_size > 10_000
 
 
-def test_the_content_of_two_seeds_and_another_setting(runs):
+def test_the_report_of_two_seeds_and_another_setting_has_all_their_values(runs):
     folders = [
         killed_and_resumed(runs / name, seed, dropout).folder
         for name, seed, dropout in (("a-1", 1, 0.1), ("b", 1, 0.5), ("a-2", 2, 0.1))
@@ -135,7 +135,7 @@ def test_the_content_of_two_seeds_and_another_setting(runs):
     assert run["summary"]["samples_per_second"] == 1205
 
 
-def test_the_record_that_training_writes(trained, tmp_path):
+def test_the_report_reads_what_a_real_training_writes(trained, tmp_path):
     """The files that other tests write by hand equal those of a real run."""
     content = page_content([trained / "runs/recommender-quickstart-job1"], tmp_path / "page.html")
     (run,) = content["runs"]

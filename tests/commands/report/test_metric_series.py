@@ -15,7 +15,7 @@ def read(run, mode="max", monitor="val/ndcg@10", points=100):
     return read_metrics(run.folder / "metrics.jsonl", monitor, mode, points)
 
 
-def test_courses_best_test_and_baselines(run):
+def test_the_series_have_the_best_step_the_test_and_the_baselines(run):
     for step, ndcg in ((10, 0.2), (20, 0.6), (30, 0.5)):
         run.metrics(step, train__loss=1 / step)
         run.metrics(step, **{"val__ndcg_at_10": ndcg, "val__loss": -ndcg})

@@ -5,64 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from commands.report.main import main
-from commands.report.study_summary import StudySummary, TrialSummary
-from commands.sweep.summary import write_summary
-from engine.telemetry.energy_file import Joules, write_energy
-from engine.telemetry.graded_answers import GradedAnswer, write_graded_answers
 from engine.telemetry.log_events import EVENTS
 from lightning_modules.recommender.item_ranks.rank_file import RankHeader, UserRanks, encode
 from tests.commands.report.recorded import Recorded, killed_and_resumed
+from tests.commands.report.shown_page import TICKS, VALUES, point_at, settle, texts
 from tests.support.outputs import browser
 from tests.support.outputs.report_page import ATTACK
 
 pytestmark = browser.with_browser
-
-
-VALUES = (
-    "[...document.querySelectorAll('figure.chart')]"
-    ".filter((one) => one.querySelector('.title').textContent === {title!r})"
-    ".flatMap((one) => [...one.querySelectorAll('.lines b')].map((value) => value.textContent))"
-)
-TICKS = "[...document.querySelector('figure.chart').querySelectorAll('text.tick')].map((one) => one.textContent)"
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    with browser.Browser(tmp_path_factory.mktemp("browser"), (1300, 900)) as page:
-        yield page
-
-
-@pytest.fixture
-def show(opened, tmp_path, monkeypatch):
-    """Write the page of runs and open it from its file; check for no console error and no network request."""
-    monkeypatch.chdir(tmp_path)
-    opened.complaints.clear()
-    opened.requests.clear()
-
-    def open_page(*folders):
-        main([str(folder) for folder in folders] + ["--output", str(tmp_path / "page.html")])
-        opened.resize(1300, 900)
-        opened.open((tmp_path / "page.html").as_uri())
-        settle(opened)
-        return opened
-
-    yield open_page
-    assert opened.complaints == []
-    assert [request for request in opened.requests if not request.startswith(("file:", "data:"))] == []
-
-
-def settle(page):
-    page.run("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
-
-
-def texts(page, selector):
-    return page.run(f"[...document.querySelectorAll({selector!r})].map((one) => one.textContent)")
-
-
-def point_at(page, step):
-    page.run(f"change({{cursor: {step}}})")
-    settle(page)
 
 
 def test_skipped_records_are_listed_at_the_top(show, tmp_path):
@@ -87,7 +37,7 @@ def test_skipped_records_are_listed_at_the_top(show, tmp_path):
     assert items[7].startswith(f"{run.folder}/metrics.jsonl, line ")
 
 
-def test_one_run_from_its_head_to_its_foot(show, tmp_path):
+def test_the_page_of_a_run_has_all_sections_from_head_to_foot(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "sasrec").folder)
     assert page.run("document.title") == "sasrec – run report"
     assert texts(page, "section > h2") == [
@@ -166,7 +116,7 @@ def test_a_part_is_looked_at_by_drawing_over_it(show, tmp_path):
     assert {"100", "150", "200"} >= {tick for tick in page.run(TICKS) if tick in ("50", "100", "150", "200", "300")}
 
 
-def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
+def test_axis_zoom_scale_and_smoothing_change_the_chart(show, tmp_path):
     page = show(killed_and_resumed(tmp_path / "a").folder)
     assert {"0", "100", "200", "300"} <= set(page.run(TICKS))
     flat = page.run("ticks(...yRange([{x: [1, 2], y: [0.02, 0.02 + 1e-17]}], 0, 9, false, []), 4)")
@@ -201,35 +151,6 @@ def test_the_axis_zoom_scale_and_smoothing(show, tmp_path):
     drawn = "document.querySelector('figure.chart path.line{}').getAttribute('d')"
     assert page.run(drawn.format(".raw")) != page.run(drawn.format(":not(.raw)"))
     assert page.run("smoothed([1, 1, null, 1], 0.9)") == pytest.approx([1, 1, None, 1]), "no bias to the beginning"
-
-
-def test_seeds_are_one_line_with_their_spread(show, tmp_path):
-    folders = [killed_and_resumed(tmp_path / f"sas-{seed}", seed).folder for seed in (1, 3)]
-    lines = (folders[1] / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (folders[1] / "metrics.jsonl").write_text("".join(line for line in lines if "test/" not in line))
-    page = show(*folders, killed_and_resumed(tmp_path / "dropped", 1, 0.5).folder)
-    assert texts(page, "h1") == ["3 runs compared"]
-    assert texts(page, "#results thead th")[:3] == ["metric", "sas (2 seeds)", "dropped"]
-    first = texts(page, "#results tbody tr:first-child > *")
-    assert first[:3] == ["ndcg@10", "0.6200 ± 0.014", "0.6100"]
-    assert texts(page, ".stages > :nth-child(2) tbody tr:first-child > *")[1] == "0.6100 (1 of 2)", "one was tested"
-    charts = "[...document.querySelectorAll('figure.chart')]"
-    chart = f"{charts}.find((one) => one.querySelector('.title').textContent === 'ndcg@10')"
-    point_at(page, 400)
-    assert page.run(VALUES.format(title="ndcg@10")) == ["0.5200", "0.5100"]
-    assert page.run(f"{chart}.querySelectorAll('path.band').length") == 1
-    assert page.run(f"{chart}.querySelector('.spread').textContent") == " (0.5100 – 0.5300)"
-    page.run("[...document.querySelectorAll('.choices button')].find((one) => one.textContent === 'Each seed').click()")
-    settle(page)
-    assert page.run(f"{chart}.querySelectorAll('path.line').length") == 3
-    page.run("document.querySelector('[name=run-2]').click()")
-    settle(page)
-    assert page.run(f"{chart}.querySelectorAll('path.line').length") == 2, "a run that is not wanted is not drawn"
-    rows = page.run(
-        "[...document.querySelector('#settings table').querySelectorAll('tbody tr')]"
-        ".map((row) => [...row.children].map((one) => one.textContent))"
-    )
-    assert rows == [["seed_everything", "1", "3", "1"], ["model.init_args.dropout", "0.1", "0.1", "0.5"]]
 
 
 def test_an_example_shows_its_answers_of_all_evaluations(show, tmp_path):
@@ -292,7 +213,7 @@ def test_a_narrow_window_has_no_sideways_scrolling(show, tmp_path, dark):
         assert (seen == "rgb(255, 255, 255)") != dark
 
 
-def test_runs_with_next_to_nothing(show, tmp_path):
+def test_the_page_opens_for_runs_with_next_to_nothing(show, tmp_path):
     """Runs that only began, that have no usable number, and that were killed."""
     begun, useless, killed = (Recorded(tmp_path / name) for name in ("begun", "useless", "killed"))
     for step in range(3):
@@ -305,70 +226,6 @@ def test_runs_with_next_to_nothing(show, tmp_path):
     page = show(killed.folder)
     assert texts(page, "h1 + .state") == ["no end recorded"]
     assert texts(page, "#curves .none") == ["No metrics have been logged yet."]
-
-
-def test_several_runs_are_compared_on_the_same_answers(show, tmp_path):
-    folders = []
-    for index, name in enumerate("abc"):
-        run = killed_and_resumed(tmp_path / name, dropout=0.1 * index)
-        answers = [GradedAnswer(sample, ATTACK, "4", "4", float(sample < 30 * index)) for sample in range(60)]
-        write_graded_answers(run.folder, "test/accuracy", answers)
-        if index:
-            write_energy(run.folder, Joules(3600.0, 0.0 if name == "b" else 10800.0))
-        folders.append(run.folder)
-    page = show(*folders)
-    assert {"Results", "Ablations", "Cost"} <= set(texts(page, "section > h2"))
-    row = texts(page, "#results > div.scroll tbody tr:first-child td") + texts(page, "#results tr .difference")
-    assert row[0] == "0.0000 [0.0000, 0.0000]"
-    assert row[2].startswith("1.000 [1.000, 1.000]+1.000")
-    assert texts(page, "#results .difference.right")[0].endswith("p < 0.001")
-    assert page.run("document.querySelectorAll('#results td.said').length") == 14 * 5, "14 of 20 rows, and a button"
-    assert texts(page, "#ablations .title") == ["model.dropout"]
-    assert page.run("document.querySelectorAll('#ablations circle.dot').length") == 3
-    assert texts(page, "#cost tbody tr:first-child td")[:3] == ["2 × 1 threads", "7 min 1 s", "0.23 h"]
-    assert texts(page, "#cost td:nth-child(5)") == ["–", "1 WhCPUs only", "4 WhCPUs 1, GPUs 3"]
-    page.resize(420, 900, True)
-    settle(page)
-    assert page.run("document.documentElement.scrollWidth") == 420
-
-
-def test_a_study_shows_its_trials(show, tmp_path):
-    study = tmp_path / "study"
-    parameters = [{"key": "model.init_args.rate", "log": True}, {"key": "model.init_args.kind", "log": False}]
-    trials = []
-    for number, state in enumerate(("complete", "pruned", "complete", "failed", "running")):
-        name, values = f"trial-{number:04}", {"model.init_args.rate": 10.0**-number, "model.init_args.kind": ATTACK}
-        value = None if state in ("failed", "running") else 0.5 + 0.1 * number
-        trials.append(TrialSummary(number, name, state, value, value and 100, values, "" if value else ATTACK))
-        if state != "failed":
-            killed_and_resumed(study / name, dropout=0.1 * number)
-    summary = StudySummary("val/ndcg@10", "maximize", parameters, trials, f"train {ATTACK}")
-    write_summary(summary, study)
-    page = show(study)
-    assert page.run("document.title") == "study – run report"
-    assert texts(page, "h1") == ["study"]
-    assert texts(page, "#study .facts span")[0] == "5 trials: 2 complete, 1 pruned, 1 failed, 1 running"
-    assert texts(page, "#study .tile strong")[:2] == ["0.7000", "0.01"]
-    states = dict(zip(texts(page, ".runs tbody th"), texts(page, ".runs .state"), strict=True))
-    assert states["trial-0001"] == "pruned", states
-    assert "preempted" not in states.values(), states
-    assert texts(page, "#study pre") == [f"train {ATTACK}"]
-    assert page.run("document.querySelectorAll('#study .trial').length") == 3
-    assert page.run("document.querySelectorAll('#study .trial.dash').length") == 1
-    assert page.run("document.querySelectorAll('#study .slice').length") == 2
-    assert texts(page, "#study tbody tr:first-child th") == ["trial-0002"]
-    page.run("document.querySelector('#study .target').dispatchEvent(new PointerEvent('pointerenter'))")
-    assert texts(page, "#study .told")[0].startswith("trial-0000: 0.5000 at step 100 (rate 1, kind </script>")
-    wide = page.run("document.querySelector('svg.parallel').clientWidth")
-    page.resize(800, 900, True)
-    settle(page)
-    settle(page)
-    assert page.run("document.querySelector('svg.parallel').clientWidth") < wide, "it follows the window"
-    page.resize(420, 900, True)
-    settle(page)
-    assert page.run("document.documentElement.scrollWidth") == 420
-    write_summary(summary._replace(trials=trials[:1]), study)
-    assert texts(show(study), "h1") == ["study"], "a study with one trial is not the page of a run"
 
 
 @pytest.mark.slow

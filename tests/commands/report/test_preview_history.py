@@ -14,7 +14,7 @@ def run(tmp_path):
     return Recorded(tmp_path / "a")
 
 
-def test_answers_by_step_and_each_picture_once(run):
+def test_answers_are_kept_by_step_and_each_picture_once(run):
     for step in (300, 20, 1000):
         run.example(step, f"answer {step}", step > 20)
     history = read_previews(run.folder / "examples")

@@ -18,7 +18,7 @@ def test_nested_settings_become_keys():
     }
 
 
-def test_configs_in_the_order_of_the_starts(tmp_path):
+def test_configs_are_read_in_the_order_of_the_starts(tmp_path):
     run = Recorded(tmp_path / "a")
     for number in (10, 2):
         text = (run.folder / "config.yaml").read_text().replace("max_epochs: 4", f"max_epochs: {number}")
@@ -78,7 +78,7 @@ def test_how_a_run_is_watched_does_not_part_it_from_its_seeds():
         assert seed_groups([run("1"), run("2", **{key: "else"})]) == [[0], [1]], key
 
 
-def test_runs_that_differ_in_the_seed_alone():
+def test_runs_that_differ_in_the_seed_alone_are_grouped():
     def run(seed, dropout="0.1"):
         return {"seed_everything": seed, "dropout": dropout}
 

@@ -1,6 +1,5 @@
 """Tests a study of real trainings that is killed during a training."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import pytest
 
 from commands.report.study_summary import read_study
 from tests.conftest import REPOSITORY
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.small_sweep import SMALL, SWEEP
 from tests.support.waiting import wait_until
 
@@ -44,7 +44,7 @@ def test_a_killed_study_continues(tmp_path):
     assert recorded.command.split()[-2:] == ["--run_name", "a-best"]
     assert (study / "report.html").is_file()
     for trial in recorded.trials:
-        lines = [json.loads(line) for line in (study / trial.name / "metrics.jsonl").read_text().splitlines()]
+        lines = read_jsonl(study / trial.name / "metrics.jsonl")
         values = [(line["step"], line["val/ndcg@10"]) for line in lines if "val/ndcg@10" in line]
         assert len(dict(values)) == 2
         assert trial.value == max(value for _, value in values)

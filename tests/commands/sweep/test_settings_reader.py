@@ -80,7 +80,7 @@ def test_a_file_is_read(tmp_path):
         ("model.init_args.norm", "run_name", "s.yaml:13: parameters.run_name: found run_name, expected a key"),
     ],
 )
-def test_file_line_and_key_of_an_error(tmp_path, capsys, before, after, message):
+def test_an_error_names_file_line_and_key(tmp_path, capsys, before, after, message):
     assert before in GOOD
     (tmp_path / "s.yaml").write_text(GOOD.replace(before, after))
     with pytest.raises(SystemExit) as end:

@@ -1,6 +1,5 @@
 """Tests that samples of a dense retriever depend on seed, epoch and sample, and not on the batches."""
 
-import json
 from itertools import permutations
 
 import numpy as np
@@ -21,6 +20,7 @@ from datamodules.multimodal.text.chat_encoder import ChatEncoder
 from engine.data.errors import BadSampleError
 from engine.data.samplers import PADDING_INDEX, MicroBatchRequest
 from tests.support.families.tiny_documents import LAYOUT, TinyDocument, TinyQuestions, tiny_tokenizer
+from tests.support.outputs.jsonl import read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_written_rankings_are_read_back(reader, tmp_path):
     assert read == {
         f"{part}-{index}-{index}": (f"device-{1000 * part}", [3, 1, 2]) for part in (1, 2) for index in range(4)
     }
-    line = json.loads((tmp_path / "rankings.jsonl").read_text().splitlines()[0])
+    line = read_jsonl(tmp_path / "rankings.jsonl")[0]
     assert line == {"id": "1-0-0", "document": "device-1000", "pages": [3, 1, 2], "scores": [0.5, 0.25, 0.125]}
     twice = PageRankingDataset([TinyQuestions(1, 4), TinyQuestions(1, 4)], reader)
     with pytest.raises(ValueError, match="question 1-0-0: another ranked question has the same id"):
@@ -240,7 +240,7 @@ def test_written_rankings_are_read_back(reader, tmp_path):
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def test_metrics_beside_words_and_chance(reader):
+def test_metrics_are_reported_beside_bm25_and_chance(reader):
     ranked = PageRankingDataset([TinyQuestions(1, 8)], reader)
     figures = ranked.metrics(rankings(ranked, (3, 2, 1)))
     assert figures["figure/page_recall@1"] == figures["figure/mrr"] == 1

@@ -14,6 +14,7 @@ from datamodules.document_qa.questions.splits import SplitSettings
 from datamodules.document_qa.user_documents import DocumentQuestions
 from tests.support.data_files.document_folder import PARTS, questions_about, write_folder, write_pdf, write_questions
 from tests.support.data_files.vision_language_files import png
+from tests.support.outputs.jsonl import read_jsonl
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +59,7 @@ def test_each_document_is_in_one_split(prepared, messages):
     )
     assert any({"manual-3.pdf", "again.pdf"} <= names for names in of.values())
     assert sum(len(asked(data, split)) for split in of) == 44
-    lines = Path(train["questions"]).read_text().splitlines()
-    turned = write_questions(folder / "turned.jsonl", [json.loads(line) for line in reversed(lines)])
+    turned = write_questions(folder / "turned.jsonl", read_jsonl(Path(train["questions"]))[::-1])
     other = module(folder, {**train, "questions": str(turned)}, split=data.split)
     assert {question.document for question in asked(other, "test")} == of["test"]
 
@@ -97,7 +97,7 @@ def test_a_chat_asks_about_one_document(prepared):
     assert {len(data.question_set("test").questions(0, index)) for index in range(4)} == {1}
 
 
-def test_splits_with_files_of_their_own(tmp_path):
+def test_splits_may_have_files_of_their_own(tmp_path):
     train, test = write_folder(tmp_path / "train", range(6)), write_folder(tmp_path / "test", range(20, 22))
     sources = {"test": QuestionSource(**test), "split": SplitSettings(validation=0.2, test=0.5)}
     data = module(tmp_path, train, **sources)
@@ -179,7 +179,7 @@ def test_a_document_may_be_named_without_its_ending(tmp_path):
     assert data.question_set("train").document(0, 0).name == "manual-0"
 
 
-def test_documents_of_one_name_in_folders_of_their_own(tmp_path):
+def test_documents_of_one_name_are_told_apart_by_their_folders(tmp_path):
     """The usual layout of manuals: a folder for each product."""
     texts = {"pump/manual.md": "# Pump\n\nIt is of steel.\n", "fan/manual.md": "# Fan\n\nIt is of brass.\n"}
     for name, text in texts.items():
@@ -196,7 +196,7 @@ def test_documents_of_one_name_in_folders_of_their_own(tmp_path):
     }  # fmt: skip
 
 
-def test_markdown_and_folders_of_page_images(tmp_path):
+def test_markdown_and_folders_of_page_images_are_documents(tmp_path):
     folder = tmp_path / "documents"
     (folder / "scan").mkdir(parents=True)
     for page in (1, 2, 10):
@@ -210,7 +210,7 @@ def test_markdown_and_folders_of_page_images(tmp_path):
     assert [len(questions.document(0, index).pages) for index in range(2)] == [3, 2]
 
 
-def test_the_pages_of_mp_docvqa(tmp_path, messages):
+def test_the_page_images_of_mp_docvqa_are_found_by_their_ids(tmp_path, messages):
     names = [f"abcd0001_p{page}" for page in range(1, 12)]
     folder = tmp_path / "images"
     folder.mkdir()
@@ -273,7 +273,7 @@ def test_a_resumed_run_reports_other_questions(prepared):
     folder, train = prepared
     identity = module(folder, train).loaded_split("train").identity
     assert module(folder, train).loaded_split("train").identity == identity
-    records = [json.loads(line) for line in Path(train["questions"]).read_text().splitlines()]
+    records = read_jsonl(Path(train["questions"]))
     held = module(folder, train).loaded_split("train").questions[0].id
     changed = [{**record, "question": "else ?"} if str(record["id"]) == held else record for record in records]
     other = write_questions(folder / "other.jsonl", changed)

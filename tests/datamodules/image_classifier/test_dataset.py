@@ -130,7 +130,7 @@ def test_evaluation_reads_the_stored_pixels_and_labels():
     assert torch.equal(batch.targets.sum(1), torch.ones(20))
 
 
-def test_crops_and_flips_one_by_one():
+def test_batched_crops_and_flips_equal_those_one_by_one():
     pixels = torch.randint(1, 256, (64, 3, 6, 5), dtype=torch.uint8)
     uniform = torch.rand(64, 3)
     actual = random_crop_and_flip(pixels, uniform, 2, True)

@@ -68,7 +68,7 @@ def test_transparent_pixels_become_white():
     assert (decoded(encoded(halves(), transparency=RED))[:, :8] == WHITE).all()  # a color that stands for nothing
 
 
-def test_depths_and_color_spaces():
+def test_all_depths_and_color_spaces_are_decoded_to_rgb():
     ramp = np.arange(65536, dtype=np.uint16).reshape(256, 256)
     assert (decoded(encoded(Image.fromarray(ramp)))[..., 1] == ramp >> 8).all()
     bits = Image.new("1", (8, 8))

@@ -166,7 +166,7 @@ def test_bad_samples_are_skipped_and_named(encoder, options):
 
 
 @pytest.mark.parametrize("options", [{"packed_length": 60}, {"length_groups": 3}])
-def test_a_micro_batch_without_a_usable_sample(encoder, options):
+def test_a_micro_batch_without_a_usable_sample_trains_nothing(encoder, options):
     parts = ChatExamples(CorruptLetters(), encoder, skip_bad=True, **options)[MicroBatchRequest(0, np.array([2, 4]))]
     assert all((part.rows.labels == IGNORE).all() and not len(part.rows.samples) for part in parts)
     assert [len(part.skipped) for part in parts] == [2] + [0] * (len(parts) - 1)

@@ -46,7 +46,7 @@ def at_of(dataset: Any) -> list[int]:
     return found
 
 
-def test_in_training_and_evaluation_it_is_the_time_of_the_target(make_data: Callable[..., Any]) -> None:
+def test_the_request_time_is_the_time_of_the_target(make_data: Callable[..., Any]) -> None:
     data = make_data()
     data.setup("fit")
     for dataset, target in ((data.train_set.rows, 3), (data.validation_set, 4), (data.test_set, 5)):

@@ -37,7 +37,7 @@ def test_leave_one_out_holds_out_the_last_two_events() -> None:
     assert store.items[start:end].tolist() == [1, 2], "the test history contains the validation event"
 
 
-def test_leave_one_out_without_a_user_to_evaluate() -> None:
+def test_leave_one_out_is_refused_without_a_user_to_evaluate() -> None:
     with pytest.raises(ValueError, match="no user has 3 events"):
         leave_one_out(make_store([[(1, 1)], [(1, 1), (2, 2)]]))
 
@@ -61,7 +61,7 @@ def test_temporal_takes_the_first_event_of_each_period() -> None:
     assert splits.without_history == {"validation": 1, "test": 1}
 
 
-def test_temporal_by_share_of_the_interactions() -> None:
+def test_a_temporal_split_by_shares_equals_that_by_seconds() -> None:
     store = make_store([[(1, time) for time in range(100, 200)]])
     by_share = temporal_split(store, 0.8, 0.9)
     by_second = temporal_split(store, 180, 190)

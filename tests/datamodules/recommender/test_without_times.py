@@ -75,7 +75,7 @@ def test_a_column_that_looks_like_a_time_must_be_named_or_declined(tmp_path: Pat
     assert (named.item_ids, declined.item_ids) == (["y", "x"], ["x", "y"])
 
 
-def test_training_rows_and_histories_without_times(papers: Path, tmp_path: Path) -> None:
+def test_data_without_times_train_and_predict_in_the_order_of_the_file(papers: Path, tmp_path: Path) -> None:
     lines = [{"items": [1, 3]}, {"items": [5, 2], "times": ["2014-07-23", 1_600_000_000]}]
     (tmp_path / "people.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     data = data_of(papers, predict_histories=str(tmp_path / "people.jsonl"))

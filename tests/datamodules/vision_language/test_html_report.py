@@ -13,7 +13,7 @@ from datamodules.multimodal.reports.html_report import MetricRow, metric_rows
 from datamodules.vision_language.html_report import AnsweredQuestion, is_right, thumbnail_data_url, write_test_report
 from tests.support.families.colored_squares import write_config
 from tests.support.outputs.browser import with_browser
-from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
+from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, assert_fits, choose
 
 ABOUT = {"run": "mine", "checkpoint": "best.ckpt"}
 
@@ -129,11 +129,7 @@ def test_the_page_fits_its_window(page, tmp_path, width, dark):
     long = answered(0, 3, answer="x" * 400)._replace(question="没有空格" * 200)
     wide = long._replace(sample=1, pictures=[Image.effect_noise((3000, 200), 90)])
     path = write_test_report(tmp_path, [long, wide], [MetricRow("all", "exact", 0.5, 0.25)], ABOUT)
-    page.resize(width, 800, dark)
-    page.open(path.as_uri())
-    page.run("Promise.all([...document.querySelectorAll('.card img')].map((image) => image.decode()))")
-    assert page.run("document.documentElement.scrollWidth") == width
-    assert page.complaints == []
+    assert_fits(page, path, width, dark)
 
 
 @with_browser

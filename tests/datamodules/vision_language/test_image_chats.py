@@ -28,7 +28,7 @@ def test_a_file_to_train_and_to_evaluate_is_warned_of(tmp_path, caplog):
     assert warned("fit", test=absent) == []
 
 
-def test_files_of_its_own_to_validate_and_test_with(chats, tmp_path):
+def test_validation_and_test_may_have_files_of_their_own(chats, tmp_path):
     others = [colored(number) for number in range(100, 105)]
     (tmp_path / "others").mkdir()
     validation = SourceSettings(str(write_jsonl(tmp_path / "others/chats.jsonl", others)))

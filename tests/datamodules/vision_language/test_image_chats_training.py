@@ -98,7 +98,7 @@ def test_a_model_trained_on_files_answers_new_images_in_order(lockstep, tmp_path
     assert list(run.series("test/exact").values()) == [1.0] == list(run.series("test/token_f1").values())
     assert list(run.series("test/baseline/blind/exact").values())[0] < 0.5
     lockstep("predict", *arguments, name="a")
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     assert lines == [{**question, "answer": question["id"]} for question in asked_about]
 
 

@@ -1,6 +1,5 @@
 """Tests tar shards through ImageChats: as an exact stream on any number of processes, or at random."""
 
-import json
 import pickle
 from itertools import takewhile
 
@@ -264,7 +263,7 @@ def options(folder, **settings):
 
 
 def last_metrics(run):
-    return json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    return run.records[-1]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def asked(tmp_path, *lines, **settings):
     return PredictDataset(path, ImageProcessor(LAYOUT, 10_000), **settings)
 
 
-def test_questions_about_images_of_ones_own(tmp_path):
+def test_questions_are_asked_about_images_of_the_user(tmp_path):
     (tmp_path / "a.png").write_bytes(png(RED, 16))
     (tmp_path / "b.png").write_bytes(png(BLUE, 16))
     questions = asked(

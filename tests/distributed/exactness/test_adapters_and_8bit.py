@@ -84,10 +84,8 @@ def test_a_killed_run_resumes_bit_identically(team, lockstep, options, base, tmp
     kill = fault("SignalAt", name="SIGKILL", step=5, process=processes - 1)
     killed = team("fit", *options, *kill, name="killed", processes=processes)
     assert killed.end(120)[-1] == -signal.SIGKILL, killed.output
-    resumed = team("fit", *options, "--ckpt_path", "last", name="killed", processes=processes)
-    assert resumed.end(120) == [0] * processes, resumed.output
+    resumed = team("fit", *options, "--ckpt_path", "last", name="killed", processes=processes).succeeded(120)
     assert "resuming after step 4" in resumed.output
-    assert resumed.survivors == []
 
     undisturbed, again = last(through), last(resumed)
     assert undisturbed["global_step"] == again["global_step"] == 6

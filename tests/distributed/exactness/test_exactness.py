@@ -8,6 +8,7 @@ import torch
 
 from engine.checkpointing.verification import load_lazily
 from tests.support.families.tiny_linear import FEATURES, Rows
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import read, sample_log
 from tests.support.ranks.exact_training import EXACT, OPTIONS, gradients, micro, same_training
@@ -219,7 +220,7 @@ def test_evaluation_sees_every_sample_once(lockstep, team, processes, samples, s
         assert several.end(120) == [0] * processes, several.output
     seen = [sample for record in read(run.folder, "evaluated") for sample in record["samples"]]
     assert sorted(seen) == list(range(samples))
-    first, second = map(json.loads, (run.folder / "evaluations.jsonl").read_text().splitlines())
+    first, second = read_jsonl(run.folder / "evaluations.jsonl")
     assert first["samples"] == second["samples"] == samples
     assert abs(first["loss"] - second["loss"]) <= 1e-9
     assert (run.folder / "predictions.jsonl").read_text() == alone
@@ -246,7 +247,7 @@ def test_a_limited_evaluation_takes_the_same_samples(lockstep, team, limit, stre
     assert several.end() == [0, 0], several.output
     seen = []
     for run in (alone, several):
-        evaluations = [json.loads(line) for line in (run.folder / "evaluations.jsonl").read_text().splitlines()]
+        evaluations = read_jsonl(run.folder / "evaluations.jsonl")
         assert [evaluation["samples"] for evaluation in evaluations] == [6, 6]
         seen.append(sorted(sample for record in read(run.folder, "evaluated") for sample in record["samples"]))
     assert seen[0] == seen[1]

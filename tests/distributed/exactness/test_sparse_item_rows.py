@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.support.faults.step_faults import fault
+from tests.support.faults.number_faults import number_fault
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.recommender.row_training import ADAGRAD, EXACT, LAZY, SAMPLED, assert_equal_states, saved, steps
 
@@ -45,7 +45,7 @@ def test_a_resumed_run_is_the_same_to_the_bit(lockstep, options):
 
 def test_a_step_with_a_nan_is_skipped_on_all_processes(team):
     options = [*ADAGRAD, *EXACT, *steps(8), "--finite_guard.policy", "skip"]
-    run = team("fit", *options, *fault("NonFiniteLoss", steps="[5]", process=1), name="a", processes=2)
+    run = team("fit", *options, *number_fault("NonFiniteLoss", steps="[5]", process=1), name="a", processes=2)
     assert run.end() == [0, 0], run.output
     assert [step for step, loss in run.series("train/loss").items() if math.isnan(loss)] == [6]
     assert "encoder.items.weight" in run.output
@@ -69,7 +69,7 @@ def test_another_item_optimizer_cannot_resume(lockstep):
 @BY_ROWS
 def test_a_run_resumes_whose_steps_were_all_skipped(lockstep, options):
     """A table without a step has no state yet, whether or not other parameters have one."""
-    nan = [*fault("NonFiniteLoss", steps="[0, 1]", process=0), "--finite_guard.policy", "skip"]
+    nan = [*number_fault("NonFiniteLoss", steps="[0, 1]", process=0), "--finite_guard.policy", "skip"]
     options = [*options, *EXACT, *nan]
     through = lockstep("fit", *options, *steps(4), name="through")
     assert through.series("train/skipped_steps")[4] == 2

@@ -45,11 +45,9 @@ def difference(first, second):
 def test_trains_as_one_process_does(lockstep, team, options, processes):
     alone = lockstep("fit", *options, name="alone")
     assert sorted(alone.series("train/loss")) == list(range(1, 11))
-    run = team("fit", *options, name="team", processes=processes)
-    assert run.end(150) == [0] * processes, run.output
+    run = team("fit", *options, name="team", processes=processes).succeeded(150)
     assert_same_series(alone, run, LOSSES, 1e-4)
     assert difference(alone, run) < 1e-5
-    assert run.survivors == []
 
 
 @pytest.mark.slow
@@ -59,10 +57,8 @@ def test_two_processes_rank_as_one_does(lockstep, team, options):
     alone = lockstep("predict", *options, name="model")
     content = (alone.folder / "rankings.jsonl").read_text()
     assert len(list(map(json.loads, content.splitlines()))) == 52
-    pair = team("predict", *options, name="model", processes=2)
-    assert pair.end(120) == [0, 0], pair.output
+    pair = team("predict", *options, name="model", processes=2).succeeded(120)
     assert (pair.folder / "rankings.jsonl").read_text() == content
-    assert pair.survivors == []
 
 
 @pytest.fixture
@@ -83,10 +79,8 @@ def sharded(options, tmp_path):
 @pytest.mark.slow
 def test_shards_train_as_one_process_does(lockstep, team, options, sharded):
     alone = lockstep("fit", *options, name="alone")
-    pair = team("fit", *sharded, name="pair", processes=2)
-    assert pair.end(150) == [0, 0], pair.output
+    pair = team("fit", *sharded, name="pair", processes=2).succeeded(150)
     assert_same_series(alone, pair, LOSSES, 1e-4)
-    assert pair.survivors == []
 
 
 @pytest.mark.slow

@@ -1,12 +1,11 @@
 """Bad samples of a family without code of its own for them are skipped, listed and limited on every rank."""
 
-import json
-
 import numpy as np
 import pytest
 
 from engine.data.epoch_order import global_batches
 from tests.support.families.tiny_linear import TINY_FAMILY
+from tests.support.outputs.jsonl import read_jsonl
 
 SAMPLE = 21
 DATA = {"length": 48, "batch_size": 8, "fault": "bad", "fault_sample": SAMPLE, "on_bad_sample": "skip"}
@@ -25,29 +24,26 @@ def steps_of_sample():
 
 def test_a_bad_sample_is_skipped_on_all_ranks(lockstep, team):
     alone = lockstep("fit", *OPTIONS, *data(**DATA), name="alone")
-    pair = team("fit", *OPTIONS, *data(**DATA, num_workers=1), name="pair", processes=2)
-    assert pair.end(120) == [0, 0], pair.output
+    pair = team("fit", *OPTIONS, *data(**DATA, num_workers=1), name="pair", processes=2).succeeded(120)
     losses, others = alone.series("train/loss"), pair.series("train/loss")
     assert list(losses) == list(others) == list(range(1, 13))
     assert max(abs(losses[step] - others[step]) for step in losses) < 1e-5
     assert alone.series("train/bad_samples") == pair.series("train/bad_samples") == steps_of_sample()
     (first,) = [step for step, times in steps_of_sample().items() if times == 1][:1]
     for run in (alone, pair):
-        (line,) = map(json.loads, (run.folder / "bad_samples.jsonl").read_text().splitlines())  # once, drawn twice
+        (line,) = read_jsonl(run.folder / "bad_samples.jsonl")  # once, drawn twice
         assert (line["stage"], line["sample"], line["epoch"]) == ("train", SAMPLE, 0)
         assert line["what"] == f"sample {SAMPLE}: injected"
         assert line["step"] == first - 1
     assert any(f"skipped: sample {SAMPLE}: injected" in printed for printed in pair.logs)
-    assert pair.survivors == []
 
 
 @pytest.mark.slow
 def test_one_more_than_the_limit_stops_all_at_the_same_step(team):
     run = team("fit", *OPTIONS, *data(**DATA, max_bad_samples=1, stream=True), name="a", processes=2)
-    assert run.end(120) == [2, 2], run.output
+    assert run.end_cleanly(120) == [2, 2], run.output
     assert "2 samples of the training cannot be used, but data.init_args.max_bad_samples is 1" in run.output
-    lines = [json.loads(line) for line in (run.folder / "bad_samples.jsonl").read_text().splitlines()]
+    lines = read_jsonl(run.folder / "bad_samples.jsonl")
     # In a stream a sample's number is its position, which differs in each epoch.
     assert [(line["epoch"], line["what"]) for line in lines] == [(0, "sample 21: injected"), (1, "sample 21: injected")]
     assert list(run.series("train/bad_samples").values())[-1] == 1
-    assert run.survivors == []

@@ -38,7 +38,7 @@ def stacks(run, process):
 def test_an_exception_on_one_process(team):
     """Plain Lightning: the others print "Connection closed by peer", a page each; with NCCL they wait 10 minutes."""
     run = team(*FIT, *fault("RaiseAt", step=3, process=1), name="a")
-    assert run.end(90) == [1, 1], run.output
+    assert run.end_cleanly(90) == [1, 1], run.output
     first = "rank 1 failed at step 3 (training): RuntimeError: injected on process 1"
     assert first in run.logs[0]
     assert "Traceback" not in run.logs[0]
@@ -47,11 +47,10 @@ def test_an_exception_on_one_process(team):
     assert first in (run.folder / "train.log").read_text()
     assert "in happen" in stacks(run, 1)
     assert first in stacks(run, 0)
-    assert run.survivors == []
     assert_next_start_finishes(team)
 
 
-def test_wrong_input_of_one_process_at_the_start(team):
+def test_wrong_input_of_one_process_at_the_start_ends_all_with_code_2(team):
     """The process that read it and the others exit with the same code, by which a launcher does not restart them."""
     run = team(
         *FIT,
@@ -68,18 +67,16 @@ def test_wrong_input_of_one_process_at_the_start(team):
 
 
 @pytest.mark.slow
-def test_an_exception_while_the_others_are_connected_and_wait(team):
+def test_an_exception_ends_the_ranks_that_are_connected_and_wait(team):
     """Plain: with a checkpoint on exceptions the failed process waits in its barrier, the others in their all-reduce,
     for 30 minutes, and the error is lost (#20187)."""
     saving = ["--trainer.callbacks+=lightning.pytorch.callbacks.ModelCheckpoint"]
     settings = {"save_on_exception": "true", "monitor": "null", "dirpath": "on_exception"}
     saving += [f"--trainer.callbacks.{key}={value}" for key, value in settings.items()]
     run = team(*FIT, *saving, *fault("RaiseAt", step=3, process=1), name="a")
-    codes = run.end(90)
-    assert None not in codes, run.output
+    codes = run.end_cleanly(90)
     assert 0 not in codes, run.output
     assert "rank 1 failed at step 3 (training): RuntimeError: injected on process 1" in run.logs[0], run.output
-    assert run.survivors == []
 
 
 @pytest.mark.parametrize("killed", [slow(0), 1])
@@ -87,13 +84,12 @@ def test_a_process_is_killed(team, killed):
     """Plain Lightning: the others' "Connection closed by peer" does not name the rank; with NCCL they wait."""
     run = team(*FIT, *fault("SignalAt", name="SIGKILL", step=3, process=killed), name="a")
     other = 1 - killed
-    codes = run.end(90)
+    codes = run.end_cleanly(90)
     assert (codes[killed], codes[other]) == (-9, 1), run.output
     assert f"rank {killed} has sent no heartbeat for" in run.logs[other], run.output
     assert f"rank {other} is at step 3" in run.logs[other]
     assert "Traceback" not in run.logs[other], run.logs[other]
     assert "gloo" in stacks(run, other), "the consequence"
-    assert run.survivors == []
     assert_next_start_finishes(team)
 
 
@@ -105,35 +101,32 @@ def test_a_process_is_stopped(team):
     assert "the other ranks wait for it at step 3" in run.logs[0]
     assert "backward" in stacks(run, 0)
     run.signal(1, signal.SIGCONT)  # it ends immediately instead of continuing
-    assert run.end(60) == [1, 1], run.output
-    assert run.survivors == []
+    assert run.end_cleanly(60) == [1, 1], run.output
 
 
 def test_a_rank_that_hangs_ends_all_and_is_named(team):
     """Plain: the others wait for 30 minutes; with NCCL the blame falls on a collective, not on a line of code."""
     run = team(*FIT, *QUICK, *fault("HangAt", step=3, process=1), name="a")
-    assert run.end(60) == [1, 1], run.output
+    assert run.end_cleanly(60) == [1, 1], run.output
     assert "rank 1 has been stalled for" in run.logs[0], run.output
     assert "at step 3 (training), in step_faults.py:" in run.logs[0]
     assert "threading.Event().wait()" in stacks(run, 1)
     assert "backward" in stacks(run, 0)
     assert "lockstep-monitor" in stacks(run, 1), "all threads"
-    assert run.survivors == []
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "pause"), reason="takes pause() of a POSIX system")
-def test_a_rank_hangs_and_holds_pythons_lock(team):
+def test_a_rank_that_hangs_and_holds_pythons_lock_ends_all(team):
     """Plain: as above. No Python code can run in it, not even what watches over it; it ends all the same."""
     run = team(*FIT, *QUICK, *fault("HoldLockAt", step=3, process=1), name="a")
-    assert run.end(90) == [1, 1], run.output
+    assert run.end_cleanly(90) == [1, 1], run.output
     assert "rank 1 has sent no heartbeat for" in run.logs[0], run.output
     assert "in happen" in run.logs[1], "its stacks, on its standard error"
-    assert run.survivors == []
 
 
 @pytest.mark.slow
-def test_a_watchdog_without_limits(team):
+def test_a_watchdog_without_limits_trains(team):
     """PyTorch takes them: the connections' 24 days as well."""
     run = team(*FIT, "--watchdog.timeout", "0", "--watchdog.start_timeout", "0", name="a")
     assert run.end(90) == [0, 0], run.output
@@ -143,21 +136,19 @@ def test_a_watchdog_without_limits(team):
 def test_a_single_rank_hangs(team):
     """Plain: it stands for ever."""
     run = team(*FIT, *QUICK, *fault("HangAt", step=3), name="a", processes=1)
-    assert run.end(60) == [1], run.output
+    assert run.end_cleanly(60) == [1], run.output
     assert "the process has been stalled for" in run.output
     assert "at step 3 (training), in step_faults.py:" in run.output
     assert "threading.Event().wait()" in stacks(run, 0)
-    assert run.survivors == []
 
 
 @pytest.mark.slow
-def test_two_workers_of_the_loader_end(team):
+def test_two_workers_of_a_loader_that_die_end_all(team):
     """Torch raises for the second while Lightning calls the hooks for the first; plain: the other rank waits."""
     run = team(*FIT, *fault("FailsTwice", step=3, process=1), name="a")
-    assert run.end(90) == [1, 1], run.output
+    assert run.end_cleanly(90) == [1, 1], run.output
     assert "rank 1 failed at step 3" in run.logs[0], run.output
     assert "DataLoader worker (pid 2)" in run.logs[0], run.output
-    assert run.survivors == []
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", slow("SIGSEGV")])
@@ -165,11 +156,10 @@ def test_a_worker_of_the_loader_ends(team, name):
     """Plain: the other process's "Connection closed by peer" comes last and hides it."""
     workers = ["--data.init_args.num_workers", "1"]
     run = team(*FIT, *workers, *fault("WorkerEndsAt", name=name, step=3, process=1), name="a")
-    assert run.end(90) == [1, 1], run.output
+    assert run.end_cleanly(90) == [1, 1], run.output
     assert "rank 1 failed at step" in run.logs[0], run.output
     assert "DataLoader worker" in run.logs[0], run.output
     assert "Traceback" not in run.logs[0]
-    assert run.survivors == []
 
 
 def test_a_skipped_step_is_never_mixed_with_the_next_one(team):
@@ -178,11 +168,10 @@ def test_a_skipped_step_is_never_mixed_with_the_next_one(team):
     through = team(*FIT, name="through")
     assert through.end(120) == [0, 0], through.output
     run = team(*FIT, *fault("SkipAt", step=3, process=1), name="a")
-    assert run.end(90) == [1, 1], run.output
+    assert run.end_cleanly(90) == [1, 1], run.output
     assert "rank 1 failed at step 3 (training)" in run.logs[0], run.output
     expected = through.series("train/loss")
     assert run.series("train/loss") == {step: expected[step] for step in (1, 2, 3)}
-    assert run.survivors == []
 
 
 # -- torchrun ----------------------------------------------------------------------------------------------------------
@@ -214,18 +203,17 @@ OWN = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_lightnings_launcher_and_the_second_rank_dies(team):
+def test_lightnings_launcher_ends_when_its_second_rank_dies(team):
     """Plain: the first process kills itself with SIGKILL, without a word of the reason."""
     run = team(*FIT, *OWN, *fault("SignalAt", name="SIGKILL", step=3, process=1), name="a", processes=1)
-    assert run.end(150) == [1], run.output
+    assert run.end_cleanly(150) == [1], run.output
     assert "rank 1 was killed by signal 9" in run.output or "rank 1 has sent no heartbeat" in run.output
     assert "Traceback" not in run.output
-    assert run.survivors == []
 
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_lightnings_launcher_and_the_first_rank_is_killed(team):
+def test_lightnings_launcher_leaves_no_process_when_its_first_rank_is_killed(team):
     """Plain: the child's fate is left to its connection; waiting in NCCL it is an orphan that holds a GPU. Here the
     first process also hosts the store."""
     run = team(*FIT, *OWN, *fault("SignalAt", name="SIGKILL", step=3, process=0), name="a", processes=1)
@@ -240,9 +228,8 @@ def test_lightnings_launcher_and_the_first_rank_is_killed(team):
 def test_lightnings_launcher_and_the_second_rank_is_stopped(team):
     """Plain: for ever; and the stopped process would outlive the first."""
     run = team(*FIT, *OWN, *QUICK, *fault("SignalAt", name="SIGSTOP", step=3, process=1), name="a", processes=1)
-    assert run.end(150) == [1], run.output
+    assert run.end_cleanly(150) == [1], run.output
     assert "rank 1 has sent no heartbeat for" in run.output
-    assert run.survivors == []
 
 
 # -- shared memory -----------------------------------------------------------------------------------------------------

@@ -36,10 +36,8 @@ def data(**settings):
 def test_a_sample_that_fails_to_load_is_named(team, fault, workers, messages, stream):
     settings = data(stream=stream, fault=fault, fault_sample=SAMPLE, num_workers=workers)
     run = team("fit", *OPTIONS, *settings, name="a", processes=2)
-    codes = run.end()
-    assert None not in codes, (codes, run.output)
+    codes = run.end_cleanly()
     assert 0 not in codes, (codes, run.output)
-    assert run.survivors == []
     order = hash_permutation(64, 1, 0) if stream else np.concatenate(global_batches(64, 8, seed=1, epoch=0))
     position = int(np.flatnonzero(order == SAMPLE)[0])
     names = rf"positions [^)]*\b{position}\b" if stream else rf"samples [^)]*\b{SAMPLE}\b"

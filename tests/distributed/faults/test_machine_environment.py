@@ -16,7 +16,7 @@ DAY = 86400.0
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [DAY, -DAY], ids=["forward", "back"])
-def test_the_clock_jumps_in_a_training(team, seconds):
+def test_a_clock_that_jumps_changes_no_training(team, seconds):
     """No watchdog ends the run, the newest checkpoint stays the newest, and the losses are an undisturbed run's."""
     undisturbed = team(*FIT, name="undisturbed")
     assert undisturbed.end(120) == [0, 0], undisturbed.output
@@ -39,7 +39,7 @@ def test_the_clock_jumps_in_a_training(team, seconds):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="user namespaces are of Linux")
-def test_a_user_without_a_home_directory_and_a_name(tmp_path):
+def test_a_user_without_a_home_directory_and_a_name_trains(tmp_path):
     """Containers run as a user ID that no passwd file has; several libraries look the user up when imported."""
     unnamed = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
     probe = subprocess.run([*unnamed, "true"], capture_output=True, text=True)

@@ -14,6 +14,7 @@ import torch
 from engine.data.epoch_order import global_batches
 from tests.conftest import TINY
 from tests.support.families.tiny_frozen import READER
+from tests.support.faults.number_faults import number_fault
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.log_lines import fields_of, log_lines
 from tests.tiers import slow
@@ -59,7 +60,7 @@ def equal(first, second):
 @pytest.mark.slow
 def test_without_the_guard_a_nan_reaches_all_weights_unnoticed(team):
     """Checks that the injected fault has the effect that the other tests assume."""
-    nan = fault("NonFiniteLoss", steps="[5]", process=1)
+    nan = number_fault("NonFiniteLoss", steps="[5]", process=1)
     run = team("fit", *OPTIONS, *steps(8), *nan, *fault("Without", callback="FiniteGuard"), name="a")
     assert run.end() == [0, 0], run.output
     assert any(weight.isnan().any() for weight in weights(run).values())
@@ -68,9 +69,8 @@ def test_without_the_guard_a_nan_reaches_all_weights_unnoticed(team):
 def test_stop_names_rank_and_samples_and_the_next_start_resumes(team):
     """Plain Lightning: see above, NaN on both processes and exit code 0."""
     through = team("fit", *OPTIONS, *steps(8), name="through")
-    run = team("fit", *OPTIONS, *steps(8), *fault("NonFiniteLoss", steps="[5]", process=1), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    run = team("fit", *OPTIONS, *steps(8), *number_fault("NonFiniteLoss", steps="[5]", process=1), name="a")
+    assert run.end_cleanly() == [1, 1], run.output
     assert "step 6 (epoch 0, global batch 5 of it): the gradient is not finite, its norm is nan" in run.logs[0]
     named = run.logs[0].split("the loss on rank 1 is not finite; its samples: ")[1].splitlines()[0].split(", ")
     assert len(named) == 8
@@ -86,7 +86,12 @@ def test_stop_names_rank_and_samples_and_the_next_start_resumes(team):
 
 def test_a_skipped_sample_has_the_same_effect_on_any_number_of_processes(team):
     bad = samples_of(5)[3]
-    options = [*OPTIONS, *steps(26), *SKIP, *fault("NonFiniteSample", sample=bad)]  # met again in the second epoch
+    options = [
+        *OPTIONS,
+        *steps(26),
+        *SKIP,
+        *number_fault("NonFiniteSample", sample=bad),
+    ]  # met again in the second epoch
     alone = team("fit", *options, name="alone", processes=1)
     assert alone.end() == [0], alone.output
     pair = team("fit", *options, name="pair")
@@ -113,7 +118,7 @@ def test_a_skipped_sample_has_the_same_effect_on_any_number_of_processes(team):
 
 @pytest.mark.slow
 def test_a_killed_run_that_skips_steps_resumes_bit_identically(team):
-    options = [*OPTIONS, *steps(12), *SKIP, *fault("NonFiniteLoss", steps="[2, 3, 9]", process=0)]
+    options = [*OPTIONS, *steps(12), *SKIP, *number_fault("NonFiniteLoss", steps="[2, 3, 9]", process=0)]
     through = team("fit", *options, name="through")
     killed = team("fit", *options, *fault("SignalAt", name="SIGKILL", step=7, process=1), name="killed")
     assert killed.end()[1] == -9, killed.output
@@ -128,7 +133,7 @@ def test_a_killed_run_that_skips_steps_resumes_bit_identically(team):
 
 @pytest.mark.slow
 def test_skipping_stops_when_the_training_has_diverged(team):
-    nan = fault("NonFiniteLoss", steps="[2, 4, 5, 6]")
+    nan = number_fault("NonFiniteLoss", steps="[2, 4, 5, 6]")
     limit = ["--finite_guard.max_skips", "2", "--log.console", "json"]
     run = team("fit", *OPTIONS, *steps(12), *SKIP, *limit, *nan, name="a")
     assert run.end() == [1, 1], run.output
@@ -142,7 +147,7 @@ def test_skipping_stops_when_the_training_has_diverged(team):
 
 
 def test_an_overflow_in_the_backward_pass_is_traced_to_its_parameter(team):
-    run = team("fit", *OPTIONS, *steps(8), *fault("InfiniteGradientAt", step=3, process=1), name="a")
+    run = team("fit", *OPTIONS, *steps(8), *number_fault("InfiniteGradientAt", step=3, process=1), name="a")
     assert run.end() == [1, 1], run.output
     assert "its norm is inf" in run.logs[0]
     assert "every rank has a finite loss" in run.logs[0]
@@ -157,7 +162,7 @@ def list_of_parameters(run):
 @pytest.mark.slow
 def test_rollback_loads_the_last_checkpoint_and_continues_with_the_next_batch(team):
     good = team("fit", *OPTIONS, *steps(4), name="good")
-    run = team("fit", *OPTIONS, *steps(7), *ROLLBACK, *fault("NonFiniteLoss", steps="[6]", process=1), name="a")
+    run = team("fit", *OPTIONS, *steps(7), *ROLLBACK, *number_fault("NonFiniteLoss", steps="[6]", process=1), name="a")
     assert run.end() == [0, 0], run.output
     assert "last.ckpt (after step 4) and the next batch (rollback 1 of at most 3)" in run.output
     assert good.end() == [0, 0], good.output
@@ -178,7 +183,7 @@ def test_rollback_stays_on_the_trajectory_that_the_run_goes_on_from(team):
     longer = team("fit", *SMALL, *steps(20), name="a")
     assert longer.end() == [0, 0], longer.output
     options = [*SMALL, *steps(9), "--ckpt_path", "best"]
-    run = team("fit", *options, *ROLLBACK, *fault("NonFiniteLoss", steps="[7]"), name="a")
+    run = team("fit", *options, *ROLLBACK, *number_fault("NonFiniteLoss", steps="[7]"), name="a")
     assert run.end() == [0, 0], run.output
     assert re.search(r"Continuing with the weights of .*/(best|last).ckpt .after step 5.", run.output), run.output
     assert saved(run)["global_step"] == 9
@@ -186,7 +191,7 @@ def test_rollback_stays_on_the_trajectory_that_the_run_goes_on_from(team):
 
 @pytest.mark.slow
 def test_rollback_without_a_checkpoint_stops(team):
-    run = team("fit", *OPTIONS, *steps(7), *ROLLBACK, *fault("NonFiniteLoss", steps="[1]", process=1), name="a")
+    run = team("fit", *OPTIONS, *steps(7), *ROLLBACK, *number_fault("NonFiniteLoss", steps="[1]", process=1), name="a")
     assert run.end() == [1, 1], run.output
     assert "There is no checkpoint to roll back to: " in run.logs[0]
     assert "has no checkpoint of this start yet" in run.logs[0]
@@ -194,9 +199,8 @@ def test_rollback_without_a_checkpoint_stops(team):
 
 def test_a_dead_branch_is_named_at_the_first_step(team):
     """Plain Lightning trains a step, then fails on each process with PyTorch's own words and without names."""
-    run = team("fit", *OPTIONS, *steps(5), *fault("SideBranch"), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    run = team("fit", *OPTIONS, *steps(5), *number_fault("SideBranch"), name="a")
+    assert run.end_cleanly() == [1, 1], run.output
     assert "  branch.weight (1, 4)\n  branch.bias (1,)\n" in run.logs[0]
     assert "step" not in run.logs[1]
     assert not (run.folder / "checkpoints/last.ckpt").exists()
@@ -204,18 +208,17 @@ def test_a_dead_branch_is_named_at_the_first_step(team):
 
 def test_a_branch_that_one_rank_does_not_use_is_named_with_the_rank(team):
     """Plain Lightning: the reducers of the two wait for different buckets."""
-    run = team("fit", *OPTIONS, *steps(5), *fault("SideBranch", unused_on=1), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    run = team("fit", *OPTIONS, *steps(5), *number_fault("SideBranch", unused_on=1), name="a")
+    assert run.end_cleanly() == [1, 1], run.output
     assert "  branch.weight (1, 4) on rank 1\n" in run.logs[0]
 
 
 @pytest.mark.slow
 def test_frozen_parts_pass_and_ddp_may_look_for_unused_parameters(team):
-    frozen = team("fit", *OPTIONS, *steps(5), *fault("SideBranch", frozen="true"), name="frozen")
+    frozen = team("fit", *OPTIONS, *steps(5), *number_fault("SideBranch", frozen="true"), name="frozen")
     assert frozen.end() == [0, 0], frozen.output
     tolerant = ["--trainer.strategy", "ddp_find_unused_parameters_true"]
-    found = team("fit", *OPTIONS, *steps(5), *tolerant, *fault("SideBranch", unused_on=0), name="found")
+    found = team("fit", *OPTIONS, *steps(5), *tolerant, *number_fault("SideBranch", unused_on=0), name="found")
     assert found.end() == [0, 0], found.output
     assert "branch.weight (1, 4) on rank 0" in found.output
 
@@ -233,8 +236,7 @@ def test_the_first_step_outside_of_the_reducer_of_ddp_is_bit_identical(team, mic
 
 def test_a_bit_that_differs_on_one_replica_is_detected(team):
     """Plain Lightning trains the two models on, each on the mean of both gradients."""
-    run = team("fit", *OPTIONS, *steps(8), *fault("UlpAt", step=5, process=1), name="a")
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == [], run.output
+    run = team("fit", *OPTIONS, *steps(8), *number_fault("UlpAt", step=5, process=1), name="a")
+    assert run.end_cleanly() == [1, 1], run.output
     assert "the replicas are no longer equal after step 6" in run.logs[0]
     assert "(one value on rank 0; another on rank 1)" in run.logs[0]

@@ -72,19 +72,17 @@ def named(number):
 @pytest.mark.parametrize("workers", [slow(0), 1])
 def test_the_first_unusable_sample_stops_all_and_is_named(options, team, workers):
     pair = team("fit", *options, *data(num_workers=workers), name="a", processes=2)
-    assert pair.end(120) == [2, 2], pair.output
+    assert pair.end_cleanly(120) == [2, 2], pair.output
     first = [number for number in ORDER[0][1][[1, 3]].tolist() if named(number) in pair.logs[1]]
     assert first, pair.output
     assert re.search(rf"loading global batch 1 .* failed: .*{named(first[0])}\b", pair.logs[1]), pair.output
-    assert pair.survivors == []
 
 
 def test_unusable_samples_are_skipped_on_all_ranks(options, lockstep, team):
     """The second step has two samples less on one process alone, the fourth one less on each."""
     options = [*options, *skip(100)]
     alone = lockstep("fit", *options, name="alone")
-    pair = team("fit", *options, name="pair", processes=2)
-    assert pair.end(120) == [0, 0], pair.output
+    pair = team("fit", *options, name="pair", processes=2).succeeded(120)
     losses, others = alone.series("train/loss"), pair.series("train/loss")
     assert list(losses) == list(others) == list(range(1, 11))
     assert max(abs(losses[step] - others[step]) for step in losses) < 1e-5
@@ -94,16 +92,14 @@ def test_unusable_samples_are_skipped_on_all_ranks(options, lockstep, team):
         for process, printed in enumerate(pair.logs):
             assert ("skipped: " in printed and named(number) in printed) == (process in met), (number, pair.output)
     assert "train/too_long_samples" not in (pair.folder / "metrics.jsonl").read_text()
-    assert pair.survivors == []
 
 
 def test_one_more_than_the_limit_stops_all_in_the_same_step(options, team):
     pair = team("fit", *options, *skip(3), name="a", processes=2)
-    assert pair.end(120) == [2, 2], pair.output
+    assert pair.end_cleanly(120) == [2, 2], pair.output
     assert "4 samples of the training cannot be used, but data.init_args.max_bad_samples is 3" in pair.output
     drawn = steps_of(BROKEN)
     assert list(pair.series("train/bad_samples").items()) == [(step, drawn[step]) for step in (1, 2, 3)]
-    assert pair.survivors == []
 
 
 @pytest.mark.slow
@@ -111,10 +107,9 @@ def test_the_limit_is_checked_at_log_steps_and_epoch_ends(options, team):
     """So that no step waits for the device: step 4 is above the limit, step 5 ends the epoch."""
     rarely = ["--trainer.log_every_n_steps", "3"]
     pair = team("fit", *options, *rarely, *skip(3), name="a", processes=2)
-    assert pair.end(120) == [2, 2], pair.output
+    assert pair.end_cleanly(120) == [2, 2], pair.output
     assert "4 samples of the training cannot be used" in pair.output
     assert list(pair.series("train/bad_samples").items()) == [(3, 2.0)]
-    assert pair.survivors == []
 
 
 @pytest.mark.slow
@@ -127,9 +122,8 @@ def test_samples_skipped_before_a_resume_count(options, lockstep, team):
     assert pair.series("train/bad_samples") == steps_of(BROKEN)
     fewer = [*skip(len(BROKEN) - 1), "--trainer.max_epochs", "3", "--ckpt_path", "last"]
     again = team("fit", *options, *fewer, name="a", processes=2)
-    assert again.end(120) == [2, 2], again.output
+    assert again.end_cleanly(120) == [2, 2], again.output
     assert "4 samples of the training cannot be used, but data.init_args.max_bad_samples is 3" in again.output
-    assert again.survivors == []
 
 
 @pytest.mark.slow
@@ -143,30 +137,26 @@ def test_long_samples_are_dropped_and_counted(options, lockstep, team, tmp_path)
     write_llava(tmp_path / "train.json", samples)
     options = [*options, *data(max_length=64, too_long="drop", packed_length=64)]
     alone = lockstep("fit", *options, name="alone")
-    pair = team("fit", *options, name="pair", processes=2)
-    assert pair.end(120) == [0, 0], pair.output
+    pair = team("fit", *options, name="pair", processes=2).succeeded(120)
     assert alone.series("train/too_long_samples") == pair.series("train/too_long_samples") == steps_of(long)
     losses, others = alone.series("train/loss"), pair.series("train/loss")
     assert max(abs(losses[step] - others[step]) for step in losses) < 1e-5
     log = (alone.folder / "train.log").read_text()
     assert all(f"{named(number)}): " in log for number in long)
     assert "max_length is 64" in log
-    assert pair.survivors == []
 
 
 @pytest.mark.slow
 def test_an_evaluation_skips_unusable_samples(options, lockstep, team):
     options = [*options, *skip(100), "--trainer.max_epochs", "1", "--trainer.limit_val_batches", "1.0"]
     alone = lockstep("fit", *options, name="alone")
-    pair = team("fit", *options, *data(num_workers=1), name="pair", processes=2)
-    assert pair.end(120) == [0, 0], pair.output
+    pair = team("fit", *options, *data(num_workers=1), name="pair", processes=2).succeeded(120)
     for metric in ("val/bad_samples", "val/loss", "val/baseline/blind/loss"):
         ours, theirs = alone.series(metric), pair.series(metric)
         assert list(ours) == list(theirs) == [5], metric
         assert abs(ours[5] - theirs[5]) < 1e-5, metric
     assert alone.series("val/bad_samples") == {5: 1.0}
     assert sum("validation/chats.json, record 7" in printed for printed in pair.logs) == 1, pair.output
-    assert pair.survivors == []
 
 
 @pytest.mark.slow
@@ -177,9 +167,8 @@ def test_an_evaluation_with_too_many_stops_all(options, lockstep, team, tmp_path
     write_llava(tmp_path / "test/chats.json", few)
     test = data(test=[{"path": "test/chats.json"}], on_bad_sample="skip", max_bad_samples=2)
     pair = team("test", *options, *test, "--ckpt_path", "last", name="a", processes=2)
-    assert pair.end(120) == [2, 2], pair.output
+    assert pair.end_cleanly(120) == [2, 2], pair.output
     assert "3 samples of the evaluation cannot be used, but data.init_args.max_bad_samples is 2" in pair.output
-    assert pair.survivors == []
 
 
 @pytest.mark.slow
@@ -192,15 +181,13 @@ def test_a_question_that_cannot_be_used_keeps_its_line(options, lockstep, team, 
     asked = data(questions="questions.jsonl", evaluation_batch_size=1)
     pair = team("predict", *options, *asked, *skip(1), "--ckpt_path", "last", name="a", processes=2)
     assert pair.end(120) == [0, 0], pair.output
-    answers = [json.loads(line) for line in (pair.folder / "predictions.jsonl").read_text().splitlines()]
+    answers = pair.predictions()
     assert [answer["id"] for answer in answers] == [0, 1, 2]
     assert answers[1]["answer"] is None
     assert "line 2, image 1 of 1" in answers[1]["why"]
     assert isinstance(answers[0]["answer"], str)
     assert "why" not in answers[0]
     strict = team("predict", *options, *asked, "--ckpt_path", "last", name="a", processes=2)
-    codes = strict.end(120)
-    assert None not in codes, strict.output
+    codes = strict.end_cleanly(120)
     assert 0 not in codes, strict.output
     assert "questions.jsonl, line 2" in strict.output, strict.output
-    assert strict.survivors == []

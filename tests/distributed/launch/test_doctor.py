@@ -159,7 +159,7 @@ def doctors_of_machines(machines, forge, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_hosts_with_a_wrong_no_and_the_right_interface(machines, doctors_of_machines):
+def test_doctor_checks_two_hosts_with_a_wrong_no_and_the_right_interface(machines, doctors_of_machines):
 
     first, second = doctors_of_machines(interfaces=["eth0", "lo"])
     assert first[0] == second[0] == 2, (first, second)

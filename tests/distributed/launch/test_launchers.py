@@ -75,7 +75,7 @@ def gone(session):
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_a_signal_to_a_child_of_lightnings_launcher(started, tmp_path):
+def test_a_signal_to_a_child_of_lightnings_launcher_stops_all(started, tmp_path):
     """Lightning: it hangs; and a child that ends with another code than 0 has the first process killed."""
     tenth = ["--preemption.check_every_n_steps", "10"]
     first = started(*tenth, *signal_in("on_train_batch_start", "SIGTERM", number=18, process=1))
@@ -93,7 +93,7 @@ def test_a_signal_to_a_child_of_lightnings_launcher(started, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the caught signals from /proc")
 @pytest.mark.parametrize(("name", "whole_group", "code"), [("SIGUSR1", False, 143), slow("SIGINT", True, 130)])
-def test_a_signal_during_the_imports(started, name, whole_group, code):
+def test_a_signal_during_the_imports_stops_the_run_in_order(started, name, whole_group, code):
     """Lightning: the signal kills the process (SIGUSR1: exit code 138), and what it has started waits."""
     first = started()
     number = signal.Signals[name]
@@ -134,7 +134,7 @@ def test_accelerates_launcher_trains_as_torchrun_does(start, team, tmp_path):
 
 @pytest.mark.launcher
 @pytest.mark.slow
-def test_accelerates_launcher_that_starts_one_of_two(start):
+def test_accelerates_launcher_that_starts_one_of_two_is_refused(start):
     """Accelerate without GPUs and without --multi_gpu: one process trains on all of the data, without a word."""
     first = start(*accelerate("--cpu", "--num_processes", "2", "--num_machines", "1"), "--run_name", "a")
     output, _ = first.communicate(timeout=120)

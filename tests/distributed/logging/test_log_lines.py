@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TINY
+from tests.support.faults.number_faults import number_fault
 from tests.support.faults.step_faults import fault
 from tests.support.outputs.log_lines import events, fields_of, log_lines
 
@@ -18,7 +19,7 @@ GUARDS = ["--finite_guard.policy", "skip", "--stragglers.every_n_steps", "2"]
 @pytest.mark.slow
 def test_every_line_of_a_run_with_faults_is_valid_by_the_schema(team):
     """Three starts: NaN, a slow process, a SIGTERM; a corrupt checkpoint and an error; the rest."""
-    trouble = [*fault("NonFiniteLoss", steps=[2], process=1), *fault("SlowLoss", seconds=0.3, process=1)]
+    trouble = [*number_fault("NonFiniteLoss", steps=[2], process=1), *fault("SlowLoss", seconds=0.3, process=1)]
     reported = fault("SignalAt", name="SIGTERM", step=5, process=1)
     run = team(*FIT, *GUARDS, *trouble, *reported, "--log.console", "json", name="a")
     assert run.end(120) == [143, 143], run.output

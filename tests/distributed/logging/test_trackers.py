@@ -30,12 +30,11 @@ def test_a_new_run_without_a_reachable_tracker_is_refused(team, processes):
         address = ["--mlflow.tracking_uri", f"http://127.0.0.1:{taken.getsockname()[1]}"]
         options = [*TINY_FAMILY, "--data.init_args.batch_size", "8", "--mlflow.experiment", "e", *address]
         run = team("fit", *options, name="a", processes=processes)
-        assert run.end(120) == [2] * processes, run.output
+        assert run.end_cleanly(120) == [2] * processes, run.output
     (line,) = [line for line in run.output.splitlines() if "error: " in line]
     assert "error: MLflow cannot start a run: " in line
     assert "change it with --mlflow.tracking_uri" in line
     assert "Traceback" not in run.output
-    assert run.survivors == []
     assert not run.folder.exists()
 
 
@@ -45,9 +44,7 @@ def test_trackers_continue_after_rank_0_is_killed(team):
     assert killed.end()[0] == -signal.SIGKILL, killed.output
     # W&B's service process checks from time to time whether its client lives.
     wait_until(lambda: not killed.survivors, found=lambda: killed.survivors)
-    resumed = team("fit", *OPTIONS, "--ckpt_path", "last", name="a", processes=2)
-    assert resumed.end() == [0, 0], resumed.output
-    assert resumed.survivors == []
+    resumed = team("fit", *OPTIONS, "--ckpt_path", "last", name="a", processes=2).succeeded()
     # W&B may not have written anything of the killed start yet; only rank 0 ever writes.
     *_, second = records_of(resumed.folder)
     starts = [path.name.rpartition("-")[2] for path in resumed.folder.glob("wandb/offline-run-*")]

@@ -40,8 +40,7 @@ def stopped(team):
 
     def run(*options, after, code=143, name="SIGTERM", processes=2, saved="saved", **settings):
         one = team("fit", *OPTIONS, *options, name="a", processes=processes, **settings)
-        assert one.end() == [code] * processes, one.output
-        assert one.survivors == []
+        assert one.end_cleanly() == [code] * processes, one.output
         assert f"stopped by {name} after step {after}, {saved}; resume with the same command" in one.logs[0], one.output
         assert all("stopped by" not in text for text in one.logs[1:]), "logged once"
         assert "Traceback" not in one.output
@@ -70,7 +69,7 @@ def test_stopped_in_the_middle_of_an_epoch(team, stopped, uninterrupted, name, p
 
 
 @pytest.mark.slow
-def test_stopped_in_the_last_step_of_an_epoch(team, stopped, uninterrupted):
+def test_a_run_stopped_in_the_last_step_of_an_epoch_validates_at_the_next_start(team, stopped, uninterrupted):
     """The validation is still to come: the checkpoint has it begun, and the next start runs it first.
 
     On a CPU every step is looked at by default.
@@ -105,7 +104,7 @@ def test_stopped_in_a_validation(team, stopped, uninterrupted):
         (10, "5", {"hook": "on_validation_batch_end", "number": 6, "process": 1}),
     ],
 )
-def test_stopped_in_the_last_validation(team, stopped, steps, interval, where):
+def test_a_run_stopped_in_the_last_validation_repeats_it(team, stopped, steps, interval, where):
     """Lightning: max_steps is reached, so the validation is never done, and best.ckpt is not of the last step."""
     short = ["--trainer.max_steps", str(steps), "--trainer.val_check_interval", interval]
     uninterrupted = team("fit", *OPTIONS, *short, name="whole")
@@ -120,7 +119,7 @@ def test_stopped_in_the_last_validation(team, stopped, steps, interval, where):
 
 
 @pytest.mark.slow
-def test_stopped_in_a_final_validation_outside_the_interval(team, stopped):
+def test_a_run_stopped_in_a_final_validation_outside_the_interval_repeats_it(team, stopped):
     """The last step lies inside an epoch; see callbacks/checkpointing/final_validation.py."""
     short = ["--trainer.max_steps", "10"]
     uninterrupted = team("fit", *OPTIONS, *short, name="whole")
@@ -135,7 +134,7 @@ def test_stopped_in_a_final_validation_outside_the_interval(team, stopped):
 
 
 @pytest.mark.slow
-def test_stopped_in_a_validation_within_an_epoch(team, stopped):
+def test_a_run_stopped_in_a_validation_within_an_epoch_repeats_it(team, stopped):
     often = ["--trainer.val_check_interval", "5"]
     uninterrupted = team("fit", *OPTIONS, *often, name="whole")
     assert uninterrupted.end() == [0, 0], uninterrupted.output
@@ -151,7 +150,7 @@ def test_stopped_while_a_checkpoint_is_written(team, stopped, uninterrupted):
 
 
 @pytest.mark.slow
-def test_stopped_before_the_first_step(team, stopped, uninterrupted):
+def test_a_run_stopped_before_the_first_step_starts_again(team, stopped, uninterrupted):
     """Lightning has no handlers yet: the signal kills one process, and the others wait for it."""
     first = stopped(*signal_in("setup", "SIGUSR1", process=1), after=0, name="SIGUSR1", saved="nothing new to save")
     assert not list(first.folder.glob("checkpoints/*"))
@@ -170,7 +169,7 @@ def test_a_stopped_run_resumes_on_fewer_ranks(team, stopped):
 
 
 @pytest.mark.slow
-def test_a_signal_that_also_reaches_loader_workers(team, stopped, uninterrupted):
+def test_a_signal_that_also_reaches_loader_workers_stops_the_run_in_order(team, stopped, uninterrupted):
     """A scheduler's SIGTERM and a terminal's Ctrl-C reach the workers as well: torch's die of it, and the run fails."""
     workers = ["--data.init_args.num_workers", "1"]
     stopped(*EVERY_TENTH, *workers, *signal_in("on_train_batch_start", "SIGTERM", number=18, group=True), after=20)

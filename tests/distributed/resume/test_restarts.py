@@ -41,10 +41,9 @@ def ended(uninterrupted, tmp_path):
 @pytest.mark.parametrize(("process", "restart"), [(0, 1), (1, 0)])  # torchrun counts no start for a node that comes
 def test_a_killed_run_resumes(team, uninterrupted, process, restart):
     dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=17, process=process), name="a")
-    codes = dead.end()
+    codes = dead.end_cleanly()
     assert codes[process] == -signal.SIGKILL, dead.output
     assert codes[1 - process] > 0, dead.output
-    assert dead.survivors == []
     again = team("fit", *OPTIONS, name="a", restart=restart, store=dead.store)
     assert again.end() == [0, 0], again.output
     assert "restarted by the launcher: resuming from runs/a/checkpoints/last.ckpt" in again.logs[0]
@@ -53,7 +52,7 @@ def test_a_killed_run_resumes(team, uninterrupted, process, restart):
 
 
 @pytest.mark.slow
-def test_a_run_killed_before_its_first_checkpoint(team, uninterrupted):
+def test_a_run_killed_before_its_first_checkpoint_starts_again(team, uninterrupted):
     dead = team("fit", *OPTIONS, *fault("SignalAt", name="SIGKILL", step=2, process=1), name="a")
     assert dead.end()[1] == -signal.SIGKILL, dead.output
     again = team("fit", *OPTIONS, name="a", restart=1, store=dead.store)
@@ -135,10 +134,9 @@ def test_a_team_that_is_refused_leaves_no_folder(team):
     for restart in range(2):
         refused = team("fit", *options, "--data.init_args.length", "0", name="a", restart=restart, store=store)
         store = refused.store
-        assert refused.end() == [2, 2], refused.output
+        assert refused.end_cleanly() == [2, 2], refused.output
         assert "the training set is empty" in refused.output
         assert not refused.folder.exists()
-        assert refused.survivors == []
     right = team("fit", *options, name="a", restart=2, store=store)
     assert right.end() == [0, 0], right.output
     assert (right.folder / "config.yaml").exists()

@@ -15,6 +15,7 @@ import torch
 from engine.checkpointing.verification import verify
 from tests.support.families.tiny_frozen import READER
 from tests.support.families.tiny_linear import TINY_FAMILY
+from tests.support.faults.disk_faults import disk_fault
 from tests.support.faults.step_faults import fault
 from tests.tiers import slow
 
@@ -22,10 +23,6 @@ from tests.tiers import slow
 RUN = ["fit", *READER, "--last_checkpoint.every_n_steps", "3", "--trainer.max_steps", "14"]
 ASYNCHRONOUS = ["--checkpoints.asynchronous", "true"]
 RESUME = ["--ckpt_path", "last"]
-
-
-def disk_fault(kind, **settings):
-    return [option.replace("step_faults", "disk_faults") for option in fault(kind, **settings)]
 
 
 def whole(folder):
@@ -108,9 +105,8 @@ def test_a_run_without_an_intact_checkpoint_is_refused(team):
         os.truncate(path, path.stat().st_size // 2)
     losses = stopped.series("train/loss")
     again = team(*RUN, *RESUME, name="a", processes=2)
-    assert again.end() == [2, 2], again.output
+    assert again.end_cleanly() == [2, 2], again.output
     assert again.seconds < 60
-    assert again.survivors == []
     assert "none of them is intact: " in again.logs[0]
     assert "start from scratch with another --run_name" in again.logs[0]
     assert again.series("train/loss") == losses, "not touched"
@@ -120,8 +116,7 @@ def test_a_run_without_an_intact_checkpoint_is_refused(team):
 def test_a_full_disk_keeps_older_checkpoints_and_stops_after_two_failures(team, uninterrupted, how):
     """Plain Lightning: OSError 28 on one process, and a truncated last.ckpt."""
     full = team(*RUN, *how, *disk_fault("DiskFull", octets=100_000, step=7), name="a", processes=2)
-    assert full.end() == [1, 1], full.output
-    assert full.survivors == []
+    assert full.end_cleanly() == [1, 1], full.output
     assert "last.ckpt could not be saved: [Errno 27] File too large. Training continues with the older" in full.logs[0]
     assert re.search(r"error: .*last.ckpt could not be saved 2 times in a row: \[Errno 27\] File too", full.logs[0])
     assert full.output.count("2 times in a row") == 1, "logged once"
@@ -134,7 +129,7 @@ def test_a_full_disk_keeps_older_checkpoints_and_stops_after_two_failures(team, 
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_for_a_while(team, uninterrupted):
+def test_a_disk_that_is_full_for_a_while_changes_no_training(team, uninterrupted):
     run = team(*RUN, *disk_fault("DiskFull", octets=100_000, step=7, until=9), name="a", processes=2)
     assert run.end() == [0, 0], run.output
     # Step 9's save fails if it comes before the limit is lifted, at the beginning of the tenth step.
@@ -147,19 +142,17 @@ def test_a_disk_that_is_full_for_a_while(team, uninterrupted):
 @pytest.mark.slow
 def test_the_very_last_save_fails(team):
     run = team(*RUN, *disk_fault("DiskFull", octets=100_000, step=13), name="a", processes=2)
-    assert run.end() == [1, 1], run.output
+    assert run.end_cleanly() == [1, 1], run.output
     assert "error: " in run.logs[0]
     assert "could not be saved" in run.logs[0]
-    assert run.survivors == []
     assert whole(run.folder)["last.ckpt"] == 12
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="Windows")
-def test_a_folder_that_may_not_be_written(team, uninterrupted):
+def test_a_folder_that_may_not_be_written_ends_the_run_with_its_older_checkpoint(team, uninterrupted):
     run = team(*RUN, *disk_fault("ReadOnlyAt", step=7), name="a", processes=2)
-    assert run.end() == [1, 1], run.output
-    assert run.survivors == []
+    assert run.end_cleanly() == [1, 1], run.output
     assert re.search(r"last.ckpt could not be saved 2 times in a row: \[Errno 13\] Permission denied", run.logs[0])
     (run.folder / "checkpoints").chmod(0o755)
     assert whole(run.folder)["last.ckpt"] == 6
@@ -177,9 +170,8 @@ def test_frozen_weights_stay_out_and_must_be_the_same(team, uninterrupted):
     assert not set(checkpoint["frozen"]) & set(checkpoint["state_dict"])
     assert "ballast" in checkpoint["state_dict"]
     other = team(*RUN, *RESUME, "--model.init_args.pretraining", "1", name="a", processes=2)
-    assert other.end() == [2, 2], other.output
+    assert other.end_cleanly() == [2, 2], other.output
     assert "They differ here: language.weight, language.bias" in other.output
-    assert other.survivors == []
     assert_resumes(team, uninterrupted, 9, processes=2)
     tested = team("test", *READER, name="a", processes=1)
     assert tested.end() == [0], tested.output
@@ -213,11 +205,10 @@ def test_a_validation_that_is_due_at_a_save_is_not_lost(team):
 def test_a_checkpoint_saved_on_a_signal_is_complete(team, uninterrupted, how):
     """A signal between two saves, to one process: last.ckpt is of that very step, and whole, when the processes end."""
     stopped = team(*RUN, *how, *fault("SignalAt", name="SIGTERM", step=7, process=1), name="a", processes=2)
-    assert stopped.end() == [143, 143], stopped.output
+    assert stopped.end_cleanly() == [143, 143], stopped.output
     found = whole(stopped.folder)
     assert found["last.ckpt"] >= 7
     assert not hidden(stopped.folder)
-    assert stopped.survivors == []
     assert_resumes(team, uninterrupted, found["last.ckpt"], 2, *how)
 
 
@@ -231,7 +222,7 @@ def test_a_run_that_is_stopped_inside_an_epoch(team, uninterrupted):
 
 
 @pytest.mark.slow
-def test_a_run_that_early_stopping_ends_inside_an_epoch(team, uninterrupted):
+def test_a_run_that_early_stopping_ends_inside_an_epoch_stays_ended(team, uninterrupted):
     """Plain Lightning does not save at such a stop, and the next start repeats the steps since the last save."""
     early = [
         "--trainer.val_check_interval",
@@ -253,13 +244,12 @@ def test_a_run_that_early_stopping_ends_inside_an_epoch(team, uninterrupted):
     assert max(again.series("train/loss")) == 4, "it stays ended"
 
 
-def test_a_checkpoint_of_another_model(team):
+def test_a_checkpoint_of_another_model_is_refused(team):
     """Plain Lightning: a traceback on every process, of which the first line names nothing."""
     other = team("fit", *TINY_FAMILY, "--data.init_args.batch_size", "10", "--trainer.max_steps", "3", name="b")
     assert other.end() == [0, 0], other.output
     run = team(*RUN, "--ckpt_path", "runs/b/checkpoints/last.ckpt", name="a", processes=2)
-    assert run.end() == [2, 2], run.output
-    assert run.survivors == [], run.output
+    assert run.end_cleanly() == [2, 2], run.output
     printed = "another model or config: missing in the checkpoint: ballast, language.weight, language.bias. Use the"
     assert printed in run.output
     assert "Traceback" not in run.output
@@ -268,13 +258,11 @@ def test_a_checkpoint_of_another_model(team):
 def test_a_monitor_that_is_not_there_is_noticed_before_training(team):
     """Plain Lightning: after the first epoch, with a traceback on every process."""
     run = team(*RUN, "--best_checkpoint.monitor", "val/foo", name="a", processes=2)
-    assert run.end() == [2, 2], run.output
-    assert run.survivors == [], run.output
+    assert run.end_cleanly() == [2, 2], run.output
     assert "'val/foo', which is not logged. Use one of the validation metrics: ['val/loss']" in run.output
     assert "Traceback" not in run.output
     assert not (run.folder / "seen").exists()
     late = team(*RUN, "--best_checkpoint.monitor", "val/foo", "--trainer.num_sanity_val_steps", "0", name="b")
-    assert late.end() == [2, 2], late.output
-    assert late.survivors == [], late.output
+    assert late.end_cleanly() == [2, 2], late.output
     assert late.output.count("best_checkpoint.monitor is 'val/foo'") == 1
     assert "Traceback" not in late.output

@@ -133,7 +133,7 @@ def as_run(command: str) -> str:
 @pytest.mark.slow
 @pytest.mark.distributed
 @pytest.mark.timeout(1500)
-def test_the_commands_train_it(copy):
+def test_the_commands_of_the_guide_train_the_new_family(copy):
     trained = [command for command in COMMANDS if command.startswith("python train.py ")]
     assert len(trained) == 5
     do([as_run(command) for command in trained], copy)

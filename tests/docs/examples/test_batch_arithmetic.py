@@ -63,7 +63,7 @@ def test_the_messages_are_those_of_the_program():
     assert f"learning rate {rate:g} = {0.001:g} for batch 128, scaled (sqrt) to batch 512" in PAGE
 
 
-def test_steps_and_warm_up_of_the_quickstart():
+def test_the_guide_states_the_steps_and_warm_up_of_the_quickstart():
     config = (REPOSITORY / "configs/recommender/quickstart.yaml").read_text(encoding="utf-8")
     setting = {name: int(re.search(rf"\b{name}: (\d+)", config)[1]) for name in KEYS}
     table = rows("`data.batch_size`", "steps in an epoch")
@@ -76,7 +76,7 @@ def test_steps_and_warm_up_of_the_quickstart():
         assert alike == ceil(setting["warmup_steps"] * 128 / batch)
 
 
-def test_the_configs_that_it_names():
+def test_the_guide_states_the_batch_sizes_of_its_configs():
     named = re.findall(r"`(?:configs/temporal/)?(qwen[\w.-]+\.yaml)`\s(?:has\s)?(\d+)", GUIDES)
     assert len(named) == 2
     for name, batch in named:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule
 
-from engine.checkpointing.compatibility import check_model_match
+from engine.checkpointing.compatibility import check_model_match, check_weights_only_loadable
 from tests.support.fake_trainer import fake_trainer
 
 FIT = {"optimizer_states": [], "lr_schedulers": [], "loops": {}, "global_step": 0, "epoch": 0}
@@ -60,3 +60,25 @@ def test_weights_alone_can_be_tested_but_not_resumed():
     check_model_match(model("test"), weights)
     with pytest.raises(ValueError, match="has weights, but no optimizer_states, .*epoch: it can be tested, but"):
         check_model_match(model("fit"), weights)
+
+
+def test_weights_only_content_is_accepted_and_other_types_refused():
+    from collections import Counter, OrderedDict
+
+    check_weights_only_loadable(
+        {
+            "a": [1, 2.0, None, True, "x", b"y", 1j],
+            3: (torch.ones(1), torch.float32, torch.device("cpu")),
+            "c": OrderedDict(a={1, 2}),
+            "d": Counter("aab"),
+            "e": torch.Size([1]),
+        }
+    )
+
+    class Text(str):
+        pass
+
+    refused = (({"a": Text("b")}, r"\['a'\]"), ({Text("b"): 1}, "key 'b'"), ({"a": {"b": (print,)}}, r"\[0\]"))
+    for wrong, name in refused:
+        with pytest.raises(TypeError, match=name):
+            check_weights_only_loadable(wrong)

@@ -84,7 +84,7 @@ def test_trained_and_frozen_afterwards_is_saved():
     assert torch.equal(other.language[1].weight, module.language[1].weight)
 
 
-def test_nothing_frozen_and_older_checkpoints():
+def test_models_without_frozen_weights_and_older_checkpoints_load():
     module = nn.Linear(2, 2)
     checkpoint = saved(module, frozen_fingerprints(module))
     assert checkpoint[KEY] == {}

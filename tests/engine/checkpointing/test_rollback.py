@@ -40,7 +40,7 @@ class Start:
         return path.name, step, float(self.model.bias.detach())
 
 
-def test_neither_the_future_nor_another_trajectory(tmp_path):
+def test_rollback_loads_neither_the_future_nor_another_trajectory(tmp_path):
     first = Start(tmp_path)
     best = tmp_path / "checkpoints/best.ckpt"
     first.save(5, 0.5, best)

@@ -123,7 +123,7 @@ def test_a_kill_at_any_point_keeps_the_newest_folder(tmp_path, monkeypatch, kill
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=12), st.integers(1, 4))
-def test_a_row_of_the_best(tmp_path_factory, scores, keep):
+def test_a_rotation_by_score_holds_the_best_in_order(tmp_path_factory, scores, keep):
     """With insertion by score the rotation holds the best checkpoints in order."""
     folder = tmp_path_factory.mktemp("run")
     row = [folder / (f"best-{index + 1}.ckpt" if index else "best.ckpt") for index in range(keep)]

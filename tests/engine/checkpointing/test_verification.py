@@ -25,7 +25,7 @@ def path(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-def test_every_byte_that_counts(path):
+def test_a_flip_of_any_byte_that_counts_is_detected(path):
     """Flip each byte in turn: it is detected, or the loaded content is unchanged (torch pads its files)."""
     content = path.read_bytes()
     verify(path)
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_checkpoint_is_corrupt(tmp_path):
         verify(tmp_path / "absent.ckpt")
 
 
-def test_when_it_was_saved(path):
+def test_a_checkpoint_states_when_it_was_saved(path):
     assert saved_at(path) == 5.0
     assert "weight" in load_lazily(path)
     path.write_bytes(path.read_bytes()[:100])

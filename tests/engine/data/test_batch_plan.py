@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from engine.data.batch_plan import BatchPlan
 
 
-def test_the_arithmetic_in_one_line():
+def test_the_plan_prints_its_arithmetic_in_one_line():
     plan = BatchPlan.derive(world_size=4, batch_size=256, micro_batch_size=16)
     assert (plan.micro_batch_size, plan.accumulation) == (16, 4)
     assert str(plan) == "global batch 256 = 4 ranks x 16 samples x 4 accumulation steps"

@@ -36,6 +36,15 @@ def ranks(num_samples, batch_size, processes, accumulation=1, **options):
     ]
 
 
+def shares_of(samplers, number):
+    """Return the samples of each micro-batch of a global batch of the first epoch, without padding."""
+    return [
+        draw.indices[draw.indices != PADDING_INDEX]
+        for process, sampler in enumerate(samplers)
+        for draw in sampler.requests_of(0, number, process)
+    ]
+
+
 @settings(max_examples=60, deadline=None)
 @given(sizes, st.integers(1, 4), st.integers(1, 4), st.integers(1, 4))
 def test_global_batches_do_not_depend_on_the_processes(num_samples, per_share, processes, accumulation):
@@ -80,7 +89,7 @@ def test_evaluation_sees_every_sample_once_in_the_same_batches(num_samples, batc
 
 @settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
-def test_shares_of_equal_work(num_samples, processes, accumulation, seed):
+def test_shares_of_equal_cost_differ_by_one_sample_at_most(num_samples, processes, accumulation, seed):
     """Shares of equal cost do not change the global batches, and their sizes differ by at most one sample."""
     shares = processes * accumulation
     size = 4 * shares
@@ -126,11 +135,7 @@ def test_ranks_get_contiguous_blocks(found, processes, accumulation):
     num_samples, blocks = found
     samplers = ranks(num_samples, 24, processes, accumulation, blocks=lambda epoch: blocks)
     for number, batch in enumerate(global_batches(num_samples, 24, 5, 0, blocks)):
-        parts = [
-            draw.indices[draw.indices != PADDING_INDEX]
-            for process in range(processes)
-            for draw in samplers[process].requests_of(0, number, process)
-        ]
+        parts = shares_of(samplers, number)
         assert np.concatenate(parts).tolist() == batch.tolist()
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
         pairs = sum(len(set(block_of(blocks, part).tolist())) for part in parts)
@@ -146,11 +151,7 @@ def test_ranks_get_equal_shares_of_each_group(found, processes, accumulation, gr
     grouped = blocks._replace(groups=groups_of_blocks)
     samplers = ranks(num_samples, 24, processes, accumulation, blocks=lambda epoch: grouped)
     for number, batch in enumerate(global_batches(num_samples, 24, 5, 0, blocks)):
-        parts = [
-            draw.indices[draw.indices != PADDING_INDEX]
-            for process in range(processes)
-            for draw in samplers[process].requests_of(0, number, process)
-        ]
+        parts = shares_of(samplers, number)
         assert sorted(np.concatenate(parts)) == sorted(batch), "the content of a global batch does not change"
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
         for group in range(groups):

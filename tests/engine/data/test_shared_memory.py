@@ -23,7 +23,7 @@ def test_tensors_move_to_shared_memory():
     assert move_to_shared_memory(batch) == 0  # all are shared already
 
 
-def test_without_a_shared_memory_folder(tmp_path):
+def test_a_machine_without_a_shared_memory_folder_is_accepted(tmp_path):
     assert free_bytes(tmp_path) > 0
     assert free_bytes(tmp_path / "nowhere") is None
     assert move_to_shared_memory(torch.ones(4), folder=tmp_path / "nowhere") == 16  # torch uses another folder

@@ -118,7 +118,7 @@ def test_a_stream_has_no_length():
             len(sampler)
 
 
-def test_the_end_of_an_epoch_of_a_single_process():
+def test_a_single_process_ends_its_epoch_with_its_stream():
     ended = EpochEndCheck()
     draw = next(iter(TrainSampler(None, 8, seed=1)))
     assert not ended(draw, 3)

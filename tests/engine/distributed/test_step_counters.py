@@ -48,12 +48,12 @@ def polled(schedule, seconds, steps=30):
     return steps_polled
 
 
-def test_polls_after_a_fixed_number_of_steps():
+def test_ranks_are_polled_after_a_fixed_number_of_steps():
     assert polled(PollSchedule(10), 100.0) == [10, 20, 30]
     assert polled(PollSchedule(1), 0.0) == list(range(1, 31))
 
 
-def test_polls_about_every_two_seconds():
+def test_ranks_are_polled_about_every_two_seconds():
     assert polled(PollSchedule(None), 0.0) == [1, 2, 12, 22]
     assert polled(PollSchedule(None), 0.1) == [1, 2, 12, 22]
     assert polled(PollSchedule(None), 0.7) == [1, *range(2, 31, 2)]

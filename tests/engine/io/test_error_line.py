@@ -14,6 +14,6 @@ from engine.io.error_line import first_line, first_line_with_type
         (RuntimeError("\n first \nsecond"), "first ", "RuntimeError: first "),
     ],
 )
-def test_the_first_line_of_an_error(error, line, with_type):
+def test_an_error_is_shortened_to_its_first_line(error, line, with_type):
     assert first_line(error) == line
     assert first_line_with_type(error) == with_type

@@ -10,7 +10,7 @@ from engine.lightning_internals import cli as internals
 from tests.engine.lightning_internals.tiny_training import INSTALLED
 
 
-def test_the_options_of_a_parser():
+def test_the_options_of_a_parser_are_found():
     parser = LightningArgumentParser()
     parser.add_argument("--some.option", type=int)
     assert "--some.option" in internals.option_names(parser), INSTALLED
@@ -29,7 +29,7 @@ def test_the_options_of_a_parser():
         ("_parser", ["self", "subcommand"]),
     ],
 )
-def test_private_methods_that_open_cli_overrides_or_calls(name, parameters):
+def test_private_methods_that_open_cli_overrides_or_calls_exist(name, parameters):
     method = getattr(LightningCLI, name, None)
     assert method is not None, f"LightningCLI.{name} is gone: {INSTALLED}"
     assert list(inspect.signature(method).parameters) == parameters, INSTALLED

@@ -46,7 +46,7 @@ def test_the_arguments_of_wandb_can_be_changed(tmp_path):
     assert "anonymous" in arguments, f"{INSTALLED}, wandb {wandb.__version__}"
 
 
-def test_the_methods_of_a_profiler(tmp_path):
+def test_the_private_methods_of_a_profiler_exist(tmp_path):
     assert list(inspect.signature(PyTorchProfiler._delete_profilers).parameters) == ["self"], INSTALLED
     profiler = PyTorchProfiler(tmp_path, "name")
     internals.finish_trace(profiler)

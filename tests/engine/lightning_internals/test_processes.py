@@ -99,13 +99,13 @@ def test_a_strategys_time_limit_is_set_unless_the_user_gave_one(kind):
     assert not internals.set_strategy_timeout(SingleDeviceStrategy("cpu"), limit), INSTALLED
 
 
-def test_the_backend_of_the_process_group():
+def test_the_backend_of_the_process_group_is_set():
     strategy = ModelParallelStrategy()
     internals.set_process_group_backend(strategy, "cpu:gloo,cuda:nccl")
     assert strategy.process_group_backend == "cpu:gloo,cuda:nccl", INSTALLED
 
 
-def test_the_process_groups_time_limit_and_store():
+def test_the_time_limit_of_the_process_group_is_set_and_its_store_found():
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
@@ -133,7 +133,7 @@ def test_ddp_broadcasts_no_ignored_buffers():
         torch.distributed.destroy_process_group()
 
 
-def test_the_workers_of_a_loader():
+def test_the_worker_processes_of_a_loader_are_found():
     iterator = iter(DataLoader(TensorDataset(torch.ones(2, 1)), num_workers=1))
     (worker,) = internals.worker_processes(iterator)
     assert worker.is_alive(), INSTALLED

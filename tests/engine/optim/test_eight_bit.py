@@ -114,7 +114,7 @@ def test_codes_of_parts_are_those_of_the_whole():
         assert torch.equal(part.dequantized(codes[begin:end], state.absmax, values), numbers[begin:end])
 
 
-def test_the_form_of_bitsandbytes_and_back():
+def test_a_state_is_converted_to_the_form_of_bitsandbytes_and_back():
     parameters = weights()
     optimizer = bitsandbytes.optim.AdamW8bit(groups(parameters), lr=1e-3, betas=BETAS)
     train(parameters, optimizer, range(2))

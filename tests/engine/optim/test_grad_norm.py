@@ -19,12 +19,12 @@ def parameters(*gradients):
     return [*found, nn.Parameter(torch.zeros(2))]  # and one without a gradient
 
 
-def test_the_norm_of_all_gradients_as_one_vector():
+def test_the_norm_is_that_of_all_gradients_as_one_vector():
     assert gradient_norm(parameters([3.0], [0.0, 4.0])) == 5
     assert gradient_norm([nn.Parameter(torch.zeros(2))]) == 0
 
 
-def test_of_each_part_alone():
+def test_the_norm_of_each_group_is_that_of_its_parameters_alone():
     head, tail, bias = ({"params": parameters(gradient)} for gradient in ([3.0, 4.0], [12.0], [5.0]))
     named = [{**head, "name": "head"}, {**tail, "name": "tail/matrices"}, {**bias, "name": "tail/vectors"}]
     assert grad_norm_per_group(named) == {"head": 5, "tail": 13}

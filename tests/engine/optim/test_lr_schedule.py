@@ -12,7 +12,7 @@ def schedule(name, **options):
     )
 
 
-def test_warm_up_then_each_schedule():
+def test_each_schedule_follows_its_warm_up():
     constant = schedule("constant", warmup_steps=4)
     assert [constant(step) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
     cosine = schedule("cosine", warmup_steps=2, total_steps=12, final_fraction=0.1)

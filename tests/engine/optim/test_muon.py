@@ -27,7 +27,7 @@ def test_singular_values_become_about_1_and_directions_stay(rows, columns, scale
     torch.testing.assert_close(found, torch.diag(found.diagonal()), atol=2e-3, rtol=0)
 
 
-def test_nothing_turns_into_nothing():
+def test_a_matrix_of_zeros_stays_zero():
     assert not newton_schulz(torch.zeros(3, 4)).any()
 
 

@@ -52,7 +52,7 @@ def test_steps_and_state_are_those_of_the_plain_optimizer(name):
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_checkpoint_resumes_with_and_without_it(name, first):
+def test_a_checkpoint_resumes_with_and_without_the_offload(name, first):
     model = Words()
     train(model, *make(model, name, first), 4)
     resumed = Words()

@@ -39,7 +39,7 @@ def test_the_paged_form_is_logged_by_its_name(messages, caplog):
     assert messages[0].startswith("paged_adamw_8bit: the state of 8,192 of 14,720 trained parameters in 8 bits;")
 
 
-def test_it_trains_as_adamw():
+def test_a_step_of_each_optimizer_is_near_that_of_adamw():
     """One step from the same weights is equal where the state has 32 bits, and close where it has 8."""
     ours, plain = Words(), Words()
     ours.train_with(make(ours), 1)
@@ -90,7 +90,7 @@ def test_saved_state_resumes_bit_identically(tmp_path, rollback, name):
         ("adamw_8bit", "muon"),
     ],
 )
-def test_the_state_of_another_optimizer(saved, name):
+def test_the_state_of_another_optimizer_is_refused(saved, name):
     model = Words()
     optimizer = make(model, saved)
     check_state(name, optimizer.state_dict())  # the state is empty before the first step
@@ -113,14 +113,14 @@ def test_which_optimizers_are_sharded():
         check_strategy(name, DDPStrategy())
 
 
-def test_no_shards_of_paged_states(monkeypatch):
+def test_paged_states_are_refused_with_shards(monkeypatch):
     strategy = VerifiedFSDPStrategy()
     monkeypatch.setattr(VerifiedFSDPStrategy, "root_device", torch.device("cuda"))
     with pytest.raises(ValueError, match="paged_adamw_8bit with trainer.strategy VerifiedFSDPStrategy: .*cpu_offload"):
         check_strategy("paged_adamw_8bit", strategy)
 
 
-def test_no_loss_scale_with_shards():
+def test_a_loss_scale_is_refused_with_shards():
     """Ranks would disagree about an overflow, which each of them finds in its own shards."""
     strategy = VerifiedFSDPStrategy()
     strategy.precision_plugin = MixedPrecision("16-mixed", "cpu")
@@ -176,7 +176,7 @@ def test_a_fused_run_is_not_resumed_without_the_kernel():
         check_state("adamw", states[True])
 
 
-def test_where_no_fused_kernel_works():
+def test_a_fused_optimizer_is_refused_where_no_kernel_works():
     half = SingleDeviceStrategy("cpu", precision_plugin=MixedPrecision("16-mixed", "cpu"))
     check_strategy("adamw", DDPStrategy(), fused=True)
     for strategy, problem in ((VerifiedFSDPStrategy(), "VerifiedFSDPStrategy"), (half, "16-mixed: use bf16-mixed")):

@@ -53,7 +53,7 @@ def test_the_mean_over_ranks_has_the_order_of_the_ranks(monkeypatch):
     assert all(torch.equal(on(rank)[1], gradient) for rank in (1, 2, 3))
 
 
-def test_a_step_without_rows_and_the_next_one():
+def test_a_step_without_rows_is_followed_by_one_with_rows():
     table = make_table()
     table.collect_gradients()
     assert table.touched.grad.shape == (0, C)

@@ -51,7 +51,7 @@ def content(step):
     return {"state_dict": weights, "saved_at": float(step), "pytorch-lightning_version": "2.6.6"}
 
 
-def test_folders_in_a_row(strategy, tmp_path):
+def test_sharded_checkpoints_of_a_rotation_move_on_with_each_save(strategy, tmp_path):
     row = [tmp_path / name for name in ("last.ckpt", "last-1.ckpt")]
     strategy.checkpoint_io.set_rotation(row)
     for step in (1, 2, 3):
@@ -263,7 +263,7 @@ def test_progress_is_flushed(monkeypatch, tmp_path):
     assert flushed == [(tmp_path / PROGRESS).stat().st_ino]
 
 
-def test_an_earlier_stage_in_shards(strategy, tmp_path):
+def test_an_earlier_stage_is_read_from_shards(strategy, tmp_path):
     path = tmp_path / "last.ckpt"
     strategy.save_checkpoint(content(3) | {"global_step": 7}, path)
     strategy.checkpoint_io.sync_outcomes(strategy, last=True)

@@ -22,7 +22,7 @@ def test_a_tensor_counts_until_its_last_reference_is_gone():
     assert counter.now == KB
 
 
-def test_the_peak_of_each_interval():
+def test_the_counter_has_the_peak_of_each_interval():
     with AllocationCounter() as counter:
         kept = torch.zeros(250)
         for _ in range(3):
@@ -36,7 +36,7 @@ def test_the_peak_of_each_interval():
     assert counter.now == 0
 
 
-def test_results_in_tuples_and_lists():
+def test_results_in_tuples_and_lists_are_counted():
     with AllocationCounter() as counter:
         pair = torch.zeros(250).max(dim=0, keepdim=True)
         parts = list(torch.zeros(250).split(50))  # views
@@ -46,7 +46,7 @@ def test_results_in_tuples_and_lists():
     del parts
 
 
-def test_what_a_backward_pass_keeps():
+def test_a_backward_pass_keeps_its_gradients_alone():
     weight = torch.zeros(250, requires_grad=True)  # not counted, made outside
     with AllocationCounter() as counter:
         loss = (weight.exp() * 2).sum()
@@ -58,7 +58,7 @@ def test_what_a_backward_pass_keeps():
         assert counter.now == KB
 
 
-def test_storages_that_change_their_size():
+def test_storages_that_change_their_size_are_counted():
     with AllocationCounter(resizable=True) as counter:
         tensor = torch.zeros(250)
         tensor.untyped_storage().resize_(0)

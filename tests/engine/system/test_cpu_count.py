@@ -36,7 +36,7 @@ def test_the_smallest_quota_applies(tmp_path, own, files, cores):
     assert available_cpus(1, tmp_path / "groups", tmp_path / "own") == min(cores, 1)  # the affinity applies too
 
 
-def test_available_cpus_of_this_process():
+def test_the_available_cpus_are_at_most_those_of_the_machine():
     assert 0 < available_cpus() <= os.cpu_count()
 
 

@@ -130,14 +130,14 @@ def test_a_gpus_counter_may_restart_or_fail(monkeypatch):
 
 
 @pytest.mark.parametrize(("uuid", "fails"), [("GPU-2", False), ("GPU-1", True)])
-def test_a_gpu_without_a_counter(uuid, fails):
+def test_a_gpu_without_a_counter_is_an_error(uuid, fails):
     nvml = PlantedNvml()
     nvml.fails = fails
     with pytest.raises(CounterError, match="NVML"):
         NvmlCounter(nvml, uuid)
 
 
-def test_a_machine_without_nvidias_driver(monkeypatch):
+def test_a_machine_without_nvidias_driver_has_no_gpu_counters(monkeypatch):
     def no_library():
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 

@@ -65,7 +65,7 @@ def test_without_control_groups_the_machine_is_the_limit(tmp_path):
     assert host_memory.read_proc_status(tmp_path) == {}
 
 
-def test_memory_of_this_process():
+def test_the_memory_of_this_process_grows_with_its_contents():
     before = host_memory.resident_memory()
     ballast = bytearray(b"x" * (64 << 20))
     assert host_memory.resident_memory() - before > 32 << 20
@@ -73,7 +73,7 @@ def test_memory_of_this_process():
     assert len(ballast)
 
 
-def test_out_of_memory_errors():
+def test_out_of_memory_errors_are_recognized():
     import torch
 
     with pytest.raises(RuntimeError) as on_cpu:

@@ -28,7 +28,7 @@ def written(record, formatter=None):
     return line
 
 
-def test_the_keys_of_a_line():
+def test_a_line_has_the_keys_of_the_schema():
     slow = record("rank %d is slow", 1, level=logging.WARNING, **event("disk_full", path="x", reason="full"))
     slow.created = 0.25
     assert written(slow) == {

@@ -9,7 +9,7 @@ import contextlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -19,61 +19,18 @@ import pytest
 
 from tests.fuzz import plain_json
 from tests.fuzz.mutations.byte_strings import mutate_bytes
+from tests.fuzz.mutations.parquet_tables import parquet_bytes
 from tests.fuzz.mutations.records import line_record_mutation, record_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown
+from tests.fuzz.readers.chat_rows import IMAGES, KEYS, RECORDS, row_of, shard_row, words
 from tests.support.data_files.tar_files import tar_of
-
-_KEYS = (
-    "messages",
-    "conversations",
-    "texts",
-    "images",
-    "image",
-    "role",
-    "content",
-    "from",
-    "value",
-    "user",
-    "assistant",
-)
-_MARKER = "<image>"
-_IMAGES = {"a.png": b"the first image", "b/c.png": b"the second image"}  # no reader of chats decodes them
-_RECORDS: list[dict[str, Any]] = [
-    {
-        "id": 1,
-        "image": "a.png",
-        "conversations": [
-            {"from": "human", "value": "<image>\nWhat is it?"},
-            {"from": "gpt", "value": "A cat — schön."},
-        ],
-    },
-    {"id": 2, "conversations": [{"from": "human", "value": "Hello"}, {"from": "gpt", "value": "Hi"}]},
-    {
-        "id": 3,
-        "images": ["a.png", "b/c.png"],
-        "messages": [
-            {"role": "system", "content": "Short."},
-            {"role": "user", "content": "Compare."},
-            {"role": "assistant", "content": "They differ."},
-        ],
-    },
-    {"id": 4, "images": [{"path": "b/c.png"}], "texts": [{"user": "What?", "assistant": "That."}]},
-    {
-        "id": 5,
-        "image": "a.png",
-        "messages": [
-            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Which?"}]},
-            {"role": "assistant", "content": "This."},
-        ],
-    },
-]
 
 
 class Chats(Reader):
     """Rows of (texts, images)."""
 
     def surround(self, folder: Path) -> None:
-        for name, data in _IMAGES.items():
+        for name, data in IMAGES.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
 
@@ -86,7 +43,7 @@ class Chats(Reader):
         rows = []
         for row in range(len(chats)):
             found = chats.read(row)
-            rows.append((_words(message["content"] for message in found.messages), found.images))
+            rows.append((words(message["content"] for message in found.messages), found.images))
         return rows
 
 
@@ -94,19 +51,19 @@ class JsonChats(Chats):
     """LLaVA's list, and JSON lines."""
 
     def seeds(self) -> Sequence[Input]:
-        lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in _RECORDS)
+        lines = "\n".join(json.dumps(record, ensure_ascii=False) for record in RECORDS)
         return [
-            Input("chats.json", json.dumps(_RECORDS, indent=1).encode()),
+            Input("chats.json", json.dumps(RECORDS, indent=1).encode()),
             Input("chats.jsonl", (lines + "\n\n").encode()),
         ]
 
     def mutate(self, random: Random, seed: Input) -> Input:
         if seed.path.endswith(".json") and random.random() < 0.5:
-            return seed._replace(data=record_mutation(_KEYS)(random, seed.data))
+            return seed._replace(data=record_mutation(KEYS)(random, seed.data))
         return super().mutate(random, seed)
 
     def restructure(self, random: Random, data: bytes) -> bytes:
-        return line_record_mutation(_KEYS)(random, data)
+        return line_record_mutation(KEYS)(random, data)
 
     def reference(self, path: Path) -> Any:
         data = path.read_bytes()
@@ -120,7 +77,7 @@ class JsonChats(Chats):
             records = plain_json.parse(data.removeprefix(b"\xef\xbb\xbf"))
         if not isinstance(records, list):
             raise InvalidInput("it is no list")
-        return [_row(record, path.parent) for record in records]
+        return [row_of(record, path.parent) for record in records]
 
 
 class ParquetChats(Chats):
@@ -134,7 +91,7 @@ class ParquetChats(Chats):
             return super().read(path)
 
     def seeds(self) -> Sequence[Input]:
-        return [Input(name, _parquet(columns)) for name, columns in _TABLES.items()]
+        return [Input(name, parquet_bytes(columns, row_group_size=2)) for name, columns in _TABLES.items()]
 
     def restructure(self, random: Random, data: bytes) -> bytes:
         import pyarrow
@@ -166,19 +123,19 @@ class ParquetChats(Chats):
         if kind == 0:
             del columns[name]
         elif kind == 1:
-            columns[random.choice(_KEYS)] = columns.pop(name)
+            columns[random.choice(KEYS)] = columns.pop(name)
         elif kind == 2:
             columns[name] = [random.choice(strange)] * size
         elif kind == 3 and size and isinstance(columns[name][0], str):
             index = random.randrange(size)
-            text = record_mutation(_KEYS)(random, str(columns[name][index]).encode())
+            text = record_mutation(KEYS)(random, str(columns[name][index]).encode())
             columns[name][index] = text.decode("utf-8", "replace")
         elif kind == 4 and size:
             columns[name][random.randrange(size)] = None
         else:
             columns = {key: values[:1] for key, values in columns.items()}
         try:
-            return _parquet(columns)
+            return parquet_bytes(columns, row_group_size=2)
         except (pyarrow.ArrowException, ValueError, TypeError):
             return mutate_bytes(random, data)
 
@@ -190,7 +147,7 @@ class ParquetChats(Chats):
             records = pyarrow.parquet.read_table(io.BytesIO(path.read_bytes()), use_threads=False).to_pylist()
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise Unknown("pyarrow cannot read all columns, and the reader needs only some") from error
-        return [_row(record, path.parent) for record in records]
+        return [row_of(record, path.parent) for record in records]
 
 
 class Shards(Chats):
@@ -198,8 +155,8 @@ class Shards(Chats):
 
     def seeds(self) -> Sequence[Input]:
         files: list[tuple[str, bytes]] = []
-        for number, record in enumerate(_RECORDS[:3]):
-            images = [_IMAGES[name] for name in record.get("images", [record["image"]] if "image" in record else [])]
+        for number, record in enumerate(RECORDS[:3]):
+            images = [IMAGES[name] for name in record.get("images", [record["image"]] if "image" in record else [])]
             names = ["png"] if len(images) == 1 else [f"{index}.png" for index in range(len(images))]
             files += [(f"{number:06}.{name}", image) for name, image in zip(names, images, strict=True)]
             files.append((f"{number:06}.json", json.dumps(record, ensure_ascii=False).encode()))
@@ -228,7 +185,7 @@ class Shards(Chats):
             names = ("000000.json", "a", ".json", "../x.png", "/etc/x.json", "000001.JSON", "a.b.c.png", "é.json", "x/")
             files[index] = (random.choice(names), content)
         elif kind == 4:
-            files[index] = (name, record_mutation(_KEYS)(random, content))
+            files[index] = (name, record_mutation(KEYS)(random, content))
         else:
             files[index] = (name, random.choice((b"", b"{}", b"null", content * 2, b"\xff\xfe")))
         return tar_of(files)
@@ -250,7 +207,7 @@ class Shards(Chats):
             if not groups or groups[-1][0] != key:
                 groups.append((key, {}))
             groups[-1][1][suffix.lower()] = content
-        return [_shard_row(group) for _, group in groups]
+        return [shard_row(group) for _, group in groups]
 
     def names_location(self, message: str, data: bytes) -> bool:
         return "the file " in message or super().names_location(message, data)
@@ -275,93 +232,10 @@ def _footers() -> Any:
     return footers
 
 
-def _words(texts: Any) -> list[str]:
-    """Return the words of the texts; the parts of a content are joined without a separator."""
-    return "\n".join(texts).replace(_MARKER, "\n").split()
-
-
-def _texts(turns: Any) -> Iterator[str]:
-    """Yield the texts of turns in any of the formats."""
-    if isinstance(turns, str):
-        turns = plain_json.parse(turns)
-    if not isinstance(turns, list) or not turns:
-        raise InvalidInput("a chat is no list of turns")
-    for turn in turns:
-        if not isinstance(turn, dict):
-            raise InvalidInput("a turn is no object")
-        if "user" in turn or "assistant" in turn:
-            contents = [turn[role] for role in ("user", "assistant") if turn.get(role) is not None]
-        else:
-            contents = [turn.get("value") if "from" in turn else turn.get("content")]
-        for content in contents:
-            if isinstance(content, str):
-                yield content
-            elif isinstance(content, list):
-                parts = [part.get("text", _MARKER) if isinstance(part, dict) else None for part in content]
-                if not all(isinstance(part, str) for part in parts):
-                    raise InvalidInput("a part is no text and no image")
-                yield "".join(f"{_MARKER}\n" if part == _MARKER else part for part in parts)
-            else:
-                raise InvalidInput("a turn has no text")
-
-
-def _row(record: Any, folder: Path) -> tuple[list[str], list[bytes]]:
-    if not isinstance(record, dict):
-        raise InvalidInput("a record is no object")
-    chat = _first(record, ("messages", "conversations", "texts"))
-    images = _first(record, ("images", "image", "image_bytes"))
-    images = [] if images is None else images if isinstance(images, list) else [images]
-    return _words(_texts(chat)), [_image(image, folder) for image in images]
-
-
-def _first(record: dict[str, Any], fields: Sequence[str]) -> Any:
-    return next((record[field] for field in fields if record.get(field) not in (None, [])), None)
-
-
-def _image(image: Any, folder: Path) -> bytes:
-    if isinstance(image, dict):
-        image = image.get("path") if image.get("bytes") is None else image["bytes"]
-    if isinstance(image, bytes):
-        return image
-    path = folder / str(image)
-    if not isinstance(image, str) or ".." in path.parts or not path.is_relative_to(folder) or not path.is_file():
-        raise InvalidInput(f"it has no image {image!r}"[:200])
-    return path.read_bytes()
-
-
-def _shard_row(files: dict[str, bytes]) -> tuple[list[str], list[bytes]]:
-    kinds = ("jpg", "jpeg", "png", "webp", "gif", "bmp")
-    images = [content for suffix, content in files.items() if suffix.rpartition(".")[2] in kinds]
-    if "json" in files:
-        try:
-            record = plain_json.parse(files["json"].removeprefix(b"\xef\xbb\xbf"))
-        except InvalidInput:
-            if files["json"].startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in files["json"]:
-                raise Unknown("json.loads reads UTF-16 and UTF-32, too") from None
-            raise
-        turns = _first(record, ("messages", "conversations", "texts")) if isinstance(record, dict) else record
-        if turns is not None:
-            return _words(_texts(turns)), images
-        if isinstance(record, dict) and any(field in record for field in ("messages", "conversations", "texts")):
-            raise Unknown("an empty chat beside a caption")
-    if "txt" not in files or not images:
-        raise InvalidInput("a sample has neither chat nor caption")
-    return files["txt"].decode("utf-8-sig").split(), images
-
-
-def _parquet(columns: dict[str, list[Any]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), file, row_group_size=2)
-    return file.getvalue()
-
-
 _TABLES: dict[str, dict[str, list[Any]]] = {
     "minimind.parquet": {
-        "conversations": [json.dumps(record["messages"]) for record in _RECORDS if record["id"] in (3, 5)] * 2,
-        "image_bytes": [list(_IMAGES.values()), [_IMAGES["a.png"]]] * 2,
+        "conversations": [json.dumps(record["messages"]) for record in RECORDS if record["id"] in (3, 5)] * 2,
+        "image_bytes": [list(IMAGES.values()), [IMAGES["a.png"]]] * 2,
     },
     "finevision.parquet": {
         "images": [[{"bytes": b"an image", "path": None}], [{"bytes": None, "path": "a.png"}], []],

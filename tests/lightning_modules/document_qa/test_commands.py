@@ -71,7 +71,7 @@ def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
     assert (run.folder / "ablation/none.json").is_file()
 
     lockstep("predict", *options, name="a")
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     assert [line["id"] for line in lines] == [f"3-{sample}-{sample}" for sample in range(12)]
     for line in lines:
         assert 0 <= line["confidence"] <= 1
@@ -85,13 +85,13 @@ def test_a_run_shows_predicts_and_reports(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_prediction_without_evidence(lockstep, tmp_path):
+def test_a_prediction_without_evidence_has_the_same_answers(lockstep, tmp_path):
     options = [*write_config(tmp_path), *QUICK]
     run = lockstep("fit", *options, name="a")
     answers = []
     for look in ("true", "false"):
         lockstep("predict", *options, "--model.init_args.predict_evidence", look, name="a")
-        lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+        lines = run.predictions()
         answers.append([line["answer"] for line in lines])
         assert {bool(line.get("evidence")) for line in lines} == {look == "true"}
     assert answers[0] == answers[1]
@@ -106,10 +106,10 @@ def test_bad_samples_are_named_and_counted(lockstep, tmp_path):
         lockstep("test", *options, name="a")
     allowed = [*options, "--data.init_args.on_bad_sample", "skip", "--data.init_args.max_bad_samples", "1"]
     lockstep("test", *allowed, name="a")
-    records = json.loads((run.folder / "metrics.jsonl").read_text().splitlines()[-1])
+    records = run.records[-1]
     assert records["test/bad_samples"] == 1
     lockstep("predict", *allowed, name="a")
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     assert len(lines) == 12
     assert lines[6]["id"] == "3-6-6"
     assert lines[6]["answer"] is None
@@ -139,7 +139,7 @@ def test_questions_about_broken_documents_keep_their_lines(lockstep, tmp_path):
     options += ["--data", str(tmp_path / "data.yaml")]
     run = lockstep("fit", *options, name="a")
     lockstep("predict", *options, name="a")
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     assert [line["id"] for line in lines] == list(range(8))
     why = "manual-10.pdf is skipped: not a PDF"
     assert all(line["answer"] is None and why in line["why"] for line in lines[:4])
@@ -173,7 +173,7 @@ def test_an_export_writes_the_same_answers(lockstep, tmp_path):
     options += ["--trainer.max_steps", "24", "--trainer.check_val_every_n_epoch", "12"]
     run = lockstep("fit", *options, name="a")
     lockstep("predict", *options, name="a")
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     lockstep("export", *options, "--output", "llava", name="a")
     card = read_card(tmp_path / "llava")
     assert card.data.pipeline_tag == "image-text-to-text"

@@ -49,7 +49,7 @@ def test_finds_pages_where_words_do_not(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_finds_pictures_by_what_is_on_them(lockstep, tmp_path):
+def test_the_retriever_finds_pictures_by_what_is_on_them(lockstep, tmp_path):
     """BM25 and a model without images rank pages without text in their order."""
     options = write_config(tmp_path, PICTURES_ALONE)
     longer = ["--trainer.max_steps", "60", "--trainer.check_val_every_n_epoch", "30"]
@@ -92,7 +92,7 @@ def test_a_few_at_a_time_is_the_same(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_adapters_on_a_pretrained_model(lockstep, tmp_path):
+def test_a_retriever_trains_adapters_on_a_pretrained_model(lockstep, tmp_path):
     write_language_model(tmp_path / "language_model")
     write_tower(tmp_path / "tower")
     options = write_config(
@@ -116,7 +116,7 @@ def test_adapters_on_a_pretrained_model(lockstep, tmp_path):
 
 
 @pytest.mark.slow
-def test_rankings_for_a_reader(lockstep, tmp_path):
+def test_a_reader_uses_the_rankings_of_a_retriever(lockstep, tmp_path):
     """One `predict` ranks all splits, and `retriever: {kind: dense, rankings: RUN}` reads these rankings."""
     options = write_config(tmp_path)
     lockstep("fit", *options, "--trainer.max_steps", "20", name="a")

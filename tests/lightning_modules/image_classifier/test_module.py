@@ -1,6 +1,5 @@
 """Runs the family from the command line: it learns, distinguishes classes, and reports errors."""
 
-import json
 import math
 
 import pytest
@@ -44,7 +43,7 @@ def test_colors_are_distinguished_and_predicted_by_file(lockstep, tmp_path):
     write_colors(tmp_path / "new", 2)
     (tmp_path / "new/red/2.png").write_bytes(b"no image")
     lockstep("predict", "--data.init_args.predict_folder", "new", "--trainer.accelerator", "cpu", name="a")
-    *found, bad = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    *found, bad = run.predictions()
     assert bad["image"] == "new/red/2.png"
     assert bad["answer"] is None
     assert "found 8 bytes" in bad["why"]
@@ -85,7 +84,7 @@ def test_the_moving_average_is_evaluated(lockstep):
     assert abs(average - plain) > 0.002 * plain
 
 
-def test_weights_of_16_bits(lockstep):
+def test_weights_of_16_bits_train_and_metrics_are_means_in_32_bits(lockstep):
     """They train, and metrics are means in 32 bits; a 16-bit average would not change."""
     options = [*DIGITS, "--trainer.precision", "bf16-true"]
     run = lockstep("fit", *options, "--model.init_args.ema_decay", "null", name="a")

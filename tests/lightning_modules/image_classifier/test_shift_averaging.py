@@ -28,7 +28,7 @@ def shifted(image, down, across):
 
 
 @pytest.mark.parametrize("shift", [1, 2])
-def test_the_mean_of_probabilities_over_all_shifts(network, shift):
+def test_averaging_returns_the_mean_of_probabilities_over_all_shifts(network, shift):
     images = torch.rand(4, 2, 6, 5) * 2 - 1
     averaged = average_over_shifts(network, images, shift)
     offsets = range(-shift, shift + 1)
@@ -60,6 +60,6 @@ def test_the_validation_loss_is_that_of_the_mean_over_shifts(lockstep):
 
 
 @pytest.mark.parametrize("shift", ["-1", "9"])
-def test_a_shift_out_of_range(lockstep, shift):
+def test_a_shift_out_of_range_is_refused(lockstep, shift):
     with pytest.raises(ValueError, match=f"evaluation_shift must be at least 0 and at most 8, got {shift}"):
         lockstep("fit", *DIGITS, "--model.init_args.evaluation_shift", shift, name="a")

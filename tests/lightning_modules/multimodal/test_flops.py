@@ -96,7 +96,7 @@ def compare(encoder, projection, model, tolerance=0.002):
 
 @pytest.mark.parametrize("of_the_model", ["none", "lora", "full", "last_n_layers"])
 @pytest.mark.parametrize("of_the_tower", ["none", "full", "last_n_layers"])
-def test_every_pattern_of_freezing(build, pretrained, of_the_tower, of_the_model):
+def test_operations_are_counted_for_every_pattern_of_freezing(build, pretrained, of_the_tower, of_the_model):
     model = build(pretrained, trainable=of_the_model, last_n_layers=1)
     encoder = tower(of_the_tower)
     compare(encoder, projector(model, encoder), model)

@@ -6,7 +6,7 @@ import torch
 from lightning_modules.recommender import attention_kernel
 from lightning_modules.recommender.attention_kernel import check_attention_kernel, set_attention_kernel
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
-from lightning_modules.recommender.networks.attention import TimeIntervalAttention
+from lightning_modules.recommender.networks.attention.time_interval import TimeIntervalAttention
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 
 

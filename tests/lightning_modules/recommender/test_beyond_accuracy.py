@@ -66,7 +66,7 @@ def test_batches_add_up_and_the_protocol_begins_the_names():
     )
 
 
-def test_an_evaluation_logs_them_on_demand(done, lockstep):
+def test_an_evaluation_logs_coverage_popularity_and_novelty_on_demand(done, lockstep):
     name = done.folder.name
     lockstep("test", name=name)
     lockstep("test", "--model.init_args.beyond_accuracy", "true", "--model.init_args.top_k", "3", name=name)

@@ -12,18 +12,18 @@ from tests.support.recommender.event_table import EVENTS, FEATURES, HISTORIES, O
 pytestmark = pytest.mark.slow
 
 
-def predictions(run, name="predictions.jsonl"):
-    lines = map(json.loads, (run.folder / name).read_text().splitlines())
+def item_scores(run, file="predictions.jsonl"):
+    """Return {item: score} of each prediction."""
     return [
         {recommendation["item"]: recommendation["score"] for recommendation in line["recommendations"]}
-        for line in lines
+        for line in run.predictions(file)
     ]
 
 
 def ask(lockstep, tmp_path, lines):
     (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     run = lockstep("predict", "--data.init_args.predict_histories", "people.jsonl", name="a")
-    return predictions(run, "predictions-people.jsonl")
+    return item_scores(run, "predictions-people.jsonl")
 
 
 def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, tmp_path):
@@ -33,7 +33,7 @@ def test_features_are_learned_and_every_interface_has_the_same_answer(lockstep, 
     ours, theirs = (max(trained.series("val/hr@10").values()) for trained in (run, blind))
     assert ours > theirs + 0.15, (ours, theirs)
 
-    prediction = predictions(lockstep("predict", name="a"))
+    prediction = item_scores(lockstep("predict", name="a"))
     assert ask(lockstep, tmp_path, HISTORIES) == prediction
     without = [
         {key: value for key, value in history.items() if key not in ("device", "stars")} for history in HISTORIES

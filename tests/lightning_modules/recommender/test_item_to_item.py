@@ -103,7 +103,7 @@ def of_baselines(run, stage):
     return [(name, value) for record in run.records for name, value in record.items() if f"{stage}/baseline/" in name]
 
 
-def test_they_are_baselines_of_a_run_once(lockstep, messages):
+def test_item_to_item_recommenders_are_baselines_of_a_run_once(lockstep, messages):
     run = lockstep("fit", *TINY, *ALL, "--trainer.max_steps", "2", "--trainer.val_check_interval", "1", name="a")
     assert len(run.series("val/ndcg@10")) == 2
     found = dict(of_baselines(run, "val"))
@@ -115,7 +115,7 @@ def test_they_are_baselines_of_a_run_once(lockstep, messages):
 
 
 @pytest.mark.slow
-def test_they_leave_the_numbers_of_a_run_alone(lockstep):
+def test_item_to_item_baselines_leave_the_numbers_of_a_run_alone(lockstep):
     short = [*TINY, "--trainer.max_epochs", "2"]
     with_all, plain = lockstep("fit", *short, *ALL, name="a"), lockstep("fit", *short, name="b")
     for metric in ("train/loss", "val/ndcg@10", "val/baseline/popularity/hr@10"):

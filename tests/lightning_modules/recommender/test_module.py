@@ -89,7 +89,7 @@ def test_hyper_connections_are_logged_at_the_interval_of_the_trainer(lockstep, i
 
 
 @pytest.mark.parametrize("residual", ["plain", "mhc", "gated"])
-def test_training_with_bfloat16_parameters(residual):
+def test_bfloat16_parameters_give_the_loss_of_float32(residual):
     module, batch = Recommender(residual=residual, attention="time_interval"), make_batch(4)
     expected, *_ = loss_and_gradients(module, batch)
     torch.set_default_dtype(torch.bfloat16)  # as Lightning does with bf16-true

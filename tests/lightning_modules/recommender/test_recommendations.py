@@ -1,7 +1,5 @@
 """Tests that lists of items restrict recommendations and change nothing else."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -78,15 +76,11 @@ def write_lists(folder):
     (folder / "deny.txt").write_text("\n".join(DENY))
 
 
-def predictions(run):
-    return [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
-
-
 def test_predict_recommends_allowed_items_alone(lockstep, done, tmp_path, messages):
     write_lists(tmp_path)
     lockstep("predict", *LISTS, "--model.init_args.top_k", "60", name=done.folder.name)
     assert sum("allow.txt: 1 of 25 ids are not items of the model and are ignored: 'ghost'" in m for m in messages) == 1
-    rows = predictions(done)
+    rows = done.predictions()
     assert len(rows) == 200
     assert {recommendation["item"] for row in rows for recommendation in row["recommendations"]} == ALLOW - DENY
 
@@ -94,10 +88,10 @@ def test_predict_recommends_allowed_items_alone(lockstep, done, tmp_path, messag
 @pytest.mark.slow
 def test_lists_change_neither_order_nor_scores(lockstep, done, tmp_path):
     lockstep("predict", "--model.init_args.top_k", "60", name=done.folder.name)
-    everything = predictions(done)
+    everything = done.predictions()
     write_lists(tmp_path)
     lockstep("predict", *LISTS, name=done.folder.name)
-    for row, whole in zip(predictions(done), everything, strict=True):
+    for row, whole in zip(done.predictions(), everything, strict=True):
         left = [recommendation for recommendation in whole["recommendations"] if recommendation["item"] in ALLOW - DENY]
         assert row["recommendations"] == left[:10]
         assert left

@@ -9,7 +9,7 @@ from engine.export.onnx import run_onnx
 from lightning_modules.recommender.export.runtime import load_recommender
 from tests.conftest import REPOSITORY, TINY
 from tests.support.recommender import timed_events
-from tests.support.recommender.timed_events import HISTORIES, USERS, YEAR, answers, predictions, write_table
+from tests.support.recommender.timed_events import HISTORIES, USERS, YEAR, answers, write_table
 
 REQUEST = [
     "--model.init_args.attention=time_interval",
@@ -64,7 +64,7 @@ LATEST = max(history["times"][-1] for history in HISTORIES)
 
 
 def predicted(run, name="predictions.jsonl"):
-    return answers(predictions(run, name))
+    return answers(run.predictions(name))
 
 
 def ask(lockstep, tmp_path, lines, name="people.jsonl"):

@@ -9,7 +9,7 @@ from engine.export.onnx import run_onnx
 from lightning_modules.recommender.export.runtime import load_recommender
 from tests.conftest import REPOSITORY, TINY
 from tests.support.recommender import timed_events
-from tests.support.recommender.timed_events import HISTORIES, ITEMS, answers, predictions, write_table
+from tests.support.recommender.timed_events import HISTORIES, ITEMS, answers, write_table
 
 OPTIONS = [
     f"--config={REPOSITORY / 'configs/recommender/tisasrec.yaml'}",
@@ -27,14 +27,14 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, tmp_path, messages
     assert not run.series("val/ndcg@10")
     assert any("no validation and no best.ckpt" in line for line in messages)
 
-    table = predictions(lockstep("predict", name="final"))
+    table = lockstep("predict", name="final").predictions()
     assert any("best.ckpt does not exist" in line and "using last.ckpt" in line for line in messages)
     assert [row["user"] for row in table] == [history["user"] for history in HISTORIES]
     requests = [*HISTORIES, {"user": "stranger", "items": ["no-such-sku"], "times": [5]}]
     (tmp_path / "people.jsonl").write_text("\n".join(map(json.dumps, requests)) + "\n")
     before = (run.folder / "predictions.jsonl").read_bytes()
     lockstep("predict", "--data.init_args.predict_histories", "people.jsonl", name="final")
-    *file, stranger = predictions(run, "predictions-people.jsonl")
+    *file, stranger = run.predictions("predictions-people.jsonl")
     assert (run.folder / "predictions.jsonl").read_bytes() == before
     assert file == table
 
@@ -68,7 +68,7 @@ def test_a_final_model_gives_one_history_one_answer(lockstep, tmp_path, messages
             lockstep(command, name="final")
 
 
-def test_a_loss_with_negatives_and_data_without(lockstep):
+def test_a_loss_with_negatives_is_refused_without_negatives(lockstep):
     with pytest.raises(
         ValueError, match=r"model.init_args.loss gbce needs negatives: set data.init_args.num_negatives"
     ):

@@ -78,7 +78,7 @@ def test_settings_that_exclude_updates_of_single_rows_are_refused(options, messa
         Recommender(item_optimizer="lazy_adamw", **options)
 
 
-def test_a_rate_of_the_items_without_effect():
+def test_an_item_learning_rate_without_effect_is_refused():
     with pytest.raises(ValueError, match="item_learning_rate 0.1 with item_optimizer dense, which trains all weights"):
         Recommender(item_learning_rate=0.1)
 
@@ -94,7 +94,7 @@ def test_strategies_that_do_not_divide_tables_are_refused():
         check_strategy_of_rows("lazy_adamw", ModelParallelStrategy())
 
 
-def test_the_state_of_another_item_optimizer():
+def test_the_state_of_another_item_optimizer_is_refused():
     def saved(*groups):
         return {"optimizer_states": [{"param_groups": [{"params": [0]}, *groups]}]}
 

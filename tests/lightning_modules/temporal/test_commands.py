@@ -11,10 +11,6 @@ from tests.support.families.tiny_temporal import TINY_TEMPORAL
 SHORT = [*TINY_TEMPORAL, "--trainer.max_steps", "4", "--trainer.check_val_every_n_epoch", "1"]
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 @pytest.mark.slow
 def test_test_reports_what_it_measures(lockstep):
     lockstep("fit", *SHORT, name="a")
@@ -22,7 +18,7 @@ def test_test_reports_what_it_measures(lockstep):
     report = json.loads((run.folder / "prediction_report.json").read_text(encoding="utf-8"))
     assert (run.folder / "prediction_report.html").stat().st_size > 10_000
     assert [record["sample"] for record in report["records"]] == list(range(10))
-    measured = {key: value for line in lines(run.folder / "metrics.jsonl") for key, value in line.items()}
+    measured = {key: value for line in run.records for key, value in line.items()}
     compared = 0
     for metric in report["metrics"]:
         name = metric["name"].replace("\N{NO-BREAK SPACE}%", " percent").replace(" ", "_")
@@ -77,7 +73,7 @@ def test_answers_come_in_the_order_of_the_questions(lockstep, tmp_path):
     questions = [{"question": "trend of sm?", "values": {"gpu_sm": [50.0] * count}} for count in steps]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)) + "\n")
     run = lockstep("predict", *TINY_TEMPORAL, "--data.init_args.questions", "questions.jsonl", name="a")
-    answered = lines(run.folder / "predictions.jsonl")
+    answered = run.predictions()
     assert [{key: row[key] for key in ("question", "values")} for row in answered] == questions
     assert all(isinstance(row["answer"], str) for row in answered)
 

@@ -7,7 +7,7 @@ from tests.support.temporal.encoders import KINDS, encoder, series
 
 
 @pytest.mark.parametrize("tokens", KINDS)
-def test_as_torch_counts_them(tokens):
+def test_operations_are_counted_as_torch_counts_them(tokens):
     network, batch = encoder(tokens).train(), series([5, 12, 30], room=3)
     counter = FlopCounterMode(display=False)
     with counter:

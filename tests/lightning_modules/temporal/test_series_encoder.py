@@ -24,7 +24,7 @@ from tests.support.temporal.encoders import CHANNELS, KINDS, encoder, series
 @pytest.mark.parametrize(("tokens", "summary"), [*((kind, False) for kind in KINDS), ("channel_patch", True)])
 @settings(max_examples=20, deadline=None)
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5), room=st.integers(0, 9))
-def test_alone_as_in_any_batch(tokens, summary, lengths, room):
+def test_a_series_alone_is_encoded_as_in_any_batch(tokens, summary, lengths, room):
     network, batch = encoder(tokens, summary=summary), series(lengths, room=room)
     together = network(batch)
     apart = []
@@ -105,7 +105,7 @@ def test_a_chat_without_a_series_has_no_features():
 
 
 @pytest.mark.parametrize("tokens", ["patch", "channel_patch"])
-def test_a_patch_of_a_single_step(tokens):
+def test_a_patch_may_hold_a_single_step(tokens):
     network = SeriesEncoder(SeriesLayout(CHANNELS, tokens, 1), output_size=10, hidden_size=8).eval()
     assert len(network(series([5]))) == network.layout.feature_count(5)
 
@@ -152,12 +152,12 @@ def test_even_kernels_are_refused():
         encoder("patch", kernel_sizes=(3, 4))
 
 
-def test_the_numbers_of_steps_differ():
+def test_the_features_of_200_steps_all_differ():
     table = fourier_features(torch.arange(200.0), STEP_WAVES)
     assert torch.cdist(table, table).add(torch.eye(200)).min() > 0.05
 
 
-def test_a_channel_without_a_measurement_and_a_flat_one():
+def test_channels_that_are_empty_or_flat_have_finite_features():
     values, present = torch.full((1, 2, 5), 0.4), torch.ones(1, 2, 5, dtype=torch.bool)
     present[0, 0] = False
     features = value_features(values, present)

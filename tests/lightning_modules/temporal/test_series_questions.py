@@ -19,10 +19,7 @@ from lightning_modules.temporal.series_encoder import SeriesEncoder
 from lightning_modules.temporal.series_evaluation import SeriesEvaluation
 from lightning_modules.temporal.series_features import SeriesFeatures
 from tests.support.families.tiny_series import write_series_folder
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+from tests.support.outputs.jsonl import read_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +81,7 @@ def plain_score(module, sample, option, vectors):
 
 def test_five_foreign_shapes_are_trained_tested_and_reported(finished):
     folder, *_ = finished
-    records = {key: value for line in lines(folder / "metrics.jsonl") for key, value in line.items()}
+    records = {key: value for line in read_jsonl(folder / "metrics.jsonl") for key, value in line.items()}
     assert math.isfinite(records["train/loss"])
     assert math.isfinite(records["val/loss"])
     for name in ("right", "accuracy", "number_within_tolerance", "text_exact", "gaps/right", "rates/right"):
@@ -109,7 +106,7 @@ def test_five_foreign_shapes_are_trained_tested_and_reported(finished):
 
 def test_predictions_have_the_scores_of_the_options(finished):
     folder, messages, _ = finished
-    first, second = lines(folder / "predictions-asked.jsonl")
+    first, second = read_jsonl(folder / "predictions-asked.jsonl")
     assert first["options"] == ["yes", "no", "never"]
     assert len(first["log_likelihoods"]) == 3
     assert first["answer"] == first["options"][int(np.argmax(first["log_likelihoods"]))]

@@ -118,7 +118,7 @@ def test_the_table_has_the_learning_rate_of_each_part(lockstep, qwen2, caplog):
 
 
 @pytest.mark.slow
-def test_unpacked_it_trains_the_same(lockstep):
+def test_unpacked_rows_train_the_same_as_packed_ones(lockstep):
     options = [*TINY_TEMPORAL, *steps(4)]
     packed = lockstep("fit", *options, name="packed").series("train/loss")
     rows = lockstep(

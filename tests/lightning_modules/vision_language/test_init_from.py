@@ -97,7 +97,7 @@ def test_trained_weights_that_are_frozen_now_are_kept(lockstep, pretrained, tmp_
 
 
 @pytest.mark.parametrize("how", ["lora", slow("full"), slow("last_n_layers"), "none"])
-def test_every_second_stage_of_a_frozen_model(lockstep, aligned, how, messages):
+def test_every_second_stage_starts_from_a_frozen_model(lockstep, aligned, how, messages):
     _, model_options = aligned
     messages.clear()
     tiles = ["--data.init_args.max_tiles", "2", "--data.init_args.edge", "20"]
@@ -108,7 +108,7 @@ def test_every_second_stage_of_a_frozen_model(lockstep, aligned, how, messages):
 
 
 @pytest.mark.slow
-def test_narrow_and_wide_formats_of_the_same_files(lockstep, aligned):
+def test_narrow_and_wide_formats_of_the_same_files_are_compared_by_file(lockstep, aligned):
     """Frozen in bf16, trained from fp32: compared by files, not by values."""
     _, model_options = aligned
     narrow = ["--trainer.precision", "bf16-mixed"]
@@ -154,7 +154,7 @@ def test_adapters_are_not_dropped(lockstep, pretrained, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_earlier_stage_by_every_name(lockstep, aligned, pretrained, tmp_path, messages):
+def test_the_earlier_stage_is_found_by_every_name(lockstep, aligned, pretrained, tmp_path, messages):
     run, model_options = aligned
     kept = run.folder.relative_to(tmp_path) / "checkpoints/last.ckpt"
     shutil.copytree(run.folder, tmp_path / "runs" / f"{tmp_path.name}-vision_language-20990101-000000")

@@ -47,7 +47,7 @@ def data(chats, **options):
 
 
 def predicted(run):
-    return [json.loads(line)["answer"] for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    return [record["answer"] for record in run.predictions()]
 
 
 def answers(folder, chats):

@@ -10,7 +10,6 @@ import pyarrow
 import pyarrow.parquet
 from PIL import Image
 
-from datamodules.vision_language.chat_file import ImageChat
 from tests.support.data_files.vision_language_files import Sample, png
 
 SEVERAL = Sample(
@@ -19,11 +18,6 @@ SEVERAL = Sample(
 )
 TEXT = Sample([("user", "Sag hallo."), ("assistant", "Hallo.")], [])
 CHAT = json.dumps([{"role": "user", "content": "What?"}, {"role": "assistant", "content": "A dog."}])
-
-
-def as_sample(chat: ImageChat) -> Sample:
-    """Return a chat that was read as it was written."""
-    return Sample([(message["role"], message["content"]) for message in chat.messages], list(chat.images))
 
 
 def plain(sample: Sample) -> Sample:

@@ -16,6 +16,8 @@ from tests.support.data_files.tar_files import tar_of
 if TYPE_CHECKING:
     import pyarrow
 
+    from datamodules.vision_language.chat_file import ImageChat
+
 
 class Sample(NamedTuple):
     """A chat as it is to be read again."""
@@ -41,6 +43,23 @@ def colored(number: int, size: int = 8) -> Sample:
     color = (number % 256, number // 256 % 256, 128)
     turns = [("user", f"<image>\nWhich number is this? {number}"), ("assistant", f"It is {number}.")]
     return Sample(turns, [png(color, size)])
+
+
+VARIED_SAMPLES = [
+    colored(0),
+    Sample([("system", "Sei kurz."), ("user", 'Wie? [,]{"}\\ é 图'), ("assistant", "Schön.")], []),
+    Sample(
+        [("user", "<image> or <image>?"), ("assistant", "Red."), ("user", "Sure?"), ("assistant", "Yes.")],
+        [png((255, 0, 0)), png((0, 255, 0))],
+    ),
+    Sample([("user", "Say hello.")], []),
+]
+"""Samples with one, no and two images; with a system turn, an open turn, and characters that JSON escapes."""
+
+
+def as_sample(chat: "ImageChat") -> Sample:
+    """Return a chat that was read as it was written."""
+    return Sample([(message["role"], message["content"]) for message in chat.messages], list(chat.images))
 
 
 def write_llava(path: Path, samples: Sequence[Sample], images: Path | None = None) -> Path:

@@ -121,6 +121,11 @@ class FolderGoneAt(At):
             shutil.rmtree(folder)
 
 
+def disk_fault(kind: str, **settings: Any) -> list[str]:
+    """Return the options that inject a fault of this file, see `fault`."""
+    return fault(kind, __name__, **settings)
+
+
 def folder_gone(**settings: Any) -> list[str]:
-    """The options that delete or rename the run's folder."""
-    return [option.replace("step_faults", "disk_faults") for option in fault("FolderGoneAt", **settings)]
+    """Return the options that delete or rename the run's folder."""
+    return disk_fault("FolderGoneAt", **settings)

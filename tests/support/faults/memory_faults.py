@@ -10,7 +10,8 @@ from torch import Tensor
 
 from callbacks.performance import auto_micro_batch
 from engine.optim.global_loss_mean import LossSum
-from tests.support.faults.step_faults import At, change_next_loss, fault
+from tests.support.faults.number_faults import change_next_loss
+from tests.support.faults.step_faults import At, fault
 
 TOO_MUCH = 1 << 58
 """Numbers that no machine has room for."""
@@ -91,5 +92,4 @@ def _exhausted_backward(total: Tensor) -> Tensor:
 
 def memory_fault(kind: str, **settings: Any) -> list[str]:
     """Return the options that inject a fault of this file, see `fault`."""
-    first, *settings_of_it = fault(kind, **settings)
-    return [first.replace("tests.support.faults.step_faults", __name__), *settings_of_it]
+    return fault(kind, __name__, **settings)

@@ -1,6 +1,5 @@
 """Reads metrics from MLflow's database, and from metrics.jsonl for comparison."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
+
+from tests.support.outputs.jsonl import read_jsonl
 
 
 def mlflow_runs(folder: Path, experiment: str) -> tuple[MlflowClient, list[Run]]:
@@ -26,7 +27,7 @@ def mlflow_metrics(client: MlflowClient, run: Run) -> dict[tuple[str, int], floa
 
 def expected_metrics(run_folder: Path) -> dict[tuple[str, int], Any]:
     """Return {(metric, step): value} of metrics.jsonl by MLflow's names."""
-    lines = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    lines = read_jsonl(run_folder / "metrics.jsonl")
     return {
         (key.replace("@", "_at_"), line["step"]): pytest.approx(math.nan if value is None else value, nan_ok=True)
         for line in lines

@@ -1,9 +1,10 @@
 """Reads the samples that the ranks of a run trained on, and compares the records of two runs."""
 
-import json
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
+
+from tests.support.outputs.jsonl import read_jsonl
 
 Log = dict[int, tuple[int, list[int]]]
 """{optimizer step: (epoch, samples of its global batch in ascending order)}."""
@@ -26,8 +27,7 @@ def sample_log(folder: Path) -> Log:
 
 def read(folder: Path, name: str = "seen") -> list[dict[str, Any]]:
     """Return the records of all ranks of a run, one for each micro-batch."""
-    lines = [line for path in sorted((folder / name).glob("*.jsonl")) for line in path.read_text().splitlines()]
-    return [json.loads(line) for line in lines]
+    return [record for path in sorted((folder / name).glob("*.jsonl")) for record in read_jsonl(path)]
 
 
 def differences(actual: Log, expected: Log) -> list[str]:

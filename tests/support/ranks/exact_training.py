@@ -1,12 +1,12 @@
 """Trainings of a tiny model that are compared to the bit, and the gradients that they record."""
 
-import json
 from typing import Any
 
 import torch
 
 from tests.conftest import TINY, Run
 from tests.support.families.tiny_linear import TINY_FAMILY
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.outputs.metric_series import assert_same_series
 from tests.support.outputs.sample_log import read, sample_log
 
@@ -26,7 +26,7 @@ def micro(size: int) -> list[str]:
 def by_rank(run: Run, folder: str) -> list[list[dict[str, Any]]]:
     """The records that each rank wrote."""
     paths = sorted((run.folder / folder).glob("*.jsonl"))
-    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+    return [read_jsonl(path) for path in paths]
 
 
 def gradients(run: Run, folder: str = "gradients") -> torch.Tensor:

@@ -110,7 +110,7 @@ class ForkServer:
 
 
 class Team(Run):
-    """Processes of one run. `end` waits for them, `survivors` are those that should be gone.
+    """Processes of one run. `end` waits for them, `end_cleanly` also asserts that nothing of them is left.
 
     Args:
         arguments: of train.py.
@@ -176,12 +176,24 @@ class Team(Run):
         self.seconds = time.monotonic() - self.began
         return [self._forge.codes.get(pid) for pid in self.pids]  # type: ignore[misc]
 
+    def end_cleanly(self, timeout: float = 100) -> list[int]:
+        """Wait for all processes; assert that all end and that no process of theirs survives them; return exit codes.
+
+        Raises:
+            AssertionError: a process is still running after `timeout` seconds, or another one a second after the last.
+        """
+        codes = self.end(timeout)
+        assert None not in codes, f"exit codes {codes}\n{self.output}"
+        deadline = time.monotonic() + 1
+        while (survivors := self.survivors) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert survivors == [], f"{survivors}\n{self.output}"
+        return codes
+
     def succeeded(self, timeout: float = 100) -> Self:
         """Wait for all processes; assert that they succeed and that no process of theirs survives them."""
-        codes = self.end(timeout)
+        codes = self.end_cleanly(timeout)
         assert codes == [0] * len(self.pids), f"exit codes {codes}\n{self.output}"
-        survivors = self.survivors
-        assert survivors == [], survivors
         return self
 
     def wait_for(self, path: str, timeout: float = 100) -> None:

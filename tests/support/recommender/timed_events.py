@@ -1,6 +1,4 @@
-"""A table of events with years between them, options to train on it, and the predictions of a run."""
-
-import json
+"""Has a table of events with years between them, options to train on it, and reads recommendations of it."""
 
 import numpy as np
 
@@ -39,10 +37,6 @@ def write_table(folder):
         for item, time in zip(history["items"], history["times"], strict=True)
     ]
     (folder / "events.csv").write_text("\n".join(["user,item,timestamp", *rows]) + "\n")
-
-
-def predictions(run, name="predictions.jsonl"):
-    return [json.loads(line) for line in (run.folder / name).read_text().splitlines()]
 
 
 def answers(rows):

@@ -82,7 +82,7 @@ def test_a_misspelt_allocator_option_is_corrected_in_place():
     assert finding.remedy == "export PYTORCH_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True"
 
 
-def test_two_allocator_variables_that_differ():
+def test_two_allocator_variables_that_differ_are_reported():
     (finding,) = found(PYTORCH_ALLOC_CONF="backend:native", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
     assert finding.status == "warn"
     assert "PYTORCH_CUDA_ALLOC_CONF takes precedence" in finding.why

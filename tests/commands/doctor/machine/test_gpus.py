@@ -101,7 +101,7 @@ def test_gpus_without_peer_access_are_named(nvidia_smi):
     assert (finding.check, finding.status, finding.found) == ("peer access", "warn", "none between GPUs 0-1")
 
 
-def test_gpus_of_different_kinds_broken_memory_and_parts(nvidia_smi):
+def test_gpus_of_different_kinds_with_broken_memory_or_in_parts_are_reported(nvidia_smi):
     finding = the_worst(LaunchPlan(), nvidia_smi([card(0), card(1).replace("A100", "V100")]))
     assert finding.status == "warn"
     assert "different kinds" in finding.found

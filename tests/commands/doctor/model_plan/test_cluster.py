@@ -6,7 +6,7 @@ from commands.doctor.main import main
 from commands.doctor.model_plan.cluster import Cluster, parse_cluster
 
 
-def test_parts_in_any_order_and_their_defaults():
+def test_a_cluster_is_parsed_in_any_order_with_defaults():
     assert parse_cluster("nodes=2,gpus=8,gb=80") == Cluster(2, 8, 80)
     assert parse_cluster("gb=24, gpus=4") == Cluster(1, 4, 24)
     assert parse_cluster("gb=40").ranks == 1

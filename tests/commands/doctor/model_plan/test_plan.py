@@ -69,7 +69,7 @@ def test_sizes_of_a_rank_follow_from_the_number_of_ranks(ten_billion):
     assert several["FSDP2, CPU offload"].host == 80 * GB  # half of the shards are on each node
 
 
-def test_the_tables_and_the_json_object(ten_billion):
+def test_the_plan_is_printed_as_tables_and_as_a_json_object(ten_billion):
     cluster = Cluster(1, 8, 80)
     plans = {"tiny": plan_rows(CANDIDATE, cluster)}
     file = io.StringIO()
@@ -101,7 +101,7 @@ def test_the_shapes_have_the_numbers_of_the_series():
 
 
 @pytest.mark.slow
-def test_the_model_of_a_config(tmp_path, capsys):
+def test_the_plan_is_for_the_language_model_of_a_config(tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps({**CONFIGS["qwen2"], "architectures": ["Qwen2ForCausalLM"]}))
     config = ["--config", "configs/temporal/qwen2.5-7b.yaml", "--model.init_args.language_model.path", str(tmp_path)]
     with pytest.raises(SystemExit) as end:

@@ -172,7 +172,7 @@ def test_absent_and_stopped_ranks_are_missing_and_no_rank_waits_for_ever(monkeyp
         peer.wait(30)
 
 
-def test_no_listener_and_incomplete_launcher_variables():
+def test_an_absent_rank_0_and_incomplete_launcher_variables_are_named():
     with pytest.raises(
         HeartbeatStoreError, match="rank 1 of 2 on .* has tried for 1 s to reach rank 0 at 127.0.0.1:9: "
     ):

@@ -49,7 +49,7 @@ def test_distractors_are_ranked_last_and_limited_in_number() -> None:
     assert all(ranked == (2,) for _, ranked in drawn([2], most=0))
 
 
-def test_of_another_document_only_what_does_not_speak_of_the_question() -> None:
+def test_distractor_pages_do_not_speak_of_the_question() -> None:
     lengthened = [document for document, _ in drawn([1, 2, 3]) if len(document.pages) > 3]
     assert lengthened
     for document in lengthened:

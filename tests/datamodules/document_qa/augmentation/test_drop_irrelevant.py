@@ -40,7 +40,7 @@ def test_content_that_a_question_needs_is_kept():
         assert left(*sources) == {frozenset(KINDS)}
 
 
-def test_in_the_configured_share_of_samples():
+def test_irrelevant_chunks_are_dropped_in_the_configured_share_of_samples():
     off = {"option_order": False, "paraphrase": 0, "distractors": 0, "scan": 0, "skew": 0, "jpeg": 0, "blur": 0}
     augmenter = Augmenter(AugmentationSettings(enabled=True, drop_irrelevant=0.25, **off), seed=1)
     document = MANUALS.document(0, 0)

@@ -58,7 +58,7 @@ def test_which_questions_have_no_answer():
         "",
     ],
 )
-def test_right_answers_that_sound_like_none(answer):
+def test_right_answers_that_sound_like_abstentions_are_answers(answer):
     assert not says_unanswerable(answer)
     assert infer_answer_type(answer) != "unanswerable"
     assert not is_unanswerable(Question("a", "?", "d", ("x", answer), answer, 1, "choice"))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from datamodules.document_qa.grading.quantities import is_quantity, quantities, same_quantities
+from datamodules.document_qa.grading.quantities import is_quantity, quantities
+from datamodules.document_qa.grading.quantity_match import same_quantities
 from datamodules.document_qa.grading.units import normal_form, parse_unit
 
 SAME = [
@@ -84,6 +85,14 @@ SAME = [
     ("5 V and 9 V", "The levels:\n- 5 V\n- 9 V"),
     ("5 V", "It is\n- 5 V"),
     ("10 to 20 mm", "from 10 mm \u2013 20 mm"),
+    ("90 min", "1 h 30 min"),
+    ("90 min", "It takes 1 hour and 30 minutes."),
+    ("1小时5分钟", "65 min"),
+    ("1小时零5分钟", "3900 s"),
+    ("1 d 2 h 30 min", "26.5 h"),
+    ("-1 m 20 cm", "-1.2 m"),
+    ("at most 1 h 30 min", "≤ 90 min"),
+    ("1 h to 1 h 30 min", "60 to 90 min"),
 ]
 DIFFERENT = [
     ("3.5 A", "35 A"),
@@ -124,17 +133,23 @@ DIFFERENT = [
     ("40 °C", "- 40 °C"),
     ("5 V", "\u20135 V"),
     ("40 °C", "温度为-40 ℃"),
+    ("90 min", "1 h 20 min"),
+    ("30 min", "1 h 30 min"),
+    ("1.5 h", "1.5 h 30 min"),
+    ("150 min", "1 h 90 min"),
+    ("1 h", "1 h 5 min"),
+    ("1.005 h", "1 h, 18 s"),
 ]
 
 
-@pytest.mark.parametrize(("right", "messages"), SAME)
-def test_a_quantity_in_other_words_or_units_is_the_same(right, messages):
-    assert same_quantities(right, messages) == 1.0
+@pytest.mark.parametrize(("right", "answer"), SAME)
+def test_a_quantity_in_other_words_or_units_is_the_same(right, answer):
+    assert same_quantities(right, answer) == 1.0
 
 
-@pytest.mark.parametrize(("right", "messages"), DIFFERENT)
-def test_another_number_unit_or_bound_is_another_quantity(right, messages):
-    assert same_quantities(right, messages) == 0.0
+@pytest.mark.parametrize(("right", "answer"), DIFFERENT)
+def test_another_number_unit_or_bound_is_another_quantity(right, answer):
+    assert same_quantities(right, answer) == 0.0
 
 
 def test_the_tolerance_is_relative():
@@ -149,8 +164,8 @@ def test_numbers_are_read_as_they_are_written():
 
 
 def test_numbers_with_units_are_quantities():
-    assert all(map(is_quantity, ("3.5 A", "7", "12毫米", "1,234.5 mm.", "- 40 °C")))
-    assert not any(map(is_quantity, ("about 7", "steel", "M8", "10 to 20 mm", "")))
+    assert all(map(is_quantity, ("3.5 A", "7", "12毫米", "1,234.5 mm.", "- 40 °C", "1 h 30 min")))
+    assert not any(map(is_quantity, ("about 7", "steel", "M8", "10 to 20 mm", "1 h 90 min", "1 h 30 min later", "")))
 
 
 def test_rare_words_are_no_units():
@@ -174,7 +189,7 @@ def test_prefixes_are_powers_of_ten(number, decimals, unit):
 
 
 @given(st.integers(0, 10**9), st.integers(0, 999))
-def test_both_notations_of_a_number(whole, thousandths):
+def test_english_and_continental_notations_of_a_number_are_equal(whole, thousandths):
     english = f"{whole:,}.{thousandths:03}"
     assume("," in english)
     continental = english.translate(str.maketrans(",.", ".,"))

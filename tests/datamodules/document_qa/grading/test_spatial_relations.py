@@ -56,7 +56,7 @@ def test_incomplete_and_ambiguous_relations_are_not_parsed(text):
         ("valve 1.2 is left of valve 1.3", "valve 2.2 is left of valve 3.3", 0.0),
     ],
 )
-def test_the_same_from_either_side(right, messages, same):
+def test_a_relation_is_the_same_from_either_side(right, messages, same):
     assert same_relation(right, messages, QUESTION) == same
 
 

@@ -1,6 +1,5 @@
 """Tests that manuals written as PDFs are ingested as the chunks from which they were written."""
 
-import json
 import re
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from datamodules.document_qa.manuals.question_sampler import QuestionSampler
 from datamodules.document_qa.manuals.settings import ManualQuestionSettings, ManualSettings
 from datamodules.document_qa.questions.question_file import read_question_file
 from datamodules.multimodal.synthetic_split import Split
+from tests.support.outputs.jsonl import read_jsonl
 
 pypdfium2 = pytest.importorskip("pypdfium2")
 pytest.importorskip("reportlab")
@@ -30,7 +30,7 @@ def manuals() -> list[Manual]:
     return [Manual(settings[key % 2], key, f"manual-{key}.pdf") for key in range(8)]
 
 
-def test_the_same_bytes_every_time(manuals):
+def test_a_manual_has_the_same_bytes_every_time(manuals):
     for manual in manuals[:2]:
         again = Manual(manual.settings, manual.key, manual.name)
         assert manual.pdf() == again.pdf()
@@ -126,7 +126,7 @@ def test_prepare_writes_what_a_user_can_ask(tmp_path, caplog):
     write_manuals(ManualQuestionSet(sampler, Split.TEST, 4, seed=1, per_manual=4), tmp_path, "that")
     assert [path.name for path in (tmp_path / "documents").iterdir()] == ["test-0.pdf"]
     assert len((tmp_path / "questions.jsonl").read_text().splitlines()) == 4
-    assert json.loads((tmp_path / "questions.jsonl").read_text().splitlines()[0])["id"] == "test-0-0"
+    assert read_jsonl(tmp_path / "questions.jsonl")[0]["id"] == "test-0-0"
 
 
 def stamps(folder: Path) -> dict[str, int]:

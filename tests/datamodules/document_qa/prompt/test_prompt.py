@@ -15,7 +15,7 @@ CONTROL = re.compile(r"<\|end\|>|<s>|¤")
 CHOICE = Question("7", "What is it made of?", "pump", ("steel", "brass", "nylon"), "brass", 1, where="q.jsonl, line 3")
 
 
-def test_a_question_with_its_options_in_any_order() -> None:
+def test_a_question_is_written_with_its_options_in_any_order() -> None:
     prompter = PromptBuilder(CONTROL)
     assert prompter.question_text(CHOICE) == "What is it made of?\nA. steel\nB. brass\nC. nylon"
     assert (
@@ -77,7 +77,7 @@ def test_a_chat_has_its_context_once() -> None:
     assert PromptBuilder(CONTROL).messages("", [("first?", None)]) == [{"role": "user", "content": "first?"}]
 
 
-def test_more_options_than_letters_name_the_question() -> None:
+def test_more_options_than_letters_are_refused_with_the_question() -> None:
     many = CHOICE._replace(options=tuple(map(str, range(27))))
     with pytest.raises(BadSampleError, match=r"question 7 \(q.jsonl, line 3\): found 27 options, expected at most 26"):
         PromptBuilder(CONTROL).question_text(many)

@@ -1,4 +1,4 @@
-"""Tests question files in the competition's format, and the errors of invalid lines."""
+"""A question file in the competition's format is read as questions, and a wrong field is named with its line."""
 
 import json
 
@@ -8,37 +8,11 @@ from hypothesis import strategies as st
 
 from datamodules.document_qa.questions.question_file import read_question_file
 from datamodules.document_qa.types.question import UNANSWERABLE
-
-# Both rounds of CCKS 2025: choice with letters, answered by the letter; open, answered in words.
-ROUND_1 = {
-    "id": 17,
-    "question": "在文件中第10页的示意图中，编号为17的部件相对于编号为18的部件的位置关系是？",
-    "document": "CN100342976C.pdf",
-    "options": ["A. 17位于18的左侧", "B．17位于18的右侧", "C、17位于18的上方", "D. 17位于18的下方"],
-    "answer": "B",
-    "group": 2,
-}
-ROUND_2 = {
-    "id": "q2",
-    "question": "水泵(10)抽取液体后，液体最有可能流向哪个部件？",
-    "document": "CN100342976C.pdf",
-    "answer": "除尘箱(1)",
-}
-
-
-def write(path, *records):
-    path.write_text(
-        "\n".join(record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records)
-    )
-    return path
-
-
-def read(path, *records):
-    return read_question_file(write(path / "questions.jsonl", *records)).questions
+from tests.support.document_qa.question_files import ROUND_1, ROUND_2, read_question_lines, write_question_lines
 
 
 def test_the_competitions_files_are_accepted_unchanged(tmp_path):
-    file = read_question_file(write(tmp_path / "questions.jsonl", ROUND_1, "", ROUND_2))
+    file = read_question_file(write_question_lines(tmp_path / "questions.jsonl", ROUND_1, "", ROUND_2))
     choice, open_one = file.questions
     assert choice.options == ("17位于18的左侧", "17位于18的右侧", "17位于18的上方", "17位于18的下方")
     assert (choice.id, choice.right, choice.answer) == ("17", 1, "17位于18的右侧")
@@ -52,9 +26,9 @@ def test_the_competitions_files_are_accepted_unchanged(tmp_path):
 def test_a_test_file_has_no_answers(tmp_path):
     without = {key: value for key, value in ROUND_1.items() if key != "answer"}
     for answer in ({}, {"answer": None}, {"answer": ""}):
-        (question,) = read(tmp_path, {**without, **answer})
+        (question,) = read_question_lines(tmp_path, {**without, **answer})
         assert (question.right, question.answer, question.answer_type) == (None, None, "choice")
-    (question,) = read(tmp_path, {**ROUND_2, "answer": None})
+    (question,) = read_question_lines(tmp_path, {**ROUND_2, "answer": None})
     assert (question.answer, question.answer_type) == (None, None)
 
 
@@ -88,9 +62,9 @@ def test_an_answer_is_a_letter_or_an_options_text(tmp_path, options, answer, rig
     record = {**ROUND_1, "options": options, "answer": answer}
     if right is None:
         with pytest.raises(ValueError, match="line 1: found the options' letters in the order ACB, expected ABC"):
-            read(tmp_path, record)
+            read_question_lines(tmp_path, record)
     else:
-        (question,) = read(tmp_path, record)
+        (question,) = read_question_lines(tmp_path, record)
         assert question.right == right
         assert question.answer == question.options[right]
 
@@ -101,7 +75,7 @@ def test_every_spelling_is_the_same_option(tmp_path_factory, texts, right, lette
     options = [f"{letter}. {text}" for letter, text in zip("ABCDE", texts, strict=True)] if lettered else list(texts)
     answer = "ABCDE"[right] if by_letter else texts[right]
     names_another = "B" in texts and answer in texts and texts.index(answer) != right if not lettered else False
-    (question,) = read(tmp_path_factory.mktemp("one"), {**ROUND_1, "options": options, "answer": answer})
+    (question,) = read_question_lines(tmp_path_factory.mktemp("one"), {**ROUND_1, "options": options, "answer": answer})
     assert question.options == tuple(texts)
     if lettered and answer == "B":  # a letter, wherever an option of that text is
         assert question.right == 1
@@ -139,20 +113,20 @@ def test_every_spelling_is_the_same_option(tmp_path_factory, texts, right, lette
     ],
 )
 def test_types_of_answers_are_found_out(tmp_path, answer, kind):
-    (question,) = read(tmp_path, {**ROUND_2, "answer": answer})
+    (question,) = read_question_lines(tmp_path, {**ROUND_2, "answer": answer})
     assert question.answer_type == kind
     assert question.answer == (UNANSWERABLE if kind == "unanswerable" else str(answer))
 
 
 def test_a_data_sets_own_words_for_no_answer_are_kept(tmp_path):
     for reported in ({}, {"answer_type": "unanswerable"}):
-        (question,) = read(tmp_path, {**ROUND_2, "answer": "文中未提及", **reported})
+        (question,) = read_question_lines(tmp_path, {**ROUND_2, "answer": "文中未提及", **reported})
         assert (question.answer, question.answer_type, question.source) == ("文中未提及", "unanswerable", "none")
 
 
 def test_evidence_pages_sources_and_answer_types_are_kept(tmp_path):
     reported = {"evidence_pages": [7, 3, 3], "evidence_sources": ["table", "figure"], "answer_type": "number"}
-    questions = read(
+    questions = read_question_lines(
         tmp_path,
         {**ROUND_2, **reported},
         {**ROUND_2, "id": 2, "evidence_sources": "text"},
@@ -205,12 +179,12 @@ def test_errors_are_reported_with_file_and_line(tmp_path, change, messages):
     wrong = change if isinstance(change, str) else {**ROUND_1, "id": "b", **change}
     with pytest.raises(ValueError, match=messages) as raised:
         # Written as ASCII: half of a character cannot be written otherwise.
-        read(tmp_path, ROUND_1, wrong if isinstance(wrong, str) else json.dumps(wrong))
+        read_question_lines(tmp_path, ROUND_1, wrong if isinstance(wrong, str) else json.dumps(wrong))
     assert str(raised.value).startswith(f"{tmp_path / 'questions.jsonl'}, line 2: ")
 
 
 def test_unknown_fields_are_named_once(tmp_path, messages):
-    read(tmp_path, ROUND_1, {**ROUND_2, "pages": [3], "solution": 1}, {**ROUND_2, "id": 3, "pages": [4]})
+    read_question_lines(tmp_path, ROUND_1, {**ROUND_2, "pages": [3], "solution": 1}, {**ROUND_2, "id": 3, "pages": [4]})
     fields = "pages (did you mean evidence_pages?), solution"
     assert messages == [
         f"{tmp_path / 'questions.jsonl'}, line 2: ignored {fields}; known fields are id, question, document, options, "
@@ -220,100 +194,4 @@ def test_unknown_fields_are_named_once(tmp_path, messages):
 
 def test_an_id_that_occurs_twice_is_refused_with_both_lines(tmp_path):
     with pytest.raises(ValueError, match="line 2: the id '17' is already used by .*line 1"):
-        read(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})
-
-
-def test_absent_empty_and_binary_files_are_refused(tmp_path):
-    path = tmp_path / "questions.jsonl"
-    with pytest.raises(FileNotFoundError, match="the question file does not exist"):
-        read_question_file(path)
-    with pytest.raises(ValueError, match="found no question"):
-        read_question_file(write(path, ""))
-    path.write_bytes(b"\xff{}")
-    with pytest.raises(
-        ValueError, match="questions.jsonl, line 1: found the byte 0xff, which is not UTF-8, at position 0"
-    ):
-        read_question_file(path)
-    with pytest.raises(ValueError, match="found a JSON list without doc_id"):
-        read_question_file(write(path, json.dumps([ROUND_1])))
-
-
-def test_a_byte_order_mark_and_other_line_ends(tmp_path):
-    lines = "\r\n".join(json.dumps(record) for record in (ROUND_1, ROUND_2))
-    (tmp_path / "questions.jsonl").write_text("\ufeff" + lines + "\r\n", encoding="utf-8", newline="")
-    assert len(read_question_file(tmp_path / "questions.jsonl").questions) == 2
-    odd = {**ROUND_2, "question": "a\u2028b"}  # a line separator, which JSON allows in a text
-    assert read(tmp_path, odd)[0].question == "a\u2028b"
-
-
-@pytest.mark.parametrize(
-    ("data", "messages"),
-    [
-        (json.dumps(ROUND_2).encode() + b'\n{"id": "\xe9"}', ", line 2: found the byte 0xe9, which is not UTF-8"),
-        (b"\x1f\x8b\x08rest", ": found gzip, expected an object per line"),
-        (b"id,question,document\n1,why?,a.pdf\n", ", line 1: invalid JSON .* in 'id,question,document'; expected"),
-        (b'{"id": 1, "id": 2}', ", line 1: invalid JSON .found the key 'id' twice, with 1 and 2"),
-        (b'[\n{"id": 1},\n{"id": 2}\n', ", line 4: invalid JSON .*expected an object per line, or the JSON of MP-Doc"),
-        (b'[{"doc_id": NaN}]', ", line 1: invalid JSON .found NaN"),
-        (b'{\n "data": [\n  {"a": 1},\n  {"a": }\n ]\n}', ", line 4: invalid JSON"),
-        (
-            b'{"id": 1, "question": "' + b"x" * 200_000 + b'", "document": "a"}',
-            ", line 1: question: found 200,000 char",
-        ),
-        (b'{"id": 1, "question": "?", "document": "../' + b"x" * 90_000 + b'"}', ", line 1: document: found '../xxx"),
-        (b'{"id": 1, "question": "?", "document": "a", "options": ' + b"[" * 900 + b"]" * 900 + b"}", "64 levels"),
-        (b'{"id": ' + b"9" * 5000 + b"}", ", line 1: invalid JSON .found an integer of 5,000 digits"),
-    ],
-)
-def test_files_of_another_form_are_refused_in_one_message(tmp_path, data, messages):
-    path = tmp_path / "questions.jsonl"
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match=messages) as error:
-        read_question_file(path)
-    assert str(error.value).startswith(str(path))
-    assert str(error.value).count("\n") < 3
-    assert len(str(error.value)) < 1500
-
-
-@pytest.mark.parametrize("format", ["mp_docvqa", "mmlongbench"])
-def test_a_cut_file_of_a_published_format_is_named_with_what_is_wrong(tmp_path, format):
-    path = tmp_path / "val.json"
-    path.write_text('{"data": [{"questionId": 1}')
-    with pytest.raises(ValueError, match="val.json: expected the JSON of M.*; found invalid JSON: Expecting"):
-        read_question_file(path, format)
-
-
-def test_a_large_file_is_read_as_lines_without_parsing_it_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("datamodules.document_qa.questions.question_file.LARGEST_VALUE", 10)
-    assert len(read(tmp_path, ROUND_1, ROUND_2)) == 2
-    path = tmp_path / "val.json"
-    path.write_text(json.dumps({"data": []}))
-    with pytest.raises(
-        ValueError, match="val.json: expected the JSON of MP-DocVQA.*found invalid JSON: more than 10 b"
-    ):
-        read_question_file(path, "mp_docvqa")
-
-
-GOOD = "\n".join(json.dumps({**ROUND_1, "id": number}) for number in range(4)).encode()
-
-
-@given(st.integers(0, len(GOOD)), st.integers(0, 4), st.binary(max_size=4))
-@settings(max_examples=50, deadline=None)
-def test_any_edit_of_the_file_keeps_every_question_or_gives_one_message(tmp_path_factory, at, removed, inserted):
-    path, data = tmp_path_factory.getbasetemp() / "edited.jsonl", GOOD[:at] + inserted + GOOD[at + removed :]
-    path.write_bytes(data)
-    try:
-        file = read_question_file(path)
-    except ValueError as error:
-        assert str(error).startswith(str(path))
-        assert str(error).count("\n") < 3
-        return
-    assert len(file.questions) == sum(bool(line.strip()) for line in data.splitlines())
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b"\n \r\n\t\n\n", b"\xef\xbb\xbf\n\n\n"])
-def test_a_file_of_blank_lines_has_no_questions(tmp_path, content):
-    path = tmp_path / "questions.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="questions.jsonl: found no questions$"):
-        read_question_file(path)
+        read_question_lines(tmp_path, ROUND_1, {**ROUND_2, "id": "17"})

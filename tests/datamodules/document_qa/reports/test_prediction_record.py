@@ -44,5 +44,5 @@ def test_a_skipped_question_has_no_record():
     assert parse_prediction_line(0, {"id": "1", "answer": None, "why": "no such document"}) is None
 
 
-def test_shares_of_very_unlikely_options():
+def test_shares_of_very_unlikely_options_stay_finite():
     assert shares([-2000.0, -2000.0]) == [0.5, 0.5]

@@ -118,7 +118,7 @@ def test_bm25_ranks_all_pages_by_their_words():
     assert sorted(retriever.rank(MANUAL, asks("motor"))) == [1, 2, 3, 4, 5]
 
 
-def test_bm25_of_documents_without_words():
+def test_bm25_ranks_documents_without_words():
     assert BM25Retriever().rank(document("", None), asks("motor")) == [1, 2]
     assert BM25Retriever().rank(document("motor"), asks("motor")) == [1]
 

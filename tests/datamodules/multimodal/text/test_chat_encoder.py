@@ -146,7 +146,7 @@ def test_the_prompt_is_how_the_chat_begins(request, way):
     assert encoder.prompt(messages[:-1], [3]).tokens.tolist() == prompt.tokens.tolist()
 
 
-def test_a_template_without_marks_that_writes_a_system_message_of_its_own(qwen):
+def test_a_template_that_writes_its_own_system_message_supervises_answers_alone(qwen):
     chat = qwen.chat([user("1?"), assistant("2\n"), user("3?"), assistant("\u00e9")])
     assert shown(qwen, chat.tokens).startswith("<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_st")
     assert shown(qwen, chat.tokens[chat.supervised]) == "2\n<|im_end|>\u00e9<|im_end|>"
@@ -155,7 +155,7 @@ def test_a_template_without_marks_that_writes_a_system_message_of_its_own(qwen):
     assert shown(qwen, chat.tokens[chat.supervised]) == "2<|im_end|>"
 
 
-def test_a_template_without_marks_that_trims(llama):
+def test_a_template_that_trims_supervises_the_trimmed_answers(llama):
     chat = llama.chat([system("Be. "), user(" 1?"), assistant(" 2 "), user("3?"), assistant("4")])
     assert shown(llama, chat.tokens[chat.supervised]) == "2<|eot|>4<|eot|>"
     assert chat.supervised[-1]

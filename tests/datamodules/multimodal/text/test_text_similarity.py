@@ -93,7 +93,7 @@ def test_token_f1_of_two_of_three_words():
     assert token_f1("steel pump housing", "housing steel") == pytest.approx(0.8)
 
 
-def test_character_f1_by_hand():
+def test_character_f1_equals_that_by_hand():
     assert character_f1("abcd", "ab") == pytest.approx(2 * 2 / 6)
 
 

@@ -38,7 +38,7 @@ def test_words_of_the_texts_are_single_tokens(tokenizer):
     assert len(tokenizer.encode(" falling")) == 1
 
 
-def test_same_ids_in_every_process_whatever_the_order_of_the_texts(tokenizer):
+def test_ids_of_tokens_are_the_same_in_every_process(tokenizer):
     program = (
         "import json, sys; from datamodules.multimodal.text.tokenizer import load_tokenizer\n"
         "made = load_tokenizer(None, json.load(sys.stdin)); print(made.identity, made.encode('a trend is 42%'))"

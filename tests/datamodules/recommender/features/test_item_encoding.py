@@ -31,7 +31,7 @@ def names(arrays, item):
     return {code: share for code, share in pairs if share}
 
 
-def test_against_a_plain_computation():
+def test_encoded_items_equal_a_plain_computation():
     arrays = encode_items(TABLE, ROW_OF, TRAINED)
     # Codes: 1 unknown genre, 2 x, 3 y, 4 unknown brand, 5 p, 6 and 7 missing numbers, 8 missing vector.
     assert arrays.known.tolist() == [False, True, True, True, True, True, True, True, True]
@@ -95,7 +95,7 @@ def load(tmp_path, content=CONTENT, settings=SETTINGS, trained=(False, True, Tru
     return load_item_features(path, settings, ["a", "b", "c", "d"], np.array(trained))
 
 
-def test_items_of_the_data_and_cold_items(tmp_path):
+def test_cold_items_are_encoded_after_those_of_the_data(tmp_path):
     features = load(tmp_path)
     assert features.cold_ids == ["new"]
     assert len(features.arrays.trained) == 6

@@ -73,7 +73,7 @@ def test_a_line_cut_in_a_column_that_is_not_read(tmp_path):
     assert table.ids == ["1"], "as in the reader of interactions"
 
 
-def test_what_the_settings_refuse(tmp_path):
+def test_wrong_settings_of_item_tables_are_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match="found no column; name some with categories, numbers or vector"):
         ItemFeatures()
     with pytest.raises(ValueError, match="found the column 'a' twice"):
@@ -152,7 +152,7 @@ def test_braces_in_a_path_are_no_placeholder(tmp_path):
     assert str(error.value).startswith(f"{path}: row 2: column 'v': found a vector of 1 numbers, expected 2")
 
 
-def test_parquet_without_rows_or_not_whole(tmp_path):
+def test_a_parquet_file_without_rows_or_not_whole_is_refused(tmp_path):
     with pytest.raises(InteractionError, match="found no row"):
         read_frame(tmp_path, {name: pl.Series(column).clear() for name, column in GOOD.items()})
     content = (tmp_path / "items.parquet").read_bytes()

@@ -15,7 +15,7 @@ EXAMPLES = SplitExamples(np.array([0, 2, 3]), np.array([2, 7, 10]))  # user 1 ha
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 100])
-def test_items_of_the_rows(chunk):
+def test_the_items_of_the_training_rows_are_found_in_chunks(chunk):
     assert np.flatnonzero(items_of_examples(EVENTS, EXAMPLES, chunk)).tolist() == [1, 2, 4, 6, 7]
 
 

@@ -50,7 +50,7 @@ def test_both_parsers_accept_the_same_texts(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["2014-07-23T10:00Z", "2014-07-23 12:00:00+02", "2014-07-23T10:00:00,5+0000"])
-def test_forms_of_a_moment(text: str) -> None:
+def test_all_forms_of_a_moment_are_read_as_the_same_second(text: str) -> None:
     assert iso_seconds(text) == 1_406_109_600
 
 

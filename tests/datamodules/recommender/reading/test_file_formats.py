@@ -78,7 +78,7 @@ def test_recbole_columns_answer_without_their_type(tmp_path: Path) -> None:
     assert (layout.user, layout.item) == ("who:token", "item_id:token")
 
 
-def test_recbole_folder_with_a_benchmark_split(tmp_path: Path) -> None:
+def test_of_a_recbole_folder_the_whole_file_is_read_and_not_its_split(tmp_path: Path) -> None:
     folder = tmp_path / "beauty"
     folder.mkdir()
     put(folder, {"beauty.inter": INTER, "beauty.train.inter": INTER, "beauty.test.inter": INTER})

@@ -121,7 +121,7 @@ TABLE = "user,item,timestamp,rating\n"
         ("a.csv", "user,item,rating,liking\n7,10,n/a,5\n2,11,,1\n", "liking"),
     ],
 )
-def test_ratings_of_every_format(tmp_path: Path, name: str, text: str, column: str | None) -> None:
+def test_ratings_are_read_from_every_format(tmp_path: Path, name: str, text: str, column: str | None) -> None:
     assert ratings(tmp_path / name, text, column) == [5.0, 1.0]
 
 

@@ -69,7 +69,7 @@ def test_a_quoted_field_may_hold_separators_and_line_breaks(tmp_path: Path) -> N
         {"user_id": [7, 2], "item_id": pl.Series(["x", "y"], dtype=pl.Categorical), "timestamp": [5, 6]},
     ],
 )
-def test_parquet_of_many_types(tmp_path: Path, columns: dict) -> None:
+def test_parquet_columns_of_many_types_are_read(tmp_path: Path, columns: dict) -> None:
     pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
     assert rows(read_interactions(detect_layout(tmp_path))) == [("7", "x", 5), ("2", "y", 6)]
 
@@ -176,7 +176,7 @@ def test_many_row_groups_with_and_without_values_are_one_column(tmp_path: Path) 
     assert rows(read_interactions(layout)) == [(user, str(item), time) for user, item, time in rows_of[:40]]
 
 
-def test_a_header_without_rows(tmp_path: Path) -> None:
+def test_a_header_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InteractionError, match=r"a\.csv: no interactions after the header"):
         read(tmp_path / "a.csv", HEADER)
     pl.DataFrame(
@@ -233,7 +233,7 @@ def test_a_side_file_without_a_title_has_none(tmp_path: Path) -> None:
         ("a.item", b"item_id:token\tname:token\n1\tA\tB\n", r"a\.item: line 2: found .* with 3 fields"),
     ],
 )
-def test_a_broken_side_file(tmp_path: Path, name: str, data: bytes, expected: str) -> None:
+def test_a_broken_file_of_titles_is_refused_by_name(tmp_path: Path, name: str, data: bytes, expected: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InteractionError, match=expected):
         read_titles(tmp_path / name)

@@ -37,7 +37,7 @@ def excluded(folder: Path, allow: str | None, deny: str | None) -> tuple[list[st
     return [item for number, item in enumerate(IDS, 1) if not mask[number]], reports
 
 
-def test_allowed_items_without_denied_ones(tmp_path: Path) -> None:
+def test_denied_items_are_taken_from_the_allowed_ones(tmp_path: Path) -> None:
     assert ItemLists().read_excluded(IDS) == (None, [])
     assert excluded(tmp_path, "3\n1\n5", None) == (["1", "3", "5"], [])
     assert excluded(tmp_path, None, "3\n1\n") == (["0", "2", "4", "5", "6"], [])

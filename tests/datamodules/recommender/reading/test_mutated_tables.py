@@ -142,7 +142,7 @@ def add_a_nul(table: Table, offset: int) -> bytes:
 )
 @settings(max_examples=40, deadline=None)
 @given(table=tables(), offset=st.integers(0, 10_000))
-def test_the_same_rows_or_one_message(
+def test_a_mutated_table_gives_the_same_rows_or_one_message(
     tmp_path_factory: pytest.TempPathFactory, mutate: Callable[[Table, int], bytes], table: Table, offset: int
 ) -> None:
     assert read(tmp_path_factory.getbasetemp() / "a.csv", mutate(table, offset)) in (table.rows, None)

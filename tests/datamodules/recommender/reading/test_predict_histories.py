@@ -83,7 +83,7 @@ def test_a_file_of_strangers_still_gives_rows(tmp_path):
     assert data[MicroBatchRequest(0, np.arange(1))].history.lengths.tolist() == [0]
 
 
-def test_nothing_dropped_is_nothing_to_report(tmp_path):
+def test_histories_without_a_dropped_event_report_nothing(tmp_path):
     assert read_histories(write(tmp_path, {"items": [7], "times": [1]}), ITEM_IDS).report == ""
 
 

@@ -26,7 +26,7 @@ def last_events(market, events, cut=1):
     return data[MicroBatchRequest(0, users)]
 
 
-def test_same_seed_same_events(events):
+def test_the_same_seed_draws_the_same_events(events):
     again = Marketplace(num_users=2_000, num_items=60, min_length=5, max_length=20, seed=3).events(chunk=7)
     for name in ("offsets", "items", "times"):
         assert np.array_equal(getattr(events, name), getattr(again, name))

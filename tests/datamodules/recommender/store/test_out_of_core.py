@@ -91,7 +91,7 @@ def test_it_is_the_store_of_the_conversion_in_memory(rows, parts, text, filters)
             assert [path.name for path in (folder / "disk").iterdir() if path.suffix == ".work"] == []
 
 
-def test_a_table_without_times_and_dates(tmp_path: Path) -> None:
+def test_a_table_without_times_is_read_on_disk_as_in_memory(tmp_path: Path) -> None:
     source = tmp_path / "table"
     source.mkdir()
     pl.DataFrame({"user": ["b", "a", "b"], "item": ["x", "x", "y"]}).write_parquet(source / "events.parquet")

@@ -52,6 +52,6 @@ def test_offset_and_scale_have_few_digits(low, span):
         ([math.nan], "0", "1"),
     ],
 )
-def test_the_numbers_of_the_text(values, offset, scale):
+def test_offset_and_scale_are_those_that_the_text_states(values, offset, scale):
     normalized = normalize(np.array(values))
     assert (normalized.offset, normalized.scale) == (offset, scale)

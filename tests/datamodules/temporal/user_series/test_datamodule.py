@@ -50,7 +50,7 @@ def test_a_question_about_gaps_alone_is_refused(tmp_path, form, series, message)
     assert str(raised.value) == f"{where}: series: found no number in {message}, expected one or more that is not null"
 
 
-def test_an_empty_column_of_a_series_file(tmp_path, messages):
+def test_an_empty_column_of_a_series_file_is_a_channel_without_measurements(tmp_path, messages):
     (tmp_path / "plant.csv").write_text("time,load,flow\n0,1,\n1,2,nan\n")
     record = {"question": "?", "answer": "x", "series": "plant.csv"}
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")

@@ -10,7 +10,7 @@ def parse(tmp_path, record):
     return RecordParser(tmp_path, SeriesLimits(), answers=True).parse("a.jsonl, line 1", record)
 
 
-def test_chatts_with_measured_values(tmp_path):
+def test_chatts_records_keep_their_measured_values(tmp_path):
     record = {
         "input": "Load: <ts><ts/> and flow: <ts><ts/>. Alike?",
         "timeseries": [[1, 2.5], [3, -4, 5]],

@@ -79,7 +79,7 @@ def test_all_formats_say_the_same(tmp_path, form):
         ("a.txt", "x", "a.txt: expected a file that ends in .jsonl"),
     ],
 )
-def test_refused_with_file_and_line(tmp_path, name, content, message):
+def test_invalid_records_are_refused_with_file_and_line(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         list(read_records(tmp_path / name, 100))

@@ -43,7 +43,7 @@ def test_every_field_of_a_record_is_read(tmp_path):
     ("series", "expected"),
     [([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]]), ({"values": [4]}, [[4]]), ([{"values": [4]}], [[4]])],
 )
-def test_short_forms_of_series(tmp_path, series, expected):
+def test_short_forms_of_series_are_accepted(tmp_path, series, expected):
     actual = parse(tmp_path, {"question": "?", "answer": 1.5, "series": series})
     assert values(actual) == expected
     assert actual.answer == "1.5"
@@ -94,7 +94,7 @@ def test_a_series_file_has_channels_units_and_irregular_stamps(tmp_path):
         ({"answers": "x"}, "record: found the key answers, expected some of question, series, options"),
     ],
 )
-def test_refused_with_location_and_key(tmp_path, change, message):
+def test_invalid_fields_are_refused_with_location_and_key(tmp_path, change, message):
     record = {"question": "?", "series": [1, 2], "answer": "x"} | change
     with pytest.raises(ValueError, match="^a.jsonl, line 3: " + message):
         parse(tmp_path, json.loads(json.dumps(record)))

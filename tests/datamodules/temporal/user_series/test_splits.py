@@ -35,7 +35,7 @@ def test_parts_of_the_hub_are_no_mixture_and_other_files_are_logged(tmp_path, ca
     assert "x.csv is of no split and is not read" in caplog.text
 
 
-def test_shares_of_a_hash_split():
+def test_a_hash_split_has_the_configured_shares():
     splits = [split_of(question(str(key))) for key in range(3000)]
     assert 0.78 < splits.count("train") / 3000 < 0.82
     assert 0.08 < splits.count("validation") / 3000 < 0.12

@@ -10,8 +10,9 @@ import pytest
 
 from datamodules.vision_language.files.parquet_chats import ParquetChats
 from engine.data.errors import BadSampleError
-from tests.support.data_files.parquet_chat_files import SEVERAL, TEXT, as_sample, plain, write_table
+from tests.support.data_files.parquet_chat_files import SEVERAL, TEXT, plain, write_table
 from tests.support.data_files.vision_language_files import (
+    as_sample,
     colored,
     png,
     write_finevision_parquet,

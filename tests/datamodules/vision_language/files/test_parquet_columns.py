@@ -8,8 +8,9 @@ import pytest
 
 from datamodules.vision_language.files.parquet_chats import ParquetChats
 from datamodules.vision_language.files.parquet_columns import find_columns
-from tests.support.data_files.parquet_chat_files import CHAT, as_sample, write_parts, write_table
+from tests.support.data_files.parquet_chat_files import CHAT, write_parts, write_table
 from tests.support.data_files.vision_language_files import (
+    as_sample,
     colored,
     png,
     write_finevision_parquet,

@@ -15,8 +15,15 @@ from datamodules.vision_language.files.parquet_chats import ParquetChats, chat_c
 from datamodules.vision_language.files.parquet_row_groups import read_footer
 from datamodules.vision_language.files.parquet_rows import prepare_rows
 from engine.io.atomic_file import temp_path
-from tests.support.data_files.parquet_chat_files import as_sample, noise, plain, write_table
-from tests.support.data_files.vision_language_files import Sample, colored, encoded, png, write_minimind_parquet
+from tests.support.data_files.parquet_chat_files import noise, plain, write_table
+from tests.support.data_files.vision_language_files import (
+    Sample,
+    as_sample,
+    colored,
+    encoded,
+    png,
+    write_minimind_parquet,
+)
 
 
 def test_a_file_that_is_written_again_keeps_the_column_that_fills_the_gaps(tmp_path, monkeypatch):
@@ -147,7 +154,7 @@ def _prepare(path, root, barrier, done):
 
 
 @pytest.mark.slow
-def test_of_several_processes_one_writes(tmp_path, large):
+def test_one_of_several_processes_rewrites_the_file(tmp_path, large):
     path, samples = large
     processes = multiprocessing.get_context("spawn")
     barrier, done = processes.Barrier(3), processes.Queue()

@@ -16,8 +16,8 @@ from datamodules.vision_language.files.parquet_row_groups import read_footer
 from datamodules.vision_language.files.parquet_rows import prepare_rows
 from engine.data.errors import BadSampleError
 from tests.conftest import REPOSITORY
-from tests.support.data_files.parquet_chat_files import as_sample, noise, plain
-from tests.support.data_files.vision_language_files import Sample, colored, encoded, write_minimind_parquet
+from tests.support.data_files.parquet_chat_files import noise, plain
+from tests.support.data_files.vision_language_files import Sample, as_sample, colored, encoded, write_minimind_parquet
 
 
 def test_sizes_are_those_of_what_is_kept(tmp_path, tables):

@@ -8,8 +8,8 @@ import pytest
 
 from datamodules.vision_language.files.parquet_chats import ParquetChats
 from datamodules.vision_language.files.parquet_rows import parquet_files
-from tests.support.data_files.parquet_chat_files import CHAT, as_sample, plain, write_parts
-from tests.support.data_files.vision_language_files import colored, write_minimind_parquet
+from tests.support.data_files.parquet_chat_files import CHAT, plain, write_parts
+from tests.support.data_files.vision_language_files import as_sample, colored, write_minimind_parquet
 
 
 def test_files_of_a_folder_and_of_a_pattern_are_one_source(tmp_path):

@@ -63,7 +63,7 @@ def test_rows_of_mmbench_become_questions_with_images(tmp_path):
     assert [table.name(0), table.name(1)] == [f"{table.path}, line 2", f"{table.path}, line 4"]
 
 
-def test_rows_of_a_csv_file_with_paths(tmp_path):
+def test_rows_of_a_csv_file_with_paths_become_questions_with_images(tmp_path):
     (tmp_path / "red.png").write_bytes(RED)
     header = ("question", "options", "answer", "image")
     rows = [["Which?", "red|blue", "blue", "red.png"], ["Which?", '["a|b", "c"]', "B", ""], [""] * 4]
@@ -74,7 +74,7 @@ def test_rows_of_a_csv_file_with_paths(tmp_path):
     assert len(table) == 2
 
 
-def test_rows_of_mmstar_scienceqa_and_docvqa(tmp_path):
+def test_rows_of_mmstar_scienceqa_and_docvqa_become_questions(tmp_path):
     image = {"bytes": BLUE, "path": None}
     tables = {
         "mmstar": {
@@ -140,12 +140,12 @@ def test_a_wrong_row_is_named(fields, message):
 
 
 @pytest.mark.parametrize("answer", [1, 1.0, "b", "(B)", "B.", "two", "Two"])
-def test_ways_to_name_an_option(answer):
+def test_an_answer_may_name_its_option_in_any_way(answer):
     question = parse_image_question("row", {"question": "Q", "choices": ["one", "Two"], "answer": answer})
     assert question.reference.accepted == ("B",)
 
 
-def test_several_accepted_answers_in_a_text_table(tmp_path):
+def test_a_cell_of_a_text_table_may_hold_several_accepted_answers(tmp_path):
     rows = [["When?", "5 May|May 5"], ["When?", '["a|b", 7]']]
     table = QuestionText(write_tsv(tmp_path / "a.csv", ("question", "answers"), rows, ","))
     assert [table.read(row).reference.accepted for row in range(2)] == [("5 May", "May 5"), ("a|b", "7")]

@@ -103,7 +103,7 @@ def test_a_chat_that_cannot_be_encoded_is_named(processors, turns, images, expec
         TemplateEncoder(processors("qwen2_5_vl")).chat(turns, PICTURES[:images], "7")
 
 
-def test_missing_and_changed_files(processors, tmp_path):
+def test_missing_and_changed_files_of_a_processor_are_refused(processors, tmp_path):
     folder = write_tiny_image_text("llava", tmp_path / "model")
     changed = ModelProcessor("mine", folder, {"do_convert_rgb": False})
     changed.save(tmp_path)

@@ -24,7 +24,7 @@ def read(path):
     return [read_sample(location) for location in Shard(str(path)).locations()]
 
 
-def test_every_form_of_a_sample(write_shard):
+def test_every_form_of_a_sample_is_read_from_a_shard(write_shard):
     path = write_shard(
         "a.tar",
         {

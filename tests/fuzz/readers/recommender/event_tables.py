@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from tests.fuzz.mutations.parquet_tables import parquet_bytes, restructured_parquet
 from tests.fuzz.mutations.tables import table_mutation
 from tests.fuzz.reader import Input, InvalidInput, Reader, Unknown, text_of
-from tests.fuzz.readers.recommender.interactions import parquet_bytes, restructured_parquet, rows_of, split_lines
+from tests.fuzz.readers.recommender.interactions import rows_of, split_lines
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _IDS = ("user_id", "item_id", "timestamp")

@@ -173,7 +173,7 @@ def test_records_do_not_depend_on_what_is_read_together(monkeypatch):
     assert differences(alone, expected) < 1e-5
 
 
-def test_in_step_with_processes_that_have_more_to_do(monkeypatch):
+def test_all_processes_pass_in_step_with_those_that_have_more_to_do(monkeypatch):
     """Passes that only others need change nothing; all processes pass and agree in one and the same order."""
     module, data = built()
     monkeypatch.setattr(length_buckets, "_MAX_POSITIONS", 300)

@@ -1,7 +1,5 @@
 """Tests that an exported classifier predicts the classes of `predict`, with Lockstep and without."""
 
-import json
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -32,7 +30,7 @@ def test_the_average_that_is_evaluated_is_what_leaves(lockstep, tmp_path, networ
     assert "the mean over all shifts of the image by up to 1 pixels" in card.text
     test = digits(0.1).test
     images = test.read(np.arange(len(test.labels)))
-    lines = [json.loads(line) for line in (run.folder / "predictions.jsonl").read_text().splitlines()]
+    lines = run.predictions()
     reported = load_classifier(tmp_path / "out").classify(torch.from_numpy(images))
     assert [label for label, _ in reported] == [line["class"] for line in lines]
     assert [share for _, share in reported] == pytest.approx([line["probability"] for line in lines], abs=1e-4)

@@ -53,7 +53,7 @@ def test_placeholders_of_prompts_are_replaced_by_features():
     assert torch.equal(merged[1, :3], features[1:])
 
 
-def test_a_batch_without_features():
+def test_a_batch_without_features_keeps_its_embeddings():
     tokens, embeddings = torch.ones(1, 3, dtype=torch.int64), torch.randn(1, 3, 2)
     batch = TokenRows(tokens, tokens, tokens, torch.tensor([1]), torch.tensor([0]))
     assert torch.equal(

@@ -19,7 +19,7 @@ def test_every_projector_has_its_shape_and_passes_gradients(kind):
 
 
 @pytest.mark.parametrize("kind", ["linear", "mlp", "deep_mlp"])
-def test_features_in_one_list(kind):
+def test_a_projector_maps_each_feature_of_a_list_alone(kind):
     projector = Projector(ProjectorSettings(kind=kind, hidden_size=7), input_size=6, output_size=10).eval()
     features = torch.randn(5, 6)
     torch.testing.assert_close(projector(features)[2], projector(features[2]))

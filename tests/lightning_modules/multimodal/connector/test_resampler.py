@@ -60,7 +60,7 @@ def test_a_layer_equals_attention_by_hand():
     torch.testing.assert_close(layer(queries, features), state + layer.feed_forward(layer.norm(state)))
 
 
-def test_runs_in_bf16_autocast():
+def test_the_resampler_runs_in_bf16_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         assert projector()(torch.randn(2, 9, 6)).isfinite().all()
 

@@ -93,7 +93,7 @@ def test_peft_reproduces_logits_of_exported_adapters(build, write, pretrained):
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # of plain peft
 @pytest.mark.parametrize("variant", [{}, {"use_dora": True, "use_rslora": True}], ids=["lora", "dora"])
 @pytest.mark.parametrize("kind", ["nf4", "int8"])
-def test_adapters_of_a_quantized_model(build, write, pretrained, tmp_path, kind, variant):
+def test_adapters_of_a_quantized_model_are_exported_alone_and_merged(build, write, pretrained, tmp_path, kind, variant):
     """Plain peft loads them; merged, they answer as beside the quantized weights, to rounding in float32."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -117,7 +117,7 @@ def test_transformers_reproduces_logits_of_merged_adapters(build, write, pretrai
     assert not (folder / "adapter_config.json").exists()
 
 
-def test_layers_trained_in_fp32_among_bf16_ones(build, write, pretrained):
+def test_layers_trained_in_fp32_among_bf16_ones_are_exported_in_one_format(build, write, pretrained):
     """All weights have one number format: transformers would read all in the format of the first."""
     from transformers import AutoModelForCausalLM
 

@@ -194,7 +194,7 @@ def test_scores_are_computed_in_parts_with_activation_checkpointing(build, monke
 
 @pytest.mark.parametrize("trainable", ["none", "lora", "full", "last_n_layers"])
 @pytest.mark.parametrize("outer", [torch.float16, torch.bfloat16])
-def test_computes_in_bf16_under_mixed_precision(build, pretrained, trainable, outer):
+def test_the_language_model_computes_in_bf16_under_mixed_precision(build, pretrained, trainable, outer):
     """Also within the fp16 autocast of 16-mixed; gradients are near the gradients in fp32."""
     batch = packed_row()
     expected = run(build(pretrained, trainable=trainable), *batch)

@@ -83,7 +83,7 @@ MEANS = {
 
 @every_kind
 @pytest.mark.parametrize("layer", [None, -1, -2, 1])
-def test_hands_out_the_patches_of_the_hidden_state(kind, layer, tmp_path):
+def test_the_tower_returns_the_patches_of_the_hidden_state(kind, layer, tmp_path):
     model, folder = saved(kind, tmp_path)
     tower = built(folder, feature_layer=layer)
     pictures = images()
@@ -202,7 +202,7 @@ def test_trained_keeps_wide_weights_under_autocast():
 
 
 @pytest.mark.parametrize("family", ["clip", "siglip"])
-def test_vision_part_of_a_model_with_text(family, tmp_path):
+def test_the_tower_is_the_vision_part_of_a_model_with_text(family, tmp_path):
     from transformers import AutoConfig, AutoModel
 
     text = {**SIZES, "vocab_size": 20, "max_position_embeddings": 8, "eos_token_id": 1, "pad_token_id": 1}

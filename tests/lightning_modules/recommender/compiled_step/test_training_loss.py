@@ -11,7 +11,7 @@ from lightning_modules.recommender.networks.architecture import ArchitectureSett
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.training_loss import TrainingLoss
 from tests.conftest import TINY
-from tests.support.faults.step_faults import fault
+from tests.support.faults.number_faults import number_fault
 from tests.support.recommender.bare_module import LONGEST, V, make_batch
 
 # Dynamo reads every tensor's gradient and filters the warnings, but pytest resets the filters.
@@ -121,7 +121,7 @@ COMPILED = ["--model.init_args.compile_step", "true"]
 @pytest.mark.slow
 def test_a_training_has_the_losses_of_the_plain_one_and_resumes_to_the_bit(graphs, lockstep):
     """Four micro-batches a step, of which the 13th is incomplete; the guard skips the third."""
-    nan = [*fault("NonFiniteLoss", steps="[2]"), "--finite_guard.policy", "skip"]
+    nan = [*number_fault("NonFiniteLoss", steps="[2]"), "--finite_guard.policy", "skip"]
     steps = ["--trainer.max_steps", "16"]
     plain = lockstep("fit", *OPTIONS, *nan, *steps, name="plain").series("train/loss")
     through = lockstep("fit", *OPTIONS, *COMPILED, *nan, *steps, name="through").series("train/loss")

@@ -21,8 +21,8 @@ from lightning_modules.recommender.export.onnx_export import (
 )
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph
 from lightning_modules.recommender.export.runtime import ExportedRecommender, load_recommender
-from lightning_modules.recommender.networks import attention
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from lightning_modules.recommender.networks.attention import time_interval
 from tests.support.recommender.encoders import LOG, LONGEST, VARIANTS, V, make_encoder, make_history
 from tests.support.recommender.export_inputs import IDS, expected_scores, ranking
 from tests.tiers import slow
@@ -87,7 +87,7 @@ def test_the_export_compares_its_recommendations_and_names_no_source_file(export
 
 
 @pytest.mark.parametrize(("lengths", "padded"), [((10, 2, 3, 9, 1), 10), ((1,), 1), ((2, 2), 4)])
-def test_onnxruntime_computes_it_for_any_number_of_rows_and_events(exported, lengths, padded):
+def test_onnxruntime_computes_the_export_for_any_number_of_rows_and_events(exported, lengths, padded):
     """Also where a padded event's streams are exactly zero, which mHC divides by the root of 1e-20."""
     history = make_history(lengths, padded, seed=3)
     history = history._replace(time_scale=torch.full((len(lengths),), 3))
@@ -207,7 +207,7 @@ def test_the_items_of_another_export_are_refused(exported, tmp_path):
     assert load_recommender(tmp_path).item_ids == IDS[::-1]
 
 
-def test_a_loaded_model_with_request_time_needs_it():
+def test_a_loaded_model_with_request_time_needs_the_time():
     model = recommender(**LOG, request_time=True)
     settings = {"top_k": 3, "remove_seen": False}
     loaded = ExportedRecommender(model.encoder, settings, IDS, None)
@@ -235,7 +235,7 @@ class Intervals(torch.nn.Module):
     """The intervals alone, of which a graph shows every number."""
 
     def forward(self, times, time_scale):
-        return (attention.time_intervals(times, time_scale, 256),)
+        return (time_interval.time_intervals(times, time_scale, 256),)
 
 
 @pytest.mark.slow
@@ -249,7 +249,7 @@ def test_the_graphs_intervals_are_exact_for_decades(tmp_path):
     axes = {"times": {0: torch.export.Dim("rows")}, "time_scale": {0: torch.export.Dim("rows")}}
     export_onnx(tmp_path / "intervals.onnx", Intervals(), inputs, ["intervals"], axes)
     ((actual,),) = run_onnx(tmp_path / "intervals.onnx", {name: value.numpy() for name, value in inputs.items()})
-    expected = attention.time_intervals(*inputs.values(), 256).numpy()
+    expected = time_interval.time_intervals(*inputs.values(), 256).numpy()
     np.testing.assert_array_equal(actual, expected)
     assert len(np.unique(expected)) > 100
 
@@ -264,8 +264,8 @@ def test_intervals_that_are_wrong_after_a_year_are_refused_whatever_the_users_ti
         return (units.unsqueeze(2) - units.unsqueeze(1)).abs_().clamp_(max=time_span)
 
     history = make_history((4, 7, 1))
-    torch.testing.assert_close(rounded(*history[1:4:2], 16), attention.time_intervals(*history[1:4:2], 16))
-    monkeypatch.setattr(attention, "time_intervals", rounded)
+    torch.testing.assert_close(rounded(*history[1:4:2], 16), time_interval.time_intervals(*history[1:4:2], 16))
+    monkeypatch.setattr(time_interval, "time_intervals", rounded)
     with pytest.raises(ValueError, match="scores by onnxruntime differ from torch's by"):
         export_recommender(recommender(attention="time_interval"), tmp_path, ranking(history))
 

@@ -1,6 +1,5 @@
 """Tests that exported vectors give the model's ranking, and an index's recall against a plain count."""
 
-import json
 import logging
 
 import numpy as np
@@ -12,6 +11,7 @@ from lightning_modules.recommender.export.faiss_index import empty_index, recall
 from lightning_modules.recommender.export.onnx_export import Recommender
 from lightning_modules.recommender.export.vectors import SampledUsers, write_vectors
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from tests.support.outputs.jsonl import read_jsonl
 from tests.support.recommender.encoders import LOG, LONGEST, VARIANTS, V, make_encoder, make_history
 from tests.support.recommender.export_inputs import IDS, expected_scores, ranking
 
@@ -29,10 +29,6 @@ def recommender(remove_seen=True, **variant):
     return Recommender(make_encoder(**variant).eval(), settings, Catalog(V, LONGEST, IDS, None), 5, remove_seen)
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 @pytest.mark.parametrize("variant", [*VARIANTS, {**LOG, "request_time": True}, {"tie_output": False}])
 @pytest.mark.parametrize("remove_seen", [True, False])
 def test_the_best_items_by_the_files_are_the_models(tmp_path, variant, remove_seen):
@@ -44,8 +40,8 @@ def test_the_best_items_by_the_files_are_the_models(tmp_path, variant, remove_se
     assert users.dtype == items.dtype == np.float32
     assert len(users) == 6
     assert len(items) == V
-    assert lines(tmp_path / "user_vectors.jsonl") == [{"user": user} for user in USERS]
-    assert lines(tmp_path / "item_vectors.jsonl") == [{"item": item} for item in IDS]
+    assert read_jsonl(tmp_path / "user_vectors.jsonl") == [{"user": user} for user in USERS]
+    assert read_jsonl(tmp_path / "item_vectors.jsonl") == [{"item": item} for item in IDS]
     expected = torch.cat([expected_scores(model.encoder, batch.history) for batch in batches()])[:, 1:]
     np.testing.assert_allclose(users @ items.T, expected, atol=1e-5)
     best = np.argsort(-(users @ items.T), axis=1)[:, :5]
@@ -141,10 +137,10 @@ def test_export_writes_vectors_whose_ranking_is_that_of_predict(lockstep, done, 
     assert recall.startswith("The FAISS index HNSW32 has a recall@10 of ")
     assert "(200 users, 60 items)" in recall
     users, items = (np.load(tmp_path / "out" / f"{name}_vectors.npy") for name in ("user", "item"))
-    names, ids = (lines(tmp_path / "out" / f"{name}_vectors.jsonl") for name in ("user", "item"))
+    names, ids = (read_jsonl(tmp_path / "out" / f"{name}_vectors.jsonl") for name in ("user", "item"))
     assert users.shape == (200, 16)
     assert items.shape == (60, 16)
-    answers = lines(done.folder / "predictions.jsonl")
+    answers = done.predictions()
     assert [row["user"] for row in answers] == [row["user"] for row in names]
     numbers = {row["item"]: index for index, row in enumerate(ids)}
     for vector, row in zip(users, answers, strict=True):

@@ -8,6 +8,8 @@ import pytest
 
 from lightning_modules.recommender.export.runtime import load_recommender
 from tests.conftest import REPOSITORY
+from tests.support.outputs.jsonl import read_jsonl
+from tests.support.recommender.timed_events import answers
 
 GROUPS, USERS, EVENTS = 6, 120, 6
 KNOWN, HELD_OUT = 8, 2  # items of a group: in the training, and as test targets alone
@@ -69,15 +71,7 @@ def write_items(folder, vectors, price=1.0):
     pl.DataFrame(frame).write_parquet(folder / "items.parquet")
 
 
-def answers(run, name):
-    lines = map(json.loads, (run.folder / name).read_text().splitlines())
-    return [
-        [(recommendation["item"], recommendation["score"]) for recommendation in line["recommendations"]]
-        for line in lines
-    ]
-
-
-def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
+def test_items_without_a_training_event_are_recommended_by_their_features(lockstep, shop, tmp_path, messages):
     fit = lockstep("fit", *OPTIONS, *FEATURES, name="a")
     assert any("features of 60 of 60 items of the data, and of 6 items without an interaction" in m for m in messages)
     chance = 10 / (GROUPS * (KNOWN + HELD_OUT) - EVENTS)
@@ -94,7 +88,7 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
     (tmp_path / "people.jsonl").write_text("".join(json.dumps(history) + "\n" for history in histories))
     ask = ["--data.init_args.predict_histories", "people.jsonl"]
     lockstep("predict", *ask, name="a")
-    recommended = answers(fit, "predictions-people.jsonl")
+    recommended = answers(fit.predictions("predictions-people.jsonl"))
     for group, line in zip((2, 4, 1), recommended, strict=True):
         assert sum(item.startswith(f"g{group}-") for item, _ in line) >= 6, line
     assert any(item == "g2-new" for item, _ in recommended[0])
@@ -110,7 +104,7 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
         assert [recommendation.score for recommendation in ours] == pytest.approx(
             [score for _, score in line], abs=2e-4
         )
-    rows = [json.loads(line)["item"] for line in (tmp_path / "out/item_vectors.jsonl").read_text().splitlines()]
+    rows = [record["item"] for record in read_jsonl(tmp_path / "out/item_vectors.jsonl")]
     assert rows == loaded.item_ids
     assert np.load(tmp_path / "out/item_vectors.npy").shape == (66, 16)
     assert "6 of the items" in (tmp_path / "out/README.md").read_text()
@@ -121,11 +115,12 @@ def test_items_without_a_training_event(lockstep, shop, tmp_path, messages):
     (tmp_path / "people.jsonl").write_text('{"items": ["g3-1"], "times": [1]}\n')
     (tmp_path / "deny.txt").write_text("g3-new\n")
     lockstep("predict", *ask, "--data.init_args.deny_items", "deny.txt", name="a")
-    series = {item for item, _ in answers(fit, "predictions-people.jsonl")[0]}
+    series = {item for item, _ in answers(fit.predictions("predictions-people.jsonl"))[0]}
     assert "newest" in series, "without a new training"
     assert "g3-new" not in series, "without a new training"
     lockstep("predict", *ask, "--data.init_args.item_features.cold_items", "false", name="a")
-    assert not any(item.endswith(("new", "newest")) for item, _ in answers(fit, "predictions-people.jsonl")[0])
+    first = answers(fit.predictions("predictions-people.jsonl"))[0]
+    assert not any(item.endswith(("new", "newest")) for item, _ in first)
     items.with_columns(price=pl.col("price") + 1).write_parquet(tmp_path / "items.parquet")
     with pytest.raises(ValueError, match="item_features differ from those of the checkpoint in rows of the data's it"):
         lockstep("predict", *ask, name="a")

@@ -18,7 +18,7 @@ from tests.support.recommender.random_features import random_features
 
 
 @pytest.mark.parametrize("dense", [3, 0])
-def test_vectors_against_a_plain_loop(dense):
+def test_vectors_of_features_equal_a_plain_loop(dense):
     torch.manual_seed(0)
     arrays = random_features(5, {1, 3, 4}, cold=2, dense=dense)
     features = FeatureEncoder(arrays, 4)
@@ -54,7 +54,7 @@ def test_an_item_that_was_not_trained_has_no_vector_of_its_own():
     torch.testing.assert_close(features.item_vectors(own, num_items=5), vectors[:6])
 
 
-def test_training_items_and_their_indices():
+def test_training_items_are_numbered_among_all_items():
     features = FeatureEncoder(random_features(5, {1, 3, 4}, cold=1), 4)
     assert features.training_items.tolist() == [0, 1, 3, 4]
     assert features.training_index.tolist() == [0, 1, 0, 2, 3, 0, 0]
@@ -71,7 +71,7 @@ def test_item_dropout_is_a_hash_of_seed_step_and_item(share, seed, step):
     assert abs(float(actual.float().mean()) - (1 - share)) < 0.03
 
 
-def test_what_does_not_work_with_features():
+def test_what_does_not_work_with_features_is_refused():
     arrays = random_features(5, {1, 2})
     encoder = SequenceEncoder(5, 4, ArchitectureSettings(hidden_size=4, tie_output=False))
     with pytest.raises(ValueError, match=r"item_features with model.init_args.tie_output false"):

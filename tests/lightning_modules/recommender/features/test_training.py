@@ -72,7 +72,7 @@ def plain_loss(module, batch, name):
     ("loss", "negatives", "shared"),
     [("cross_entropy", 0, False), ("sampled_softmax", 3, False), ("bce", 1, False), ("gbce", 3, True)],
 )
-def test_loss_and_gradients_against_a_plain_table(loss, negatives, shared, item_dropout, attention, monkeypatch):
+def test_loss_and_gradients_equal_those_of_a_plain_table(loss, negatives, shared, item_dropout, attention, monkeypatch):
     monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)
     batch = make_batch(4, negatives, shared)
     used = {
@@ -152,7 +152,7 @@ def test_the_exported_encoder_scores_as_the_evaluation_does():
         assert not torch.allclose(whole(module.next_item_scores(part.history)), stale)
 
 
-def test_a_checkpoint_with_other_features():
+def test_a_checkpoint_with_other_features_is_refused():
     ours, saved = FeaturesIdentity("number a", "1" * 64), {"columns": "number a", "sha256": "1" * 64}
     check_features(None, None)
     check_features(saved, ours)

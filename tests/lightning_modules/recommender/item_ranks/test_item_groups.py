@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lightning_modules.recommender.item_ranks.item_groups import popularity_bounds
 
 
-def test_bounds_of_a_catalog():
+def test_popularity_bounds_keep_equal_items_together():
     # 100 events: the first item has a fifth of them, the last six have 18.
     assert popularity_bounds(np.array([20, 18, 16, 15, 13, 4, 4, 4, 3, 2, 1])) == (20, 4)
     assert popularity_bounds(np.array([19, 19, 16, 15, 13, 4, 4, 4, 3, 2, 1])) == (19, 4), "equal items are together"

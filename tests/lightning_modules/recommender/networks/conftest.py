@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_modules.recommender.networks import attention_tiles
+from lightning_modules.recommender.networks.attention import tiles as attention_tiles
 
 
 @pytest.fixture(params=[(1 << 19, 50), (40, 3), (1, 2)], ids=["one tile", "row by row", "smallest"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightning_modules.recommender.networks.attention import StandardAttention
+from lightning_modules.recommender.networks.attention.standard import StandardAttention
 from lightning_modules.recommender.networks.blocks import EncoderBlock, Sublayer, SwiGLU
 from lightning_modules.recommender.networks.hyper_connections import ManifoldHyperConnection, PlainResidual
 

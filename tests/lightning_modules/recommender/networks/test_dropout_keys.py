@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from datamodules.recommender.batch import History
-from lightning_modules.recommender.networks import attention_tiles
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
+from lightning_modules.recommender.networks.attention import tiles as attention_tiles
 from lightning_modules.recommender.networks.counter_dropout import Dropout
 from lightning_modules.recommender.networks.dropout_keys import (
     DropoutKeys,

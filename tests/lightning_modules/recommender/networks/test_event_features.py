@@ -49,7 +49,7 @@ def plain(features, codes, numbers):
     return torch.stack(rows).view(*codes.shape[:2], -1)
 
 
-def test_vectors_and_gradients_against_a_plain_loop():
+def test_vectors_and_gradients_of_event_features_equal_a_plain_loop():
     features, history = drawn(EventFeatureEncoder(SIZES, 5)), with_features(make_history())
     actual, expected = (
         f(history.event_codes, history.event_numbers) for f in (features, lambda *given: plain(features, *given))

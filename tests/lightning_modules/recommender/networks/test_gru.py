@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from lightning_modules.recommender.networks.recurrent.gru import GRULayers
+from lightning_modules.recommender.networks.gru import GRULayers
 from tests.support.recommender.encoders import GRU, make_encoder, make_history
 
 

@@ -8,8 +8,9 @@ import torch
 from datamodules.recommender.batch import History
 from lightning_modules.recommender.networks import last_position as grouping
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
-from lightning_modules.recommender.networks.fused_causal_attention import Relations, causal_attention
-from lightning_modules.recommender.networks.last_position import encode_last_position, last_attention, select_position
+from lightning_modules.recommender.networks.attention.fused_causal_attention import Relations, causal_attention
+from lightning_modules.recommender.networks.attention.last_query import last_attention
+from lightning_modules.recommender.networks.last_position import encode_last_position, select_position
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder
 from lightning_modules.recommender.ranking_metrics import ranks
 
@@ -67,7 +68,7 @@ def in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("in_groups")
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(map(str, variant.values())))
 @torch.no_grad()
-def test_same_states_and_ranks_as_the_whole_encoder(variant: dict[str, Any], blocks: int) -> None:
+def test_the_last_position_has_the_states_and_ranks_of_the_whole_encoder(variant: dict[str, Any], blocks: int) -> None:
     encoder = make_encoder(**variant, num_blocks=blocks)
     history = histories([24, 3, 17, 0, 24, 9, 1, 5, 12, 20, 2, 7, 24, 0, 11, 4, 6, 19, 22])
     actual, expected = encode_last_position(encoder, history), plain(encoder, history)

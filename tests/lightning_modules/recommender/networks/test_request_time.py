@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.recommender.networks.attention import time_intervals
+from lightning_modules.recommender.networks.attention.time_interval import time_intervals
 from lightning_modules.recommender.networks.inputs.request_time import request_times
 from tests.support.recommender.encoders import LONGEST, V, make_encoder, make_history
 
@@ -21,14 +21,14 @@ def reader(kind="log", **changes):
     return make_encoder(**KINDS[kind], request_time=True, **changes).eval()
 
 
-def test_the_time_of_the_next_event_by_hand():
+def test_the_time_of_the_next_event_equals_that_by_hand():
     history = make_history(lengths=(4, 1, 0), padded_to=5)
     times = torch.tensor([[5, 9, 9, 20, 20], [7, 7, 7, 7, 7], [0, 0, 0, 0, 0]])
     found = request_times(history._replace(times=times, request_time=torch.tensor([31, 8, 0])))
     assert found.tolist() == [[9, 9, 20, 31, 31], [8] * 5, [0] * 5]
 
 
-def test_without_a_time_of_the_request_it_is_refused():
+def test_a_history_without_a_request_time_is_refused():
     with pytest.raises(ValueError, match="found a history without `History.request_time`"):
         reader()(make_history()._replace(request_time=None))
 
@@ -68,7 +68,7 @@ def test_the_state_is_that_of_the_history_cut_there(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_blind_clock_does_not_read_it(kind):
+def test_a_blind_clock_does_not_read_the_request_time(kind):
     encoder = make_encoder(**KINDS[kind]).eval()
     history = make_history()
     assert torch.equal(encoder(history), encoder(history._replace(request_time=None)))

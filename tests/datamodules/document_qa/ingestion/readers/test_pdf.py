@@ -38,7 +38,7 @@ def kinds(document, page=1):
     return [chunk.kind for chunk in document.pages[page - 1].chunks]
 
 
-def test_a_page_in_reading_order(tmp_path, read):
+def test_chunks_of_a_page_are_in_reading_order(tmp_path, read):
     rows = [["No", "Part", "Mass"], ["1", "Drive shaft", "2.5 kg"], ["2", "", "75 g"]]
 
     def page(canvas):

@@ -35,7 +35,7 @@ def test_values_of_a_question_become_shares_of_capacities(tmp_path):
     assert series.lengths.tolist() == [4, 2]
 
 
-def test_where_the_series_stands(tmp_path):
+def test_the_series_stands_where_the_question_or_the_setting_puts_it(tmp_path):
     assert asked(tmp_path, GOOD).rows[0].question == "trend of sm?\n<series>"
     first = asked(tmp_path, GOOD, position="series_first")
     assert first.rows[0].question == "<series>\ntrend of sm?"
@@ -85,7 +85,7 @@ def test_an_invalid_question_is_refused_with_its_line(tmp_path, line, messages):
     assert messages in str(error.value)
 
 
-def test_no_file_and_no_line(tmp_path):
+def test_an_absent_or_empty_file_of_questions_is_refused(tmp_path):
     with pytest.raises(ValueError, match="absent.jsonl is not a file"):
         TimelinePredictDataset(tmp_path / "absent.jsonl", LAYOUT, "question_first")
     with pytest.raises(ValueError, match="found no line, expected a question"):

@@ -13,7 +13,7 @@ from datamodules.temporal.timelines.reports.sample_records import question_recor
 from datamodules.temporal.timelines.reports.sample_view import Mark, MarkKind, SampleView
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 from tests.support.outputs.browser import with_browser
-from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, choose
+from tests.support.outputs.report_page import ATTACK, CARDS, STATUS, assert_fits, choose
 from tests.support.temporal.report_records import shown
 
 
@@ -194,10 +194,7 @@ def test_data_report_fits_its_window(page, tmp_path, width, dark):
         question_record(index, synthesis.sample(Split.TEST, 0, index), synthesis.notation) for index in range(100)
     ]
     path = write_data_report(tmp_path, samples, {"split": "test"}, count_tokens=len)
-    page.resize(width, 800, dark)
-    page.open(path.as_uri())
+    assert_fits(page, path, width, dark)
     assert len(page.run(CARDS)) == 24
-    assert page.run("document.documentElement.scrollWidth") == width
     background = page.run("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (not dark)
-    assert page.complaints == []

@@ -10,7 +10,7 @@ from datamodules.temporal.timelines.synthetic.curriculum import Curriculum
 from datamodules.temporal.timelines.synthetic.synthetic_timelines import SyntheticTimelines
 
 
-def test_from_easy_to_hard():
+def test_lessons_go_from_easy_to_hard():
     synthesis = SyntheticTimelines(min_steps=16, max_steps=48)
     lessons = Curriculum(synthesis, 4)
     lengths, alone = [], []

@@ -48,7 +48,7 @@ def test_kernels_that_the_device_has_are_accepted(settings, device):
 
 @pytest.mark.parametrize("settings", [LIGER, FLEX], ids=str)
 @pytest.mark.parametrize("command", ["fit", "validate"])
-def test_a_cpu_evaluates_with_them_but_does_not_train(settings, command):
+def test_a_cpu_evaluates_with_the_kernels_but_does_not_train(settings, command):
     module, built = SimpleNamespace(language_model_settings=chosen(**settings), init_from=None, sharded=False), []
     module.build, module.model_precision = lambda: built.append(1), precision_of("32-true", True)
     module.trainer = fake_trainer(command)
@@ -86,7 +86,7 @@ def test_flex_attention_is_refused_for_models_that_lack_it(config, message):
         LanguageModel(chosen(**FLEX, config=settings), VOCABULARY, precision_of("32-true", True), torch.device("cuda"))
 
 
-def test_adapters_at_the_output_layer():
+def test_adapters_at_the_output_layer_are_refused_by_the_kernel():
     from lightning_modules.multimodal.language.settings import LoraSettings
 
     settings = chosen(
@@ -96,7 +96,7 @@ def test_adapters_at_the_output_layer():
         LanguageModel(settings, VOCABULARY, precision_of("32-true", True))
 
 
-def test_families_without_a_kernel_refuse_it():
+def test_families_without_a_kernel_refuse_its_option():
     with pytest.raises(ValueError, match="pretrained image-text model does not support"):
         language_model_settings(LanguageModelSettings(**FLEX), "somewhere")
     with pytest.raises(ValueError, match="loss_kernel is liger, .* a retriever predicts no tokens"):

@@ -1,1 +1,0 @@
-"""Encodes histories with recurrent networks. No Lightning."""

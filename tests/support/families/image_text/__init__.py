@@ -1,0 +1,1 @@
+"""Builds tiny models of each class of image-text models that can be fine-tuned."""
