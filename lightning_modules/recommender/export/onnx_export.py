@@ -31,7 +31,7 @@ FORMAT = 1
 OUTPUTS = "scores", "top_items", "top_scores"
 
 PAUSE = 5 * 365 * 86_400 + 1
-"""Seconds between the first two events of the artificial histories that `export_recommender` compares besides real users'."""
+"""Seconds between the first two events of the artificial histories that `export_recommender` compares, too."""
 
 LATER = 3
 """Seconds between the last event of these histories and the request."""
