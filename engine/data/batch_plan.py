@@ -11,7 +11,7 @@ class BatchPlan:
 
     Attributes:
         batch_size: samples of one optimizer step, over all ranks.
-        world_size: number of data-parallel ranks, see DataRank.
+        world_size: number of data-parallel ranks, see DataParallelRank.
         micro_batch_size: samples that a rank computes at once.
         accumulation: micro-batches of one rank in an optimizer step.
         group_size: ranks of each tensor-parallel group, which read the same samples and count as one in `world_size`.
@@ -36,7 +36,7 @@ class BatchPlan:
         """Derive the plan from the settings.
 
         Args:
-            world_size: number of data-parallel ranks, see DataRank.
+            world_size: number of data-parallel ranks, see DataParallelRank.
             batch_size: global batch size. Give exactly one of this and `batch_size_per_device`.
             batch_size_per_device: samples of one optimizer step on each rank.
             micro_batch_size: upper limit for a micro-batch. None: the whole share of a rank.

@@ -23,7 +23,7 @@ class LoaderFactory:
     """Settings that all DataLoaders of a rank share.
 
     Attributes:
-        rank: data-parallel rank of this process, see DataRank.
+        rank: data-parallel rank of this process, see DataParallelRank.
         world_size: number of data-parallel ranks.
         local_world_size: number of processes on this machine.
         num_workers: worker processes of each loader.

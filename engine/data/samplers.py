@@ -47,7 +47,7 @@ class TrainSampler(Sampler[MicroBatchRequest]):
         num_samples: samples of an epoch; None for a stream, whose order is fixed and whose length is unknown.
         batch_size: samples of a global batch, i.e. of one optimizer step.
         seed: seed of the run.
-        rank: data-parallel rank, see DataRank.
+        rank: data-parallel rank, see DataParallelRank.
         world_size: number of data-parallel ranks.
         accumulation: micro-batches of a rank in an optimizer step.
         resume: (epoch, global batches of it that are trained) to resume from.
@@ -156,7 +156,7 @@ class EvaluationSampler(Sampler[MicroBatchRequest]):
     Args:
         num_samples: samples to evaluate; None for a stream.
         batch_size: samples of a batch on one rank.
-        rank: data-parallel rank, see DataRank.
+        rank: data-parallel rank, see DataParallelRank.
         world_size: number of data-parallel ranks.
     """
 

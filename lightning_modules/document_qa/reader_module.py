@@ -92,7 +92,7 @@ class DocumentReader(ImageTextModule[DocumentData]):
         states, labels = self.states(part.rows, self.features(part.encoder_input)), part.rows.labels
         if not isinstance(part, OptionTrainBatch):
             return self.language_model.loss(states, labels, self.criterion)
-        # The data make OptionExamples if the loss is contrastive_options.
+        # The data make OptionTrainBatch if the loss is contrastive_options.
         terms = self.language_model.terms(states, labels)
         # [S] loss and [S] number of supervised tokens of each option
         sums, lengths = losses.sum_per_chat(terms, labels, part.rows.positions, IGNORE)

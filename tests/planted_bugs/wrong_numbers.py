@@ -27,7 +27,7 @@ ORDER = (
         "dropout-without-the-process",
         "All processes drop the same units of their different samples.",
         "engine/module.py",
-        "seed_torch(global_seed(), self.trainer.global_step, micro, data_rank(self.trainer).rank)",
+        "seed_torch(global_seed(), self.trainer.global_step, micro, data_parallel_rank(self.trainer).rank)",
         "seed_torch(global_seed(), self.trainer.global_step, micro)",
         (
             "tests/engine/test_module.py",

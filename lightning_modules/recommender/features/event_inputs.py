@@ -16,7 +16,7 @@ Values = Mapping[str, Sequence[str | int | float | None]]
 
 
 class EventEncodingSettings(TypedDict):
-    """Form of an EventCoding in config.json."""
+    """Form of an EventEncoding in config.json."""
 
     categories: dict[str, list[str]]
     numbers: dict[str, dict[str, float]]

@@ -65,7 +65,7 @@ def write_ranks(
 
     Args:
         folder: folder of the run.
-        gathered: [U, 3] from `CollectedRanks.gather`.
+        gathered: [U, 3] from `RankCollector.gather`.
         data: the data, with users, items and training events.
         stage: `val` or `test`.
         protocol: what the model is given, see `RankingEvaluation`.

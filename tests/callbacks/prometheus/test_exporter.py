@@ -56,7 +56,7 @@ def scraped(lockstep, monkeypatch):
     """Run a training and scrape it at a step: ``scraped(step, *options) -> (run, samples, health)``."""
     from commands.cli import main
 
-    add = main.add_own_callbacks
+    add = main.add_default_callbacks
 
     def run(step, *options):
         (port,) = free_ports(1)
@@ -66,7 +66,7 @@ def scraped(lockstep, monkeypatch):
             add(trainer, *settings)
             trainer.callbacks.append(scrape)
 
-        monkeypatch.setattr(main, "add_own_callbacks", add_scrape)
+        monkeypatch.setattr(main, "add_default_callbacks", add_scrape)
         done = lockstep("fit", *TINY, "--prometheus.port", str(port), *options, name="a")
         with pytest.raises(urllib.error.URLError, match="refused"):
             get(port, "/healthz")

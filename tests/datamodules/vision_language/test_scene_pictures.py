@@ -56,7 +56,7 @@ def test_shapes_differ_in_their_pixels() -> None:
             if box.mean() > 0.65
             else "diamond"
         )
-        assert found == sample.scene.things[0].shape
+        assert found == sample.scene.objects[0].shape
 
 
 def test_a_sample_depends_on_its_coordinates_alone() -> None:

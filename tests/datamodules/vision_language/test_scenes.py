@@ -103,7 +103,7 @@ def test_no_caption_is_often_right(split: Split) -> None:
     tasks = SceneTasks(WORLD, Tasks(caption_share=1.0))
     samples = [tasks.sample(split, 0, index) for index in range(3000)]
     assert Counter(sample.answer for sample in samples).most_common(1)[0][1] / len(samples) < 0.015
-    objects = Counter(len(sample.scene.things) for sample in samples)
+    objects = Counter(len(sample.scene.objects) for sample in samples)
     shares = [objects[number] / len(samples) for number in (1, 2, 3)]
     assert shares == pytest.approx([1 / 36, 8 / 36, 27 / 36], abs=0.03)
 

@@ -55,6 +55,6 @@ def read(tmp_path):
     def one(path, **settings):
         cache = DocumentCache(tmp_path / "cache", IngestionSettings(**{"dpi": 36, **settings}))
         done = convert_document(path, cache)
-        return done.broken or cache.at(done.key, path.name)
+        return done.broken or cache.find_by_key(done.key, path.name)
 
     return one

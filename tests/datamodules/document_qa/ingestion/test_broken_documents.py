@@ -53,7 +53,7 @@ def test_a_process_that_dies_takes_its_document_alone(documents, tmp_path, conve
     )
     with pytest.raises(ValueError, match=f"deadly.pdf: .*{reason}"):
         ingest(documents, cache, SETTINGS)
-    converting(worker_pool.convert)
+    converting(worker_pool.convert_document)
     if dies:
         assert ingest(documents, cache, SKIP).broken == {}, "the death of a process is no fact about the document"
         assert open_ingested(documents, cache, SKIP).broken == {}
@@ -72,7 +72,7 @@ def test_a_mark_of_the_previous_version_is_tried_again(documents, tmp_path, conv
         record["files"] = [stamp[:3] for stamp in record["files"]]
     del index["checksum"]
     (cache / "known.json").write_text(json.dumps(index))
-    converting(worker_pool.convert)
+    converting(worker_pool.convert_document)
     assert open_ingested(documents[:1], cache, SKIP).documents.keys() == {"a.pdf"}, "its documents are read"
     assert ingest(documents, cache, SKIP).broken == {}
 
@@ -89,10 +89,10 @@ def test_a_document_that_cannot_be_opened_is_tried_again(tmp_path, monkeypatch, 
         return opens(self, *args, **keys)
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert worker_pool.convert(path, cache).unopened
+    assert worker_pool.convert_document(path, cache).unopened
     monkeypatch.setattr(Path, "open", opens)
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
-    assert worker_pool.convert(tmp_path / "latin.md", cache) == ("", None, ANY, 0, (), False)
+    assert worker_pool.convert_document(tmp_path / "latin.md", cache) == ("", None, ANY, 0, (), False)
 
 
 def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, converting):
@@ -102,7 +102,7 @@ def test_an_unreadable_document_is_retried_after_a_change(documents, tmp_path, c
     ingested = ingest(paths, cache, SKIP)
     assert set(ingested.broken) == {"deadly.pdf", "latin.md"}
     assert open_ingested(paths, cache, SKIP).broken == ingested.broken
-    converting(worker_pool.convert)
+    converting(worker_pool.convert_document)
     manual(documents[1], 4)
     (tmp_path / "latin.md").write_text("# A\n\ncafe\n")
     for path in paths:
@@ -115,5 +115,5 @@ def test_a_document_whose_name_is_not_utf_8_is_remembered(tmp_path):
     path = tmp_path / os.fsdecode(b"donn\xe9es.pdf")
     path.write_bytes(b"no PDF")
     cache = DocumentCache(tmp_path / "cache", SETTINGS)
-    cache.remember({str(path): cache.mark_unreadable([path], f"{path.name} is broken", FAILED)})
+    cache.save_records({str(path): cache.mark_unreadable([path], f"{path.name} is broken", FAILED)})
     assert DocumentCache(tmp_path / "cache", SETTINGS).find(path) == f"{path.name} is broken"
