@@ -19,7 +19,7 @@ from benchmarks.device.part import NEEDS_CUDA, Check, ResultTable, Row, Setting
 from benchmarks.device.recommender import DROPOUT, MODELS, new_encoder, reference_of
 from benchmarks.device.training_step import TrainingStep
 from datamodules.recommender.batch import TrainBatch
-from lightning_modules.recommender.compiled_step.training_loss import CompiledTrainingLoss
+from lightning_modules.recommender.compiled_step.compiled_loss import CompiledTrainingLoss
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
 from lightning_modules.recommender.networks.sequence_encoder import SequenceEncoder

@@ -11,9 +11,9 @@ from engine.lightning_internals.training_loop import is_attached
 from engine.number_check import check_number, check_numbers
 from engine.optim.global_loss_mean import LossSum
 from lightning_modules.recommender.attention_kernel import check_attention_kernel, set_attention_kernel
-from lightning_modules.recommender.compatibility import ModelIdentity
-from lightning_modules.recommender.compiled_step.checks import check_compiled_step, check_compiler
-from lightning_modules.recommender.compiled_step.training_loss import CompiledTrainingLoss
+from lightning_modules.recommender.checkpoint_compatibility import ModelIdentity
+from lightning_modules.recommender.compiled_step.compile_checks import check_compiled_step, check_compiler
+from lightning_modules.recommender.compiled_step.compiled_loss import CompiledTrainingLoss
 from lightning_modules.recommender.evaluation import REQUEST_TIME, Baseline, RankingEvaluation
 from lightning_modules.recommender.features.feature_encoder import check_strategy_of_features, feature_encoder
 from lightning_modules.recommender.features.next_item_scores import NextItemScores

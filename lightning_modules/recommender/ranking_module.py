@@ -18,7 +18,7 @@ from engine.module import LockstepModule
 from engine.run_trainer import as_run_trainer
 from engine.telemetry.sample_previews import PreviewReservoir, SamplePreview
 from lightning_modules.recommender.baselines import Popularity
-from lightning_modules.recommender.compatibility import ModelIdentity
+from lightning_modules.recommender.checkpoint_compatibility import ModelIdentity
 from lightning_modules.recommender.evaluation import RankingEvaluation
 from lightning_modules.recommender.export.export_files import export_files
 from lightning_modules.recommender.export.onnx_export import Recommender

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from engine.io.json_records import describe_value, parse_json
-from lightning_modules.recommender.compatibility import items_identity
+from lightning_modules.recommender.checkpoint_compatibility import items_identity
 from lightning_modules.recommender.export.onnx_export import FORMAT
 
 _AGAIN = "copy the export again, or export the run again"

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from datamodules.recommender.batch import Catalog, EventEncoding, History, RankingBatch
 from engine.export.onnx import check_close, export_onnx, run_onnx
-from lightning_modules.recommender.compatibility import items_identity
+from lightning_modules.recommender.checkpoint_compatibility import items_identity
 from lightning_modules.recommender.export.onnx_graph import ScoringGraph, given_features
 from lightning_modules.recommender.features.event_inputs import event_encoding_settings
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from engine.strategies.fsdp import VerifiedFSDPStrategy
-from lightning_modules.recommender.compiled_step import checks
-from lightning_modules.recommender.compiled_step.checks import check_compiled_step, check_compiler
+from lightning_modules.recommender.compiled_step import compile_checks
+from lightning_modules.recommender.compiled_step.compile_checks import check_compiled_step, check_compiler
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings
 from tests.conftest import TINY
 
@@ -43,10 +43,10 @@ def test_what_is_not_in_a_graph_of_fixed_shapes_is_refused(settings, message):
 def test_devices_without_a_compiler_are_refused(monkeypatch):
     with pytest.raises(ValueError, match="the device is mps: use false"):
         check_compiler(torch.device("mps"))
-    monkeypatch.setattr(checks.shutil, "which", lambda name: None)
+    monkeypatch.setattr(compile_checks.shutil, "which", lambda name: None)
     with pytest.raises(ValueError, match=r"no C\+\+ compiler \(.*g\+\+, clang\+\+\).*install one"):
         check_compiler(torch.device("cpu"))
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    monkeypatch.setattr(compile_checks, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install triton"):
         check_compiler(torch.device("cuda"))
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from lightning_modules.recommender.compiled_step.compiled_loss import CompiledTrainingLoss
 from lightning_modules.recommender.compiled_step.fixed_shape import fixed_shape
-from lightning_modules.recommender.compiled_step.training_loss import CompiledTrainingLoss
 from lightning_modules.recommender.features.training_vectors import TrainingVectors
 from lightning_modules.recommender.losses.next_item import NextItemLoss
 from lightning_modules.recommender.networks.architecture import ArchitectureSettings

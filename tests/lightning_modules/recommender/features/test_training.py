@@ -7,7 +7,7 @@ import torch
 
 from datamodules.recommender.batch import FeaturesIdentity
 from engine.optim.global_loss_mean import LossSum
-from lightning_modules.recommender.compatibility import check_features
+from lightning_modules.recommender.checkpoint_compatibility import check_features
 from lightning_modules.recommender.features.exported_encoder import encoder_to_export
 from lightning_modules.recommender.features.item_dropout import keeps_own_vector
 from lightning_modules.recommender.losses.next_item import LOSSES
